@@ -1,0 +1,1 @@
+//! The agent: pulls Works, applies them, reports status, renews the lease.

@@ -1,0 +1,1 @@
+//! The Karmada types, labels and conditions.

@@ -1,0 +1,1 @@
+//! How to reach an API: Link, timeouts, watch loop, work queue, backoff, lease.

@@ -1,0 +1,1 @@
+//! Clock, wall clock, randomness and ids as one handed-in value.

@@ -1,0 +1,1 @@
+//! What a kind's replicas, status, health and dependencies are.

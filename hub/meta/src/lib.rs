@@ -1,0 +1,1 @@
+//! What any Kubernetes object has: names, selectors, quantities, paths, Status.

@@ -1,0 +1,1 @@
+//! Structured merge: field paths, server-side apply, strategic merge, schema tables.

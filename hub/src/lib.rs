@@ -1,0 +1,1 @@
+//! The hub: policies, bindings and the API that agents pull from.

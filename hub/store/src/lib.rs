@@ -1,0 +1,1 @@
+//! A durable, revisioned key-value store with watch.

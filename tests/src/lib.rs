@@ -1,0 +1,1 @@
+//! Fleets end to end, a stand-in member, link faults, benches.
