@@ -1,1 +1,237 @@
-//! Clock, wall clock, randomness and ids as one handed-in value.
+//! Time, randomness and ids, handed in as one value.
+//!
+//! Nothing in this project reads a clock or a random source of its own: it is given an [`Env`]. A process makes
+//! one with [`Env::system`]; a test makes one from a clock it moves and a seed, so that the same seed gives the
+//! same run.
+//!
+//! Two clocks are told apart. [`Env::now`] is monotonic and only good for differences; [`Env::wall`] is what
+//! people read and what goes into objects, and it may jump.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Where time comes from.
+pub trait Clock: Send + Sync + 'static {
+    /// Monotonic time since a start that the clock chooses.
+    fn now(&self) -> Duration;
+    /// The time of day.
+    fn wall(&self) -> SystemTime;
+}
+
+/// Where randomness comes from.
+pub trait Random: Send + Sync + 'static {
+    /// The next 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// The environment of a component: clocks, randomness, ids. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").finish_non_exhaustive()
+    }
+}
+
+/// Letters and digits of generated names: no vowels, nothing easily confused (Kubernetes' `rand` alphabet).
+const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+impl Env {
+    /// An environment of the given parts.
+    pub fn new(clock: impl Clock, random: impl Random) -> Self {
+        Self { clock: Arc::new(clock), random: Arc::new(random) }
+    }
+
+    /// The operating system's clocks, and randomness seeded by it.
+    #[expect(clippy::disallowed_methods, reason = "the one place where the real clock is read")]
+    pub fn system() -> Self {
+        Self::new(SystemClock { start: Instant::now() }, SplitMix::from_os())
+    }
+
+    /// A clock of the caller's and a reproducible source of randomness.
+    pub fn seeded(clock: impl Clock, seed: u64) -> Self {
+        Self::new(clock, SplitMix::new(seed))
+    }
+
+    /// Monotonic time. Only differences mean anything.
+    pub fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// The time of day.
+    pub fn wall(&self) -> SystemTime {
+        self.clock.wall()
+    }
+
+    /// 64 random bits.
+    pub fn random(&self) -> u64 {
+        self.random.next_u64()
+    }
+
+    /// A number below `bound`; 0 when `bound` is 0.
+    pub fn below(&self, bound: u64) -> u64 {
+        // The high half of a 128-bit product is uniform enough for jitter and names.
+        ((u128::from(self.random()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A duration drawn evenly from `base` to `base * (1 + fraction)`.
+    pub fn jitter(&self, base: Duration, fraction: f64) -> Duration {
+        let unit = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
+        base + base.mul_f64(fraction.max(0.0) * unit)
+    }
+
+    /// A random (version 4) UUID in its usual lower-case form.
+    pub fn uuid(&self) -> String {
+        let (hi, lo) = (self.random(), self.random());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            hi >> 32,
+            (hi >> 16) & 0xffff,
+            hi & 0xfff,
+            0x8000 | ((lo >> 48) & 0x3fff),
+            lo & 0xffff_ffff_ffff,
+        )
+    }
+
+    /// `len` characters that may end a generated object name.
+    pub fn name_suffix(&self, len: usize) -> String {
+        (0..len).map(|_| char::from(NAME_ALPHABET[self.below(NAME_ALPHABET.len() as u64) as usize])).collect()
+    }
+}
+
+/// The operating system's clocks.
+struct SystemClock {
+    start: Instant,
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place where the real clock is read")]
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// SplitMix64: small, fast, and every seed gives a full-period sequence. Not for secrets; keys and certificates
+/// come from the crypto provider.
+#[derive(Debug)]
+pub struct SplitMix(AtomicU64);
+
+impl SplitMix {
+    /// A sequence that depends on `seed` alone.
+    pub fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    fn from_os() -> Self {
+        // The keys of a `RandomState` are the standard library's way to the system's entropy.
+        use std::hash::{BuildHasher, RandomState};
+        Self::new(RandomState::new().hash_one(std::process::id()))
+    }
+}
+
+impl Random for SplitMix {
+    fn next_u64(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    micros: Arc<AtomicU64>,
+    epoch: SystemTime,
+}
+
+impl ManualClock {
+    /// A clock at zero whose wall time is `epoch`.
+    pub fn new(epoch: SystemTime) -> Self {
+        Self { micros: Arc::default(), epoch }
+    }
+
+    /// Moves both clocks on.
+    pub fn advance(&self, by: Duration) {
+        self.micros.fetch_add(by.as_micros() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.epoch + self.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixed(seed: u64) -> Env {
+        Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), seed)
+    }
+
+    #[test]
+    fn a_seed_decides_everything() {
+        let (a, b, c) = (fixed(7), fixed(7), fixed(8));
+        let first: Vec<_> = (0..5).map(|_| a.uuid()).collect();
+        assert_eq!(first, (0..5).map(|_| b.uuid()).collect::<Vec<_>>());
+        assert_ne!(first[0], c.uuid());
+    }
+
+    #[test]
+    fn uuids_are_version_4() {
+        let env = fixed(1);
+        for _ in 0..100 {
+            let id = env.uuid();
+            assert_eq!(id.len(), 36, "{id}");
+            assert_eq!(&id[14..15], "4", "{id}");
+            assert!("89ab".contains(&id[19..20]), "{id}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_jitter_stay_in_bounds() {
+        let env = fixed(2);
+        assert_eq!(env.below(0), 0);
+        for _ in 0..1000 {
+            assert!(env.below(7) < 7);
+            let d = env.jitter(Duration::from_secs(10), 0.25);
+            assert!((Duration::from_secs(10)..=Duration::from_millis(12_500)).contains(&d), "{d:?}");
+        }
+    }
+
+    #[test]
+    fn a_manual_clock_moves_both_clocks() {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+        let env = Env::seeded(clock.clone(), 0);
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(env.now(), Duration::from_secs(3));
+        assert_eq!(env.wall(), SystemTime::UNIX_EPOCH + Duration::from_secs(3));
+    }
+
+    #[test]
+    fn name_suffixes_use_the_safe_alphabet() {
+        let s = fixed(3).name_suffix(64);
+        assert!(s.bytes().all(|b| NAME_ALPHABET.contains(&b)), "{s}");
+    }
+}
