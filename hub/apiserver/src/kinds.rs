@@ -1,0 +1,292 @@
+//! Which kinds are served, and what is special about each, as data.
+//!
+//! ```text
+//!   data/kinds.json ──► Kind ◄── rules.rs (what sets a built-in kind apart)
+//!                        │
+//!   CRDs ──► crd ──► Kind with Custom
+//!                        ▼
+//!                Kinds: an immutable snapshot, swapped whole when a definition changes
+//! ```
+//!
+//! The registry has no code per kind: it reads these rules. A request holds one [`Kinds`] snapshot from its routing to its
+//! answer.
+
+pub mod rules;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use karmada_meta::gvk::{GroupResource, GroupVersionKind, GroupVersionResource, api_version};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::shape::Shape;
+pub use rules::{NameRule, Rules};
+
+/// A subresource: its name and what is read and written there.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Subresource {
+    /// `status`, `scale`, …
+    pub name: String,
+    /// The kind that the subresource speaks (`Scale` for `scale`).
+    pub kind: String,
+    /// The group of that kind; empty with an empty version: the group of the parent.
+    #[serde(default)]
+    pub group: String,
+    /// The version of that kind.
+    #[serde(default)]
+    pub version: String,
+    /// Verbs as discovery names them.
+    pub verbs: Vec<String>,
+}
+
+/// A served resource before it is compiled: a row of `data/kinds.json`, or a native kind that a server adds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KindSpec {
+    /// API group, empty for core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Plural, lower case.
+    pub resource: String,
+    /// CamelCase kind.
+    pub kind: String,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Singular, lower case.
+    pub singular: String,
+    /// Short names for kubectl.
+    #[serde(default)]
+    pub short_names: Vec<String>,
+    /// Categories (`all`).
+    #[serde(default)]
+    pub categories: Vec<String>,
+    /// Verbs as discovery names them.
+    pub verbs: Vec<String>,
+    /// Subresources by name.
+    #[serde(default)]
+    pub subresources: Vec<Subresource>,
+}
+
+/// A column that a CRD version adds to its Table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Column {
+    /// Heading.
+    pub name: String,
+    /// `string`, `integer`, `number`, `boolean`, `date`.
+    pub r#type: String,
+    /// OpenAPI format, may be empty.
+    #[serde(default)]
+    pub format: String,
+    /// Explanation.
+    #[serde(default)]
+    pub description: String,
+    /// Columns above 0 are shown by `-o wide` only.
+    #[serde(default)]
+    pub priority: i64,
+    /// Simple JSONPath into the object.
+    pub json_path: String,
+}
+
+/// Where a custom resource keeps what its `scale` subresource speaks of; simple JSONPaths such as `.spec.replicas`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScalePaths {
+    /// Path of the wanted replicas.
+    pub spec_replicas_path: String,
+    /// Path of the observed replicas.
+    pub status_replicas_path: String,
+    /// Path of a selector in string form.
+    #[serde(default)]
+    pub label_selector_path: Option<String>,
+}
+
+/// What a kind has that comes from a CustomResourceDefinition.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    /// Name of the definition (`works.work.karmada.io`).
+    pub definition: Arc<str>,
+    /// The version objects are stored in.
+    pub storage_version: Arc<str>,
+    /// `openAPIV3Schema` of this version as it was written.
+    pub schema: Arc<Value>,
+    /// Printer columns of this version; empty: Name and Age alone.
+    pub columns: Vec<Column>,
+    /// Set when the version has the scale subresource.
+    pub scale: Option<ScalePaths>,
+    /// The definition is being deleted: no more objects are created.
+    pub terminating: bool,
+    /// Warning for every use of a deprecated version.
+    pub deprecation: Option<String>,
+}
+
+/// One served resource in one version.
+pub struct Kind {
+    /// Group, version and kind.
+    pub gvk: GroupVersionKind,
+    /// Group, version and resource.
+    pub gvr: GroupVersionResource,
+    /// `group/version`, or `v1` for core.
+    pub api_version: Arc<str>,
+    /// Kind of a list of these (`ConfigMapList`).
+    pub list_kind: Arc<str>,
+    /// Singular name.
+    pub singular: String,
+    /// Short names.
+    pub short_names: Vec<String>,
+    /// Categories.
+    pub categories: Vec<String>,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Verbs as discovery names them.
+    pub verbs: Vec<String>,
+    /// Subresources.
+    pub subresources: Vec<Subresource>,
+    /// What the registry does differently for this kind.
+    pub rules: Rules,
+    /// How bodies of this kind are checked, defaulted and validated.
+    pub shape: Arc<dyn Shape>,
+    /// Set for kinds of a CustomResourceDefinition.
+    pub custom: Option<Custom>,
+    /// The `resource` part of store keys: shared by all versions (and both groups of Event).
+    pub storage: Arc<str>,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind({:?})", self.gvk)
+    }
+}
+
+impl Kind {
+    /// Compiles a row. Rules and shape are what the caller has for it.
+    pub fn new(spec: KindSpec, rules: Rules, shape: Arc<dyn Shape>, custom: Option<Custom>) -> Self {
+        let KindSpec {
+            group,
+            version,
+            resource,
+            kind,
+            namespaced,
+            singular,
+            short_names,
+            categories,
+            verbs,
+            subresources,
+        } = spec;
+        let storage = match (group.as_str(), resource.as_str()) {
+            // Two views of one collection.
+            ("events.k8s.io", "events") => "core/events".to_owned(),
+            ("", _) => format!("core/{resource}"),
+            _ => format!("{group}/{resource}"),
+        };
+        Self {
+            api_version: api_version(&group, &version).into(),
+            list_kind: format!("{kind}List").into(),
+            gvk: GroupVersionKind { group: group.clone(), version: version.clone(), kind },
+            gvr: GroupVersionResource { group, version, resource },
+            singular,
+            short_names,
+            categories,
+            namespaced,
+            verbs,
+            subresources,
+            rules,
+            shape,
+            custom,
+            storage: storage.into(),
+        }
+    }
+
+    /// Group and resource, as error messages name them.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource { group: self.gvr.group.clone(), resource: self.gvr.resource.clone() }
+    }
+
+    /// Whether discovery lists the verb.
+    pub fn has_verb(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| v == verb)
+    }
+
+    /// The subresource of that name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
+    }
+
+    /// Whether the status has an endpoint of its own (and is not written through the main one).
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+/// Every kind that is served at one moment, in the order of discovery.
+#[derive(Clone, Debug, Default)]
+pub struct Kinds {
+    list: Vec<Arc<Kind>>,
+    by_resource: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
+    by_kind: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
+}
+
+impl Kinds {
+    /// A snapshot of the given kinds; of two with one resource and version the first counts.
+    pub fn new(kinds: impl IntoIterator<Item = Arc<Kind>>) -> Self {
+        let mut all = Self::default();
+        for kind in kinds {
+            let versions = all.by_resource.entry(kind.gvr.group.clone()).or_default();
+            let resources = versions.entry(kind.gvr.version.clone()).or_default();
+            if resources.contains_key(&kind.gvr.resource) {
+                continue;
+            }
+            resources.insert(kind.gvr.resource.clone(), kind.clone());
+            all.by_kind
+                .entry(kind.gvk.group.clone())
+                .or_default()
+                .entry(kind.gvk.version.clone())
+                .or_default()
+                .insert(kind.gvk.kind.clone(), kind.clone());
+            all.list.push(kind);
+        }
+        all
+    }
+
+    /// The kind at a path.
+    pub fn by_resource(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Kind>> {
+        self.by_resource.get(group)?.get(version)?.get(resource)
+    }
+
+    /// The kind that a body names.
+    pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Kind>> {
+        self.by_kind.get(group)?.get(version)?.get(kind)
+    }
+
+    /// Any served version of a kind.
+    pub fn of_group_kind(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
+        self.by_kind.get(group)?.values().find_map(|kinds| kinds.get(kind))
+    }
+
+    /// Whether anything is served in the group.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.by_resource.contains_key(group)
+    }
+
+    /// Whether anything is served in the group and version.
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.by_resource.get(group).is_some_and(|versions| versions.contains_key(version))
+    }
+
+    /// All kinds in the order of discovery.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.list.iter()
+    }
+
+    /// One kind per stored collection: what the background controllers walk.
+    pub fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        let mut seen = std::collections::BTreeSet::new();
+        self.list.iter().filter(move |k| k.has_verb("list") && k.has_verb("delete") && seen.insert(k.storage.clone()))
+    }
+}
+
+/// The rows of `data/kinds.json`.
+pub fn built_in_specs() -> Vec<KindSpec> {
+    serde_json::from_str(include_str!("../data/kinds.json")).expect("invariant: data/kinds.json is checked by a test")
+}
