@@ -1,0 +1,206 @@
+//! Field selectors: `metadata.name=x,type!=Opaque`.
+
+use std::fmt;
+
+/// A parsed field selector: all requirements must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    requirements: Vec<FieldRequirement>,
+}
+
+/// One requirement.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldRequirement {
+    /// Dotted path of the field, such as `metadata.name`.
+    pub path: String,
+    /// `!=` rather than `=`.
+    pub negate: bool,
+    /// What the field must (not) be. A missing field counts as the empty string.
+    pub value: String,
+}
+
+/// A field selector that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidFieldSelector {
+    /// A term without an operator.
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
+    NoOperator {
+        /// The whole selector.
+        selector: String,
+        /// Its term.
+        term: String,
+    },
+    /// A backslash before something that needs none.
+    #[error("invalid field selector: invalid escape sequence: {0}")]
+    Escape(String),
+    /// A comma or an equals sign in a value without a backslash.
+    #[error("invalid field selector: unescaped character in value: {0}")]
+    Unescaped(char),
+}
+
+impl FieldSelector {
+    /// Selects everything.
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// Reads a selector; an empty one selects everything.
+    pub fn parse(selector: &str) -> Result<Self, InvalidFieldSelector> {
+        let mut terms = split_terms(selector);
+        terms.sort_unstable();
+        let mut requirements = Vec::with_capacity(terms.len());
+        for term in terms.into_iter().filter(|t| !t.is_empty()) {
+            let Some((path, negate, value)) = split_term(term) else {
+                return Err(InvalidFieldSelector::NoOperator {
+                    selector: selector.to_owned(),
+                    term: term.to_owned(),
+                });
+            };
+            requirements.push(FieldRequirement { path: path.to_owned(), negate, value: unescape(value)? });
+        }
+        Ok(Self { requirements })
+    }
+
+    /// The requirements, in order of their text.
+    pub fn requirements(&self) -> &[FieldRequirement] {
+        &self.requirements
+    }
+
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether all requirements hold for the fields that `get` looks up.
+    pub fn matches(&self, get: impl Fn(&str) -> Option<String>) -> bool {
+        self.requirements.iter().all(|r| (get(&r.path).unwrap_or_default() == r.value) != r.negate)
+    }
+
+    /// The value a field must have, if the selector says so: `metadata.name` names one object.
+    pub fn exact(&self, path: &str) -> Option<&str> {
+        self.requirements.iter().find(|r| r.path == path && !r.negate).map(|r| r.value.as_str())
+    }
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, r) in self.requirements.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            let operator = if r.negate { "!=" } else { "=" };
+            write!(f, "{comma}{}{operator}", r.path)?;
+            for c in r.value.chars() {
+                if matches!(c, '\\' | ',' | '=') {
+                    f.write_str("\\")?;
+                }
+                write!(f, "{c}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Splits at commas that no backslash precedes.
+fn split_terms(selector: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (i, c) in selector.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                terms.push(&selector[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&selector[start..]);
+    terms
+}
+
+/// Path, whether negated, and the value still escaped; `None` without an operator.
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    for (i, _) in term.char_indices() {
+        let rest = &term[i..];
+        for (operator, negate) in [("!=", true), ("==", false), ("=", false)] {
+            if let Some(value) = rest.strip_prefix(operator) {
+                return Some((&term[..i], negate, value));
+            }
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> Result<String, InvalidFieldSelector> {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(next @ ('\\' | ',' | '=')) => out.push(next),
+                Some(other) => return Err(InvalidFieldSelector::Escape(format!("\\{other}"))),
+                None => return Err(InvalidFieldSelector::Escape("\\".to_owned())),
+            },
+            ',' | '=' => return Err(InvalidFieldSelector::Unescaped(c)),
+            c => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn selectors_are_read() {
+        let s = FieldSelector::parse(r"metadata.name=x,type!=a\,b,z==").unwrap();
+        let r = |path: &str, negate, value: &str| FieldRequirement {
+            path: path.into(),
+            negate,
+            value: value.into(),
+        };
+        assert_eq!(
+            s.requirements(),
+            [r("metadata.name", false, "x"), r("type", true, "a,b"), r("z", false, "")]
+        );
+        assert_eq!(s.exact("metadata.name"), Some("x"));
+        assert_eq!(s.exact("type"), None);
+        assert!(FieldSelector::parse("").unwrap().is_empty());
+        assert!(s.matches(|p| (p == "metadata.name").then(|| "x".to_owned())));
+        assert!(!s.matches(|p| Some(p.to_owned())));
+    }
+
+    #[test]
+    fn bad_selectors_are_told() {
+        for (text, want) in [
+            ("a", "invalid selector: 'a'; can't understand 'a'"),
+            (r"a=\x", r"invalid field selector: invalid escape sequence: \x"),
+            (r"a=\", r"invalid field selector: invalid escape sequence: \"),
+            ("a=b=c", "invalid field selector: unescaped character in value: ="),
+        ] {
+            assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(terms in prop::collection::vec(("[a-z.]{1,8}", any::<bool>(), r"[a-z,=\\!é]{0,6}"), 0..4)) {
+            let mut requirements: Vec<_> = terms
+                .into_iter()
+                .map(|(path, negate, value)| FieldRequirement { path, negate, value })
+                .collect();
+            let text = FieldSelector { requirements: requirements.clone() }.to_string();
+            let mut read = FieldSelector::parse(&text).unwrap().requirements;
+            requirements.sort();
+            read.sort();
+            prop_assert_eq!(read, requirements);
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(text in ".{0,40}") {
+            let _ = FieldSelector::parse(&text);
+        }
+    }
+}
