@@ -1,0 +1,105 @@
+//! Conditions: typed statements on an object, with the time at which each last changed its state.
+
+use karmada_meta::time::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{schema, serde_util::words};
+
+words! {
+    /// Whether a condition holds.
+    #[derive(Default)]
+    ConditionStatus {
+        /// It holds.
+        True = "True",
+        /// It does not.
+        False = "False",
+        /// Nobody can tell.
+        #[default]
+        Unknown = "Unknown",
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// One aspect of an object's observed state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition is about.
+    #[serde(rename = "type")]
+    #[schemars(schema_with = "schema::condition_type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: ConditionStatus,
+    /// The generation of the object that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0))]
+    pub observed_generation: Option<i64>,
+    /// When the status last changed.
+    #[schemars(schema_with = "schema::date_time")]
+    pub last_transition_time: Time,
+    /// Why, in one CamelCase word.
+    #[schemars(schema_with = "schema::condition_reason")]
+    pub reason: String,
+    /// Why, for people.
+    #[schemars(extend("maxLength" = 32768))]
+    pub message: String,
+}
+
+impl Condition {
+    /// A condition; `now` stands unless [`set`] finds the same state already there.
+    pub fn new(
+        type_: impl Into<String>,
+        status: impl Into<ConditionStatus>,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+        now: Time,
+    ) -> Self {
+        Self {
+            type_: type_.into(),
+            status: status.into(),
+            observed_generation: None,
+            last_transition_time: now,
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// The condition of a type.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == type_)
+}
+
+/// Whether the condition of a type is there and True.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|c| c.status == ConditionStatus::True)
+}
+
+/// Puts a condition in the place of the one of its type, or at the end. Its transition time is `now` only when the
+/// status differs from what was there, else the old one. Answers whether anything changed.
+pub fn set(conditions: &mut Vec<Condition>, mut new: Condition, now: Time) -> bool {
+    new.last_transition_time = now;
+    let Some(old) = conditions.iter_mut().find(|c| c.type_ == new.type_) else {
+        conditions.push(new);
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time = old.last_transition_time;
+    }
+    let changed = *old != new;
+    *old = new;
+    changed
+}
+
+/// Takes the condition of a type away. Answers whether there was one.
+pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|c| c.type_ != type_);
+    conditions.len() != before
+}

@@ -1,0 +1,468 @@
+//! Every fixed name on the wire: labels, annotations, finalizers, taints, conditions, events, namespaces.
+//!
+//! They are Karmada's, so that its agents, its command line and users' objects work here. What is ours alone is in
+//! [`extension`].
+
+/// Namespaces.
+pub mod namespace {
+    /// What belongs to the hub itself.
+    pub const SYSTEM: &str = "karmada-system";
+    /// Leases and Secrets of clusters.
+    pub const CLUSTER: &str = "karmada-cluster";
+    /// An execution namespace is this and the cluster's name.
+    pub const EXECUTION_PREFIX: &str = "karmada-es-";
+}
+
+/// Labels.
+pub mod label {
+    /// On objects in members: `"true"` on what the hub manages there.
+    pub const MANAGED: &str = "karmada.io/managed";
+    /// The value of [`MANAGED`].
+    pub const MANAGED_VALUE: &str = "true";
+    /// On namespaces that the hub makes for itself: `"true"`.
+    pub const SYSTEM: &str = "karmada.io/system";
+    /// The value of [`SYSTEM`].
+    pub const SYSTEM_VALUE: &str = "true";
+
+    /// On a policy, and on what it claims.
+    pub const PROPAGATION_POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
+    /// On a cluster-wide policy, and on what it claims.
+    pub const CLUSTER_PROPAGATION_POLICY_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
+    /// On a binding, its Works and their objects.
+    pub const RESOURCE_BINDING_ID: &str = "resourcebinding.karmada.io/permanent-id";
+    /// On a cluster-wide binding, its Works and their objects.
+    pub const CLUSTER_RESOURCE_BINDING_ID: &str = "clusterresourcebinding.karmada.io/permanent-id";
+    /// On a Work and its objects.
+    pub const WORK_ID: &str = "work.karmada.io/permanent-id";
+
+    /// On a binding that something other than the detector made.
+    pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
+    /// On the binding of a dependency: this and a key of the binding that needs it.
+    pub const DEPENDED_BY_PREFIX: &str = "resourcebinding.karmada.io/depended-by-";
+
+    /// On a template: `"true"` leaves `spec.replicas` to the members.
+    pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
+    /// The value of [`RETAIN_REPLICAS`].
+    pub const RETAIN_REPLICAS_VALUE: &str = "true";
+    /// On a template that something other than a policy propagates.
+    pub const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
+    /// On a template: `Always` refuses its deletion.
+    pub const DELETION_PROTECTED: &str = "resourcetemplate.karmada.io/deletion-protected";
+    /// The value of [`DELETION_PROTECTED`].
+    pub const DELETION_PROTECTED_ALWAYS: &str = "Always";
+    /// On a namespace: `"true"` keeps it off the members.
+    pub const SKIP_AUTO_PROPAGATION: &str = "namespace.karmada.io/skip-auto-propagation";
+
+    /// On a Work that carries a member's EndpointSlice: the Service's namespace.
+    pub const ENDPOINT_SLICE_NAMESPACE: &str = "endpointslice.karmada.io/namespace";
+    /// On a Work that carries a member's EndpointSlice: the Service's name.
+    pub const ENDPOINT_SLICE_NAME: &str = "endpointslice.karmada.io/name";
+    /// On a Work that carries a member's EndpointSlice: who manages it.
+    pub const ENDPOINT_SLICE_MANAGED_BY: &str = "endpointslice.karmada.io/managed-by";
+    /// On a Work of a MultiClusterService: its namespace.
+    pub const MULTI_CLUSTER_SERVICE_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
+    /// On a Work of a MultiClusterService: its name.
+    pub const MULTI_CLUSTER_SERVICE_NAME: &str = "multiclusterservice.karmada.io/name";
+    /// On a MultiClusterService and its Works.
+    pub const MULTI_CLUSTER_SERVICE_ID: &str = "multiclusterservice.karmada.io/permanent-id";
+    /// On a Work of a FederatedResourceQuota: its namespace.
+    pub const FEDERATED_RESOURCE_QUOTA_NAMESPACE: &str = "federatedresourcequota.karmada.io/namespace";
+    /// On a Work of a FederatedResourceQuota: its name.
+    pub const FEDERATED_RESOURCE_QUOTA_NAME: &str = "federatedresourcequota.karmada.io/name";
+}
+
+/// Annotations.
+pub mod annotation {
+    /// On what a policy claimed: the policy's namespace.
+    pub const PROPAGATION_POLICY_NAMESPACE: &str = "propagationpolicy.karmada.io/namespace";
+    /// On what a policy claimed: the policy's name.
+    pub const PROPAGATION_POLICY_NAME: &str = "propagationpolicy.karmada.io/name";
+    /// On what a cluster-wide policy claimed: the policy's name.
+    pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
+
+    /// On Works and their objects: the binding's namespace.
+    pub const RESOURCE_BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
+    /// On Works and their objects: the binding's name.
+    pub const RESOURCE_BINDING_NAME: &str = "resourcebinding.karmada.io/name";
+    /// On Works and their objects: the cluster-wide binding's name.
+    pub const CLUSTER_RESOURCE_BINDING_NAME: &str = "clusterresourcebinding.karmada.io/name";
+    /// On a binding: what its object refers to, as JSON.
+    pub const DEPENDENCIES: &str = "resourcebinding.karmada.io/dependencies";
+    /// On a binding: the placement that was last scheduled, as JSON.
+    pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
+
+    /// On a Work: the overrides that were applied, as JSON.
+    pub const APPLIED_OVERRIDES: &str = "policy.karmada.io/applied-overrides";
+    /// On a Work: the cluster-wide overrides that were applied, as JSON.
+    pub const APPLIED_CLUSTER_OVERRIDES: &str = "policy.karmada.io/applied-cluster-overrides";
+
+    /// On objects in members: the Work's namespace.
+    pub const WORK_NAMESPACE: &str = "work.karmada.io/namespace";
+    /// On objects in members: the Work's name.
+    pub const WORK_NAME: &str = "work.karmada.io/name";
+    /// On templates, Works and their objects: `abort` or `overwrite`.
+    pub const CONFLICT_RESOLUTION: &str = "work.karmada.io/conflict-resolution";
+    /// A value of [`CONFLICT_RESOLUTION`].
+    pub const CONFLICT_RESOLUTION_ABORT: &str = "abort";
+    /// A value of [`CONFLICT_RESOLUTION`].
+    pub const CONFLICT_RESOLUTION_OVERWRITE: &str = "overwrite";
+
+    /// On objects in members: the template's uid.
+    pub const TEMPLATE_UID: &str = "resourcetemplate.karmada.io/uid";
+    /// On objects in members: the template's generation.
+    pub const TEMPLATE_GENERATION: &str = "resourcetemplate.karmada.io/generation";
+    /// On objects in members: the annotations that the hub manages, sorted, with commas.
+    pub const MANAGED_ANNOTATIONS: &str = "resourcetemplate.karmada.io/managed-annotations";
+    /// On objects in members: the labels that the hub manages, sorted, with commas.
+    pub const MANAGED_LABELS: &str = "resourcetemplate.karmada.io/managed-labels";
+
+    /// On objects read through the hub's cache: the cluster they are from.
+    pub const CACHED_FROM_CLUSTER: &str = "resource.karmada.io/cached-from-cluster";
+    /// On objects read through the hub: the cluster they are from.
+    pub const QUERY_FROM_CLUSTER: &str = "resource.karmada.io/query-from-cluster";
+    /// On a Work that carries an EndpointSlice: the cluster that provides it.
+    pub const ENDPOINT_SLICE_PROVISION_CLUSTER: &str = "endpointslice.karmada.io/provision-cluster";
+
+    /// kubectl's record of what was last applied.
+    pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+}
+
+/// Names of ours that Karmada does not know. They travel as annotations, since its definitions prune new fields.
+pub mod extension {
+    /// On a Work that is no longer wanted while its cluster cannot be reached: when it was marked.
+    pub const UNWANTED_SINCE: &str = "work.karmada.io/unwanted-since";
+    /// On an agent's Lease: which of several agents of one name holds it.
+    pub const AGENT_INSTANCE: &str = "agent.karmada.io/instance";
+    /// On a Namespace in a member that was there before us: it is released, never deleted.
+    pub const ADOPTED: &str = "work.karmada.io/adopted";
+    /// The condition of a binding whose policy waits for override policies.
+    pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
+}
+
+/// Finalizers.
+pub mod finalizer {
+    /// On a Cluster, until its Works and its execution namespace are gone.
+    pub const CLUSTER: &str = "karmada.io/cluster-controller";
+    /// On a Work, until its objects are gone from the member.
+    pub const EXECUTION: &str = "karmada.io/execution-controller";
+    /// On a ResourceBinding, until its Works are gone.
+    pub const BINDING: &str = "karmada.io/binding-controller";
+    /// On a ClusterResourceBinding, until its Works are gone.
+    pub const CLUSTER_RESOURCE_BINDING: &str = "karmada.io/cluster-resource-binding-controller";
+    /// On a PropagationPolicy, until its claims are taken back.
+    pub const PROPAGATION_POLICY: &str = "karmada.io/propagation-policy-controller";
+    /// On a ClusterPropagationPolicy, until its claims are taken back.
+    pub const CLUSTER_PROPAGATION_POLICY: &str = "karmada.io/cluster-propagation-policy-controller";
+    /// On a binding, until the bindings of its dependencies are.
+    pub const DEPENDENCIES_DISTRIBUTOR: &str = "karmada.io/binding-dependencies-distributor";
+    /// On a Work that carries a member's EndpointSlice.
+    pub const ENDPOINT_SLICE: &str = "karmada.io/endpointslice-controller";
+    /// On a MultiClusterService.
+    pub const MCS_ENDPOINT_SLICE_COLLECT: &str = "karmada.io/mcs-endpointslice-collect-controller";
+    /// On a MultiClusterService.
+    pub const MCS_ENDPOINT_SLICE_DISPATCH: &str = "karmada.io/mcs-endpointslice-dispatch-controller";
+    /// On a MultiClusterService.
+    pub const MULTI_CLUSTER_SERVICE: &str = "karmada.io/multiclusterservice-controller";
+}
+
+/// Keys and effects of taints on clusters.
+pub mod taint {
+    /// The cluster says that it is not ready, or never said anything.
+    pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
+    /// The cluster stopped saying anything.
+    pub const UNREACHABLE: &str = "cluster.karmada.io/unreachable";
+    /// A user takes the cluster out of service.
+    pub const UNSCHEDULABLE: &str = "cluster.karmada.io/unschedulable";
+
+    /// Nothing new is placed.
+    pub const NO_SCHEDULE: &str = "NoSchedule";
+    /// Something new is placed only if there is no other cluster.
+    pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+    /// What is there is moved away, too.
+    pub const NO_EXECUTE: &str = "NoExecute";
+}
+
+/// Types of conditions.
+pub mod condition {
+    /// Cluster: it accepts workloads.
+    pub const READY: &str = "Ready";
+    /// Cluster: `status.apiEnablements` is the whole list.
+    pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
+    /// Binding: clusters were chosen.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// Binding: every Work is applied.
+    pub const FULLY_APPLIED: &str = "FullyApplied";
+    /// Work: its objects are on the member.
+    pub const APPLIED: &str = "Applied";
+    /// Work: it is being sent, or held back.
+    pub const DISPATCHING: &str = "Dispatching";
+    /// Work: declared by Karmada, used by nobody.
+    pub const PROGRESSING: &str = "Progressing";
+    /// Work: declared by Karmada, used by nobody.
+    pub const AVAILABLE: &str = "Available";
+    /// Work: declared by Karmada, used by nobody.
+    pub const DEGRADED: &str = "Degraded";
+}
+
+/// Reasons of conditions, and the messages that are always the same.
+pub mod reason {
+    /// Ready is True.
+    pub const CLUSTER_READY: &str = "ClusterReady";
+    /// The message of [`CLUSTER_READY`].
+    pub const CLUSTER_READY_MESSAGE: &str = "cluster is healthy and ready to accept workloads";
+    /// Ready is False: the API answers, but not with "ok".
+    pub const CLUSTER_NOT_READY: &str = "ClusterNotReady";
+    /// The message of [`CLUSTER_NOT_READY`].
+    pub const CLUSTER_NOT_READY_MESSAGE: &str =
+        "cluster is reachable but health endpoint responded without ok";
+    /// Ready is False: the API does not answer.
+    pub const CLUSTER_NOT_REACHABLE: &str = "ClusterNotReachable";
+    /// The message of [`CLUSTER_NOT_REACHABLE`].
+    pub const CLUSTER_NOT_REACHABLE_MESSAGE: &str = "cluster is not reachable";
+    /// Ready is False: the status could not be collected.
+    pub const STATUS_COLLECTION_FAILED: &str = "StatusCollectionFailed";
+    /// Ready is Unknown: the cluster stopped renewing its lease.
+    pub const CLUSTER_STATUS_UNKNOWN: &str = "ClusterStatusUnknown";
+    /// The message of [`CLUSTER_STATUS_UNKNOWN`].
+    pub const CLUSTER_STATUS_UNKNOWN_MESSAGE: &str =
+        "Cluster status controller stopped posting cluster status.";
+    /// Ready is Unknown: the cluster never said anything.
+    pub const CLUSTER_STATUS_NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
+    /// The message of [`CLUSTER_STATUS_NEVER_UPDATED`].
+    pub const CLUSTER_STATUS_NEVER_UPDATED_MESSAGE: &str =
+        "Cluster status controller never posted cluster status.";
+
+    /// CompleteAPIEnablements is True.
+    pub const API_ENABLEMENTS_COMPLETE: &str = "Complete";
+    /// The message of [`API_ENABLEMENTS_COMPLETE`].
+    pub const API_ENABLEMENTS_COMPLETE_MESSAGE: &str = "collected complete APIEnablements from the cluster";
+    /// CompleteAPIEnablements is False: some groups did not answer.
+    pub const API_ENABLEMENTS_PARTIAL: &str = "Partial";
+    /// The message of [`API_ENABLEMENTS_PARTIAL`] begins so; the error follows.
+    pub const API_ENABLEMENTS_PARTIAL_MESSAGE: &str = "might collect partial APIEnablements from the cluster";
+    /// CompleteAPIEnablements is False: nothing was collected.
+    pub const API_ENABLEMENTS_EMPTY: &str = "Empty";
+    /// The message of [`API_ENABLEMENTS_EMPTY`] begins so; the error follows.
+    pub const API_ENABLEMENTS_EMPTY_MESSAGE: &str = "collected empty APIEnablements from the cluster";
+
+    /// Scheduled is True.
+    pub const SCHEDULED: &str = "Success";
+    /// The message of [`SCHEDULED`].
+    pub const SCHEDULED_MESSAGE: &str = "Binding has been scheduled successfully.";
+    /// Scheduled is False: no cluster passes the filters.
+    pub const NO_CLUSTER_FIT: &str = "NoClusterFit";
+    /// Scheduled is False: the clusters have too little room.
+    pub const UNSCHEDULABLE: &str = "Unschedulable";
+    /// Scheduled is False: the scheduler met an error.
+    pub const SCHEDULER_ERROR: &str = "SchedulerError";
+
+    /// FullyApplied is True.
+    pub const FULLY_APPLIED_SUCCESS: &str = "FullyAppliedSuccess";
+    /// The message of [`FULLY_APPLIED_SUCCESS`].
+    pub const FULLY_APPLIED_SUCCESS_MESSAGE: &str = "All works have been successfully applied";
+    /// FullyApplied is False.
+    pub const FULLY_APPLIED_FAILED: &str = "FullyAppliedFailed";
+    /// The message of [`FULLY_APPLIED_FAILED`].
+    pub const FULLY_APPLIED_FAILED_MESSAGE: &str =
+        "Failed to apply all works, see status.aggregatedStatus for details";
+
+    /// Applied is True.
+    pub const APPLIED_SUCCESSFUL: &str = "AppliedSuccessful";
+    /// The message of [`APPLIED_SUCCESSFUL`].
+    pub const APPLIED_SUCCESSFUL_MESSAGE: &str = "Manifest has been successfully applied";
+    /// Applied is False.
+    pub const APPLIED_FAILED: &str = "AppliedFailed";
+
+    /// Dispatching is True.
+    pub const DISPATCHING: &str = "Dispatching";
+    /// The message of [`DISPATCHING`].
+    pub const DISPATCHING_MESSAGE: &str = "Work is being dispatched to member clusters.";
+    /// Dispatching is False.
+    pub const SUSPEND_DISPATCHING: &str = "SuspendDispatching";
+    /// The message of [`SUSPEND_DISPATCHING`].
+    pub const SUSPEND_DISPATCHING_MESSAGE: &str = "Work dispatching is in a suspended state.";
+
+    /// An eviction: the object does not tolerate the cluster's taint.
+    pub const TAINT_UNTOLERATED: &str = "TaintUntolerated";
+    /// An eviction: the application failed.
+    pub const APPLICATION_FAILURE: &str = "ApplicationFailure";
+}
+
+/// Reasons of events.
+pub mod event {
+    /// Cluster: its execution namespace was made.
+    pub const CREATE_EXECUTION_SPACE_SUCCEED: &str = "CreateExecutionSpaceSucceed";
+    /// Cluster: its execution namespace could not be made.
+    pub const CREATE_EXECUTION_SPACE_FAILED: &str = "CreateExecutionSpaceFailed";
+    /// Cluster: its execution namespace was removed.
+    pub const REMOVE_EXECUTION_SPACE_SUCCEED: &str = "RemoveExecutionSpaceSucceed";
+    /// Cluster: its execution namespace could not be removed.
+    pub const REMOVE_EXECUTION_SPACE_FAILED: &str = "RemoveExecutionSpaceFailed";
+    /// Cluster: its taints were changed.
+    pub const TAINT_CLUSTER_SUCCEED: &str = "TaintClusterSucceed";
+    /// Cluster: its taints could not be changed.
+    pub const TAINT_CLUSTER_FAILED: &str = "TaintClusterFailed";
+    /// Cluster: the rules for impersonation were sent.
+    pub const SYNC_IMPERSONATION_CONFIG_SUCCEED: &str = "SyncImpersonationConfigSucceed";
+    /// Cluster: the rules for impersonation could not be sent.
+    pub const SYNC_IMPERSONATION_CONFIG_FAILED: &str = "SyncImpersonationConfigFailed";
+
+    /// Work: an object's status was read.
+    pub const REFLECT_STATUS_SUCCEED: &str = "ReflectStatusSucceed";
+    /// Work: an object's status could not be read.
+    pub const REFLECT_STATUS_FAILED: &str = "ReflectStatusFailed";
+    /// Work: an object's health was judged.
+    pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
+    /// Work: an object's health could not be judged.
+    pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
+    /// Work and template: applied on a member.
+    pub const SYNC_SUCCEED: &str = "SyncSucceed";
+    /// Work and template: not applied on a member.
+    pub const SYNC_FAILED: &str = "SyncFailed";
+    /// Work: whether it is being sent or held back changed.
+    pub const WORK_DISPATCHING: &str = "WorkDispatching";
+
+    /// Binding: Works that are no longer wanted could not be removed.
+    pub const CLEANUP_WORK_FAILED: &str = "CleanupWorkFailed";
+    /// Binding and template: its Works are as they should be.
+    pub const SYNC_WORK_SUCCEED: &str = "SyncWorkSucceed";
+    /// Binding and template: its Works could not be made.
+    pub const SYNC_WORK_FAILED: &str = "SyncWorkFailed";
+    /// Binding and template: status was collected.
+    pub const AGGREGATE_STATUS_SUCCEED: &str = "AggregateStatusSucceed";
+    /// Binding and template: status could not be collected.
+    pub const AGGREGATE_STATUS_FAILED: &str = "AggregateStatusFailed";
+    /// Binding and template: clusters were chosen.
+    pub const SCHEDULE_BINDING_SUCCEED: &str = "ScheduleBindingSucceed";
+    /// Binding and template: no clusters could be chosen.
+    pub const SCHEDULE_BINDING_FAILED: &str = "ScheduleBindingFailed";
+    /// Binding and template: replicas were taken from a cluster.
+    pub const DESCHEDULE_BINDING_SUCCEED: &str = "DescheduleBindingSucceed";
+    /// Binding and template: replicas could not be taken from a cluster.
+    pub const DESCHEDULE_BINDING_FAILED: &str = "DescheduleBindingFailed";
+    /// Binding and template: the object leaves a cluster.
+    pub const EVICT_WORKLOAD_SUCCEED: &str = "EvictWorkloadFromClusterSucceed";
+    /// Binding and template: the object cannot leave a cluster.
+    pub const EVICT_WORKLOAD_FAILED: &str = "EvictWorkloadFromClusterFailed";
+    /// Binding: the bindings of its dependencies follow it.
+    pub const SYNC_DEPENDENCIES_SUCCEED: &str = "SyncScheduleResultToDependenciesSucceed";
+    /// Binding: the bindings of its dependencies do not follow it.
+    pub const SYNC_DEPENDENCIES_FAILED: &str = "SyncScheduleResultToDependenciesFailed";
+    /// Binding: two that need the same dependency disagree.
+    pub const DEPENDENCY_POLICY_CONFLICT: &str = "DependencyPolicyConflict";
+
+    /// Template: a policy claimed it.
+    pub const APPLY_POLICY_SUCCEED: &str = "ApplyPolicySucceed";
+    /// Template: no policy matches, or the one that does could not claim it.
+    pub const APPLY_POLICY_FAILED: &str = "ApplyPolicyFailed";
+    /// Template: an override policy changed what a cluster gets.
+    pub const APPLY_OVERRIDE_POLICY_SUCCEED: &str = "ApplyOverridePolicySucceed";
+    /// Template: an override policy could not be applied.
+    pub const APPLY_OVERRIDE_POLICY_FAILED: &str = "ApplyOverridePolicyFailed";
+    /// Template: its replicas were read.
+    pub const GET_REPLICAS_SUCCEED: &str = "GetReplicasSucceed";
+    /// Template: its replicas could not be read.
+    pub const GET_REPLICAS_FAILED: &str = "GetReplicasFailed";
+    /// Template: its parts were read.
+    pub const GET_COMPONENTS_SUCCEED: &str = "GetComponentsSucceed";
+    /// Template: its parts could not be read.
+    pub const GET_COMPONENTS_FAILED: &str = "GetComponentsFailed";
+    /// Template: its dependencies were read.
+    pub const GET_DEPENDENCIES_SUCCEED: &str = "GetDependenciesSucceed";
+    /// Template: its dependencies could not be read.
+    pub const GET_DEPENDENCIES_FAILED: &str = "GetDependenciesFailed";
+    /// Template: a policy took it from another.
+    pub const PREEMPT_POLICY_SUCCEED: &str = "PreemptPolicySucceed";
+    /// Template: a policy could not take it from another.
+    pub const PREEMPT_POLICY_FAILED: &str = "PreemptPolicyFailed";
+
+    /// ServiceImport: the derived Service is as it should be.
+    pub const SYNC_DERIVED_SERVICE_SUCCEED: &str = "SyncDerivedServiceSucceed";
+    /// ServiceImport: the derived Service could not be made.
+    pub const SYNC_DERIVED_SERVICE_FAILED: &str = "SyncDerivedServiceFailed";
+    /// MultiClusterService: EndpointSlices were sent.
+    pub const DISPATCH_ENDPOINT_SLICE_SUCCEED: &str = "DispatchEndpointSliceSucceed";
+    /// MultiClusterService: EndpointSlices could not be sent.
+    pub const DISPATCH_ENDPOINT_SLICE_FAILED: &str = "DispatchEndpointSliceFailed";
+    /// MultiClusterService: a cluster that it names is not there.
+    pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
+    /// MultiClusterService: a cluster lacks an API that it needs.
+    pub const API_INCOMPATIBLE: &str = "APIIncompatible";
+
+    /// The types of events.
+    pub const NORMAL: &str = "Normal";
+    /// The types of events.
+    pub const WARNING: &str = "Warning";
+}
+
+/// Who reports events: Karmada's names of its controllers.
+pub mod component {
+    /// The cluster controller.
+    pub const CLUSTER: &str = "cluster-controller";
+    /// The detector.
+    pub const DETECTOR: &str = "resource-detector";
+    /// The scheduler.
+    pub const SCHEDULER: &str = "default-scheduler";
+    /// The controller of ResourceBindings.
+    pub const BINDING: &str = "binding-controller";
+    /// The controller of ClusterResourceBindings.
+    pub const CLUSTER_RESOURCE_BINDING: &str = "cluster-resource-binding-controller";
+    /// The collector of status into ResourceBindings.
+    pub const BINDING_STATUS: &str = "resource-binding-status-controller";
+    /// The collector of status into ClusterResourceBindings.
+    pub const CLUSTER_BINDING_STATUS: &str = "cluster-resource-binding-status-controller";
+    /// What applies overrides.
+    pub const OVERRIDE_MANAGER: &str = "override-manager";
+    /// What propagates dependencies.
+    pub const DEPENDENCIES_DISTRIBUTOR: &str = "dependencies-distributor";
+    /// What propagates namespaces.
+    pub const NAMESPACE_SYNC: &str = "namespace-sync-controller";
+    /// What applies Works on members.
+    pub const EXECUTION: &str = "execution-controller";
+    /// What collects status into Works.
+    pub const WORK_STATUS: &str = "work-status-controller";
+}
+
+/// Field managers of server-side apply, as they stand in managedFields.
+pub mod manager {
+    /// The agent, and Karmada's.
+    pub const AGENT: &str = "karmada-agent";
+    /// The hub's controllers.
+    pub const CONTROLLER_MANAGER: &str = "karmada-controller-manager";
+    /// The hub's scheduler.
+    pub const SCHEDULER: &str = "karmada-scheduler";
+}
+
+/// Leases: names, and the figures that Karmada uses.
+pub mod lease {
+    use std::time::Duration;
+
+    /// How long an agent's lease is good for.
+    pub const DURATION: Duration = Duration::from_secs(40);
+    /// How often an agent renews it: a quarter of [`DURATION`].
+    pub const RENEW_INTERVAL: Duration = Duration::from_secs(10);
+    /// How often the hub looks.
+    pub const MONITOR_PERIOD: Duration = Duration::from_secs(5);
+    /// How long a lease may stay as it is before its cluster is Unknown.
+    pub const MONITOR_GRACE: Duration = Duration::from_secs(40);
+    /// The same after the hub's start.
+    pub const MONITOR_STARTUP_GRACE: Duration = Duration::from_secs(60);
+    /// The lease of the agents of one cluster among each other is this and the cluster's name.
+    pub const AGENT_PREFIX: &str = "karmada-agent-";
+    /// The lease of the hub's controllers.
+    pub const CONTROLLER_MANAGER: &str = "karmada-controller-manager";
+}
+
+/// Subjects of certificates.
+pub mod subject {
+    /// The organisation of every agent's certificate.
+    pub const AGENTS: &str = "system:karmada:agents";
+    /// An agent's common name is this and the cluster's name.
+    pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+    /// The common name of the one that sets up an agent's rights.
+    pub const RBAC_GENERATOR: &str = "system:karmada:agent:rbac-generator";
+    /// The group of bootstrap tokens.
+    pub const BOOTSTRAPPERS: &str = "system:bootstrappers:karmada:default-cluster-token";
+    /// Kubernetes' group of administrators.
+    pub const MASTERS: &str = "system:masters";
+}
