@@ -112,6 +112,7 @@ macro_rules! karmada_kind {
 
         impl $name {
             /// An object of this name and spec. A namespaced kind still needs its namespace.
+            #[allow(clippy::needless_update, reason = "kinds without a status")]
             pub fn new(name: impl Into<String>, spec: $spec) -> Self {
                 let metadata = kube::core::ObjectMeta { name: Some(name.into()), ..Default::default() };
                 Self { metadata, spec, ..Default::default() }
