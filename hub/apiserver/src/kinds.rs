@@ -174,12 +174,7 @@ impl Kind {
             verbs,
             subresources,
         } = spec;
-        let storage = match (group.as_str(), resource.as_str()) {
-            // Two views of one collection.
-            ("events.k8s.io", "events") => "core/events".to_owned(),
-            ("", _) => format!("core/{resource}"),
-            _ => format!("{group}/{resource}"),
-        };
+        let storage = storage_name(&group, &resource);
         Self {
             api_version: api_version(&group, &version).into(),
             list_kind: format!("{kind}List").into(),
@@ -283,6 +278,16 @@ impl Kinds {
     pub fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
         let mut seen = std::collections::BTreeSet::new();
         self.list.iter().filter(move |k| k.has_verb("list") && k.has_verb("delete") && seen.insert(k.storage.clone()))
+    }
+}
+
+/// The `resource` part of the store keys of a resource.
+pub fn storage_name(group: &str, resource: &str) -> String {
+    match (group, resource) {
+        // Two views of one collection.
+        ("events.k8s.io", "events") => "core/events".to_owned(),
+        ("", _) => format!("core/{resource}"),
+        _ => format!("{group}/{resource}"),
     }
 }
 

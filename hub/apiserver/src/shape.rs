@@ -1,17 +1,22 @@
 //! What a kind's bodies look like: the one seam between the generic registry and the knowledge of a kind.
 //!
 //! Built-in kinds have [`crate::builtin::BuiltIn`] (the table of Go types, defaults, validation); custom resources have
-//! a shape compiled from their structural schema ([`crate::crd`]). The registry calls, in this order:
-//! `decode` → `default` → (admission) → prepare → `validate_create` / `validate_update` → store.
+//! a shape compiled from their structural schema ([`crate::crd`]). For a write the registry calls, in this order:
+//!
+//! ```text
+//!   decode → default → (managed fields, admission) → prepare_create / prepare_update → validate_… → store
+//! ```
+//!
+//! Everything here is pure: no time, no I/O.
 
 use std::fmt;
 
-use karmada_meta::{path::FieldError, status::Status};
+use karmada_meta::path::FieldError;
 use serde_json::Value;
 
 /// What a decoder noticed that is not an error by itself: `fieldValidation` decides what becomes of it.
 /// Each entry is a phrase such as `unknown field "spec.foo"` or `duplicate field "spec.x"`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings(pub Vec<String>);
 
 impl Findings {
@@ -26,15 +31,35 @@ impl Findings {
     }
 }
 
-/// The knowledge of one kind in one version. Pure: no time, no I/O.
+/// The knowledge of one kind in one version.
 pub trait Shape: Send + Sync + fmt::Debug {
     /// Brings a body into the form that is stored: unknown fields go (and are noted), nulls that mean "absent" go, a
-    /// value of the wrong JSON type is refused (400 for built-in kinds). `apiVersion`, `kind` and the types within
-    /// `metadata` have been checked by the caller.
-    fn decode(&self, object: &mut Value, findings: &mut Findings) -> Result<(), Status>;
+    /// value of the wrong JSON type is refused. For custom resources `metadata` has been decoded by the caller.
+    ///
+    /// # Errors
+    /// What Go's decoder would say (`json: cannot unmarshal number into Go struct field …`); the caller adds which
+    /// object it was and makes it a 400.
+    fn decode(&self, object: &mut Value, findings: &mut Findings) -> Result<(), String>;
 
     /// Fills in defaults.
     fn default(&self, object: &mut Value);
+
+    /// What the server sets in a new object whatever the client sent (a Namespace's finalizer and phase).
+    /// The status has been reset and the generation set where the kind's rules say so.
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// As [`Shape::prepare_create`], for an update through the main endpoint. Fields of the rules' `reset` have been
+    /// taken from `old`.
+    fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
+
+    /// Changes an object when its deletion begins; its deletionTimestamp has been set. `now` is RFC 3339 in seconds.
+    fn prepare_delete(&self, _object: &mut Value, _now: &str) {}
+
+    /// Whether an object that is being deleted must stay although it has no metadata finalizers (a Namespace with
+    /// `spec.finalizers`).
+    fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
 
     /// What is wrong with a new object, metadata aside.
     fn validate_create(&self, object: &Value) -> Vec<FieldError>;
@@ -49,4 +74,20 @@ pub trait Shape: Send + Sync + fmt::Debug {
 
     /// How structured merge sees this kind.
     fn schema(&self) -> &karmada_smd::schema::TypeRef;
+
+    /// Whether stored objects are served as they are, apart from apiVersion and kind; otherwise [`Shape::from_stored`]
+    /// and [`Shape::to_stored`] say how to turn one into the other.
+    fn is_stored_form(&self) -> bool {
+        true
+    }
+
+    /// The served form of a stored object.
+    fn from_stored(&self, object: Value) -> Value {
+        object
+    }
+
+    /// The stored form of a served object.
+    fn to_stored(&self, object: Value) -> Value {
+        object
+    }
 }

@@ -1,0 +1,260 @@
+//! Reading bodies: bytes to a JSON value, with the keys that stood twice.
+//!
+//! Both readers go over the text once and keep the last of two equal keys, as Kubernetes does; what they noticed goes
+//! into [`Findings`] and is judged by `fieldValidation` later.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use karmada_meta::status::Status;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::shape::Findings;
+
+/// kube-apiserver's limit for one request.
+pub const LIMIT: usize = 3 << 20;
+/// Deeper nesting than any real object has would only exhaust the stack.
+const MAX_DEPTH: usize = 200;
+
+/// Reads a body of at most [`LIMIT`] bytes.
+///
+/// # Errors
+/// 413, or 400 when the connection broke.
+pub async fn read(body: axum::body::Body) -> Result<Bytes, Status> {
+    match Limited::new(body, LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Status::too_large(format!("limit is {LIMIT}")))
+        }
+        Err(error) => Err(Status::bad_request(format!("reading the body: {error}"))),
+    }
+}
+
+/// Parses JSON; duplicate keys are noted with their path.
+///
+/// # Errors
+/// A message in the words of Go's decoder where it is one that users meet.
+pub fn json(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
+    let mut path = String::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Node { path: &mut path, findings, depth: 0 }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| go_json_error(bytes, &error))
+}
+
+/// Go's words for a JSON syntax error.
+pub fn go_json_error(bytes: &[u8], error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let offset = offset(bytes, error.line(), error.column());
+    match bytes.get(offset) {
+        Some(&byte) => {
+            // A keyword that went wrong in its middle.
+            let start = bytes[..offset].iter().rposition(|b| !b.is_ascii_alphabetic()).map_or(0, |i| i + 1);
+            for word in ["null", "true", "false"] {
+                let typed = offset - start;
+                if typed > 0 && typed < word.len() && bytes[start..offset] == word.as_bytes()[..typed] {
+                    let expected = char::from(word.as_bytes()[typed]);
+                    return format!(
+                        "invalid character {} in literal {word} (expecting '{expected}')",
+                        go_quote(byte)
+                    );
+                }
+            }
+            format!("invalid character {} looking for beginning of value", go_quote(byte))
+        }
+        None => "unexpected end of JSON input".to_owned(),
+    }
+}
+
+/// A byte as Go's `%q` shows it as a character.
+fn go_quote(byte: u8) -> String {
+    match byte {
+        b'\'' => "'\\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        b'\n' => "'\\n'".to_owned(),
+        b'\t' => "'\\t'".to_owned(),
+        b'\r' => "'\\r'".to_owned(),
+        0x20..=0x7e => format!("'{}'", char::from(byte)),
+        _ => format!("'\\x{byte:02x}'"),
+    }
+}
+
+/// Byte offset of serde_json's position (line from 1, column = bytes read of the line).
+fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
+    let start: usize = bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    start + column.saturating_sub(1)
+}
+
+/// A value with the path that leads to it.
+struct Node<'a> {
+    path: &'a mut String,
+    findings: &'a mut Findings,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        if self.depth > MAX_DEPTH {
+            return Err(A::Error::custom("exceeded max depth"));
+        }
+        let mut list = Vec::new();
+        let length = self.path.len();
+        loop {
+            let _ = write!(self.path, "[{}]", list.len());
+            let node = Node { path: self.path, findings: self.findings, depth: self.depth + 1 };
+            let next = access.next_element_seed(node)?;
+            self.path.truncate(length);
+            match next {
+                Some(value) => list.push(value),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        if self.depth > MAX_DEPTH {
+            return Err(A::Error::custom("exceeded max depth"));
+        }
+        let mut map = Map::new();
+        let length = self.path.len();
+        while let Some(key) = access.next_key::<String>()? {
+            if !self.path.is_empty() {
+                self.path.push('.');
+            }
+            self.path.push_str(&key);
+            if map.contains_key(&key) {
+                self.findings.duplicate(self.path);
+            }
+            let node = Node { path: self.path, findings: self.findings, depth: self.depth + 1 };
+            let value = access.next_value_seed(node)?;
+            self.path.truncate(length);
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// Parses one YAML document; a key that stands twice is noted in the words of Go's YAML decoder.
+///
+/// # Errors
+/// What the parser says.
+pub fn yaml(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    // JSON is YAML, and is what most clients send under that name.
+    if text.trim_start().starts_with('{') {
+        if let Ok(value) = json(bytes, &mut Findings::default()) {
+            return json(bytes, findings).map(|_| value);
+        }
+    }
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    let value: Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| format!("yaml: {error}"))?;
+    let strict = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error };
+    if let Err(error) = serde_saphyr::from_str_with_options::<Value>(text, strict) {
+        findings.0.push(duplicate_in_yaml(text, &error));
+    }
+    Ok(value)
+}
+
+/// Go's words for a key that stands twice.
+fn duplicate_in_yaml(text: &str, error: &serde_saphyr::Error) -> String {
+    match error.location() {
+        Some(location) => {
+            let line = location.line() as usize;
+            let key = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+            let key = key.trim_start_matches([' ', '-', '{']).split(':').next().unwrap_or_default().trim();
+            format!("line {line}: key {key:?} already set in map")
+        }
+        None => format!("yaml: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn duplicate_keys_are_noted_and_the_last_one_counts() {
+        let mut findings = Findings::default();
+        let value = json(br#"{"spec":{"n":1,"l":[{"a":1},{"a":1,"a":2}],"n":2}}"#, &mut findings).unwrap();
+        assert_eq!(value, json!({"spec": {"n": 2, "l": [{"a": 1}, {"a": 2}]}}));
+        assert_eq!(findings.0, ["duplicate field \"spec.l[1].a\"", "duplicate field \"spec.n\""]);
+    }
+
+    #[test]
+    fn syntax_errors_are_in_go_words() {
+        for (text, want) in [
+            ("{\"a\":", "unexpected end of JSON input"),
+            ("nonsense", "invalid character 'o' in literal null (expecting 'u')"),
+            ("x", "invalid character 'x' looking for beginning of value"),
+        ] {
+            assert_eq!(json(text.as_bytes(), &mut Findings::default()), Err(want.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn yaml_becomes_json() {
+        let mut findings = Findings::default();
+        let text = b"apiVersion: v1\nmetadata: {name: a}\ndata:\n  k: \"1\"\n  k: \"2\"\n";
+        let value = yaml(text, &mut findings).unwrap();
+        assert_eq!(value, json!({"apiVersion": "v1", "metadata": {"name": "a"}, "data": {"k": "2"}}));
+        assert_eq!(findings.0, ["line 5: key \"k\" already set in map"]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Which form an answer takes: what `Accept` asks for, and what we have.
+//!
+//! JSON and YAML are written; protobuf is named among the media types, as clients that prefer it also list JSON and
+//! take that. Lists and objects can be asked for as a Table or as metadata alone (`as=`).
+
+use http::{HeaderMap, header};
+use karmada_meta::status::{Status, StatusDetails};
+
+/// The media types of a built-in kind.
+const BUILT_IN: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// The media types of a custom resource.
+const CUSTOM: &[&str] = &["application/json", "application/yaml"];
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`.
+    Json {
+        /// Indented.
+        pretty: bool,
+    },
+    /// `application/yaml`.
+    Yaml,
+}
+
+/// What an answer shows of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    Object,
+    /// `PartialObjectMetadata`, or a list of these; holds the meta version (`v1`).
+    Partial {
+        /// `PartialObjectMetadataList` was asked for.
+        list: bool,
+        /// `v1` or `v1beta1`.
+        version: String,
+    },
+    /// A Table; holds the meta version.
+    Table {
+        /// `v1` or `v1beta1`.
+        version: String,
+    },
+}
+
+/// The outcome of negotiation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// How it is written.
+    pub encoding: Encoding,
+    /// What is shown.
+    pub form: Form,
+}
+
+impl Accepted {
+    /// Plain JSON.
+    pub const JSON: Self = Self { encoding: Encoding::Json { pretty: false }, form: Form::Object };
+
+    /// The `Content-Type` of the answer.
+    pub fn content_type(&self) -> &'static str {
+        match self.encoding {
+            Encoding::Json { .. } => "application/json",
+            Encoding::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// One clause of an `Accept` header.
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+fn clauses(text: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = text
+        .split(',')
+        .filter_map(|clause| {
+            let mut parts = clause.split(';').map(str::trim);
+            let media = parts.next().filter(|media| !media.is_empty())?;
+            let mut quality = 1.0;
+            let mut parameters = Vec::new();
+            for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+                if key == "q" {
+                    quality = value.parse().unwrap_or(1.0);
+                } else {
+                    parameters.push((key, value.trim_matches('"')));
+                }
+            }
+            Some(Clause { media, parameters, quality })
+        })
+        .collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses
+}
+
+/// Chooses the form of an answer.
+///
+/// # Errors
+/// 406 when nothing of what is asked for can be had.
+pub fn accept(headers: &HeaderMap, pretty: Option<&str>, custom: bool, streaming: bool) -> Result<Accepted, Status> {
+    let agent = headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let for_people = ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix));
+    let pretty = pretty.map_or(for_people, |value| !matches!(value, "0" | "false" | ""));
+    let joined = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
+    if joined.trim().is_empty() {
+        return Ok(Accepted { encoding: Encoding::Json { pretty }, form: Form::Object });
+    }
+    let mut known = false;
+    for clause in clauses(&joined) {
+        let encoding = match clause.media {
+            "*/*" | "application/json" => Encoding::Json { pretty },
+            // Only whole documents are written as YAML.
+            "application/yaml" if !streaming => Encoding::Yaml,
+            "application/vnd.kubernetes.protobuf" | "application/yaml" => {
+                known = true;
+                continue;
+            }
+            _ => continue,
+        };
+        known = true;
+        let of = |key: &str| clause.parameters.iter().find(|(k, _)| *k == key).map_or("", |(_, v)| *v);
+        let pretty_here = of("pretty");
+        let encoding = match encoding {
+            Encoding::Json { pretty } => Encoding::Json { pretty: pretty || matches!(pretty_here, "1" | "true") },
+            other => other,
+        };
+        let version = of("v").to_owned();
+        let form = match (of("as"), of("g"), version.as_str()) {
+            ("", _, _) => Form::Object,
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table { version },
+            ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => Form::Partial { list: false, version },
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Partial { list: true, version },
+            _ => continue,
+        };
+        return Ok(Accepted { encoding, form });
+    }
+    let offered = if custom { CUSTOM } else { BUILT_IN };
+    if known {
+        return Err(Status::not_acceptable(offered));
+    }
+    // Words of the web framework below kube-apiserver, which refuses media types that it never heard of.
+    Err(Status {
+        message: format!("406: Not Acceptable\n\nAvailable representations: {}", BUILT_IN.join(", ")),
+        details: Some(StatusDetails::default()),
+        ..Status::not_acceptable(&[])
+    })
+}
+
+/// The formats of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyType {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Kubernetes' protobuf envelope.
+    Protobuf,
+}
+
+/// The media type of a header's value, without parameters.
+pub fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or(value).trim())
+}
+
+/// How the body of a create or update is written. A missing type is JSON.
+///
+/// # Errors
+/// 415.
+pub fn body_type(headers: &HeaderMap, custom: bool) -> Result<BodyType, Status> {
+    match media_type(headers) {
+        None | Some("" | "application/json") => Ok(BodyType::Json),
+        Some("application/yaml") => Ok(BodyType::Yaml),
+        Some("application/vnd.kubernetes.protobuf") if !custom => Ok(BodyType::Protobuf),
+        Some(_) => Err(Status::unsupported_media_type(if custom { CUSTOM } else { BUILT_IN })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiate(text: &str) -> Result<Accepted, u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, text.parse().unwrap());
+        accept(&headers, None, false, false).map_err(|status| status.code())
+    }
+
+    #[test]
+    fn the_first_clause_that_can_be_served_wins() {
+        let json = Accepted::JSON;
+        let table = Accepted { form: Form::Table { version: "v1".to_owned() }, ..json.clone() };
+        for (text, want) in [
+            ("*/*", Ok(json.clone())),
+            ("application/vnd.none, application/json", Ok(json.clone())),
+            ("text/plain, */*;q=0.1", Ok(json.clone())),
+            ("application/vnd.kubernetes.protobuf,application/json", Ok(json.clone())),
+            ("application/json;q=0.5,application/yaml", Ok(Accepted { encoding: Encoding::Yaml, form: Form::Object })),
+            ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", Ok(table)),
+            ("application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json", Ok(json)),
+            ("application/json;as=Nothing;g=meta.k8s.io;v=v1", Err(406)),
+            ("application/*", Err(406)),
+        ] {
+            assert_eq!(negotiate(text), want, "{text}");
+        }
+    }
+}

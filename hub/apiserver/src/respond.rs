@@ -1,0 +1,121 @@
+//! Putting HTTP answers together.
+
+use std::io::Write as _;
+
+use axum::body::Body;
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use karmada_meta::status::Status;
+use serde_json::Value;
+
+use crate::negotiate::{Accepted, Encoding};
+
+/// Smaller answers are not worth compressing.
+const GZIP_FROM: usize = 128 << 10;
+
+/// The answer to a request: bytes of JSON with how they are to be written.
+#[derive(Debug)]
+pub struct Answer {
+    /// HTTP status code.
+    pub code: StatusCode,
+    /// JSON.
+    pub json: Bytes,
+    /// How the client wants it.
+    pub accepted: Accepted,
+}
+
+impl Answer {
+    /// 200.
+    pub fn ok(json: Bytes, accepted: Accepted) -> Self {
+        Self { code: StatusCode::OK, json, accepted }
+    }
+
+    /// Writes it out.
+    pub fn into_response(self, request: &HeaderMap) -> Response<Body> {
+        let content_type = self.accepted.content_type();
+        let bytes = match self.accepted.encoding {
+            Encoding::Json { pretty: false } => self.json,
+            Encoding::Json { pretty: true } => indented(&self.json).unwrap_or(self.json),
+            Encoding::Yaml => match yaml(&self.json) {
+                Ok(text) => text.into(),
+                Err(error) => return status(&Status::internal(error)),
+            },
+        };
+        let mut response = Response::builder().status(self.code).header(header::CONTENT_TYPE, content_type);
+        let body = match compressed(&bytes, request) {
+            Some(small) => {
+                response = response.header(header::CONTENT_ENCODING, "gzip").header(header::VARY, "Accept-Encoding");
+                small
+            }
+            None => bytes,
+        };
+        response.body(Body::from(body)).expect("invariant: the headers are constants")
+    }
+}
+
+fn indented(json: &[u8]) -> Option<Bytes> {
+    let value: Value = serde_json::from_slice(json).ok()?;
+    let mut text = serde_json::to_vec_pretty(&value).ok()?;
+    text.push(b'\n');
+    Some(text.into())
+}
+
+fn yaml(json: &[u8]) -> Result<String, String> {
+    let value: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    serde_saphyr::to_string(&value).map_err(|e| e.to_string())
+}
+
+fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<Bytes> {
+    let wanted = request
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .any(|v| v.split(';').next().is_some_and(|name| name.trim() == "gzip"));
+    if !wanted || bytes.len() <= GZIP_FROM {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().map(Into::into)
+}
+
+/// A Status. Always JSON: clients read it whatever they asked for.
+pub fn status(status: &Status) -> Response<Body> {
+    let json = serde_json::to_vec(status).unwrap_or_default();
+    let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
+    let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if retry > 0 && matches!(code.as_u16(), 429 | 500..) {
+        response = response.header(header::RETRY_AFTER, retry);
+    }
+    response.body(Body::from(json)).expect("invariant: the headers are constants and a number")
+}
+
+/// Plain text, such as a health check's.
+pub fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let mut response = Response::new(Body::from(text.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// What every answer of the API carries.
+pub fn finish(response: &mut Response<Body>, audit_id: &str, warnings: &[String]) {
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(audit_id) {
+        headers.insert("audit-id", id);
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    for warning in warnings {
+        let quoted: String = warning
+            .chars()
+            .filter(|c| !c.is_control())
+            .flat_map(|c| if matches!(c, '"' | '\\') { vec!['\\', c] } else { vec![c] })
+            .collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! How objects lie in the store, and how answers are put together around them without being encoded again.
+//!
+//! The stored value is the object as JSON, without `metadata.resourceVersion` (the store knows it), always beginning
+//! with apiVersion, kind and metadata. What selectors, the garbage collector and the namespace deleter ask for is
+//! projected into a [`Header`] in memory once, when the object is written or loaded:
+//!
+//! ```text
+//!   {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a",…},"data":{…}}
+//!                                                    ^meta_start  ^meta_end
+//!   object  {"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"7",  + bytes[meta_start..]
+//!   item                           {"metadata":{"resourceVersion":"7",  + bytes[meta_start..]
+//!   partial {"kind":"PartialObjectMetadata",…,"metadata":{…             + bytes[meta_start..meta_end] + }
+//! ```
+//!
+//! The served version is thus a prefix: custom resources of several versions need no re-encoding either.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use karmada_store::{Entry, Key, Project, Revision, Store};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::kinds::{Kind, rules};
+
+/// The store of an API server.
+pub type ApiStore = Store<Projection>;
+/// An object in the store.
+pub type Object = Entry<Header>;
+
+/// What is kept in memory of each object beside its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// `metadata.labels`.
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// The uids in `metadata.ownerReferences`.
+    pub owners: Box<[Box<str>]>,
+    /// `metadata.finalizers`.
+    pub finalizers: Box<[Box<str>]>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Values of the fields that selectors may name, in the order of the kind's rules; built-in kinds only.
+    pub fields: Box<[Box<str>]>,
+    /// Where the first member of metadata begins.
+    pub meta_start: u32,
+    /// Just behind the closing brace of metadata.
+    pub meta_end: u32,
+}
+
+/// Projects stored objects into [`Header`]s.
+#[derive(Debug)]
+pub struct Projection {
+    /// Selectable fields by the resource part of keys.
+    selectable: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Projection {
+    fn default() -> Self {
+        let mut selectable = BTreeMap::new();
+        for spec in crate::kinds::built_in_specs() {
+            // The stored form of an Event is core's.
+            if spec.group == "events.k8s.io" {
+                continue;
+            }
+            let fields = rules::built_in(&spec.group, &spec.resource, false).selectable;
+            if !fields.is_empty() {
+                selectable.insert(crate::kinds::storage_name(&spec.group, &spec.resource), fields);
+            }
+        }
+        Self { selectable }
+    }
+}
+
+/// The parts of stored metadata that a header needs.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Meta {
+    labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    uid: Box<str>,
+    owner_references: Option<Vec<Owner>>,
+    finalizers: Option<Vec<Box<str>>>,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Owner {
+    uid: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+}
+
+impl Project for Projection {
+    type Header = Header;
+
+    fn project(&self, key: &Key, value: &Bytes) -> Header {
+        let Ok(raw) = serde_json::from_slice::<Raw<'_>>(value) else {
+            // Written by nothing of ours: shown as an object without metadata rather than taken for corruption.
+            tracing::error!(resource = %key.resource, namespace = %key.namespace, name = %key.name,
+                "a stored object is not JSON with metadata");
+            return Header::default();
+        };
+        let text = raw.metadata.get();
+        let start = text.as_ptr() as usize - value.as_ptr() as usize;
+        let meta: Meta = serde_json::from_str(text).unwrap_or_default();
+        let fields = match self.selectable.get(&*key.resource) {
+            None => Box::default(),
+            Some(paths) => match serde_json::from_slice::<Value>(value) {
+                Ok(object) => paths.iter().map(|path| field(&object, path).into()).collect(),
+                Err(_) => Box::default(),
+            },
+        };
+        Header {
+            labels: meta.labels.unwrap_or_default(),
+            uid: meta.uid,
+            owners: meta.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),
+            finalizers: meta.finalizers.unwrap_or_default().into(),
+            deleting: meta.deletion_timestamp.is_some(),
+            fields,
+            meta_start: start as u32 + 1,
+            meta_end: (start + text.len()) as u32,
+        }
+    }
+}
+
+/// The value of a selectable field as selectors compare it; absent is what Go's zero value shows.
+pub fn field(object: &Value, path: &str) -> String {
+    let pointer = format!("/{}", path.replace('.', "/"));
+    let at = match path {
+        // The one selectable name that is not a path.
+        "source" => object.pointer("/source/component").or_else(|| object.get("reportingComponent")),
+        "reportingComponent" => object.get("reportingComponent"),
+        "status.podIPs" => object.pointer("/status/podIPs/0/ip"),
+        _ => object.pointer(&pointer),
+    };
+    match at {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Bool(yes)) => yes.to_string(),
+        Some(Value::Number(n)) => n.to_string(),
+        _ => match path {
+            "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
+            "status.successful" | "status.replicas" => "0".to_owned(),
+            _ => String::new(),
+        },
+    }
+}
+
+/// The key of an object.
+pub fn key(kind: &Kind, namespace: &str, name: &str) -> Key {
+    Key { resource: kind.storage.clone(), namespace: namespace.into(), name: name.into() }
+}
+
+/// The stored form of an object.
+pub fn encode(object: &Value) -> Bytes {
+    let empty = Map::new();
+    let object = object.as_object().unwrap_or(&empty);
+    let mut ordered: Vec<(&str, &Value)> = Vec::with_capacity(object.len());
+    for first in ["apiVersion", "kind", "metadata"] {
+        if let Some(value) = object.get(first) {
+            ordered.push((first, value));
+        }
+    }
+    ordered.extend(object.iter().filter(|(k, _)| !matches!(k.as_str(), "apiVersion" | "kind" | "metadata")).map(|(k, v)| (k.as_str(), v)));
+    let mut out = Vec::with_capacity(512);
+    out.push(b'{');
+    for (i, (key, value)) in ordered.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_json(&mut out, key);
+        out.push(b':');
+        match (key, value) {
+            ("metadata", Value::Object(meta)) => {
+                out.push(b'{');
+                let members = meta.iter().filter(|(key, _)| key.as_str() != "resourceVersion");
+                for (i, (key, value)) in members.enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    write_json(&mut out, key);
+                    out.push(b':');
+                    write_json(&mut out, value);
+                }
+                out.push(b'}');
+            }
+            _ => write_json(&mut out, value),
+        }
+    }
+    out.push(b'}');
+    out.into()
+}
+
+fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("invariant: a JSON value written to memory cannot fail");
+}
+
+/// The object as a value, in the given version, with its resourceVersion.
+pub fn decode(kind: &Kind, bytes: &Bytes, revision: Revision) -> Value {
+    let mut object: Value = serde_json::from_slice(bytes).unwrap_or_else(|_| Value::Object(Map::new()));
+    stamp(kind, &mut object, Some(revision));
+    object
+}
+
+/// Sets what the place of an object says of it: apiVersion, kind and resourceVersion.
+pub fn stamp(kind: &Kind, object: &mut Value, revision: Option<Revision>) {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    object["apiVersion"] = Value::from(&*kind.api_version);
+    object["kind"] = Value::from(kind.gvk.kind.as_str());
+    if !object["metadata"].is_object() {
+        object["metadata"] = Value::Object(Map::new());
+    }
+    if let Some(revision) = revision {
+        object["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+    }
+}
+
+/// How objects of one kind are framed, made once per answer.
+#[derive(Clone, Debug)]
+pub struct Framer {
+    /// `{"kind":…,"apiVersion":…,"metadata":{"resourceVersion":"`
+    head: String,
+    /// Cut after metadata.
+    partial: bool,
+}
+
+impl Framer {
+    /// Whole objects.
+    pub fn object(kind: &Kind) -> Self {
+        Self {
+            head: format!(
+                "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{{\"resourceVersion\":\"",
+                quoted(&kind.gvk.kind),
+                quoted(&kind.api_version)
+            ),
+            partial: false,
+        }
+    }
+
+    /// Items of a list: built-in kinds leave kind and apiVersion to the list, custom resources repeat them.
+    pub fn item(kind: &Kind) -> Self {
+        if kind.custom.is_some() {
+            Self::object(kind)
+        } else {
+            Self { head: "{\"metadata\":{\"resourceVersion\":\"".to_owned(), partial: false }
+        }
+    }
+
+    /// `PartialObjectMetadata` of a meta version.
+    pub fn partial(version: &str) -> Self {
+        Self {
+            head: format!(
+                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{{\"resourceVersion\":\""
+            ),
+            partial: true,
+        }
+    }
+
+    /// Appends an object as it was at `revision`.
+    pub fn write(&self, out: &mut BytesMut, header: &Header, value: &Bytes, revision: Revision) {
+        let (start, end) = (header.meta_start as usize, header.meta_end as usize);
+        let end = if self.partial { end } else { value.len() };
+        let rest = value.get(start..end).unwrap_or(b"}}");
+        out.extend_from_slice(self.head.as_bytes());
+        out.extend_from_slice(revision.to_string().as_bytes());
+        out.extend_from_slice(if rest.first() == Some(&b'}') { b"\"" } else { b"\"," });
+        out.extend_from_slice(rest);
+        if self.partial {
+            out.extend_from_slice(b"}");
+        }
+    }
+
+    /// The object alone.
+    pub fn frame(&self, object: &Arc<Object>) -> Bytes {
+        let mut out = BytesMut::with_capacity(object.value.len() + 128);
+        self.write(&mut out, &object.header, &object.value, object.revision);
+        out.freeze()
+    }
+}
+
+/// A string as JSON.
+pub fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn project(resource: &str, value: &Bytes) -> Header {
+        let key = Key { resource: resource.into(), namespace: "n".into(), name: "a".into() };
+        Projection::default().project(&key, value)
+    }
+
+    #[test]
+    fn a_frame_is_the_object_again() {
+        let object = json!({"kind": "Secret", "metadata": {"name": "a", "uid": "u", "labels": {"l": "1"},
+            "ownerReferences": [{"uid": "o", "name": "x"}], "finalizers": ["f"], "resourceVersion": "3"},
+            "apiVersion": "v1", "type": "Opaque", "data": {}});
+        let bytes = encode(&object);
+        assert!(bytes.starts_with(b"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"metadata\":{\"name\""));
+        let header = project("core/secrets", &bytes);
+        assert_eq!(header.labels["l"], "1".into());
+        assert_eq!((&*header.uid, &*header.owners[0], &*header.finalizers[0]), ("u", "o", "f"));
+        assert_eq!(&*header.fields[0], "Opaque");
+        for (framer, want) in [
+            (Framer { head: "{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"".to_owned(), partial: false }, object.clone()),
+            (Framer::partial("v1"), json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})),
+        ] {
+            let mut out = BytesMut::new();
+            framer.write(&mut out, &header, &bytes, Revision::new(3).unwrap());
+            let got: Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(got, want);
+        }
+    }
+}
