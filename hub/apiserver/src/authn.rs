@@ -1,0 +1,328 @@
+//! Who asks: from a client certificate or a bearer token to a [`UserInfo`].
+//!
+//! ```text
+//!   listener ──► Peer (what the TLS handshake showed) ─┐
+//!                                                       ├─► Authenticator ──► UserInfo, or 401
+//!   Authorization: Bearer … ───────────────────────────┘
+//! ```
+//!
+//! The order is Kubernetes': the certificate first, then the token, then `system:anonymous`. Something that is shown
+//! and does not hold is a 401 also where anonymous requests are let in, so that a client with an expired certificate
+//! learns of it. A certificate is looked at again on every request, for connections outlive certificates.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use karmada_env::Env;
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The user name of a request that shows nothing.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// The group of [`ANONYMOUS`].
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group that everyone else is in.
+pub const AUTHENTICATED: &str = "system:authenticated";
+
+/// Who asks. Travels as a request extension.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// User name.
+    pub name: String,
+    /// Groups, without duplicates.
+    pub groups: Vec<String>,
+    /// Identifies a user over time; empty for most.
+    pub uid: String,
+    /// Whatever else an authenticator says of the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// A user of the given groups, and of [`AUTHENTICATED`].
+    pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let mut user = Self { name: name.into(), ..Self::default() };
+        for group in groups.into_iter().map(Into::into).chain([AUTHENTICATED.to_owned()]) {
+            if !user.groups.contains(&group) {
+                user.groups.push(group);
+            }
+        }
+        user
+    }
+
+    /// The user who shows nothing.
+    pub fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// The server's own controllers: may do everything.
+    pub fn system(component: &str) -> Self {
+        Self::new(format!("system:{component}"), ["system:masters"])
+    }
+
+    /// Whether the user is in `group`.
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+}
+
+/// What the client showed in the TLS handshake.
+#[derive(Clone, Debug, Default)]
+pub enum Peer {
+    /// Nothing.
+    #[default]
+    None,
+    /// A certificate that our authority signed.
+    Certificate(Arc<PeerCertificate>),
+    /// A certificate that does not hold; the reason is for the log.
+    Refused(Arc<str>),
+}
+
+/// A verified client certificate.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate {
+    user: UserInfo,
+    not_after: SystemTime,
+}
+
+impl PeerCertificate {
+    /// Reads user (CN) and groups (every O) out of a certificate whose chain has been verified.
+    ///
+    /// # Errors
+    /// What is wrong with it, for the log.
+    pub fn from_der(der: &[u8]) -> Result<Self, String> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
+            attribute.as_str().map(str::to_owned).map_err(|e| format!("its subject: {e}"))
+        };
+        let subject = certificate.subject();
+        let name = match subject.iter_common_name().next() {
+            Some(attribute) => text(attribute)?,
+            None => return Err("its subject has no common name".to_owned()),
+        };
+        if name.is_empty() || name == ANONYMOUS {
+            return Err(format!("its common name {name:?} cannot be a user's"));
+        }
+        let groups = subject.iter_organization().map(text).collect::<Result<Vec<_>, _>>()?;
+        let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+        Ok(Self {
+            user: UserInfo::new(name, groups),
+            not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds),
+        })
+    }
+}
+
+/// The request shows something that does not hold; answered with 401.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unauthenticated(String);
+
+/// Bearer tokens and their users. Only digests are kept, so that a lookup tells nothing of a token by its time.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    users: BTreeMap<[u8; 32], UserInfo>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").field("count", &self.users.len()).finish()
+    }
+}
+
+/// A token file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// The file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A line has not the form `token,user,uid[,"group,group"]`.
+    #[error("{}, line {line}: expected token,user,uid[,\"group,group\"]", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
+}
+
+impl Tokens {
+    /// No tokens: every bearer token is refused.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads Kubernetes' static token file: one `token,user,uid,"group,group"` a line; the groups may be missing.
+    ///
+    /// # Errors
+    /// When the file cannot be read or a line has another form.
+    pub fn from_file(path: &Path) -> Result<Self, TokenFileError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TokenFileError::Read { path: path.to_path_buf(), source })?;
+        let mut tokens = Self::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (token, user) = token_line(line)
+                .ok_or_else(|| TokenFileError::Line { path: path.to_path_buf(), line: index + 1 })?;
+            tokens.insert(token, user);
+        }
+        Ok(tokens)
+    }
+
+    /// Lets `token` stand for `user`.
+    pub fn insert(&mut self, token: &str, user: UserInfo) {
+        self.users.insert(Sha256::digest(token).into(), user);
+    }
+
+    fn get(&self, token: &str) -> Option<&UserInfo> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        self.users.get(&digest)
+    }
+}
+
+fn token_line(line: &str) -> Option<(&str, UserInfo)> {
+    let mut parts = line.splitn(4, ',').map(str::trim);
+    let (token, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
+    if token.is_empty() || name.is_empty() {
+        return None;
+    }
+    let groups = parts.next().unwrap_or_default().trim_matches('"');
+    let groups = groups.split(',').map(str::trim).filter(|g| !g.is_empty());
+    Some((token, UserInfo { uid: uid.to_owned(), ..UserInfo::new(name, groups) }))
+}
+
+/// Turns what a request shows into a user. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Authenticator {
+    tokens: Arc<Tokens>,
+    env: Env,
+}
+
+impl Authenticator {
+    /// Certificates are judged by `env`'s time of day.
+    pub fn new(tokens: Tokens, env: Env) -> Self {
+        Self { tokens: Arc::new(tokens), env }
+    }
+
+    /// The user of a request.
+    ///
+    /// # Errors
+    /// When a certificate or token is shown that does not hold.
+    pub fn authenticate(&self, peer: &Peer, headers: &http::HeaderMap) -> Result<UserInfo, Unauthenticated> {
+        match peer {
+            Peer::Certificate(certificate) if self.env.wall() <= certificate.not_after => {
+                return Ok(certificate.user.clone());
+            }
+            Peer::Certificate(certificate) => {
+                return Err(Unauthenticated(format!("the certificate of {} expired", certificate.user.name)));
+            }
+            Peer::Refused(reason) => return Err(Unauthenticated(format!("client certificate: {reason}"))),
+            Peer::None => {}
+        }
+        match bearer(headers) {
+            None => Ok(UserInfo::anonymous()),
+            Some(token) => self
+                .tokens
+                .get(token)
+                .cloned()
+                .ok_or_else(|| Unauthenticated("the bearer token is not known".to_owned())),
+        }
+    }
+}
+
+/// The bearer token of a request. Another scheme, or the scheme without a token, counts as nothing shown.
+fn bearer(headers: &http::HeaderMap) -> Option<&str> {
+    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim_start();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use karmada_env::ManualClock;
+
+    use super::*;
+
+    fn headers(authorization: Option<&str>) -> http::HeaderMap {
+        authorization.iter().map(|v| (http::header::AUTHORIZATION, v.parse().unwrap())).collect()
+    }
+
+    fn authenticator() -> (Authenticator, ManualClock) {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+        let mut tokens = Tokens::new();
+        tokens.insert("secret", UserInfo::new("u", ["g"]));
+        (Authenticator::new(tokens, Env::seeded(clock.clone(), 0)), clock)
+    }
+
+    #[test]
+    fn tokens() {
+        let (authenticator, _) = authenticator();
+        let cases = [
+            (None, Some(ANONYMOUS)),
+            (Some("Bearer secret"), Some("u")),
+            (Some("bearer  secret"), Some("u")),
+            (Some("Bearer nonsense"), None),
+            (Some("Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0."), None),
+            (Some("Basic eDp5"), Some(ANONYMOUS)),
+            (Some("Bearer"), Some(ANONYMOUS)),
+        ];
+        for (authorization, user) in cases {
+            let answer = authenticator.authenticate(&Peer::None, &headers(authorization)).ok();
+            assert_eq!(answer.as_ref().map(|u| u.name.as_str()), user, "{authorization:?}");
+        }
+        let user = authenticator.authenticate(&Peer::None, &headers(Some("Bearer secret"))).unwrap();
+        assert_eq!(user.groups, ["g", AUTHENTICATED]);
+    }
+
+    #[test]
+    fn certificates() {
+        let (authenticator, clock) = authenticator();
+        let not_after = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+        let peer =
+            Peer::Certificate(Arc::new(PeerCertificate { user: UserInfo::new("c", ["g"]), not_after }));
+        let ask =
+            |peer: &Peer| authenticator.authenticate(peer, &headers(Some("Bearer secret"))).map(|u| u.name);
+        assert_eq!(ask(&peer).unwrap(), "c", "the certificate goes before the token");
+        clock.advance(Duration::from_secs(61));
+        assert!(ask(&peer).is_err(), "a certificate ends while its connection lives");
+        assert!(ask(&Peer::Refused("unknown issuer".into())).is_err());
+    }
+
+    #[test]
+    fn token_files() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("tokens");
+        let cases = [
+            ("a,u,1,\"g,h\"\n# note\n\n", Ok(("a", vec!["g", "h", AUTHENTICATED]))),
+            ("a,u,1\n", Ok(("a", vec![AUTHENTICATED]))),
+            ("a,u\n", Err(1)),
+            ("a,u,1\n,u,1\n", Err(2)),
+        ];
+        for (text, expected) in cases {
+            std::fs::write(&path, text).unwrap();
+            match (Tokens::from_file(&path), expected) {
+                (Ok(tokens), Ok((token, groups))) => {
+                    assert_eq!(tokens.get(token).unwrap().groups, groups, "{text:?}")
+                }
+                (Err(TokenFileError::Line { line, .. }), Err(expected)) => {
+                    assert_eq!(line, expected, "{text:?}")
+                }
+                (got, _) => panic!("{text:?}: {got:?}"),
+            }
+        }
+    }
+}

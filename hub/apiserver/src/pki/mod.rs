@@ -1,0 +1,493 @@
+//! The server's own certificate authority and what it signs.
+//!
+//! ```text
+//! DIR/pki/ca.pem       the CA: private key, then certificate; made once, never replaced   0600
+//! DIR/pki/ca.crt       the CA's certificate alone, for others to trust                    0644
+//! DIR/pki/serving.pem  key and certificate the listener shows; reissued when the hosts
+//!                      changed, when it nears its end, or when another CA signed it       0600
+//! DIR/pki/admin.pem    key and certificate of the administrator (group system:masters)    0600
+//! DIR/admin.kubeconfig the same, with the server's address, for kubectl                   0600
+//! ```
+//!
+//! A key and its certificate stand in one file, so that one rename makes both or neither. What is there but
+//! cannot be read is an error that names the file: a new CA in place of a damaged one would lock every agent out
+//! without a word.
+
+mod files;
+mod kubeconfig;
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use karmada_env::Env;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::{
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use x509_parser::{
+    extensions::{GeneralName, ParsedExtension},
+    prelude::{FromDer, X509Certificate},
+};
+
+pub use kubeconfig::{CONTEXT, Kubeconfig};
+
+/// Certificates begin this long before they are made, for members whose clocks are behind.
+const BACKDATE: Duration = Duration::from_hours(1);
+/// The CA's own life. Replacing a CA touches every agent, so it is long.
+const CA_VALIDITY: Duration = Duration::from_hours(24 * 3650);
+/// Life of the serving and the administrator's certificate.
+const LEAF_VALIDITY: Duration = Duration::from_hours(24 * 365);
+/// Both are reissued when less than this is left.
+const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+/// The administrator's user name.
+pub const ADMIN: &str = "system:admin";
+
+/// What went wrong with keys and certificates; each message says which file and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// `read`, `write`, `create`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file is there but holds no usable key and certificate.
+    #[error("{} is damaged: {detail}; restore it from a backup", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// Certificates are there but the authority that signed them is not.
+    #[error(
+        "{} is missing though {} exists; restore it from a backup, or remove the folder {} to begin with a new \
+         authority, which every agent must then be given anew",
+        missing.display(), witness.display(), folder.display()
+    )]
+    AuthorityLost {
+        /// The CA's file.
+        missing: PathBuf,
+        /// A file that the lost CA signed.
+        witness: PathBuf,
+        /// The folder that holds both.
+        folder: PathBuf,
+    },
+    /// The authority's certificate has ended.
+    #[error("the certificate authority in {} expired; remove the folder to begin with a new one, which every agent \
+             must then be given anew", path.display())]
+    AuthorityExpired {
+        /// The CA's file.
+        path: PathBuf,
+    },
+    /// `--advertise` names neither a DNS name nor an IP address.
+    #[error("{host:?} is neither a DNS name nor an IP address")]
+    Host {
+        /// What was given.
+        host: String,
+    },
+    /// The crypto library refused.
+    #[error("cannot make a certificate for {subject}: {detail}")]
+    Crypto {
+        /// Whose certificate.
+        subject: String,
+        /// What the library said.
+        detail: String,
+    },
+}
+
+/// A private key and the certificate over it, both as PEM.
+#[derive(Clone)]
+pub struct Credential {
+    /// PKCS#8 private key.
+    pub key_pem: String,
+    /// The certificate.
+    pub certificate_pem: String,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").finish_non_exhaustive()
+    }
+}
+
+/// The authority and the certificates made by it. Cheap to share behind an `Arc`.
+#[derive(Debug)]
+pub struct Pki {
+    dir: PathBuf,
+    env: Env,
+    ca_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    hosts: Hosts,
+    serving: Arc<ServingCertificate>,
+}
+
+impl Pki {
+    /// Opens the folder `pki` under `dir`, making authority and serving certificate where they are missing.
+    ///
+    /// `advertise` are the names and addresses by which others reach this server; `localhost`, the loopback
+    /// addresses and the machine's own name are always added.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is damaged, or the authority is lost; never by replacing one that is there.
+    pub fn open_or_create(dir: &Path, advertise: &[String], env: &Env) -> Result<Self, PkiError> {
+        let folder = dir.join("pki");
+        files::create_private_dir(&folder)?;
+        let hosts = Hosts::new(advertise)?;
+        let (ca_pem, issuer) = open_authority(&folder, env)?;
+        files::write_atomic(&folder.join("ca.crt"), ca_pem.as_bytes(), files::PUBLIC)?;
+        let serving = Arc::new(ServingCertificate { current: ArcSwap::from_pointee(None) });
+        let pki = Self { dir: dir.to_path_buf(), env: env.clone(), ca_pem, issuer, hosts, serving };
+        pki.renew()?;
+        Ok(pki)
+    }
+
+    /// The authority's certificate as PEM.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// The serving certificate, kept current by [`Pki::renew`].
+    pub fn serving(&self) -> Arc<ServingCertificate> {
+        Arc::clone(&self.serving)
+    }
+
+    /// Reissues the serving certificate if it is time; new connections then get the new one. Cheap when it is not.
+    ///
+    /// # Errors
+    /// When the file is damaged or cannot be written.
+    pub fn renew(&self) -> Result<(), PkiError> {
+        let path = self.dir.join("pki").join("serving.pem");
+        let wanted = self.hosts.sans()?;
+        let credential = self.kept_or_made(
+            &path,
+            "the API server",
+            |leaf| leaf.hosts == self.hosts.names,
+            || {
+                let mut params = CertificateParams::default();
+                params.distinguished_name = subject("karmada-apiserver", None);
+                params.subject_alt_names.clone_from(&wanted);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+                params
+            },
+        )?;
+        let certified =
+            certified_key(&credential).map_err(|detail| PkiError::Damaged { path: path.clone(), detail })?;
+        self.serving.current.store(Arc::new(Some(Arc::new(certified))));
+        Ok(())
+    }
+
+    /// A new key and a certificate with which a client shows itself as user `common_name` of group `organisation`.
+    ///
+    /// # Errors
+    /// When the crypto library refuses.
+    pub fn issue_client(
+        &self,
+        common_name: &str,
+        organisation: &str,
+        validity: Duration,
+    ) -> Result<Credential, PkiError> {
+        self.sign(client_params(common_name, organisation), common_name, validity)
+    }
+
+    /// Writes `DIR/admin.kubeconfig` for the server at `server` (a URL) and returns its path. The administrator's
+    /// certificate is kept from start to start and reissued before it ends.
+    ///
+    /// # Errors
+    /// When a file is damaged or cannot be written.
+    pub fn write_admin_kubeconfig(&self, server: &str) -> Result<PathBuf, PkiError> {
+        let path = self.dir.join("pki").join("admin.pem");
+        let credential =
+            self.kept_or_made(&path, "the administrator", |_| true, || client_params(ADMIN, MASTERS))?;
+        let out = self.dir.join("admin.kubeconfig");
+        let text = Kubeconfig { server, user: "karmada-admin", ..self.kubeconfig_base() }.render(&credential);
+        files::write_atomic(&out, text.as_bytes(), files::PRIVATE)?;
+        Ok(out)
+    }
+
+    /// A kubeconfig text with this authority embedded, context [`CONTEXT`].
+    pub fn kubeconfig(&self, server: &str, user: &str, credential: &Credential) -> String {
+        Kubeconfig { server, user, ..self.kubeconfig_base() }.render(credential)
+    }
+
+    /// The URL that stands in kubeconfigs: the first advertised host, else the loopback address.
+    pub fn server_url(&self, port: u16) -> String {
+        match self.hosts.first.as_deref() {
+            Some(host) if host.contains(':') => format!("https://[{host}]:{port}"),
+            Some(host) => format!("https://{host}:{port}"),
+            None => format!("https://127.0.0.1:{port}"),
+        }
+    }
+
+    fn kubeconfig_base(&self) -> Kubeconfig<'_> {
+        Kubeconfig { context: CONTEXT, server: "", user: "", ca_pem: &self.ca_pem }
+    }
+
+    /// The credential in `path` if it is still good, else a new one, written there first.
+    fn kept_or_made(
+        &self,
+        path: &Path,
+        subject: &str,
+        fits: impl Fn(&Leaf) -> bool,
+        params: impl Fn() -> CertificateParams,
+    ) -> Result<Credential, PkiError> {
+        if let Some(credential) = files::read_credential(path)? {
+            let leaf = Leaf::parse(&credential)
+                .map_err(|detail| PkiError::Damaged { path: path.to_path_buf(), detail })?;
+            let ends_soon = leaf.not_after <= self.env.wall() + RENEW_BEFORE;
+            if !ends_soon && leaf.authority == self.authority_id() && fits(&leaf) {
+                return Ok(credential);
+            }
+            tracing::info!(path = %path.display(), ends_soon, "reissuing the certificate of {subject}");
+        }
+        let credential = self.sign(params(), subject, LEAF_VALIDITY)?;
+        files::write_credential(path, &credential)?;
+        Ok(credential)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        subject: &str,
+        validity: Duration,
+    ) -> Result<Credential, PkiError> {
+        let crypto =
+            |e: rcgen::Error| PkiError::Crypto { subject: subject.to_owned(), detail: e.to_string() };
+        set_validity(&mut params, self.env.wall(), validity);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(crypto)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(crypto)?;
+        Ok(Credential { key_pem: key.serialize_pem(), certificate_pem: certificate.pem() })
+    }
+
+    /// How certificates refer to this authority's key.
+    fn authority_id(&self) -> Option<Vec<u8>> {
+        let der = CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).ok()?;
+        let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+        certificate.extensions().iter().find_map(|e| match e.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        })
+    }
+}
+
+/// The certificate the listener shows; swapped whole, so a handshake sees one or the other.
+pub struct ServingCertificate {
+    current: ArcSwap<Option<Arc<CertifiedKey>>>,
+}
+
+impl fmt::Debug for ServingCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingCertificate").finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for ServingCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current.load().as_ref().clone()
+    }
+}
+
+/// Opens the authority, or makes it if nothing shows that there ever was one.
+fn open_authority(folder: &Path, env: &Env) -> Result<(String, Issuer<'static, KeyPair>), PkiError> {
+    let path = folder.join("ca.pem");
+    let damaged = |detail: String| PkiError::Damaged { path: path.clone(), detail };
+    if let Some(credential) = files::read_credential(&path)? {
+        let leaf = Leaf::parse(&credential).map_err(damaged)?;
+        let left = leaf.not_after.duration_since(env.wall()).unwrap_or_default();
+        if left.is_zero() {
+            return Err(PkiError::AuthorityExpired { path });
+        }
+        if left < RENEW_BEFORE {
+            tracing::warn!(path = %path.display(), "the certificate authority ends in {} days", left.as_secs() / 86_400);
+        }
+        let key = KeyPair::from_pem(&credential.key_pem).map_err(|e| damaged(e.to_string()))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&credential.certificate_pem, key).map_err(|e| damaged(e.to_string()))?;
+        return Ok((credential.certificate_pem, issuer));
+    }
+    for witness in ["serving.pem", "admin.pem", "ca.crt"] {
+        let witness = folder.join(witness);
+        if witness.exists() {
+            return Err(PkiError::AuthorityLost { missing: path, witness, folder: folder.to_path_buf() });
+        }
+    }
+    let crypto =
+        |e: rcgen::Error| PkiError::Crypto { subject: "the authority".to_owned(), detail: e.to_string() };
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject("karmada", None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, env.wall(), CA_VALIDITY);
+    let key = KeyPair::generate().map_err(crypto)?;
+    let certificate = params.self_signed(&key).map_err(crypto)?;
+    let credential = Credential { key_pem: key.serialize_pem(), certificate_pem: certificate.pem() };
+    files::write_credential(&path, &credential)?;
+    tracing::info!(path = %path.display(), "made a certificate authority");
+    Ok((credential.certificate_pem, Issuer::new(params, key)))
+}
+
+fn client_params(common_name: &str, organisation: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject(common_name, Some(organisation));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+fn subject(common_name: &str, organisation: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    if let Some(organisation) = organisation {
+        name.push(DnType::OrganizationName, organisation);
+    }
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+fn set_validity(params: &mut CertificateParams, now: SystemTime, validity: Duration) {
+    params.not_before = (now - BACKDATE).into();
+    params.not_after = (now + validity).into();
+}
+
+/// A credential in the form rustls shows it.
+fn certified_key(credential: &Credential) -> Result<CertifiedKey, String> {
+    let certificate = CertificateDer::from_pem_slice(credential.certificate_pem.as_bytes())
+        .map_err(|e| format!("its certificate: {e}"))?;
+    let key = PrivateKeyDer::from_pem_slice(credential.key_pem.as_bytes())
+        .map_err(|e| format!("its private key: {e}"))?;
+    CertifiedKey::from_der(vec![certificate], key, &rustls::crypto::ring::default_provider())
+        .map_err(|e| e.to_string())
+}
+
+/// What of a certificate decides whether it is kept.
+struct Leaf {
+    not_after: SystemTime,
+    hosts: BTreeSet<String>,
+    authority: Option<Vec<u8>>,
+}
+
+impl Leaf {
+    fn parse(credential: &Credential) -> Result<Self, String> {
+        certified_key(credential)?
+            .keys_match()
+            .map_err(|e| format!("key and certificate do not fit: {e}"))?;
+        let der = CertificateDer::from_pem_slice(credential.certificate_pem.as_bytes())
+            .map_err(|e| e.to_string())?;
+        let (_, certificate) = X509Certificate::from_der(&der).map_err(|e| e.to_string())?;
+        let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+        let mut leaf = Self {
+            not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
+            hosts: BTreeSet::new(),
+            authority: None,
+        };
+        for extension in certificate.extensions() {
+            match extension.parsed_extension() {
+                ParsedExtension::SubjectAlternativeName(names) => {
+                    leaf.hosts.extend(names.general_names.iter().filter_map(host_of));
+                }
+                ParsedExtension::AuthorityKeyIdentifier(id) => {
+                    leaf.authority = id.key_identifier.as_ref().map(|id| id.0.to_vec());
+                }
+                _ => {}
+            }
+        }
+        Ok(leaf)
+    }
+}
+
+fn host_of(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => Some(IpAddr::from(<[u8; 4]>::try_from(*bytes).ok()?).to_string()),
+            16 => Some(IpAddr::from(<[u8; 16]>::try_from(*bytes).ok()?).to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The names and addresses in the serving certificate.
+#[derive(Debug)]
+struct Hosts {
+    names: BTreeSet<String>,
+    first: Option<String>,
+}
+
+impl Hosts {
+    fn new(advertise: &[String]) -> Result<Self, PkiError> {
+        let given = advertise.iter().map(|h| normal_host(h)).collect::<Result<Vec<_>, _>>()?;
+        let mut names: BTreeSet<String> =
+            ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+                .map(str::to_owned)
+                .into();
+        names.extend(machine_name().and_then(|name| normal_host(&name).ok()));
+        names.extend(given.iter().cloned());
+        Ok(Self { names, first: given.into_iter().next() })
+    }
+
+    fn sans(&self) -> Result<Vec<SanType>, PkiError> {
+        self.names
+            .iter()
+            .map(|host| match IpAddr::from_str(host) {
+                Ok(ip) => Ok(SanType::IpAddress(ip)),
+                Err(_) => host
+                    .as_str()
+                    .try_into()
+                    .map(SanType::DnsName)
+                    .map_err(|_| PkiError::Host { host: host.clone() }),
+            })
+            .collect()
+    }
+}
+
+/// A host in the one spelling in which it is compared: lower case, addresses as Rust prints them.
+fn normal_host(host: &str) -> Result<String, PkiError> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    if let Ok(ip) = IpAddr::from_str(bare) {
+        return Ok(ip.to_string());
+    }
+    let name = bare.to_ascii_lowercase();
+    let label = |l: &str| {
+        !l.is_empty()
+            && l.len() <= 63
+            && !l.starts_with('-')
+            && !l.ends_with('-')
+            && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    if name.len() <= 253 && name.split('.').all(label) {
+        Ok(name)
+    } else {
+        Err(PkiError::Host { host: host.to_owned() })
+    }
+}
+
+fn machine_name() -> Option<String> {
+    let text = ["/proc/sys/kernel/hostname", "/etc/hostname"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Every case works on a real folder: what matters here is what stands in files after a restart.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use karmada_env::{Env, ManualClock};
+use tempfile::TempDir;
+
+use super::*;
+
+const YEAR: Duration = Duration::from_hours(24 * 365);
+
+fn env() -> (Env, ManualClock) {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH + 56 * YEAR);
+    (Env::seeded(clock.clone(), 1), clock)
+}
+
+fn open(dir: &Path, hosts: &[&str], env: &Env) -> Result<Pki, PkiError> {
+    let hosts: Vec<String> = hosts.iter().map(|h| (*h).to_owned()).collect();
+    Pki::open_or_create(dir, &hosts, env)
+}
+
+fn read(dir: &Path, name: &str) -> String {
+    fs::read_to_string(dir.join(name)).unwrap()
+}
+
+fn hosts_of(dir: &Path) -> BTreeSet<String> {
+    Leaf::parse(&files::read_credential(&dir.join("pki/serving.pem")).unwrap().unwrap()).unwrap().hosts
+}
+
+#[test]
+fn files_are_private_and_kept_from_start_to_start() {
+    let dir = TempDir::new().unwrap();
+    let (env, _) = env();
+    let names = ["pki/ca.pem", "pki/serving.pem", "pki/admin.pem", "admin.kubeconfig"];
+    let mut first = Vec::new();
+    for start in 0..2 {
+        let pki = open(dir.path(), &["hub.example.com"], &env).unwrap();
+        pki.write_admin_kubeconfig("https://hub.example.com:6443").unwrap();
+        let texts: Vec<String> = names.iter().map(|n| read(dir.path(), n)).collect();
+        for name in names {
+            let mode = fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        if start == 0 {
+            first = texts;
+        } else {
+            assert_eq!(first, texts);
+        }
+    }
+}
+
+#[test]
+fn the_admin_kubeconfig_is_complete() {
+    let dir = TempDir::new().unwrap();
+    let (env, _) = env();
+    let pki = open(dir.path(), &[], &env).unwrap();
+    let path = pki.write_admin_kubeconfig(&pki.server_url(6443)).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(config["current-context"], "karmada-apiserver");
+    assert_eq!(config["contexts"][0]["name"], "karmada-apiserver");
+    assert_eq!(config["clusters"][0]["cluster"]["server"], "https://127.0.0.1:6443");
+    assert!(config["users"][0]["user"]["client-key-data"].is_string());
+}
+
+#[test]
+fn a_serving_certificate_follows_the_hosts_and_the_clock() {
+    let dir = TempDir::new().unwrap();
+    let (env, clock) = env();
+    open(dir.path(), &["10.0.0.7", "Hub.Example.com"], &env).unwrap();
+    let first = read(dir.path(), "pki/serving.pem");
+    let hosts = hosts_of(dir.path());
+    for host in ["10.0.0.7", "hub.example.com", "localhost", "127.0.0.1", "::1"] {
+        assert!(hosts.contains(host), "{host} in {hosts:?}");
+    }
+    open(dir.path(), &["hub.example.com", "10.0.0.7"], &env).unwrap();
+    assert_eq!(first, read(dir.path(), "pki/serving.pem"), "the order of hosts does not matter");
+
+    let pki = open(dir.path(), &["10.0.0.8"], &env).unwrap();
+    let second = read(dir.path(), "pki/serving.pem");
+    assert_ne!(first, second);
+    assert!(!hosts_of(dir.path()).contains("10.0.0.7"));
+
+    clock.advance(YEAR - RENEW_BEFORE - Duration::from_secs(60));
+    pki.renew().unwrap();
+    assert_eq!(second, read(dir.path(), "pki/serving.pem"));
+    clock.advance(Duration::from_secs(120));
+    pki.renew().unwrap();
+    assert_ne!(second, read(dir.path(), "pki/serving.pem"));
+}
+
+#[test]
+fn server_urls_name_the_first_advertised_host() {
+    let cases: [(&[&str], &str); 4] = [
+        (&[], "https://127.0.0.1:1"),
+        (&["hub.example.com", "10.0.0.1"], "https://hub.example.com:1"),
+        (&["fd00::1"], "https://[fd00::1]:1"),
+        (&["[fd00::1]"], "https://[fd00::1]:1"),
+    ];
+    for (hosts, url) in cases {
+        let dir = TempDir::new().unwrap();
+        let (env, _) = env();
+        assert_eq!(open(dir.path(), hosts, &env).unwrap().server_url(1), url, "{hosts:?}");
+    }
+}
+
+#[test]
+fn bad_hosts_are_refused() {
+    let (env, _) = env();
+    for host in ["", "a b", "https://hub", "-x", "a..b", "hub:6443"] {
+        let dir = TempDir::new().unwrap();
+        let error = open(dir.path(), &[host], &env).unwrap_err();
+        assert!(matches!(error, PkiError::Host { .. }), "{host:?}: {error}");
+    }
+}
+
+#[test]
+fn what_is_damaged_is_named_and_never_replaced() {
+    let (env, clock) = env();
+    let other = {
+        let dir = TempDir::new().unwrap();
+        open(dir.path(), &[], &env).unwrap();
+        read(dir.path(), "pki/ca.pem")
+    };
+    let other_certificate =
+        other.split_once(files_begin()).map(|(_, c)| format!("{}{c}", files_begin())).unwrap();
+    for file in ["pki/ca.pem", "pki/serving.pem"] {
+        for damage in ["empty", "cut", "noise", "binary", "foreign certificate"] {
+            let dir = TempDir::new().unwrap();
+            open(dir.path(), &[], &env).unwrap();
+            let path = dir.path().join(file);
+            let text = fs::read_to_string(&path).unwrap();
+            let bad = match damage {
+                "empty" => Vec::new(),
+                "cut" => text.as_bytes()[..text.len() * 2 / 3].to_vec(),
+                "noise" => text.replace('A', "!").into_bytes(),
+                "binary" => vec![0xff; 64],
+                _ => {
+                    let key = text.split_once(files_begin()).unwrap().0;
+                    format!("{key}{other_certificate}").into_bytes()
+                }
+            };
+            fs::write(&path, &bad).unwrap();
+            let error = open(dir.path(), &[], &env).unwrap_err();
+            assert!(matches!(error, PkiError::Damaged { .. }), "{file}, {damage}: {error}");
+            assert!(error.to_string().contains(file), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), bad, "{file}, {damage}");
+        }
+    }
+    let dir = TempDir::new().unwrap();
+    open(dir.path(), &[], &env).unwrap();
+    fs::remove_file(dir.path().join("pki/ca.pem")).unwrap();
+    assert!(matches!(open(dir.path(), &[], &env), Err(PkiError::AuthorityLost { .. })));
+
+    let dir = TempDir::new().unwrap();
+    open(dir.path(), &[], &env).unwrap();
+    clock.advance(CA_VALIDITY);
+    assert!(matches!(open(dir.path(), &[], &env), Err(PkiError::AuthorityExpired { .. })));
+}
+
+fn files_begin() -> &'static str {
+    "-----BEGIN CERTIFICATE-----"
+}
