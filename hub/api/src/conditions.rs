@@ -103,3 +103,59 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     conditions.retain(|c| c.type_ != type_);
     conditions.len() != before
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Time {
+        Time::from_system(std::time::UNIX_EPOCH + std::time::Duration::from_secs(second))
+    }
+
+    /// (status before, status after) → (changed, transition time moved)
+    #[test]
+    fn the_transition_time_follows_the_status_alone() {
+        use ConditionStatus::{False, True, Unknown};
+        for (before, after, message, changed, moved) in [
+            (True, True, "same", false, false),
+            (True, True, "other", true, false),
+            (True, False, "same", true, true),
+            (Unknown, True, "same", true, true),
+            (False, Unknown, "other", true, true),
+        ] {
+            let mut conditions = vec![
+                Condition::new("Other", true, "Fine", "", at(1)),
+                Condition::new("Ready", before, "Reason", "same", at(1)),
+            ];
+            let new = Condition::new("Ready", after, "Reason", message, at(9));
+            assert_eq!(set(&mut conditions, new, at(9)), changed, "{before} to {after}, {message}");
+            let ready = find(&conditions, "Ready").unwrap();
+            assert_eq!(ready.last_transition_time, at(if moved { 9 } else { 1 }), "{before} to {after}");
+            assert_eq!((ready.status, ready.message.as_str()), (after, message));
+            assert_eq!(conditions.len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_new_condition_goes_to_the_end_and_can_be_removed() {
+        let mut conditions = Vec::new();
+        assert!(set(&mut conditions, Condition::new("A", true, "R", "", at(1)), at(5)));
+        assert_eq!(conditions[0].last_transition_time, at(5), "the time is the caller's now");
+        assert!(is_true(&conditions, "A"));
+        assert!(!is_true(&conditions, "B"));
+        assert!(remove(&mut conditions, "A"));
+        assert!(!remove(&mut conditions, "A"));
+    }
+
+    #[test]
+    fn a_condition_is_written_in_kubernetes_form() {
+        let condition = Condition::new("Applied", false, "AppliedFailed", "no", at(0));
+        assert_eq!(
+            serde_json::to_value(condition).unwrap(),
+            serde_json::json!({
+                "type": "Applied", "status": "False", "lastTransitionTime": "1970-01-01T00:00:00Z",
+                "reason": "AppliedFailed", "message": "no",
+            })
+        );
+    }
+}

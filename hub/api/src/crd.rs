@@ -110,8 +110,11 @@ fn column(c: &Column) -> Value {
 
 /// The text of a definition's file in `manifests/crds`, and of its part of what `karmada-hub crds` prints.
 pub fn to_yaml(definition: &Value) -> String {
-    let body = serde_saphyr::to_string(definition).expect("invariant: JSON of text keys always has a YAML form");
-    format!("# Generated from hub/api by `cargo test -p karmada-api`; see hub/api/tests/manifests.rs.\n---\n{body}")
+    let body =
+        serde_saphyr::to_string(definition).expect("invariant: JSON of text keys always has a YAML form");
+    format!(
+        "# Generated from hub/api by `cargo test -p karmada-api`; see hub/api/tests/manifests.rs.\n---\n{body}"
+    )
 }
 
 /// The name of the file in `manifests/crds` that holds a definition: `group_plural.yaml`.

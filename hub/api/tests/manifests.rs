@@ -21,7 +21,11 @@ fn the_files_are_current() {
             fs::write(&path, &text).unwrap();
         }
         let found = fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == text, "{} is stale: run UPDATE_MANIFESTS=1 cargo test -p karmada-api", path.display());
+        assert!(
+            found == text,
+            "{} is stale: run UPDATE_MANIFESTS=1 cargo test -p karmada-api",
+            path.display()
+        );
         wanted.insert(name);
     }
     let found: BTreeSet<String> = fs::read_dir(folder())

@@ -109,8 +109,7 @@ pub struct ResourceIdentifier {
     #[schemars(schema_with = "schema::int")]
     pub ordinal: i64,
     /// Its group; empty for the core group.
-    #[serde(default)]
-    #[schemars(extend("default" = null))]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// Its version.
     pub version: String,
@@ -119,8 +118,7 @@ pub struct ResourceIdentifier {
     /// Its name in URLs; Karmada's agents leave it empty.
     pub resource: String,
     /// Its namespace; empty when it has none.
-    #[serde(default)]
-    #[schemars(extend("default" = null))]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Its name.
     pub name: String,
