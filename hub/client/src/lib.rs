@@ -1,1 +1,38 @@
-//! How to reach an API: Link, timeouts, watch loop, work queue, backoff, lease.
+//! How to reach a Kubernetes API over a link that may be bad, for hub and agent alike.
+//!
+//! ```text
+//!   kubeconfig ──▶ Endpoint ──▶ Link ──▶ kube::Client ──┬──▶ Rest      one request, one deadline, typed errors
+//!   (file, pod)    CA, keys     one h2    (any service:  ├──▶ Watcher   list + watch, as events, for ever
+//!                               connection in process    ├──▶ Recorder  Kubernetes Events, counted, never in the way
+//!                               + Wake    too)           └──▶ Leader    one holder of a Lease
+//!                                  │                          │
+//!                                  └── "the link is back" ────┘      WorkQueue: what to do next, once each, with patience
+//! ```
+//!
+//! [`Link`] is the transport: it dials, holds one connection and tells when it came back. Everything above it takes a
+//! `kube::Client` and does not care whether requests cross a satellite or stay in the process.
+//!
+//! Waiting is `tokio::time` (so that tests run under paused time); random values come from [`karmada_env::Env`].
+
+pub mod backoff;
+pub mod events;
+pub mod kubeconfig;
+pub mod leader;
+pub mod lease;
+pub mod link;
+pub mod queue;
+pub mod rest;
+#[cfg(test)]
+mod testing;
+pub mod wake;
+pub mod watch;
+
+pub use backoff::{Backoff, Policy};
+pub use events::{EventKind, ObjectRef, Recorder};
+pub use kubeconfig::{Endpoint, Kubeconfig, KubeconfigError};
+pub use leader::{Leader, LeaderConfig};
+pub use link::{Link, LinkConfig, LinkState, LinkStatus};
+pub use queue::{Item, WorkQueue};
+pub use rest::{Error, Patch, Resource, Rest};
+pub use wake::Wake;
+pub use watch::{Event, WatchConfig, Watcher};

@@ -1,0 +1,483 @@
+//! Kubernetes Events: told once, counted when they repeat, never in anybody's way.
+//!
+//! ```text
+//!   Recorder::event ── try_send ──▶ bounded channel ──▶ RecorderTask ──▶ POST  (first of its kind)
+//!        (never waits)   full: counted                    │  ▲           PATCH (count and lastTimestamp)
+//!                                                         └──┘ equal events that came meanwhile are one
+//! ```
+//!
+//! Two events are equal when object, type, reason and message are. Writing pauses while the server cannot be reached;
+//! what does not fit meanwhile is dropped, oldest counts first, and counted.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use karmada_env::Env;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backoff::{Backoff, Policy},
+    lease::second_time,
+    rest::{Patch, Resource, Rest},
+};
+
+/// Events between a caller and the writer. A burst of 300 applied objects makes two each.
+const CHANNEL: usize = 512;
+
+/// Events that are remembered, to be counted when they repeat, and events that wait while the server is away.
+const REMEMBERED: usize = 512;
+
+/// How long an event is remembered: kube-apiserver forgets Events after an hour.
+const MEMORY: Duration = Duration::from_secs(55 * 60);
+
+/// A repeated event is written again at most this often: what fails and retries must not cost a write each time.
+const REPEAT: Duration = Duration::from_secs(10);
+
+/// While the server cannot be reached.
+const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(17));
+
+/// How long the last events may take at shutdown.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The longest message the API takes.
+const MESSAGE_LIMIT: usize = 1024;
+
+/// Whether an event is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventKind {
+    /// As it should be.
+    Normal,
+    /// Somebody may want to look.
+    Warning,
+}
+
+impl EventKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// `apps/v1`.
+    pub api_version: String,
+    /// `Deployment`.
+    pub kind: String,
+    /// Empty for objects of the whole cluster; their events go to `default`.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// Empty if unknown.
+    pub uid: String,
+    /// Empty if unknown. Not part of what makes two events equal.
+    pub resource_version: String,
+}
+
+impl ObjectRef {
+    /// The reference to an object, from its own JSON.
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
+            resource_version: text("/metadata/resourceVersion"),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut object = serde_json::Map::new();
+        let fields = [
+            ("apiVersion", &self.api_version),
+            ("kind", &self.kind),
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("uid", &self.uid),
+            ("resourceVersion", &self.resource_version),
+        ];
+        for (key, value) in fields {
+            if !value.is_empty() {
+                object.insert(key.into(), value.clone().into());
+            }
+        }
+        Value::Object(object)
+    }
+}
+
+/// What makes two events one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    object: ObjectRef,
+    kind: EventKind,
+    reason: String,
+    message: String,
+}
+
+#[derive(Debug)]
+struct Happened {
+    key: Key,
+    resource_version: String,
+    at: SystemTime,
+}
+
+/// Takes events. Cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    sender: mpsc::Sender<Happened>,
+    dropped: Arc<AtomicU64>,
+    env: Env,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("dropped", &self.dropped()).finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// A recorder that writes as `component` (`execution-controller`), and the task that does the writing.
+    pub fn new(client: kube::Client, component: &str, env: Env) -> (Self, RecorderTask) {
+        let (sender, receiver) = mpsc::channel(CHANNEL);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let task = RecorderTask {
+            rest: Rest::new(client),
+            component: component.into(),
+            env: env.clone(),
+            receiver,
+            known: BTreeMap::new(),
+            dropped: Arc::clone(&dropped),
+        };
+        (Self { sender, dropped, env }, task)
+    }
+
+    /// Says that something happened. Never waits; an event that does not fit is dropped and counted.
+    pub fn event(&self, object: &ObjectRef, kind: EventKind, reason: &str, message: impl Into<String>) {
+        let mut message: String = message.into();
+        if message.len() > MESSAGE_LIMIT {
+            let end = (0..=MESSAGE_LIMIT - 3).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
+            message.truncate(end);
+            message.push_str("...");
+        }
+        let mut object = object.clone();
+        let resource_version = std::mem::take(&mut object.resource_version);
+        let key = Key { object, kind, reason: reason.into(), message };
+        let happened = Happened { key, resource_version, at: self.env.wall() };
+        if self.sender.try_send(happened).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// [`EventKind::Normal`].
+    pub fn normal(&self, object: &ObjectRef, reason: &str, message: impl Into<String>) {
+        self.event(object, EventKind::Normal, reason, message);
+    }
+
+    /// [`EventKind::Warning`].
+    pub fn warning(&self, object: &ObjectRef, reason: &str, message: impl Into<String>) {
+        self.event(object, EventKind::Warning, reason, message);
+    }
+
+    /// Events that were lost so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// An event that was seen: written, or waiting to be.
+#[derive(Debug)]
+struct Known {
+    /// Its object in the API; none before the first write.
+    name: Option<String>,
+    first: SystemTime,
+    last: SystemTime,
+    count: u64,
+    written: u64,
+    /// [`Env::now`] when it was last seen.
+    seen: Duration,
+    /// [`Env::now`] before which a repetition is not written.
+    not_before: Duration,
+    resource_version: String,
+}
+
+/// Writes what a [`Recorder`] takes. Run it beside the program's other tasks.
+pub struct RecorderTask {
+    rest: Rest,
+    component: String,
+    env: Env,
+    receiver: mpsc::Receiver<Happened>,
+    known: BTreeMap<Key, Known>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for RecorderTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecorderTask").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+impl RecorderTask {
+    /// Writes until shutdown or until no recorder is left; then writes what is there, within two seconds.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut backoff = Backoff::new(RETRY);
+        let mut wait = Duration::MAX;
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                happened = self.receiver.recv() => match happened {
+                    Some(happened) => self.take(happened),
+                    None => break,
+                },
+                () = tokio::time::sleep(wait) => {}
+            }
+            while let Ok(happened) = self.receiver.try_recv() {
+                self.take(happened);
+            }
+            if backoff.failures() > 0 && wait != Duration::MAX && !self.due() {
+                continue;
+            }
+            wait = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                written = self.write() => match written {
+                    Ok(next) => {
+                        backoff.reset();
+                        next
+                    }
+                    Err(()) => backoff.next(&self.env),
+                },
+            };
+        }
+        while let Ok(happened) = self.receiver.try_recv() {
+            self.take(happened);
+        }
+        for known in self.known.values_mut() {
+            known.not_before = Duration::ZERO;
+        }
+        let _ = tokio::time::timeout(LAST_WORDS, self.write()).await;
+    }
+
+    fn due(&self) -> bool {
+        let now = self.env.now();
+        self.known.values().any(|known| known.count > known.written && known.not_before <= now)
+    }
+
+    fn take(&mut self, happened: Happened) {
+        let now = self.env.now();
+        self.known.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
+        match self.known.get_mut(&happened.key) {
+            Some(known) => {
+                known.count += 1;
+                known.last = happened.at;
+                known.seen = now;
+                known.resource_version = happened.resource_version;
+            }
+            None => {
+                if self.known.len() >= REMEMBERED {
+                    self.make_room();
+                }
+                let known = Known {
+                    name: None,
+                    first: happened.at,
+                    last: happened.at,
+                    count: 1,
+                    written: 0,
+                    seen: now,
+                    not_before: Duration::ZERO,
+                    resource_version: happened.resource_version,
+                };
+                self.known.insert(happened.key, known);
+            }
+        }
+    }
+
+    /// Forgets the event that was not seen for longest, a written one if there is any.
+    fn make_room(&mut self) {
+        let oldest = self
+            .known
+            .iter()
+            .min_by_key(|(_, known)| (known.count > known.written, known.seen))
+            .map(|(key, known)| (key.clone(), known.count - known.written));
+        if let Some((key, unwritten)) = oldest {
+            self.known.remove(&key);
+            self.dropped.fetch_add(unwritten, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes all that is due. How long until something else may be, or an error if the server is away.
+    async fn write(&mut self) -> Result<Duration, ()> {
+        let now = self.env.now();
+        let mut due: Vec<(Duration, Key)> = self
+            .known
+            .iter()
+            .filter(|(_, known)| known.count > known.written && known.not_before <= now)
+            .map(|(key, known)| (known.seen, key.clone()))
+            .collect();
+        due.sort();
+        for (_, key) in due {
+            let Some(known) = self.known.get(&key) else { continue };
+            let count = known.count;
+            let result = match &known.name {
+                None => self.create(&key, known).await,
+                Some(name) => self.update(&key, known, name).await,
+            };
+            match result {
+                Ok(name) => {
+                    if let Some(known) = self.known.get_mut(&key) {
+                        known.name = Some(name);
+                        known.written = count;
+                        known.not_before = self.env.now() + REPEAT;
+                    }
+                }
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(%error, "events wait");
+                    return Err(());
+                }
+                Err(error) if error.is_not_found() && known.name.is_some() => {
+                    // It expired in the API; the next turn writes a new one.
+                    if let Some(known) = self.known.get_mut(&key) {
+                        known.name = None;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, reason = %key.reason, "an event was refused");
+                    self.dropped.fetch_add(count - known.written, Ordering::Relaxed);
+                    self.known.remove(&key);
+                }
+            }
+        }
+        let now = self.env.now();
+        let next = self
+            .known
+            .values()
+            .filter(|k| k.count > k.written)
+            .map(|k| k.not_before.saturating_sub(now))
+            .min();
+        Ok(next.map_or(Duration::MAX, |next| next.max(Duration::from_millis(10))))
+    }
+
+    fn events(&self, key: &Key) -> (Resource, String) {
+        let namespace = if key.object.namespace.is_empty() { "default" } else { &key.object.namespace };
+        (Resource::new("", "v1", "events", "Event", true), namespace.to_owned())
+    }
+
+    async fn create(&self, key: &Key, known: &Known) -> Result<String, crate::rest::Error> {
+        let (resource, namespace) = self.events(key);
+        let name = format!("{}.{:016x}", key.object.name.replace(':', "."), self.env.random());
+        let involved = ObjectRef { resource_version: known.resource_version.clone(), ..key.object.clone() };
+        let event = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": involved.to_json(),
+            "reason": key.reason,
+            "message": key.message,
+            "type": key.kind.as_str(),
+            "source": {"component": self.component},
+            "reportingComponent": self.component,
+            "reportingInstance": "",
+            "firstTimestamp": second_time(known.first),
+            "lastTimestamp": second_time(known.last),
+            "count": known.count,
+            "eventTime": null,
+        });
+        self.rest.post(&resource.collection(Some(&namespace)), &event).await?;
+        Ok(name)
+    }
+
+    async fn update(&self, key: &Key, known: &Known, name: &str) -> Result<String, crate::rest::Error> {
+        let (resource, namespace) = self.events(key);
+        let patch = json!({"count": known.count, "lastTimestamp": second_time(known.last)});
+        self.rest.patch(&resource.object(Some(&namespace), name), Patch::Merge, &patch).await?;
+        Ok(name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, env, script};
+
+    fn object(name: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            namespace: "shop".into(),
+            name: name.into(),
+            ..ObjectRef::default()
+        }
+    }
+
+    fn start(script: &Script) -> (Recorder, tokio::task::JoinHandle<()>, CancellationToken) {
+        let (recorder, task) = Recorder::new(script.client(), "execution-controller", env(1));
+        let shutdown = CancellationToken::new();
+        let handle = tokio::spawn(task.run(shutdown.clone()));
+        (recorder, handle, shutdown)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repetitions_are_counted_not_repeated() {
+        let script = script(|_| (201, json!({})));
+        let (recorder, handle, shutdown) = start(&script);
+        for _ in 0..20 {
+            recorder.warning(&object("a"), "SyncFailed", "no namespace");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        recorder.normal(&object("a"), "SyncSucceed", "applied");
+        shutdown.cancel();
+        handle.await.unwrap();
+        let seen = script.seen();
+        let posts: Vec<_> = seen.iter().filter(|r| r.method == "POST").collect();
+        let patches: Vec<_> = seen.iter().filter(|r| r.method == "PATCH").collect();
+        assert_eq!(posts.len(), 2);
+        assert!(patches.len() <= 3, "{patches:?}");
+        assert_eq!(posts[0].body["count"], 1);
+        assert_eq!(patches.last().unwrap().body["count"], 20);
+        assert_eq!(posts[0].path, "/api/v1/namespaces/shop/events");
+        assert_eq!(posts[1].body["type"], "Normal");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_away_costs_events_but_no_memory_and_no_time() {
+        let script = script(|_| (503, json!({})));
+        let (recorder, handle, shutdown) = start(&script);
+        for i in 0..5000 {
+            recorder.normal(&object(&format!("o{i}")), "SyncSucceed", "applied");
+            if i % 100 == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(recorder.dropped() >= 5000 - 2 * (CHANNEL + REMEMBERED) as u64, "{}", recorder.dropped());
+        assert!(script.seen().len() < 60, "{} requests", script.seen().len());
+        shutdown.cancel();
+        handle.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_messages_are_cut_at_a_character() {
+        let script = script(|_| (201, json!({})));
+        let (recorder, handle, shutdown) = start(&script);
+        recorder.normal(&object("a"), "R", "é".repeat(2000));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        shutdown.cancel();
+        handle.await.unwrap();
+        let message = script.seen()[0].body["message"].as_str().unwrap().to_owned();
+        assert!(message.len() <= MESSAGE_LIMIT && message.ends_with("é..."), "{}", message.len());
+    }
+}

@@ -1,0 +1,674 @@
+//! Where an API is and who we are to it: from a kubeconfig file, or from what a pod is given.
+//!
+//! Every error is one line and names the file and the field, since it is what a person sees who mistyped a path.
+//! Files named in a kubeconfig are read relative to it, as kubectl does. What we do not speak (exec plugins, auth
+//! providers, proxies, impersonation) is refused by name rather than ignored.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::Uri;
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use serde::Deserialize;
+
+/// What is wrong with a kubeconfig.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {field}: {problem}")]
+pub struct KubeconfigError {
+    /// The file, as it was given.
+    pub file: String,
+    /// The field within it.
+    pub field: String,
+    /// What is wrong and, where it is not plain, what to do.
+    pub problem: String,
+}
+
+impl KubeconfigError {
+    fn new(file: &Path, field: impl Into<String>, problem: impl fmt::Display) -> Self {
+        Self { file: file.display().to_string(), field: field.into(), problem: problem.to_string() }
+    }
+}
+
+/// A kubeconfig file, read but not yet resolved to one context.
+#[derive(Clone, Debug)]
+pub struct Kubeconfig {
+    path: PathBuf,
+    content: Content,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Content {
+    current_context: Option<String>,
+    clusters: Option<Vec<NamedCluster>>,
+    users: Option<Vec<NamedUser>>,
+    contexts: Option<Vec<NamedContext>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NamedCluster {
+    name: String,
+    #[serde(default)]
+    cluster: Option<Cluster>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Cluster {
+    server: Option<String>,
+    certificate_authority: Option<String>,
+    certificate_authority_data: Option<String>,
+    insecure_skip_tls_verify: Option<bool>,
+    tls_server_name: Option<String>,
+    proxy_url: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NamedUser {
+    name: String,
+    #[serde(default)]
+    user: Option<User>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct User {
+    client_certificate: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key: Option<String>,
+    client_key_data: Option<String>,
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    exec: Option<serde_json::Value>,
+    auth_provider: Option<serde_json::Value>,
+    #[serde(rename = "as")]
+    impersonate: Option<String>,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the secrets.
+        f.debug_struct("User").field("client_certificate", &self.client_certificate).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NamedContext {
+    name: String,
+    #[serde(default)]
+    context: Option<Context>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Context {
+    cluster: String,
+    user: Option<String>,
+    namespace: Option<String>,
+}
+
+/// Who we say we are, beside a client certificate.
+#[derive(Clone)]
+pub enum Credentials {
+    /// Nothing: the certificate speaks, or nobody does.
+    None,
+    /// A bearer token that does not change.
+    Token(String),
+    /// A file with a bearer token that is replaced from time to time.
+    TokenFile(PathBuf),
+    /// User name and password.
+    Basic(String, String),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Token(_) => f.write_str("Token"),
+            Self::TokenFile(path) => f.debug_tuple("TokenFile").field(path).finish(),
+            Self::Basic(user, _) => f.debug_tuple("Basic").field(user).finish(),
+        }
+    }
+}
+
+/// One API server and one identity: all that a link needs.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// `https://host:port/prefix`.
+    pub server: Uri,
+    /// How to do TLS; none for `http://`.
+    pub tls: Option<Tls>,
+    /// Beside the client certificate in `tls`.
+    pub credentials: Credentials,
+    /// The namespace of the context, `default` if it names none.
+    pub namespace: String,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("server", &self.server)
+            .field("credentials", &self.credentials)
+            .finish_non_exhaustive()
+    }
+}
+
+/// TLS towards one server.
+#[derive(Clone)]
+pub struct Tls {
+    /// Roots, client certificate, ALPN.
+    pub config: Arc<ClientConfig>,
+    /// The name that the server's certificate must have.
+    pub server_name: ServerName<'static>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl Kubeconfig {
+    /// Reads a kubeconfig file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, KubeconfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            KubeconfigError::new(path, "kubeconfig", format!("cannot read the file: {error}"))
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads a kubeconfig's text; `path` is what errors name and what files in it are relative to.
+    pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, KubeconfigError> {
+        let path = path.as_ref().to_owned();
+        let content: Option<Content> = serde_saphyr::from_str(text).map_err(|error| {
+            let error = error.to_string();
+            let line = error.lines().find(|l| !l.trim().is_empty()).unwrap_or("not YAML").to_owned();
+            KubeconfigError::new(&path, "kubeconfig", format!("not a kubeconfig: {line}"))
+        })?;
+        Ok(Self { path, content: content.unwrap_or_default() })
+    }
+
+    /// The endpoint of a context, of the current one if none is named.
+    pub fn endpoint(&self, context: Option<&str>) -> Result<Endpoint, KubeconfigError> {
+        let wanted = context.filter(|c| !c.is_empty()).or(self.content.current_context.as_deref());
+        let contexts = self.content.contexts.as_deref().unwrap_or_default();
+        let (name, context) = match wanted.filter(|c| !c.is_empty()) {
+            Some(name) => {
+                let found = contexts.iter().find(|c| c.name == name);
+                let Some(found) = found else {
+                    let names: Vec<_> = contexts.iter().map(|c| c.name.as_str()).collect();
+                    let problem = format!("no context named {name:?}; there are: {}", names.join(", "));
+                    return Err(self.error("contexts", problem));
+                };
+                (name, found)
+            }
+            None => match contexts {
+                [only] => (only.name.as_str(), only),
+                _ => return Err(self.error("current-context", "not set; name a context")),
+            },
+        };
+        let Some(context) = &context.context else {
+            return Err(self.error(format!("contexts[{name}].context"), "missing"));
+        };
+
+        let clusters = self.content.clusters.as_deref().unwrap_or_default();
+        let Some(cluster) = clusters.iter().find(|c| c.name == context.cluster) else {
+            let problem = format!("no cluster named {:?} in clusters", context.cluster);
+            return Err(self.error(format!("contexts[{name}].context.cluster"), problem));
+        };
+        let (cluster_name, cluster) = (&cluster.name, cluster.cluster.clone().unwrap_or_default());
+
+        let user = match context.user.as_deref().filter(|u| !u.is_empty()) {
+            None => ("", User::default()),
+            Some(wanted) => {
+                let users = self.content.users.as_deref().unwrap_or_default();
+                let Some(found) = users.iter().find(|u| u.name == wanted) else {
+                    let problem = format!("no user named {wanted:?} in users");
+                    return Err(self.error(format!("contexts[{name}].context.user"), problem));
+                };
+                (found.name.as_str(), found.user.clone().unwrap_or_default())
+            }
+        };
+        let namespace =
+            context.namespace.clone().filter(|n| !n.is_empty()).unwrap_or_else(|| "default".into());
+        self.resolve(cluster_name, &cluster, user.0, &user.1, namespace)
+    }
+
+    fn resolve(
+        &self,
+        cluster_name: &str,
+        cluster: &Cluster,
+        user_name: &str,
+        user: &User,
+        namespace: String,
+    ) -> Result<Endpoint, KubeconfigError> {
+        let at = |field: &str| format!("clusters[{cluster_name}].cluster.{field}");
+        let user_at = |field: &str| format!("users[{user_name}].user.{field}");
+        if cluster.proxy_url.as_deref().is_some_and(|p| !p.is_empty()) {
+            return Err(self.error(at("proxy-url"), "proxies are not supported yet"));
+        }
+        for (set, field) in [(user.exec.is_some(), "exec"), (user.auth_provider.is_some(), "auth-provider")] {
+            if set {
+                let problem = "not supported; use a client certificate, token or tokenFile";
+                return Err(self.error(user_at(field), problem));
+            }
+        }
+        if user.impersonate.is_some() {
+            return Err(self.error(user_at("as"), "impersonation is not supported"));
+        }
+
+        let server = cluster.server.as_deref().unwrap_or_default().trim();
+        if server.is_empty() {
+            return Err(self.error(at("server"), "missing"));
+        }
+        let server = parse_server(server).map_err(|problem| self.error(at("server"), problem))?;
+
+        let ca = self.pem(
+            cluster.certificate_authority_data.as_deref(),
+            cluster.certificate_authority.as_deref(),
+            &at("certificate-authority"),
+        )?;
+        let certificate = self.pem(
+            user.client_certificate_data.as_deref(),
+            user.client_certificate.as_deref(),
+            &user_at("client-certificate"),
+        )?;
+        let key =
+            self.pem(user.client_key_data.as_deref(), user.client_key.as_deref(), &user_at("client-key"))?;
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(self.error(user_at("client-key"), "missing beside client-certificate"));
+            }
+            (None, Some(_)) => {
+                return Err(self.error(user_at("client-certificate"), "missing beside client-key"));
+            }
+        };
+
+        let tls = if server.scheme_str() == Some("https") {
+            let insecure = cluster.insecure_skip_tls_verify.unwrap_or(false);
+            if insecure && ca.is_some() {
+                let problem = "cannot be set together with a certificate authority";
+                return Err(self.error(at("insecure-skip-tls-verify"), problem));
+            }
+            let trust = match (insecure, ca) {
+                (true, _) => Trust::Anything,
+                (false, Some(pem)) => Trust::Roots(pem, at("certificate-authority")),
+                (false, None) => Trust::System,
+            };
+            let identity = identity.map(|(certificate, key)| {
+                (certificate, user_at("client-certificate"), key, user_at("client-key"))
+            });
+            let server_name = cluster.tls_server_name.clone().filter(|n| !n.is_empty());
+            Some(
+                tls(&server, server_name, trust, identity)
+                    .map_err(|(field, problem)| self.error(field.unwrap_or_else(|| at("server")), problem))?,
+            )
+        } else {
+            None
+        };
+
+        let credentials = match (&user.token, &user.token_file, &user.username) {
+            (Some(token), _, _) if !token.is_empty() => Credentials::Token(token.clone()),
+            (_, Some(file), _) if !file.is_empty() => {
+                let path = self.relative(file);
+                if let Err(error) = std::fs::metadata(&path) {
+                    return Err(self.error(user_at("tokenFile"), format!("{}: {error}", path.display())));
+                }
+                Credentials::TokenFile(path)
+            }
+            (_, _, Some(name)) if !name.is_empty() => {
+                Credentials::Basic(name.clone(), user.password.clone().unwrap_or_default())
+            }
+            _ => Credentials::None,
+        };
+        Ok(Endpoint { server, tls, credentials, namespace })
+    }
+
+    fn error(&self, field: impl Into<String>, problem: impl fmt::Display) -> KubeconfigError {
+        KubeconfigError::new(&self.path, field, problem)
+    }
+
+    fn relative(&self, file: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(file)
+    }
+
+    /// PEM from a `…-data` field or from the file that the plain field names; data wins, as in kubectl.
+    fn pem(
+        &self,
+        data: Option<&str>,
+        file: Option<&str>,
+        field: &str,
+    ) -> Result<Option<Vec<u8>>, KubeconfigError> {
+        if let Some(data) = data.filter(|d| !d.is_empty()) {
+            let compact: String = data.split_whitespace().collect();
+            return BASE64_STANDARD
+                .decode(compact)
+                .map(Some)
+                .map_err(|error| self.error(format!("{field}-data"), format!("not base64: {error}")));
+        }
+        let Some(file) = file.filter(|f| !f.is_empty()) else { return Ok(None) };
+        let path = self.relative(file);
+        std::fs::read(&path)
+            .map(Some)
+            .map_err(|error| self.error(field, format!("{}: {error}", path.display())))
+    }
+}
+
+fn parse_server(text: &str) -> Result<Uri, String> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    let uri: Uri = text.parse().map_err(|error| format!("{text:?} is not a URL: {error}"))?;
+    match uri.scheme_str() {
+        Some("https" | "http") => {}
+        other => {
+            return Err(format!("{text:?}: the scheme must be https or http, not {:?}", other.unwrap_or("")));
+        }
+    }
+    if uri.host().unwrap_or_default().is_empty() {
+        return Err(format!("{text:?} names no host"));
+    }
+    Ok(uri)
+}
+
+/// Where pods find their account.
+pub const POD_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The endpoint of the cluster that a pod runs in, from its environment's `KUBERNETES_SERVICE_HOST` and
+/// `KUBERNETES_SERVICE_PORT` and its account's folder ([`POD_ACCOUNT`]).
+pub fn in_cluster(host: &str, port: &str, account: &Path) -> Result<Endpoint, KubeconfigError> {
+    let ca_file = account.join("ca.crt");
+    let ca = std::fs::read(&ca_file)
+        .map_err(|error| KubeconfigError::new(&ca_file, "certificate authority", error))?;
+    let token = account.join("token");
+    if let Err(error) = std::fs::metadata(&token) {
+        return Err(KubeconfigError::new(&token, "token", error));
+    }
+    let host =
+        if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
+    let environment = Path::new("environment");
+    let server = parse_server(&format!("https://{host}:{port}"))
+        .map_err(|problem| KubeconfigError::new(environment, "KUBERNETES_SERVICE_HOST", problem))?;
+    let tls = tls(&server, None, Trust::Roots(ca, "certificate authority".into()), None)
+        .map_err(|(_, problem)| KubeconfigError::new(&ca_file, "certificate authority", problem))?;
+    let namespace = std::fs::read_to_string(account.join("namespace")).unwrap_or_default();
+    let namespace =
+        if namespace.trim().is_empty() { "default".to_owned() } else { namespace.trim().to_owned() };
+    Ok(Endpoint { server, tls: Some(tls), credentials: Credentials::TokenFile(token), namespace })
+}
+
+/// Whom to believe.
+enum Trust {
+    /// PEM of certificate authorities, and the field they came from.
+    Roots(Vec<u8>, String),
+    /// The machine's own list.
+    System,
+    /// Any server: `insecure-skip-tls-verify`.
+    Anything,
+}
+
+/// Lists of certificate authorities on the usual systems, in the order in which Go looks for them.
+const SYSTEM_ROOTS: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// A field, where it is known, and what is wrong with it.
+type Problem = (Option<String>, String);
+
+/// Client certificate and key in PEM, each with the field it came from.
+type Identity = (Vec<u8>, String, Vec<u8>, String);
+
+fn tls(
+    server: &Uri,
+    server_name: Option<String>,
+    trust: Trust,
+    identity: Option<Identity>,
+) -> Result<Tls, Problem> {
+    let host = server_name.unwrap_or_else(|| {
+        server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned()
+    });
+    let server_name = ServerName::try_from(host.clone())
+        .map_err(|error| (None, format!("{host:?} cannot be a certificate's name: {error}")))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| (None, error.to_string()))?;
+    let builder = match trust {
+        Trust::Anything => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(insecure::Anything(provider)))
+        }
+        Trust::Roots(pem, field) => {
+            let certificates = certificates(&pem).map_err(|problem| (Some(field.clone()), problem))?;
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates {
+                roots.add(certificate).map_err(|error| (Some(field.clone()), error.to_string()))?;
+            }
+            builder.with_root_certificates(roots)
+        }
+        Trust::System => {
+            let mut roots = RootCertStore::empty();
+            if let Some(pem) = SYSTEM_ROOTS.iter().find_map(|path| std::fs::read(path).ok()) {
+                roots.add_parsable_certificates(certificates(&pem).unwrap_or_default());
+            }
+            if roots.is_empty() {
+                let problem =
+                    "no certificate authority given, and this system has no list of its own".to_owned();
+                return Err((None, problem));
+            }
+            builder.with_root_certificates(roots)
+        }
+    };
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, certificate_field, key, key_field)) => {
+            let chain =
+                certificates(&certificate).map_err(|problem| (Some(certificate_field.clone()), problem))?;
+            let key = PrivateKeyDer::from_pem_slice(&key)
+                .map_err(|error| (Some(key_field.clone()), format!("not a PEM private key: {error}")))?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| {
+                (Some(certificate_field), format!("certificate and key do not fit: {error}"))
+            })?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Tls { config: Arc::new(config), server_name })
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("not PEM certificates: {error}"))?;
+    if certificates.is_empty() { Err("holds no PEM certificate".into()) } else { Ok(certificates) }
+}
+
+/// `insecure-skip-tls-verify`: what people ask for by name, kept apart so that nothing else finds it.
+mod insecure {
+    use std::sync::Arc;
+
+    use rustls::{
+        DigitallySignedStruct, Error, SignatureScheme,
+        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+        pki_types::{CertificateDer, ServerName, UnixTime},
+    };
+
+    #[derive(Debug)]
+    pub(super) struct Anything(pub(super) Arc<CryptoProvider>);
+
+    impl ServerCertVerifier for Anything {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<ServerCertVerified, Error> {
+            Ok(ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.0.signature_verification_algorithms.supported_schemes()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(cluster: &str, user: &str) -> Result<Endpoint, String> {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{{cluster}}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n"
+        );
+        Kubeconfig::parse("/etc/k/config", &text)
+            .and_then(|kubeconfig| kubeconfig.endpoint(None))
+            .map_err(|error| error.to_string())
+    }
+
+    fn pki() -> (String, String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(vec!["hub".into()]).unwrap().self_signed(&key).unwrap();
+        let b64 = |text: String| BASE64_STANDARD.encode(text);
+        (
+            b64(certificate.pem()),
+            b64(key.serialize_pem()),
+            b64(rcgen::KeyPair::generate().unwrap().serialize_pem()),
+        )
+    }
+
+    #[test]
+    fn a_full_config_is_read() {
+        let (certificate, key, _) = pki();
+        let endpoint = config(
+            &format!("server: 'https://hub.example:6443/k', certificate-authority-data: {certificate}"),
+            &format!("client-certificate-data: {certificate}, client-key-data: {key}"),
+        )
+        .unwrap();
+        assert_eq!(endpoint.server, "https://hub.example:6443/k");
+        assert_eq!(endpoint.namespace, "default");
+        assert!(matches!(endpoint.credentials, Credentials::None));
+        let tls = endpoint.tls.unwrap();
+        assert_eq!(tls.server_name, ServerName::try_from("hub.example").unwrap());
+        assert!(tls.config.client_auth_cert_resolver.has_certs());
+    }
+
+    #[test]
+    fn errors_name_file_and_field() {
+        let (certificate, key, other) = pki();
+        let server = format!("server: 'https://h', certificate-authority-data: {certificate}");
+        let rows = [
+            ("", "", "clusters[k].cluster.server: missing"),
+            (
+                "server: 'ftp://x'",
+                "",
+                "clusters[k].cluster.server: \"ftp://x\": the scheme must be https or http",
+            ),
+            ("server: 'https://a b'", "", "clusters[k].cluster.server: \"https://a b\" is not a URL"),
+            (
+                "server: 'https://h', certificate-authority-data: '%'",
+                "",
+                "certificate-authority-data: not base64",
+            ),
+            (
+                "server: 'https://h', certificate-authority-data: aGk=",
+                "",
+                "certificate-authority: holds no PEM certificate",
+            ),
+            (
+                "server: 'https://h', certificate-authority: ca.crt",
+                "",
+                "certificate-authority: /etc/k/ca.crt: No such file",
+            ),
+            (
+                "server: 'https://h', proxy-url: 'http://p'",
+                "",
+                "clusters[k].cluster.proxy-url: proxies are not supported",
+            ),
+            (server.as_str(), "exec: {command: aws}", "users[u].user.exec: not supported; use"),
+            (server.as_str(), "tokenFile: t", "users[u].user.tokenFile: /etc/k/t: No such file"),
+            (
+                server.as_str(),
+                &format!("client-certificate-data: {certificate}"),
+                "users[u].user.client-key: missing",
+            ),
+            (
+                server.as_str(),
+                &format!("client-certificate-data: {certificate}, client-key-data: {other}"),
+                "users[u].user.client-certificate: certificate and key do not fit",
+            ),
+            (
+                server.as_str(),
+                &format!("client-certificate-data: {key}, client-key-data: {key}"),
+                "users[u].user.client-certificate: holds no PEM certificate",
+            ),
+        ];
+        for (cluster, user, want) in rows {
+            let error = config(cluster, user).expect_err(want);
+            assert!(error.starts_with("/etc/k/config: ") && error.contains(want), "{error}\n  wanted {want}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn contexts_are_found_or_named() {
+        let text = "contexts: [{name: a, context: {cluster: k}}, {name: b, context: {cluster: none}}]\n\
+                    clusters: [{name: k, cluster: {server: 'http://localhost:1'}}]";
+        let file = Kubeconfig::parse("f", text).unwrap();
+        assert_eq!(file.endpoint(Some("a")).unwrap().server, "http://localhost:1");
+        let rows = [
+            (None, "f: current-context: not set; name a context"),
+            (Some("c"), "f: contexts: no context named \"c\"; there are: a, b"),
+            (Some("b"), "f: contexts[b].context.cluster: no cluster named \"none\" in clusters"),
+        ];
+        for (context, want) in rows {
+            assert_eq!(file.endpoint(context).unwrap_err().to_string(), want);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_kubeconfig_is_told_in_one_line() {
+        for text in ["[1,2", "just text", "clusters: 3", "\0"] {
+            let error = Kubeconfig::parse("f", text).expect_err(text).to_string();
+            assert!(error.starts_with("f: kubeconfig: not a kubeconfig: "), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error:?}");
+        }
+        assert!(
+            Kubeconfig::load("/does/not/exist").unwrap_err().to_string().contains("cannot read the file")
+        );
+    }
+}

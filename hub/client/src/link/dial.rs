@@ -1,0 +1,227 @@
+//! From a name to a connection that speaks HTTP: addresses in turn, TLS, HTTP/2 or else HTTP/1.1.
+
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use kube::client::Body;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Protocol,
+    io::{Counted, Counters, Io},
+};
+use crate::{kubeconfig::Tls, rest::chain};
+use karmada_env::Env;
+
+/// The next address is tried beside the first after this long (RFC 8305 recommends 250 ms).
+const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
+
+/// An idle connection is asked for a sign of life after this much silence. Longer than the 10 s between lease
+/// renewals, which keep an agent's connection from being idle at all: pings cost nothing where there is traffic.
+const PING_AFTER: Duration = Duration::from_secs(11);
+
+/// How long the answer to a ping may take. Together with [`PING_AFTER`]: a dead link is known after 17 s at most.
+const PING_ANSWER: Duration = Duration::from_secs(6);
+
+/// Flow-control windows. Small, since an agent has little memory and many streams; a page of a list needs a few
+/// round trips more.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 512 << 10;
+
+/// Bytes of one stream's request that wait for the socket.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// Makes byte streams to one server. The seam for proxies, and for links without sockets in tests.
+pub trait Dial: Send + Sync + 'static {
+    /// One attempt. The caller bounds it in time.
+    fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>>;
+}
+
+/// Dials a host by TCP: all its addresses, IPv6 and IPv4 in turns, each given a head start over the next.
+#[derive(Clone, Debug)]
+pub struct TcpDialer {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl Dial for TcpDialer {
+    fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>> {
+        let (host, port) = (self.host.clone(), self.port);
+        Box::pin(async move {
+            let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
+            let mut addresses = alternate(found).into_iter();
+            let mut attempts = FuturesUnordered::new();
+            let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+            loop {
+                if let Some(address) = addresses.next() {
+                    attempts.push(async move {
+                        let connected = TcpStream::connect(address).await;
+                        connected
+                            .map(|s| (s, address))
+                            .map_err(|e| io::Error::new(e.kind(), format!("{address}: {e}")))
+                    });
+                } else if attempts.is_empty() {
+                    return Err(last);
+                }
+                let stagger = if addresses.len() > 0 { ADDRESS_STAGGER } else { Duration::MAX };
+                tokio::select! {
+                    biased;
+                    Some(connected) = attempts.next() => match connected {
+                        Ok((stream, address)) => {
+                            stream.set_nodelay(true)?;
+                            return Ok((Box::new(stream) as Box<dyn Io>, address.to_string()));
+                        }
+                        Err(error) => last = error,
+                    },
+                    () = tokio::time::sleep(stagger) => {}
+                }
+            }
+        })
+    }
+}
+
+/// The resolver's order, with the families in turns, so that one broken family does not hold all up.
+fn alternate(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut ours, mut others): (std::collections::VecDeque<_>, std::collections::VecDeque<_>) =
+        addresses.into_iter().partition(|a| a.is_ipv6() == first_is_v6);
+    let mut ordered = Vec::with_capacity(ours.len() + others.len());
+    while let Some(next) = ours.pop_front().or_else(|| others.pop_front()) {
+        ordered.push(next);
+        std::mem::swap(&mut ours, &mut others);
+        if ours.is_empty() {
+            std::mem::swap(&mut ours, &mut others);
+        }
+    }
+    ordered
+}
+
+/// A sender of requests over one connection.
+pub(super) enum Sender {
+    /// Shared by any number of requests.
+    H2(http2::SendRequest<Body>),
+    /// For one request at a time; taken out by the first.
+    H1(Option<http1::SendRequest<Body>>),
+}
+
+/// A connection that is ready for requests.
+pub(super) struct Established {
+    pub(super) sender: Sender,
+    pub(super) peer: String,
+    /// Cancelled by whoever finds the connection dead.
+    pub(super) kill: CancellationToken,
+    /// Cancelled when the connection takes no more requests.
+    pub(super) ended: CancellationToken,
+}
+
+impl fmt::Debug for Established {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Established").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Established {
+    pub(super) fn protocol(&self) -> Protocol {
+        match self.sender {
+            Sender::H2(_) => Protocol::Http2,
+            Sender::H1(_) => Protocol::Http1,
+        }
+    }
+}
+
+/// One attempt at a connection, from dialing to HTTP. Says in words what failed.
+pub(super) async fn establish(
+    dialer: Arc<dyn Dial>,
+    tls: Option<Tls>,
+    counters: Arc<Counters>,
+    env: Env,
+) -> Result<Established, String> {
+    let (io, peer) = dialer.dial().await.map_err(|error| format!("cannot connect: {error}"))?;
+    let kill = CancellationToken::new();
+    let io = Counted::new(io, Arc::clone(&counters), env, kill.clone());
+    let (io, h2): (Box<dyn Io>, bool) = match tls {
+        None => (Box::new(io), false),
+        Some(tls) => {
+            let stream = TlsConnector::from(tls.config)
+                .connect(tls.server_name, io)
+                .await
+                .map_err(|error| format!("TLS with {peer}: {error}"))?;
+            let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            (Box::new(stream), h2)
+        }
+    };
+    let io = TokioIo::new(io);
+    let ended = CancellationToken::new();
+    let end = ended.clone().drop_guard();
+    let failed = |error: hyper::Error| format!("HTTP with {peer}: {}", chain(&error));
+    let sender = if h2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_ANSWER)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER);
+        let (sender, connection) = builder.handshake(io).await.map_err(failed)?;
+        // Ends by itself when the connection does or nobody can use it any more; the guard tells.
+        tokio::spawn(async move {
+            let _end = end;
+            if let Err(error) = connection.await {
+                tracing::debug!(error = %chain(&error), "connection ended");
+            }
+        });
+        Sender::H2(sender)
+    } else {
+        let (sender, connection) = http1::handshake(io).await.map_err(failed)?;
+        tokio::spawn(async move {
+            let _end = end;
+            if let Err(error) = connection.await {
+                tracing::debug!(error = %chain(&error), "connection ended");
+            }
+        });
+        Sender::H1(Some(sender))
+    };
+    counters.connected();
+    Ok(Established { sender, peer, kill, ended })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let parse = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let rows = [
+            (vec![], vec![]),
+            (vec!["1.1.1.1:1", "2.2.2.2:1"], vec!["1.1.1.1:1", "2.2.2.2:1"]),
+            (
+                vec!["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"],
+                vec!["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"],
+            ),
+            (vec!["1.1.1.1:1", "[::1]:1", "[::2]:1"], vec!["1.1.1.1:1", "[::1]:1", "[::2]:1"]),
+        ];
+        for (found, want) in rows {
+            assert_eq!(alternate(parse(&found)), parse(&want));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dead_first_address_does_not_matter() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dialer = TcpDialer { host: "localhost".into(), port: listener.local_addr().unwrap().port() };
+        let (_, peer) = dialer.dial().await.expect("localhost resolves to ::1 first on many machines");
+        assert!(peer.starts_with("127.0.0.1:"), "{peer}");
+        let none = TcpDialer { host: "127.0.0.1".into(), port: 1 };
+        let error = none.dial().await.err().expect("nobody listens on port 1");
+        assert!(error.to_string().starts_with("127.0.0.1:1: "), "{error}");
+    }
+}

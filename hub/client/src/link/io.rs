@@ -1,0 +1,129 @@
+//! The socket, with its bytes counted and an end that can be put to it.
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    sync::atomic::{AtomicU64, Ordering},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use karmada_env::Env;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// A byte stream to a server.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
+
+/// What crossed a link's sockets since it was made, below TLS.
+#[derive(Debug, Default)]
+pub struct Counters {
+    received: AtomicU64,
+    sent: AtomicU64,
+    connections: AtomicU64,
+    /// [`Env::now`] in microseconds.
+    last_read: AtomicU64,
+}
+
+impl Counters {
+    /// Bytes read.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Bytes written.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were established.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// When anything was last read, as [`Env::now`] tells it; zero before that.
+    pub fn last_read(&self) -> Duration {
+        Duration::from_micros(self.last_read.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A socket that counts, and that fails once its token is cancelled: the one way to end an HTTP/2 connection at once,
+/// with the streams it carries.
+pub(super) struct Counted {
+    io: Box<dyn Io>,
+    counters: Arc<Counters>,
+    env: Env,
+    killed: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+impl Counted {
+    pub(super) fn new(io: Box<dyn Io>, counters: Arc<Counters>, env: Env, kill: CancellationToken) -> Self {
+        Self { io, counters, env, killed: Box::pin(kill.cancelled_owned()) }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.killed.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the link gave it up")));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        if read > 0 {
+            self.counters.received.fetch_add(read as u64, Ordering::Relaxed);
+            let now = self.env.now().as_micros() as u64;
+            self.counters.last_read.fetch_max(now, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
+        self.counters.sent.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
+        self.counters.sent.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

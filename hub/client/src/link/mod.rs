@@ -1,0 +1,388 @@
+//! The way to one API server over a link that may vanish: one HTTP/2 connection, and the truth about it.
+//!
+//! ```text
+//!   kube::Client ─ request ─▶ Link ── waits for a connection, sends, waits for headers (each with a limit)
+//!                              │
+//!               keeper (task) ─┴─▶ attempt ┐  a new attempt starts when the last failed (after a backoff) or
+//!                                  attempt ┤  hangs (beside it): a link that swallows is noticed by nothing
+//!                                  attempt ┘  else, and a slow one still gets its time. The first to finish wins.
+//!                                     │
+//!                                     ▼
+//!                 Connected ── ended, killed ──▶ Connecting …        every change is published in LinkState;
+//!                     └─ wakes whoever waits out a backoff           requests fail fast while the server is away
+//! ```
+//!
+//! kube's own client has a pool without limits in time: a connection that died silently is handed out again, a
+//! request on it hangs until the kernel gives up after a quarter of an hour. Here
+//!
+//! - an idle connection is pinged, and one that does not answer is closed with all that it carries;
+//! - a request whose headers do not come in time fails, and takes the connection with it if nothing at all was read;
+//! - a server that says GOAWAY keeps what is in flight while new requests go to a new connection;
+//! - a request that provably was not sent is sent again, once.
+//!
+//! Servers that do not offer HTTP/2 get HTTP/1.1: one connection per request under way, a few kept for the next.
+
+mod dial;
+mod io;
+mod service;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use http::{HeaderValue, Uri};
+use karmada_env::Env;
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::dial::{Established, Sender};
+pub use self::{
+    dial::{Dial, TcpDialer},
+    io::{Counters, Io},
+    service::{LinkBody, LinkError},
+};
+use crate::{
+    backoff::{Backoff, Policy},
+    kubeconfig::{Credentials, Endpoint, Tls},
+    wake::Wake,
+};
+
+/// Waits between attempts that failed at once. The cap is what lets an agent be back within seconds of its hub; what
+/// it costs while the hub is away is a TCP SYN every second. Full jitter, since a whole fleet loses a hub at once.
+pub const REDIAL: Policy = Policy::full(Duration::from_millis(250), Duration::from_millis(1500));
+
+/// An attempt that has not finished after this long gets a competitor: its packets may be lost in a black hole whose
+/// other end has opened since, and the kernel repeats them ever more rarely.
+const ATTEMPT_HEDGE: Duration = Duration::from_millis(2500);
+
+/// An attempt that has not finished after this long is dropped. DNS, TCP and TLS take seven round trips at worst; at
+/// two seconds each the link is of no use.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(14);
+
+/// Attempts under way at a time: `ATTEMPT_LIMIT / ATTEMPT_HEDGE`, rounded up.
+const ATTEMPTS: usize = 6;
+
+/// A connection that lasted this long was a good one: the next attempt does not wait.
+const HEALTHY_AFTER: Duration = Duration::from_secs(8);
+
+/// How to reach one server.
+#[derive(Clone)]
+pub struct LinkConfig {
+    /// `https://host:port/prefix`; what requests name beyond it is appended.
+    pub server: Uri,
+    /// None for plain HTTP.
+    pub tls: Option<Tls>,
+    /// Sent with every request.
+    pub credentials: Credentials,
+    /// Names the program in the server's log.
+    pub user_agent: HeaderValue,
+    /// Makes the byte streams.
+    pub dialer: Arc<dyn Dial>,
+    /// How long a request may wait for its answer's headers. Distinct from the other limits around ten seconds.
+    pub headers_timeout: Duration,
+}
+
+impl fmt::Debug for LinkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkConfig").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl LinkConfig {
+    /// The usual way to an endpoint: by TCP.
+    pub fn new(endpoint: Endpoint, user_agent: &'static str) -> Self {
+        let default_port = if endpoint.tls.is_some() { 443 } else { 80 };
+        let host = endpoint.server.host().unwrap_or_default();
+        let dialer = TcpDialer {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: endpoint.server.port_u16().unwrap_or(default_port),
+        };
+        Self {
+            server: endpoint.server,
+            tls: endpoint.tls,
+            credentials: endpoint.credentials,
+            user_agent: HeaderValue::from_static(user_agent),
+            dialer: Arc::new(dialer),
+            headers_timeout: Duration::from_secs(13),
+        }
+    }
+}
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/2: one connection for everything.
+    Http2,
+    /// HTTP/1.1: one connection per request under way.
+    Http1,
+}
+
+/// Whether the server can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not now; attempts go on.
+    Connecting {
+        /// Attempts that failed since the last connection.
+        failures: u32,
+        /// Why the last one failed.
+        error: Option<Arc<str>>,
+    },
+    /// Yes.
+    Connected {
+        /// [`Env::now`] when the connection was made.
+        since: Duration,
+        /// The server's address.
+        peer: Arc<str>,
+        /// What it speaks.
+        protocol: Protocol,
+    },
+    /// The link was dropped.
+    Closed,
+}
+
+/// The observable side of a [`Link`]. Does not keep it alive.
+#[derive(Clone)]
+pub struct LinkStatus {
+    state: watch::Receiver<LinkState>,
+    counters: Arc<Counters>,
+    connected: Wake,
+    kick: Wake,
+}
+
+impl fmt::Debug for LinkStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkStatus")
+            .field("state", &*self.state.borrow())
+            .field("counters", &self.counters)
+            .finish()
+    }
+}
+
+impl LinkStatus {
+    /// The state and its changes.
+    pub fn state(&self) -> watch::Receiver<LinkState> {
+        self.state.clone()
+    }
+
+    /// Whether there is a connection.
+    pub fn is_connected(&self) -> bool {
+        matches!(*self.state.borrow(), LinkState::Connected { .. })
+    }
+
+    /// Bytes and times.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Given each time a connection is established.
+    pub fn connected(&self) -> &Wake {
+        &self.connected
+    }
+
+    /// Tries at once, whatever the backoff says: the network is said to have changed.
+    pub fn kick(&self) {
+        self.kick.wake();
+    }
+}
+
+/// See the module. Cheap to clone; all clones are one link, which ends with the last of them.
+#[derive(Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+    _open: Arc<DropGuard>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("server", &self.shared.config.server).finish_non_exhaustive()
+    }
+}
+
+/// What requests and the keeper share.
+struct Shared {
+    config: LinkConfig,
+    env: Env,
+    counters: Arc<Counters>,
+    state: watch::Sender<LinkState>,
+    /// The connection for new requests.
+    current: Mutex<Option<Arc<Established>>>,
+    /// HTTP/1.1 connections that wait for a request.
+    idle: Mutex<Vec<hyper::client::conn::http1::SendRequest<kube::client::Body>>>,
+    token: Mutex<Option<service::CachedToken>>,
+    connected: Wake,
+    kick: Wake,
+}
+
+impl Link {
+    /// A link that starts to connect at once, in the current runtime.
+    pub fn new(config: LinkConfig, env: Env) -> Self {
+        let shared = Arc::new(Shared {
+            config,
+            env,
+            counters: Arc::default(),
+            state: watch::Sender::new(LinkState::Connecting { failures: 0, error: None }),
+            current: Mutex::new(None),
+            idle: Mutex::new(Vec::new()),
+            token: Mutex::new(None),
+            connected: Wake::new(),
+            kick: Wake::new(),
+        });
+        let closed = CancellationToken::new();
+        // Ends with the last clone of the link, which holds the guard.
+        tokio::spawn(keep(Arc::clone(&shared), closed.clone()));
+        Self { shared, _open: Arc::new(closed.drop_guard()) }
+    }
+
+    /// Its state, counters and signals.
+    pub fn status(&self) -> LinkStatus {
+        LinkStatus {
+            state: self.shared.state.subscribe(),
+            counters: Arc::clone(&self.shared.counters),
+            connected: self.shared.connected.clone(),
+            kick: self.shared.kick.clone(),
+        }
+    }
+}
+
+/// A client over a new link to an endpoint, and that link's status. The link lives as long as the client's clones.
+pub fn client_for(endpoint: Endpoint, user_agent: &'static str, env: Env) -> (kube::Client, LinkStatus) {
+    let namespace = endpoint.namespace.clone();
+    let link = Link::new(LinkConfig::new(endpoint, user_agent), env);
+    let status = link.status();
+    (kube::Client::new(link, namespace), status)
+}
+
+/// Keeps a connection: makes one, waits for its end, makes the next.
+async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
+    let mut backoff = Backoff::new(REDIAL);
+    let mut first = Duration::ZERO;
+    loop {
+        let mut connection = tokio::select! {
+            biased;
+            () = closed.cancelled() => break,
+            connection = connect(&shared, &mut backoff, first) => connection,
+        };
+        if let Sender::H1(sender) = &mut connection.sender {
+            // One connection of several: its end says nothing about the server. A failing next one will.
+            shared.idle.lock().extend(sender.take());
+            connection.ended = CancellationToken::new();
+        }
+        let connection = Arc::new(connection);
+        let since = shared.env.now();
+        let peer = Arc::from(connection.peer.as_str());
+        tracing::info!(server = %shared.config.server, %peer, "connected");
+        *shared.current.lock() = Some(Arc::clone(&connection));
+        shared.state.send_replace(LinkState::Connected { since, peer, protocol: connection.protocol() });
+        shared.connected.wake();
+
+        tokio::select! {
+            biased;
+            () = closed.cancelled() => {
+                connection.kill.cancel();
+                break;
+            }
+            () = connection.kill.cancelled() => {}
+            () = connection.ended.cancelled() => {}
+        }
+        *shared.current.lock() = None;
+        shared.idle.lock().clear();
+        shared.state.send_replace(LinkState::Connecting { failures: 0, error: None });
+        tracing::info!(server = %shared.config.server, "connection ended");
+        if shared.env.now().saturating_sub(since) >= HEALTHY_AFTER {
+            backoff.reset();
+            first = Duration::ZERO;
+        } else {
+            first = backoff.next(&shared.env);
+        }
+    }
+    *shared.current.lock() = None;
+    shared.idle.lock().clear();
+    shared.state.send_replace(LinkState::Closed);
+}
+
+/// Attempts until one succeeds.
+async fn connect(shared: &Arc<Shared>, backoff: &mut Backoff, first: Duration) -> Established {
+    let mut attempts: FuturesUnordered<BoxFuture<'static, Result<Established, String>>> =
+        FuturesUnordered::new();
+    let mut kick = shared.kick.listen();
+    let mut next = Instant::now() + first;
+    loop {
+        tokio::select! {
+            biased;
+            Some(result) = attempts.next() => match result {
+                Ok(connection) => return connection,
+                Err(error) => {
+                    tracing::debug!(server = %shared.config.server, %error, "attempt failed");
+                    let delay = backoff.next(&shared.env);
+                    shared.state.send_replace(LinkState::Connecting {
+                        failures: backoff.failures(),
+                        error: Some(error.into()),
+                    });
+                    next = next.min(Instant::now() + delay);
+                    if attempts.is_empty() {
+                        next = Instant::now() + delay;
+                    }
+                }
+            },
+            () = kick.woken() => {
+                backoff.reset();
+                next = Instant::now();
+            }
+            () = sleep_until(next), if attempts.len() < ATTEMPTS => {
+                attempts.push(Box::pin(shared.attempt()));
+                next = Instant::now() + ATTEMPT_HEDGE;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn attempt(self: &Arc<Self>) -> impl Future<Output = Result<Established, String>> + Send + use<> {
+        let (dialer, tls) = (Arc::clone(&self.config.dialer), self.config.tls.clone());
+        let attempt = dial::establish(dialer, tls, Arc::clone(&self.counters), self.env.clone());
+        async move {
+            timeout(ATTEMPT_LIMIT, attempt)
+                .await
+                .unwrap_or_else(|_| Err(format!("no connection within {}s", ATTEMPT_LIMIT.as_secs())))
+        }
+    }
+
+    /// The connection for a new request. Waits for the attempts under way, but not once they are known to fail.
+    async fn connection(&self) -> Result<Arc<Established>, LinkError> {
+        let mut state = self.state.subscribe();
+        let wait = async {
+            loop {
+                if let Some(connection) = self.current.lock().clone()
+                    && !connection.ended.is_cancelled()
+                    && !connection.kill.is_cancelled()
+                {
+                    return Ok(connection);
+                }
+                match &*state.borrow_and_update() {
+                    LinkState::Connecting { error: Some(error), .. } => {
+                        return Err(self.down(error.to_string()));
+                    }
+                    LinkState::Closed => return Err(self.down("the link is closed".into())),
+                    LinkState::Connecting { .. } | LinkState::Connected { .. } => {}
+                }
+                if state.changed().await.is_err() {
+                    return Err(self.down("the link is closed".into()));
+                }
+            }
+        };
+        match timeout(self.config.headers_timeout, wait).await {
+            Ok(result) => result,
+            Err(_) => Err(self.down("the server does not answer".into())),
+        }
+    }
+
+    fn down(&self, cause: String) -> LinkError {
+        LinkError::Down { server: self.config.server.to_string(), cause }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! Requests over the link: `tower::Service` as `kube::Client` wants it.
+
+use std::{
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::{body::Incoming, client::conn::http1};
+use kube::client::Body;
+use tokio::time::timeout;
+use tower::Service;
+
+use super::{
+    Link, Shared,
+    dial::{Established, Sender},
+};
+use crate::{kubeconfig::Credentials, rest::chain};
+
+/// A token file is looked at again after this long. Kubelets replace tokens at four fifths of their life, which is
+/// ten minutes at least.
+const TOKEN_REREAD: Duration = Duration::from_secs(59);
+
+/// HTTP/1.1 connections kept for a next request.
+const IDLE_CONNECTIONS: usize = 4;
+
+/// Why a request did not get an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// There is no connection.
+    #[error("{server} cannot be reached: {cause}")]
+    Down {
+        /// The server's URL.
+        server: String,
+        /// Why the last attempt failed.
+        cause: String,
+    },
+    /// The connection failed under the request.
+    #[error("the connection failed: {0}")]
+    Connection(String),
+    /// The server took the request and said nothing.
+    #[error("no answer within {}s", .after.as_secs())]
+    Headers {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The request cannot be sent to this server.
+    #[error("cannot be sent: {0}")]
+    Request(String),
+}
+
+impl LinkError {
+    fn hyper(error: &hyper::Error) -> Self {
+        Self::Connection(chain(error))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct CachedToken {
+    value: HeaderValue,
+    read: Duration,
+}
+
+impl Service<Request<Body>> for Link {
+    type Response = Response<LinkBody>;
+    type Error = LinkError;
+    type Future = BoxFuture<'static, Result<Response<LinkBody>, LinkError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { shared.request(request).await })
+    }
+}
+
+impl Shared {
+    async fn request(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<LinkBody>, LinkError> {
+        self.address(&mut request)?;
+        let mut again = true;
+        loop {
+            let connection = self.connection().await?;
+            let sent = self.env.now();
+            let answer = match &connection.sender {
+                Sender::H2(sender) => {
+                    let mut sender = sender.clone();
+                    let answer = timeout(self.config.headers_timeout, sender.try_send_request(request));
+                    answer.await.map(|result| result.map(|response| (response, None)).map_err(unsent))
+                }
+                Sender::H1(_) => {
+                    let mut sender = self.http1(&connection).await?;
+                    relative(&mut request);
+                    let answer = timeout(self.config.headers_timeout, sender.try_send_request(request)).await;
+                    answer.map(|result| result.map(|response| (response, Some(sender))).map_err(unsent))
+                }
+            };
+            match answer {
+                Ok(Ok((response, sender))) => {
+                    if response.status() == StatusCode::UNAUTHORIZED {
+                        // The token may have been replaced before its time.
+                        *self.token.lock() = None;
+                    }
+                    let give_back = sender.map(|sender| (Arc::clone(&self), sender));
+                    return Ok(response.map(|incoming| LinkBody { incoming, give_back }));
+                }
+                Ok(Err((Some(unsent), _))) if again => {
+                    // Not a byte of it went out: the connection closed between taking it up and using it.
+                    again = false;
+                    request = unsent;
+                    connection.ended.cancel();
+                }
+                Ok(Err((_, error))) => return Err(error),
+                Err(_) => {
+                    if self.counters.last_read() <= sent {
+                        tracing::info!(server = %self.config.server, "nothing is heard any more, connecting anew");
+                        connection.kill.cancel();
+                    }
+                    return Err(LinkError::Headers { after: self.config.headers_timeout });
+                }
+            }
+        }
+    }
+
+    /// Server, identity and program into the request.
+    fn address(&self, request: &mut Request<Body>) -> Result<(), LinkError> {
+        let bad =
+            |error: &dyn std::fmt::Display| LinkError::Request(format!("{}: {error}", self.config.server));
+        let prefix = self.config.server.path().trim_end_matches('/');
+        let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let mut parts = self.config.server.clone().into_parts();
+        parts.path_and_query = Some(format!("{prefix}{path}").parse().map_err(|e| bad(&e))?);
+        *request.uri_mut() = Uri::from_parts(parts).map_err(|e| bad(&e))?;
+        *request.version_mut() = http::Version::default();
+
+        let authorization = match &self.config.credentials {
+            Credentials::None => None,
+            Credentials::Token(token) => Some(bearer(token)?),
+            Credentials::TokenFile(path) => Some(self.token(path)?),
+            Credentials::Basic(user, password) => {
+                let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
+                Some(secret(format!("Basic {encoded}"))?)
+            }
+        };
+        let headers: &mut HeaderMap = request.headers_mut();
+        if let Some(authorization) = authorization {
+            headers.insert(header::AUTHORIZATION, authorization);
+        }
+        headers.insert(header::USER_AGENT, self.config.user_agent.clone());
+        Ok(())
+    }
+
+    /// The bearer token of a file, read again from time to time. The file is small and local: reading it blocks no
+    /// longer than a page fault does.
+    fn token(&self, path: &PathBuf) -> Result<HeaderValue, LinkError> {
+        let now = self.env.now();
+        let mut cached = self.token.lock();
+        if let Some(token) = &*cached
+            && now.saturating_sub(token.read) < TOKEN_REREAD
+        {
+            return Ok(token.value.clone());
+        }
+        match std::fs::read_to_string(path) {
+            Ok(text) => {
+                let value = bearer(text.trim())?;
+                *cached = Some(CachedToken { value: value.clone(), read: now });
+                Ok(value)
+            }
+            // A file that is being replaced: the token we have may serve a little longer.
+            Err(_) if cached.is_some() => {
+                let token = cached.as_mut().expect("invariant: just tested");
+                token.read = now;
+                Ok(token.value.clone())
+            }
+            Err(error) => Err(LinkError::Request(format!("token file {}: {error}", path.display()))),
+        }
+    }
+
+    /// An HTTP/1.1 connection that no request is using: an idle one, or one more.
+    async fn http1(self: &Arc<Self>, first: &Established) -> Result<http1::SendRequest<Body>, LinkError> {
+        loop {
+            let idle = self.idle.lock().pop();
+            match idle {
+                Some(sender) if sender.is_ready() => return Ok(sender),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        match self.attempt().await {
+            Ok(Established { sender: Sender::H1(Some(mut sender)), .. }) => {
+                sender.ready().await.map_err(|error| LinkError::hyper(&error))?;
+                Ok(sender)
+            }
+            Ok(_) => {
+                first.kill.cancel();
+                Err(self.down("it changed from HTTP/1.1 to HTTP/2".into()))
+            }
+            Err(cause) => {
+                first.kill.cancel();
+                Err(self.down(cause))
+            }
+        }
+    }
+}
+
+fn unsent(mut error: hyper::client::conn::TrySendError<Request<Body>>) -> (Option<Request<Body>>, LinkError) {
+    let unsent = error.take_message();
+    (unsent, LinkError::hyper(error.error()))
+}
+
+/// HTTP/1.1 wants the path in its first line and the server in `Host`.
+fn relative(request: &mut Request<Body>) {
+    if let Some(authority) = request.uri().authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    if let Some(path) = request.uri().path_and_query().cloned() {
+        *request.uri_mut() = Uri::from(path);
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, LinkError> {
+    secret(format!("Bearer {token}"))
+}
+
+fn secret(text: String) -> Result<HeaderValue, LinkError> {
+    let mut value = HeaderValue::try_from(text)
+        .map_err(|_| LinkError::Request("the credentials hold characters that HTTP does not allow".into()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// An answer's body. One of HTTP/1.1 gives its connection back when it was read to the end.
+pub struct LinkBody {
+    incoming: Incoming,
+    give_back: Option<(Arc<Shared>, http1::SendRequest<Body>)>,
+}
+
+impl std::fmt::Debug for LinkBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkBody").finish_non_exhaustive()
+    }
+}
+
+impl HttpBody for LinkBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        if (frame.is_none() || self.incoming.is_end_stream())
+            && let Some((shared, sender)) = self.give_back.take()
+        {
+            let mut idle = shared.idle.lock();
+            if idle.len() < IDLE_CONNECTIONS && !sender.is_closed() {
+                idle.push(sender);
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

@@ -1,0 +1,396 @@
+//! What to do next: keys, each at most once at a time.
+//!
+//! - A key added twice before its turn is done once.
+//! - A key added while it is being worked on waits until that is over, then comes again.
+//! - A key that failed comes back after its own, growing delay; others do not wait for it. There is no limit over all
+//!   keys: the link's own pace is the limit.
+//!
+//! Any number of workers may call [`WorkQueue::next`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    ops::Deref,
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_env::Env;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::backoff::{Backoff, Policy};
+
+/// Delays of a key that fails. The longest is short: what fails on an edge usually waits for something small (a
+/// namespace, a CRD, the link), and a retry costs little.
+pub const RETRY: Policy = Policy::new(Duration::from_millis(100), Duration::from_secs(30));
+
+/// A queue of keys. Cheap to clone; all clones are one queue.
+pub struct WorkQueue<K: Ord + Clone> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K: Ord + Clone> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Ord + Clone> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.shared.inner.lock();
+        f.debug_struct("WorkQueue")
+            .field("ready", &inner.ready.len())
+            .field("delayed", &inner.delayed.len())
+            .field("working", &inner.working.len())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Shared<K: Ord + Clone> {
+    env: Env,
+    policy: Policy,
+    inner: Mutex<Inner<K>>,
+    changed: Notify,
+}
+
+struct Inner<K: Ord> {
+    /// Keys whose turn it is, oldest first.
+    ready: VecDeque<K>,
+    /// The keys of `ready`, and those that come again as soon as they are done.
+    dirty: BTreeSet<K>,
+    /// Keys some worker holds.
+    working: BTreeSet<K>,
+    /// When each waiting key is due; a key waits at most once, for its earliest time.
+    due: BTreeMap<K, Instant>,
+    /// `due` the other way round.
+    delayed: BTreeSet<(Instant, K)>,
+    /// Keys that failed since they last succeeded.
+    failing: BTreeMap<K, Backoff>,
+    closed: bool,
+}
+
+impl<K: Ord + Clone> Inner<K> {
+    fn add(&mut self, key: K) {
+        if self.closed {
+            return;
+        }
+        if let Some(due) = self.due.remove(&key) {
+            self.delayed.remove(&(due, key.clone()));
+        }
+        if self.dirty.insert(key.clone()) && !self.working.contains(&key) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn add_at(&mut self, key: K, at: Instant) {
+        if self.closed || self.dirty.contains(&key) {
+            return;
+        }
+        match self.due.get(&key) {
+            Some(due) if *due <= at => return,
+            Some(due) => {
+                let due = *due;
+                self.delayed.remove(&(due, key.clone()));
+            }
+            None => {}
+        }
+        self.due.insert(key.clone(), at);
+        self.delayed.insert((at, key));
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some((at, _)) = self.delayed.first()
+            && *at <= now
+        {
+            if let Some((_, key)) = self.delayed.pop_first() {
+                self.due.remove(&key);
+                self.add(key);
+            }
+        }
+    }
+}
+
+impl<K: Ord + Clone> WorkQueue<K> {
+    /// An empty queue with the usual [`RETRY`] delays.
+    pub fn new(env: Env) -> Self {
+        Self::with_policy(env, RETRY)
+    }
+
+    /// An empty queue with delays of the caller's.
+    pub fn with_policy(env: Env, policy: Policy) -> Self {
+        let inner = Inner {
+            ready: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            working: BTreeSet::new(),
+            due: BTreeMap::new(),
+            delayed: BTreeSet::new(),
+            failing: BTreeMap::new(),
+            closed: false,
+        };
+        Self { shared: Arc::new(Shared { env, policy, inner: Mutex::new(inner), changed: Notify::new() }) }
+    }
+
+    /// It is this key's turn now, whatever it was waiting for.
+    pub fn add(&self, key: K) {
+        self.shared.inner.lock().add(key);
+        self.shared.changed.notify_one();
+    }
+
+    /// It is this key's turn after a while, unless it is sooner anyway.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        self.shared.inner.lock().add_at(key, Instant::now() + delay);
+        self.shared.changed.notify_one();
+    }
+
+    /// The key failed: it comes back after its own delay, which is returned.
+    pub fn retry(&self, key: K) -> Duration {
+        let mut inner = self.shared.inner.lock();
+        let backoff = inner.failing.entry(key.clone()).or_insert_with(|| Backoff::new(self.shared.policy));
+        let delay = backoff.next(&self.shared.env);
+        inner.add_at(key, Instant::now() + delay);
+        drop(inner);
+        self.shared.changed.notify_one();
+        delay
+    }
+
+    /// The key succeeded, or is gone: its next failure starts with the shortest delay.
+    pub fn forget(&self, key: &K) {
+        self.shared.inner.lock().failing.remove(key);
+    }
+
+    /// How often the key failed since it last succeeded.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.shared.inner.lock().failing.get(key).map_or(0, Backoff::failures)
+    }
+
+    /// Lets every failing key have its turn now, with fresh delays: the reason they failed for is likely gone.
+    pub fn retry_all_now(&self) {
+        let mut inner = self.shared.inner.lock();
+        for key in std::mem::take(&mut inner.failing).into_keys() {
+            if inner.due.contains_key(&key) {
+                inner.add(key);
+            }
+        }
+        drop(inner);
+        self.shared.changed.notify_waiters();
+        self.shared.changed.notify_one();
+    }
+
+    /// Keys whose turn it is, and keys being worked on.
+    pub fn len(&self) -> usize {
+        let inner = self.shared.inner.lock();
+        inner.dirty.union(&inner.working).count()
+    }
+
+    /// Whether nothing is to be done now (something may be due later).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes no more keys and drops those that wait; workers get `None` once nothing is left that was due.
+    pub fn close(&self) {
+        let mut inner = self.shared.inner.lock();
+        inner.closed = true;
+        inner.delayed.clear();
+        inner.due.clear();
+        drop(inner);
+        self.shared.changed.notify_waiters();
+        self.shared.changed.notify_one();
+    }
+
+    /// The next key, held until the [`Item`] is dropped; `None` after [`WorkQueue::close`]. Cancel-safe.
+    pub async fn next(&self) -> Option<Item<K>> {
+        loop {
+            let (changed, wait_until) = {
+                let changed = self.shared.changed.notified();
+                let mut inner = self.shared.inner.lock();
+                inner.promote(Instant::now());
+                if let Some(key) = inner.ready.pop_front() {
+                    inner.dirty.remove(&key);
+                    inner.working.insert(key.clone());
+                    if !inner.ready.is_empty() || !inner.delayed.is_empty() {
+                        // One notification may have stood for several keys: hand the rest on to another worker.
+                        self.shared.changed.notify_one();
+                    }
+                    return Some(Item { key, queue: self.clone() });
+                }
+                if inner.closed {
+                    self.shared.changed.notify_one();
+                    return None;
+                }
+                (changed, inner.delayed.first().map(|(at, _)| *at))
+            };
+            match wait_until {
+                Some(at) => {
+                    tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = tokio::time::sleep_until(at) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+}
+
+/// A key in somebody's hands. Dropping it ends the work on it.
+pub struct Item<K: Ord + Clone> {
+    key: K,
+    queue: WorkQueue<K>,
+}
+
+impl<K: Ord + Clone + fmt::Debug> fmt::Debug for Item<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Item").field(&self.key).finish()
+    }
+}
+
+impl<K: Ord + Clone> Item<K> {
+    /// The work failed: see [`WorkQueue::retry`].
+    pub fn retry(self) -> Duration {
+        self.queue.retry(self.key.clone())
+    }
+
+    /// The work is done: see [`WorkQueue::forget`].
+    pub fn done(self) {
+        self.queue.forget(&self.key);
+    }
+}
+
+impl<K: Ord + Clone> Deref for Item<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Ord + Clone> Drop for Item<K> {
+    fn drop(&mut self) {
+        let mut inner = self.queue.shared.inner.lock();
+        inner.working.remove(&self.key);
+        if inner.dirty.contains(&self.key) {
+            inner.ready.push_back(self.key.clone());
+            drop(inner);
+            self.queue.shared.changed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use karmada_env::ManualClock;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn queue() -> WorkQueue<&'static str> {
+        WorkQueue::new(Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 5))
+    }
+
+    async fn soon(queue: &WorkQueue<&'static str>) -> Option<&'static str> {
+        timeout(Duration::from_millis(1), queue.next()).await.ok().flatten().map(|item| *item)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_twice_is_done_once() {
+        let queue = queue();
+        for key in ["a", "b", "a"] {
+            queue.add(key);
+        }
+        assert_eq!(
+            [soon(&queue).await, soon(&queue).await, soon(&queue).await],
+            [Some("a"), Some("b"), None]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_in_work_waits_for_its_end() {
+        let queue = queue();
+        queue.add("a");
+        let item = queue.next().await.unwrap();
+        queue.add("a");
+        assert_eq!(soon(&queue).await, None);
+        drop(item);
+        assert_eq!(soon(&queue).await, Some("a"));
+        assert_eq!(soon(&queue).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_time_wins() {
+        let queue = queue();
+        let start = Instant::now();
+        queue.add_after("a", Duration::from_secs(10));
+        queue.add_after("a", Duration::from_secs(3));
+        queue.add_after("a", Duration::from_secs(20));
+        assert_eq!(*queue.next().await.unwrap(), "a");
+        assert_eq!(start.elapsed().as_secs(), 3);
+        assert!(timeout(Duration::from_secs(60), queue.next()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_key_does_not_hold_others_up() {
+        let queue = queue();
+        queue.add("bad");
+        let mut waited = Duration::ZERO;
+        for _ in 0..6 {
+            let item = queue.next().await.unwrap();
+            waited = item.retry();
+        }
+        assert!(waited >= Duration::from_secs(1), "{waited:?}");
+        assert_eq!(queue.failures(&"bad"), 6);
+        queue.add("good");
+        assert_eq!(soon(&queue).await, Some("good"));
+        queue.next().await.unwrap().done();
+        assert_eq!(queue.failures(&"bad"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failing_keys_can_be_called_at_once() {
+        let queue = queue();
+        for key in ["a", "b"] {
+            queue.add(key);
+            for _ in 0..8 {
+                queue.next().await.unwrap().retry();
+            }
+        }
+        assert_eq!(soon(&queue).await, None);
+        queue.retry_all_now();
+        assert_eq!([soon(&queue).await, soon(&queue).await], [Some("a"), Some("b")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_workers_share_one_queue_and_all_end() {
+        let queue: WorkQueue<u32> = WorkQueue::new(Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 5));
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let (queue, done) = (queue.clone(), Arc::clone(&done));
+                tokio::spawn(async move {
+                    while let Some(item) = queue.next().await {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                        done.lock().push(*item);
+                    }
+                })
+            })
+            .collect();
+        for key in 0..100 {
+            queue.add(key);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        queue.close();
+        for worker in workers {
+            timeout(Duration::from_secs(1), worker).await.expect("a worker hangs").unwrap();
+        }
+        let mut done = done.lock().clone();
+        done.sort_unstable();
+        assert_eq!(done, (0..100).collect::<Vec<_>>());
+    }
+}

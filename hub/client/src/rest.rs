@@ -1,0 +1,506 @@
+//! One request, one deadline, one error type.
+//!
+//! Objects stay JSON here: what is propagated may hold fields newer than any struct we know. Paths are built by
+//! [`Resource`], so that nothing else concatenates them.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use kube::{
+    Client,
+    client::Body,
+    core::{Status, response::StatusDetails},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+/// How long a request may take from its first byte to the last byte of its answer. Longer than the Link's wait for
+/// headers (so that the nearer limit speaks first), long enough for a page of 100 objects on a slow link.
+pub const DEADLINE: Duration = Duration::from_secs(31);
+
+/// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
+pub const ANSWER_LIMIT: usize = 160 << 20;
+
+/// A kind as it is addressed: where its objects live.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version within the group.
+    pub version: String,
+    /// The name in paths: `deployments`.
+    pub plural: String,
+    /// The kind in objects: `Deployment`.
+    pub kind: String,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Resource {
+    /// A resource of the given names.
+    pub fn new(group: &str, version: &str, plural: &str, kind: &str, namespaced: bool) -> Self {
+        Self {
+            group: group.into(),
+            version: version.into(),
+            plural: plural.into(),
+            kind: kind.into(),
+            namespaced,
+        }
+    }
+
+    /// `apps/v1`, or `v1` for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The path of all objects, in one namespace if one is given and the kind is namespaced.
+    pub fn collection(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
+        match namespace.filter(|n| self.namespaced && !n.is_empty()) {
+            Some(namespace) => format!("{root}/{}/namespaces/{namespace}/{}", self.version, self.plural),
+            None => format!("{root}/{}/{}", self.version, self.plural),
+        }
+    }
+
+    /// The path of one object.
+    pub fn object(&self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{name}", self.collection(namespace))
+    }
+
+    /// The path of a subresource of one object.
+    pub fn subresource(&self, namespace: Option<&str>, name: &str, subresource: &str) -> String {
+        format!("{}/{name}/{subresource}", self.collection(namespace))
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.plural)
+        } else {
+            write!(f, "{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// The kinds of PATCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// JSON merge patch (RFC 7386).
+    Merge,
+    /// JSON patch (RFC 6902).
+    Json,
+    /// Strategic merge patch; built-in kinds only.
+    Strategic,
+    /// Server-side apply. The query must name a `fieldManager`.
+    Apply,
+}
+
+impl Patch {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Json => "application/json-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            // JSON is YAML; servers older than 1.32 know apply only by this name.
+            Self::Apply => "application/apply-patch+yaml",
+        }
+    }
+}
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server answered with a failure.
+    #[error("{}", .0.message)]
+    Api(Box<Status>),
+    /// The server could not be reached, or the answer broke off.
+    #[error("{method} {path}: {cause}")]
+    Transport {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// What the transport said.
+        cause: String,
+    },
+    /// No complete answer within the deadline.
+    #[error("{method} {path}: no answer within {}s", .after.as_secs())]
+    Timeout {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The answer was not what the API promises.
+    #[error("{method} {path}: cannot read the answer: {cause}")]
+    Answer {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+}
+
+impl Error {
+    /// The server's answer, if there was one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Api(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status code, if there was an answer.
+    pub fn code(&self) -> Option<u16> {
+        self.status().map(|s| s.code)
+    }
+
+    /// Kubernetes' machine-readable reason, empty without an answer.
+    pub fn reason(&self) -> &str {
+        self.status().map_or("", |s| s.reason.as_str())
+    }
+
+    /// 404: the object, or its kind, is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// 409 because the object has changed or an apply met another owner.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409) && self.reason() != "AlreadyExists"
+    }
+
+    /// 409 because the object is there already.
+    pub fn is_already_exists(&self) -> bool {
+        self.code() == Some(409) && self.reason() == "AlreadyExists"
+    }
+
+    /// 403.
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
+    /// 422: the server understood and will not have it.
+    pub fn is_invalid(&self) -> bool {
+        self.code() == Some(422)
+    }
+
+    /// 410: the revision is too old.
+    pub fn is_gone(&self) -> bool {
+        self.code() == Some(410)
+    }
+
+    /// No answer was had: the server is away or the link is.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Transport { .. } | Self::Timeout { .. })
+    }
+
+    /// Trying the very same request again may help.
+    pub fn is_transient(&self) -> bool {
+        self.is_unreachable() || self.code().is_some_and(|code| code == 429 || code >= 500)
+    }
+
+    /// How long the server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+    }
+}
+
+/// Requests for JSON over a [`Client`], each with a deadline. Cheap to clone.
+#[derive(Clone)]
+pub struct Rest {
+    client: Client,
+    deadline: Duration,
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl From<Client> for Rest {
+    fn from(client: Client) -> Self {
+        Self::new(client)
+    }
+}
+
+impl Rest {
+    /// Requests with the usual [`DEADLINE`].
+    pub fn new(client: Client) -> Self {
+        Self { client, deadline: DEADLINE }
+    }
+
+    /// The same client with another deadline.
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self { client: self.client.clone(), deadline }
+    }
+
+    /// The client underneath.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// GET of a path (with its query), as JSON.
+    pub async fn get(&self, path: &str) -> Result<Value, Error> {
+        self.json(Method::GET, path, "", None).await
+    }
+
+    /// GET of a path whose answer may be any text: `/readyz`.
+    pub async fn get_text(&self, path: &str) -> Result<String, Error> {
+        let bytes = self.bytes(Method::GET, path, "", "*/*", None).await?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// GET of a path as it was sent, for an answer of the `accept`ed media type.
+    pub async fn get_bytes(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+        self.bytes(Method::GET, path, "", accept, None).await
+    }
+
+    /// POST: creates an object in a collection.
+    pub async fn post<B: Serialize + ?Sized + Sync>(&self, path: &str, body: &B) -> Result<Value, Error> {
+        self.send(Method::POST, path, "application/json", body).await
+    }
+
+    /// PUT: replaces an object.
+    pub async fn put<B: Serialize + ?Sized + Sync>(&self, path: &str, body: &B) -> Result<Value, Error> {
+        self.send(Method::PUT, path, "application/json", body).await
+    }
+
+    /// PATCH of the given kind.
+    pub async fn patch<B: Serialize + ?Sized + Sync>(
+        &self,
+        path: &str,
+        kind: Patch,
+        body: &B,
+    ) -> Result<Value, Error> {
+        self.send(Method::PATCH, path, kind.media_type(), body).await
+    }
+
+    /// DELETE with options (`{}` for none); the answer is the object or a Status.
+    pub async fn delete<B: Serialize + ?Sized + Sync>(
+        &self,
+        path: &str,
+        options: &B,
+    ) -> Result<Value, Error> {
+        self.send(Method::DELETE, path, "application/json", options).await
+    }
+
+    async fn send<B: Serialize + ?Sized + Sync>(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        body: &B,
+    ) -> Result<Value, Error> {
+        let body = serde_json::to_vec(body).map_err(|error| Error::Answer {
+            method: method.clone(),
+            path: path.into(),
+            cause: format!("the body cannot be written as JSON: {error}"),
+        })?;
+        self.json(method, path, media_type, Some(body.into())).await
+    }
+
+    async fn json(
+        &self,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: Option<Bytes>,
+    ) -> Result<Value, Error> {
+        let answer = self.bytes(method.clone(), path, media, "application/json", body).await?;
+        serde_json::from_slice(&answer).map_err(|error| Error::Answer {
+            method,
+            path: path.into(),
+            cause: error.to_string(),
+        })
+    }
+
+    async fn bytes(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        accept: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, Error> {
+        let request = request(&method, path, accept, media_type, body)?;
+        let answer = async {
+            let response = open(&self.client, request).await?;
+            match Limited::new(response.into_body(), ANSWER_LIMIT).collect().await {
+                Ok(collected) => Ok(collected.to_bytes()),
+                Err(error) if error.is::<LengthLimitError>() => Err(Error::Answer {
+                    method: method.clone(),
+                    path: path.into(),
+                    cause: format!("it is larger than {ANSWER_LIMIT} bytes"),
+                }),
+                Err(error) => {
+                    Err(Error::Transport { method: method.clone(), path: path.into(), cause: chain(&*error) })
+                }
+            }
+        };
+        match tokio::time::timeout(self.deadline, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::Timeout { method, path: path.into(), after: self.deadline }),
+        }
+    }
+}
+
+/// A request as [`open`] wants it.
+pub(crate) fn request(
+    method: &Method,
+    path: &str,
+    accept: &str,
+    media_type: &str,
+    body: Option<Bytes>,
+) -> Result<Request<Body>, Error> {
+    let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
+    if body.is_some() {
+        request = request.header(header::CONTENT_TYPE, media_type);
+    }
+    request.body(Body::from(body.unwrap_or_default())).map_err(|error| Error::Answer {
+        method: method.clone(),
+        path: path.into(),
+        cause: format!("this is not a path one can ask for: {error}"),
+    })
+}
+
+/// Sends a request and waits for headers; a failure answer is read and becomes [`Error::Api`].
+pub(crate) async fn open(client: &Client, request: Request<Body>) -> Result<http::Response<Body>, Error> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = client.send(request).await.map_err(|error| Error::Transport {
+        method: method.clone(),
+        path: path.clone(),
+        cause: chain(&error),
+    })?;
+    let code = response.status();
+    if code.is_success() {
+        return Ok(response);
+    }
+    /// More than this of a failure's text helps nobody.
+    const FAILURE_LIMIT: usize = 1 << 20;
+    let body = match Limited::new(response.into_body(), FAILURE_LIMIT).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(_) => Bytes::new(),
+    };
+    Err(Error::Api(Box::new(failure(code, &body))))
+}
+
+/// The Status of a failure answer; one is made up when the answer is something else (a proxy's page, a plain text).
+fn failure(code: StatusCode, body: &[u8]) -> Status {
+    let parsed =
+        serde_json::from_slice::<Status>(body).ok().filter(|s| !s.message.is_empty() || !s.reason.is_empty());
+    let mut status = parsed.unwrap_or_else(|| {
+        let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+        let name = code.canonical_reason().unwrap_or("unknown status");
+        let message = if text.is_empty() { format!("{} {name}", code.as_u16()) } else { text };
+        let details = StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        };
+        Status {
+            status: None,
+            code: 0,
+            message,
+            metadata: None,
+            reason: String::new(),
+            details: Some(details),
+        }
+    });
+    status.code = code.as_u16();
+    status
+}
+
+/// An error with all of its causes, on one line: the outermost alone is usually "error sending request".
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Percent-encodes a value for a query.
+pub fn query_value(value: &str) -> String {
+    let mut encoded = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        let deployments = Resource::new("apps", "v1", "deployments", "Deployment", true);
+        let nodes = Resource::new("", "v1", "nodes", "Node", false);
+        let rows = [
+            (deployments.collection(None), "/apis/apps/v1/deployments"),
+            (deployments.collection(Some("shop")), "/apis/apps/v1/namespaces/shop/deployments"),
+            (deployments.object(Some("shop"), "web"), "/apis/apps/v1/namespaces/shop/deployments/web"),
+            (
+                deployments.subresource(Some("shop"), "web", "status"),
+                "/apis/apps/v1/namespaces/shop/deployments/web/status",
+            ),
+            (nodes.object(None, "n1"), "/api/v1/nodes/n1"),
+            (nodes.object(Some("ignored"), "n1"), "/api/v1/nodes/n1"),
+            (deployments.api_version(), "apps/v1"),
+            (nodes.api_version(), "v1"),
+            (deployments.to_string(), "deployments.apps"),
+        ];
+        for (got, want) in rows {
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn a_failure_without_a_status_is_still_told() {
+        let rows = [
+            (503, &b"upstream connect error"[..], "upstream connect error"),
+            (502, b"", "502 Bad Gateway"),
+            (
+                404,
+                br#"{"kind":"Status","message":"pods \"x\" not found","reason":"NotFound","code":404}"#,
+                "pods \"x\" not found",
+            ),
+            (500, br#"{"some":"json"}"#, r#"{"some":"json"}"#),
+        ];
+        for (code, body, message) in rows {
+            let status = failure(StatusCode::from_u16(code).unwrap(), body);
+            assert_eq!((status.code, status.message.as_str()), (code, message));
+        }
+    }
+
+    #[test]
+    fn query_values_are_encoded() {
+        assert_eq!(
+            query_value("karmada.io/managed=true,a in (b)"),
+            "karmada.io%2Fmanaged%3Dtrue%2Ca%20in%20%28b%29"
+        );
+    }
+}

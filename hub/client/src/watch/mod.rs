@@ -1,0 +1,542 @@
+//! List, then watch, for ever: one collection as a stream of [`Event`]s.
+//!
+//! ```text
+//!              ┌───────────── 410 ◀──────────────────────────────┐
+//!              ▼                                                 │
+//!   start ─▶ List page ─▶ … ─▶ last page ─▶ Open watch ─▶ Stream of frames ── ended, broke, silent ─▶ Wait ─┐
+//!              ▲ │ failed: same page again      ▲                                                           │
+//!              └─┴──────── Wait ◀───────────────┴────────────────────── from the last revision ◀────────────┘
+//! ```
+//!
+//! - A watch that ends goes on from the last revision it saw (bookmarks count), so a broken link costs no relist.
+//! - A list that breaks off goes on with the page it was at.
+//! - Silence is an error too: a server sends bookmarks, so nothing for [`WatchConfig::idle`] means a dead link.
+//! - Objects are handed to a projection as text and never kept; a frame is held once, while it is looked at.
+//! - [`Watcher::next`] is cancel-safe and never ends; troubles are told by [`Watcher::health`].
+
+mod frames;
+mod index;
+
+use std::{collections::VecDeque, fmt, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Response};
+use karmada_env::Env;
+use kube::{Client, client::Body};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::watch,
+    time::{Instant, Sleep, sleep},
+};
+
+use self::frames::{Frame, FrameError, Frames};
+pub use self::index::Index;
+use crate::{
+    backoff::{Backoff, Policy},
+    rest::{self, Error, Rest, query_value},
+    wake::{Listener, Wake},
+};
+
+/// No frame, not even a bookmark, for this long: the link is dead or something on it swallows. kube-apiserver
+/// sends a bookmark every minute, our hub more often.
+pub const IDLE: Duration = Duration::from_secs(97);
+
+/// How long one watch request is asked to last; up to a fifth is added at random, so that watches opened together
+/// do not end together. kube-apiserver's own limit is between 30 and 60 minutes.
+pub const SESSION: Duration = Duration::from_secs(290);
+
+/// Waits between attempts. The cap keeps a hub that was away for hours from being ignored for minutes after it came
+/// back where nothing wakes the watcher sooner.
+pub const RETRY: Policy = Policy::full(Duration::from_millis(200), Duration::from_secs(5));
+
+/// A watch that lasted this long was healthy, even if it brought nothing.
+const HEALTHY_AFTER: Duration = Duration::from_secs(5);
+
+/// So many unreadable frames at one revision, and the watcher lists anew instead of asking for the same frame again.
+const GARBLED_LIMIT: u32 = 3;
+
+/// What to watch and how.
+#[derive(Clone, Debug)]
+pub struct WatchConfig {
+    /// Path of the collection, as [`rest::Resource::collection`] builds it.
+    pub path: String,
+    /// Label selector, in query syntax.
+    pub labels: Option<String>,
+    /// Field selector, in query syntax.
+    pub fields: Option<String>,
+    /// Objects per page of a list.
+    pub page_size: u32,
+    /// Ask for `PartialObjectMetadata`: spec and status never cross the link.
+    pub metadata_only: bool,
+    /// See [`IDLE`].
+    pub idle: Duration,
+    /// See [`SESSION`].
+    pub session: Duration,
+    /// See [`RETRY`].
+    pub retry: Policy,
+    /// Cuts waits short: usually "the link is back".
+    pub wake: Wake,
+}
+
+impl WatchConfig {
+    /// Everything in a collection, with the usual times.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            labels: None,
+            fields: None,
+            page_size: 100,
+            metadata_only: false,
+            idle: IDLE,
+            session: SESSION,
+            retry: RETRY,
+            wake: Wake::new(),
+        }
+    }
+
+    /// Only what the label selector selects.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Only what the field selector selects.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+
+    /// Only metadata.
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
+    /// Retries at once when woken.
+    pub fn wake(mut self, wake: &Wake) -> Self {
+        self.wake = wake.clone();
+        self
+    }
+
+    fn query(&self) -> String {
+        let mut query = String::new();
+        for (key, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
+            if let Some(value) = value {
+                query.push_str(&format!("&{key}={}", query_value(value)));
+            }
+        }
+        query
+    }
+
+    fn list_path(&self, page: Option<&str>) -> String {
+        let mut path = format!("{}?limit={}{}", self.path, self.page_size, self.query());
+        if let Some(token) = page {
+            path.push_str(&format!("&continue={}", query_value(token)));
+        }
+        path
+    }
+
+    fn watch_path(&self, revision: &str, seconds: u64) -> String {
+        format!(
+            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={seconds}{}",
+            self.path,
+            query_value(revision),
+            self.query()
+        )
+    }
+
+    fn accept(&self, list: bool) -> &'static str {
+        match (self.metadata_only, list) {
+            (false, _) => "application/json",
+            (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
+}
+
+/// What happened in the collection.
+///
+/// After [`Event::Init`] come all objects there are, then [`Event::Synced`]: whatever was known before and was not
+/// among them is gone. A further `Init` before `Synced` starts the count again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<T> {
+    /// A full list begins.
+    Init,
+    /// An object is there, new or changed.
+    Upsert(T),
+    /// An object was deleted, or left the selection. With its last state.
+    Delete(T),
+    /// The full list is complete.
+    Synced,
+}
+
+/// How a watcher is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// A watch is open and has not failed since.
+    pub live: bool,
+    /// A full list was completed at some time.
+    pub synced: bool,
+    /// The last trouble, until the next success.
+    pub error: Option<Arc<str>>,
+}
+
+/// Reads one object: its JSON text to what is kept of it. Items of a list of a built-in kind come without
+/// `apiVersion` and `kind`. An object that cannot be read is logged and skipped.
+pub type Projection<T> = Arc<dyn Fn(&str) -> Result<T, String> + Send + Sync>;
+
+/// See the module.
+pub struct Watcher<T> {
+    rest: Rest,
+    config: WatchConfig,
+    env: Env,
+    project: Projection<T>,
+    state: State,
+    out: VecDeque<Event<T>>,
+    backoff: Backoff,
+    listener: Listener,
+    health: watch::Sender<Health>,
+    /// Where the next watch starts; none before the first full list.
+    revision: Option<String>,
+    /// Unreadable frames in a row since the revision last moved.
+    garbled: u32,
+    /// [`Env::now`] when the server was last heard.
+    heard: Option<Duration>,
+}
+
+impl<T> fmt::Debug for Watcher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher")
+            .field("path", &self.config.path)
+            .field("revision", &self.revision)
+            .field("health", &*self.health.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the loop is. Requests under way live here, so that a dropped [`Watcher::next`] loses nothing.
+enum State {
+    /// Decides what to ask for next.
+    Ready(Step),
+    /// Waits before a step.
+    Wait(Pin<Box<Sleep>>, Step),
+    /// A page was asked for; `page` is the token it was asked with.
+    List { request: BoxFuture<'static, Result<Bytes, Error>>, page: Option<String> },
+    /// A watch was asked for.
+    Open { request: BoxFuture<'static, Result<Response<Body>, Error>> },
+    /// Frames come in.
+    Stream { frames: Box<Frames>, opened: Instant, silence: Pin<Box<Sleep>>, any: bool },
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// Fetch a page; the first if there is no token.
+    List(Option<String>),
+    /// Watch from the revision.
+    Watch,
+}
+
+/// Why the loop stopped where it was.
+#[derive(Debug)]
+enum Trouble {
+    /// The revision or the page token is too old.
+    Gone,
+    /// A request failed, or the server said so within a watch.
+    Failed { text: String, retry_after: Option<Duration> },
+    /// A frame could not be read.
+    Garbled { text: String },
+    /// A watch ended as it should, after having been healthy.
+    Ended,
+}
+
+/// Where the loop goes on after a trouble at `step`, and whether it waits first. Pure, so that it can be read and
+/// tested as a table.
+fn after(trouble: &Trouble, step: Step, garbled: u32) -> (Step, bool) {
+    match trouble {
+        Trouble::Gone => (Step::List(None), true),
+        Trouble::Garbled { .. } if garbled >= GARBLED_LIMIT => (Step::List(None), true),
+        Trouble::Garbled { .. } | Trouble::Failed { .. } => (step, true),
+        Trouble::Ended => (step, false),
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    token: Option<String>,
+}
+
+impl<T> Watcher<T> {
+    /// A watcher that starts with a full list at the first [`Watcher::next`].
+    pub fn new(
+        client: Client,
+        config: WatchConfig,
+        env: Env,
+        project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            rest: Rest::new(client),
+            backoff: Backoff::new(config.retry),
+            listener: config.wake.listen(),
+            config,
+            env,
+            project: Arc::new(project),
+            state: State::Ready(Step::List(None)),
+            out: VecDeque::new(),
+            health: watch::Sender::new(Health::default()),
+            revision: None,
+            garbled: 0,
+            heard: None,
+        }
+    }
+
+    /// Goes on from a revision that was reached before, without a list: the caller still knows the objects.
+    pub fn resume(mut self, revision: impl Into<String>) -> Self {
+        self.revision = Some(revision.into());
+        self.state = State::Ready(Step::Watch);
+        self
+    }
+
+    /// How it is doing; changes only on transitions.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// The revision up to which everything was seen; none before the first full list.
+    pub fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
+    /// [`Env::now`] when the server was last heard.
+    pub fn last_heard(&self) -> Option<Duration> {
+        self.heard
+    }
+
+    /// The next event. Waits out every trouble; cancel-safe.
+    pub async fn next(&mut self) -> Event<T> {
+        loop {
+            if let Some(event) = self.out.pop_front() {
+                return event;
+            }
+            self.step().await;
+        }
+    }
+
+    /// One transition. Everything under way stays in `self.state` until it is done.
+    async fn step(&mut self) {
+        match &mut self.state {
+            State::Ready(step) => {
+                let step = step.clone();
+                self.state = self.begin(step);
+            }
+            State::Wait(sleep, step) => {
+                tokio::select! {
+                    biased;
+                    () = self.listener.woken() => self.backoff.reset(),
+                    () = sleep => {}
+                }
+                let step = step.clone();
+                self.state = self.begin(step);
+            }
+            State::List { request, page } => {
+                let (answer, page) = (request.await, page.take());
+                match answer {
+                    Ok(bytes) => self.listed(&bytes, page),
+                    Err(error) => self.failed(&error, Step::List(page)),
+                }
+            }
+            State::Open { request } => match request.await {
+                Ok(response) => {
+                    self.heard = Some(self.env.now());
+                    self.live(true, None);
+                    self.state = State::Stream {
+                        frames: Box::new(Frames::new(response.into_body())),
+                        opened: Instant::now(),
+                        silence: Box::pin(sleep(self.config.idle)),
+                        any: false,
+                    };
+                }
+                Err(error) => self.failed(&error, Step::Watch),
+            },
+            State::Stream { frames, opened, silence, any } => {
+                let frame = tokio::select! {
+                    biased;
+                    frame = frames.next() => frame,
+                    () = silence.as_mut() => Err(FrameError::Silent),
+                };
+                let healthy = *any || opened.elapsed() >= HEALTHY_AFTER;
+                match frame {
+                    Ok(Some(line)) => {
+                        *any = true;
+                        silence.as_mut().reset(Instant::now() + self.config.idle);
+                        self.heard = Some(self.env.now());
+                        self.backoff.reset();
+                        self.frame(&line);
+                    }
+                    Ok(None) if healthy => self.trouble(Trouble::Ended, Step::Watch),
+                    Ok(None) => {
+                        let text = "the server ended the watch at once".to_owned();
+                        self.trouble(Trouble::Failed { text, retry_after: None }, Step::Watch);
+                    }
+                    Err(error) => {
+                        if healthy {
+                            self.backoff.reset();
+                        }
+                        let text = error.to_string();
+                        let trouble = match error {
+                            FrameError::TooLong { .. } => Trouble::Garbled { text },
+                            FrameError::Silent | FrameError::Broken(_) => {
+                                Trouble::Failed { text, retry_after: None }
+                            }
+                        };
+                        self.trouble(trouble, Step::Watch);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&self, step: Step) -> State {
+        match (step, &self.revision) {
+            (Step::Watch, Some(revision)) => {
+                let seconds = self.env.jitter(self.config.session, 0.2).as_secs();
+                let path = self.config.watch_path(revision, seconds);
+                let (client, accept) = (self.rest.client().clone(), self.config.accept(false));
+                State::Open {
+                    request: Box::pin(async move {
+                        let request = rest::request(&Method::GET, &path, accept, "", None)?;
+                        let deadline = rest::DEADLINE;
+                        tokio::time::timeout(deadline, rest::open(&client, request))
+                            .await
+                            .unwrap_or(Err(Error::Timeout { method: Method::GET, path, after: deadline }))
+                    }),
+                }
+            }
+            (step, _) => {
+                let page = if let Step::List(page) = step { page } else { None };
+                let (rest, path, accept) =
+                    (self.rest.clone(), self.config.list_path(page.as_deref()), self.config.accept(true));
+                State::List { request: Box::pin(async move { rest.get_bytes(&path, accept).await }), page }
+            }
+        }
+    }
+
+    fn listed(&mut self, bytes: &Bytes, page: Option<String>) {
+        self.heard = Some(self.env.now());
+        let list: Page<'_> = match serde_json::from_slice(bytes) {
+            Ok(list) => list,
+            Err(error) => {
+                let text = format!("cannot read the list: {error}");
+                return self.trouble(Trouble::Failed { text, retry_after: None }, Step::List(page));
+            }
+        };
+        if page.is_none() {
+            self.out.push_back(Event::Init);
+        }
+        for item in list.items.unwrap_or_default() {
+            self.emit(item.get(), Event::Upsert);
+        }
+        match list.metadata.token.filter(|token| !token.is_empty()) {
+            Some(token) => self.state = State::Ready(Step::List(Some(token))),
+            None => {
+                self.revision = Some(list.metadata.resource_version);
+                self.garbled = 0;
+                self.out.push_back(Event::Synced);
+                self.health.send_if_modified(|health| !std::mem::replace(&mut health.synced, true));
+                self.state = State::Ready(Step::Watch);
+            }
+        }
+    }
+
+    fn frame(&mut self, line: &[u8]) {
+        match Frame::parse(line) {
+            Ok(Frame::Object { kind, object, revision }) => {
+                self.emit(object, if kind.is_deletion() { Event::Delete } else { Event::Upsert });
+                self.advance(revision);
+            }
+            Ok(Frame::Bookmark { revision }) => self.advance(revision),
+            Ok(Frame::Error { code: 410, .. }) => self.trouble(Trouble::Gone, Step::Watch),
+            Ok(Frame::Error { message, retry_after, .. }) => {
+                self.trouble(Trouble::Failed { text: message, retry_after }, Step::Watch);
+            }
+            Err(text) => self.trouble(Trouble::Garbled { text }, Step::Watch),
+        }
+    }
+
+    fn advance(&mut self, revision: String) {
+        if !revision.is_empty() {
+            self.revision = Some(revision);
+            self.garbled = 0;
+        }
+    }
+
+    fn emit(&mut self, object: &str, event: fn(T) -> Event<T>) {
+        match (self.project)(object) {
+            Ok(value) => self.out.push_back(event(value)),
+            Err(error) => {
+                tracing::warn!(path = %self.config.path, %error, "skipped an object that cannot be read");
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &Error, step: Step) {
+        let trouble = if error.is_gone() {
+            Trouble::Gone
+        } else {
+            Trouble::Failed { text: error.to_string(), retry_after: error.retry_after() }
+        };
+        self.trouble(trouble, step);
+    }
+
+    fn trouble(&mut self, trouble: Trouble, step: Step) {
+        let mut least = Duration::ZERO;
+        let error: Option<String> = match &trouble {
+            Trouble::Ended => None,
+            Trouble::Gone => Some("the revision is too old, listing again".into()),
+            Trouble::Garbled { text } => {
+                self.garbled += 1;
+                Some(text.clone())
+            }
+            Trouble::Failed { text, retry_after } => {
+                least = retry_after.unwrap_or_default();
+                Some(text.clone())
+            }
+        };
+        let (step, wait) = after(&trouble, step, self.garbled);
+        if let Some(error) = error {
+            tracing::debug!(path = %self.config.path, %error, failures = self.backoff.failures(), "watch");
+            self.live(false, Some(error));
+        }
+        self.state = if wait {
+            self.listener.clear();
+            State::Wait(Box::pin(sleep(self.backoff.next(&self.env).max(least))), step)
+        } else {
+            State::Ready(step)
+        };
+    }
+
+    fn live(&self, live: bool, error: Option<String>) {
+        self.health.send_if_modified(|health| {
+            let error = error.map(Arc::from);
+            let changed = health.live != live || health.error != error;
+            (health.live, health.error) = (live, error);
+            changed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,370 @@
+//! The loop against a scripted server: every list and watch is a step of a script, played under paused time.
+
+use std::{collections::VecDeque, pin::Pin, task::Poll, time::Duration};
+
+use futures::{Stream, StreamExt, stream};
+use http::Request;
+use http_body::Frame as BodyFrame;
+use http_body_util::StreamBody;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::*;
+use crate::testing::env;
+
+type Chunks = Pin<Box<dyn Stream<Item = Result<BodyFrame<Bytes>, std::io::Error>> + Send>>;
+
+/// One answer of the server.
+enum Reply {
+    /// A complete answer.
+    Json(u16, Value),
+    /// A watch: lines, then what happens after them.
+    Watch(Vec<String>, Then),
+    /// No answer at all.
+    Hang,
+    /// The connection breaks before an answer.
+    Refuse,
+}
+
+enum Then {
+    /// A clean end after some time.
+    End(Duration),
+    /// The connection breaks.
+    Break,
+    /// Silence: a black hole.
+    Nothing,
+}
+
+#[derive(Clone)]
+struct Server {
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    asked: Arc<Mutex<Vec<(Duration, String)>>>,
+    env: Env,
+}
+
+impl Server {
+    fn new(replies: Vec<Reply>) -> Self {
+        Self { replies: Arc::new(Mutex::new(replies.into())), asked: Arc::default(), env: env(7) }
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                server.asked.lock().push((server.env.now(), request.uri().to_string()));
+                let reply = server.replies.lock().pop_front().unwrap_or(Reply::Hang);
+                let (code, chunks): (u16, Chunks) = match reply {
+                    Reply::Hang => std::future::pending().await,
+                    Reply::Refuse => return Err(std::io::Error::other("connection refused")),
+                    Reply::Json(code, body) => (code, Box::pin(stream::iter([Ok(data(&body.to_string()))]))),
+                    Reply::Watch(lines, then) => {
+                        let lines: Vec<_> = lines.iter().map(|line| Ok(data(&format!("{line}\n")))).collect();
+                        let end = stream::once(async move {
+                            match then {
+                                Then::End(after) => {
+                                    tokio::time::sleep(after).await;
+                                    None
+                                }
+                                Then::Break => Some(Err(std::io::Error::other("reset by peer"))),
+                                Then::Nothing => std::future::pending().await,
+                            }
+                        });
+                        (200, Box::pin(stream::iter(lines).chain(end.filter_map(|item| async { item }))))
+                    }
+                };
+                Ok(Response::builder().status(code).body(StreamBody::new(chunks)).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn watcher(&self) -> Watcher<(String, u64)> {
+        Watcher::new(
+            self.client(),
+            WatchConfig::new("/api/v1/configmaps").labels("a=b"),
+            self.env.clone(),
+            |text| {
+                let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+                let name = value["metadata"]["name"].as_str().ok_or("no name")?.to_owned();
+                Ok((name, value["data"]["v"].as_u64().unwrap_or(0)))
+            },
+        )
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().iter().map(|(_, path)| path.clone()).collect()
+    }
+}
+
+fn data(text: &str) -> BodyFrame<Bytes> {
+    BodyFrame::data(Bytes::from(text.to_owned()))
+}
+
+fn object(name: &str, revision: u64) -> Value {
+    json!({"metadata": {"name": name, "resourceVersion": revision.to_string()}, "data": {"v": revision}})
+}
+
+fn list(revision: u64, token: &str, items: Vec<Value>) -> Reply {
+    Reply::Json(
+        200,
+        json!({"metadata": {"resourceVersion": revision.to_string(), "continue": token}, "items": items}),
+    )
+}
+
+fn frame(kind: &str, object: Value) -> String {
+    json!({"type": kind, "object": object}).to_string()
+}
+
+fn bookmark(revision: u64) -> String {
+    frame("BOOKMARK", json!({"metadata": {"resourceVersion": revision.to_string()}}))
+}
+
+fn gone() -> Value {
+    json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"})
+}
+
+/// Events until nothing comes for five seconds.
+async fn drain(watcher: &mut Watcher<(String, u64)>) -> Vec<String> {
+    let mut seen = Vec::new();
+    while let Ok(event) = timeout(Duration::from_secs(5), watcher.next()).await {
+        seen.push(match event {
+            Event::Init => "init".to_owned(),
+            Event::Synced => "synced".to_owned(),
+            Event::Upsert((name, v)) => format!("{name}={v}"),
+            Event::Delete((name, _)) => format!("-{name}"),
+        });
+    }
+    seen
+}
+
+/// A body of the client's type, from any.
+pub(super) async fn wrap_body<B>(body: B) -> Body
+where
+    B: http_body::Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
+{
+    let body = Mutex::new(Some(body));
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let body = body.lock().take().expect("asked once");
+        async move { Ok::<_, std::io::Error>(Response::new(body)) }
+    });
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    Client::new(service, "default").send(request).await.unwrap().into_body()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_then_frames_with_selectors_and_bookmarks() {
+    let server = Server::new(vec![
+        list(0, "next page", vec![object("a", 1)]),
+        list(5, "", vec![object("b", 2)]),
+        Reply::Watch(
+            vec![frame("MODIFIED", object("a", 6)), bookmark(8), frame("DELETED", object("b", 9))],
+            Then::Nothing,
+        ),
+    ]);
+    let mut watcher = server.watcher();
+    assert_eq!(drain(&mut watcher).await, ["init", "a=1", "b=2", "synced", "a=6", "-b"]);
+    assert_eq!(watcher.revision(), Some("9"));
+    let asked = server.asked();
+    assert_eq!(asked[0], "/api/v1/configmaps?limit=100&labelSelector=a%3Db");
+    assert_eq!(asked[1], "/api/v1/configmaps?limit=100&labelSelector=a%3Db&continue=next%20page");
+    assert!(asked[2].contains("watch=true&allowWatchBookmarks=true&resourceVersion=5&"), "{}", asked[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_watch_goes_on_from_where_it_was() {
+    for then in [Then::Break, Then::End(Duration::from_secs(60)), Then::End(Duration::ZERO)] {
+        let server = Server::new(vec![
+            list(5, "", vec![]),
+            Reply::Watch(vec![frame("ADDED", object("a", 6)), bookmark(7)], then),
+            Reply::Refuse,
+            Reply::Json(503, json!({})),
+            Reply::Watch(vec![frame("MODIFIED", object("a", 8))], Then::Nothing),
+        ]);
+        let mut watcher = server.watcher();
+        let mut seen = drain(&mut watcher).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        seen.extend(drain(&mut watcher).await);
+        assert_eq!(seen, ["init", "synced", "a=6", "a=8"]);
+        let asked = server.asked();
+        assert_eq!(asked.len(), 5);
+        assert!(asked[2..].iter().all(|path| path.contains("resourceVersion=7&")), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_goes_on_with_its_page() {
+    let server = Server::new(vec![
+        Reply::Refuse,
+        list(0, "p2", vec![object("a", 1)]),
+        Reply::Json(500, json!({})),
+        list(0, "p3", vec![object("b", 2)]),
+        list(9, "", vec![object("c", 3)]),
+    ]);
+    assert_eq!(drain(&mut server.watcher()).await, ["init", "a=1", "b=2", "c=3", "synced"]);
+    assert!(server.asked()[2..4].iter().all(|path| path.ends_with("continue=p2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_is_too_old_means_a_new_list_wherever_it_is_told() {
+    for told in [Reply::Json(410, gone()), Reply::Watch(vec![frame("ERROR", gone())], Then::Nothing)] {
+        let server =
+            Server::new(vec![list(5, "", vec![object("a", 1)]), told, list(20, "", vec![object("b", 19)])]);
+        assert_eq!(drain(&mut server.watcher()).await, ["init", "a=1", "synced", "init", "b=19", "synced"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_expired_starts_the_list_again() {
+    let server = Server::new(vec![
+        list(0, "p2", vec![object("a", 1)]),
+        Reply::Json(410, gone()),
+        list(9, "", vec![object("b", 2)]),
+    ]);
+    assert_eq!(drain(&mut server.watcher()).await, ["init", "a=1", "init", "b=2", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_noticed() {
+    let server = Server::new(vec![
+        list(5, "", vec![]),
+        Reply::Watch(vec![], Then::Nothing),
+        Reply::Watch(vec![frame("ADDED", object("a", 6))], Then::Nothing),
+    ]);
+    let mut watcher = server.watcher();
+    assert_eq!(watcher.next().await, Event::Init);
+    assert_eq!(watcher.next().await, Event::Synced);
+    let begun = server.env.now();
+    assert_eq!(watcher.next().await, Event::Upsert(("a".into(), 6)));
+    let waited = server.env.now() - begun;
+    assert!(waited >= IDLE && waited < IDLE + Duration::from_secs(1), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_never_begins_is_not_waited_for() {
+    let server =
+        Server::new(vec![Reply::Hang, list(5, "", vec![]), Reply::Hang, Reply::Watch(vec![], Then::Nothing)]);
+    let mut watcher = server.watcher();
+    let health = watcher.health();
+    let all = timeout(rest::DEADLINE * 2 + Duration::from_secs(5), async {
+        while !health.borrow().live {
+            let _ = timeout(Duration::from_millis(100), watcher.next()).await;
+        }
+    });
+    all.await.expect("a hanging list and a hanging watch cost one deadline each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unreadable_frame_is_asked_for_again_then_listed_over() {
+    let bad = || Reply::Watch(vec!["{\"type\":\"ADDED\",\"obj".into()], Then::Nothing);
+    let server =
+        Server::new(vec![list(5, "", vec![]), bad(), bad(), bad(), list(9, "", vec![object("a", 8)])]);
+    assert_eq!(drain(&mut server.watcher()).await, ["init", "synced", "init", "a=8", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_does_not_stop_the_others() {
+    let server = Server::new(vec![
+        list(5, "", vec![json!({"metadata": {}}), object("a", 1)]),
+        Reply::Watch(
+            vec![
+                frame("ADDED", json!({"metadata": {"resourceVersion": "6"}})),
+                frame("ADDED", object("b", 7)),
+            ],
+            Then::Nothing,
+        ),
+    ]);
+    assert_eq!(drain(&mut server.watcher()).await, ["init", "a=1", "synced", "b=7"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_spaced_and_a_wake_cuts_the_wait() {
+    let mut replies = vec![list(5, "", vec![])];
+    replies.extend((0..200).map(|_| Reply::Refuse));
+    let server = Server::new(replies);
+    let wake = Wake::new();
+    let config = WatchConfig {
+        retry: Policy::new(Duration::from_secs(1), Duration::from_secs(300)),
+        ..WatchConfig::new("/x").wake(&wake)
+    };
+    let mut watcher = Watcher::new(server.client(), config, server.env.clone(), |_| Ok(()));
+    assert!(
+        timeout(Duration::from_secs(600), async {
+            watcher.next().await;
+            watcher.next().await;
+            watcher.next().await
+        })
+        .await
+        .is_err()
+    );
+    let before = server.asked().len();
+    assert!((5..14).contains(&before), "{before} requests in ten minutes");
+    wake.wake();
+    assert!(timeout(Duration::from_millis(10), watcher.next()).await.is_err());
+    assert_eq!(server.asked().len(), before + 1, "the wake was not heard");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured() {
+    let busy =
+        json!({"kind": "Status", "code": 429, "message": "busy", "details": {"retryAfterSeconds": 20}});
+    let server = Server::new(vec![Reply::Json(429, busy), list(5, "", vec![])]);
+    let mut watcher = server.watcher();
+    assert_eq!(watcher.next().await, Event::Init);
+    assert!(server.env.now() >= Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_can_go_on_from_a_revision_it_is_given() {
+    let server = Server::new(vec![Reply::Watch(vec![frame("ADDED", object("a", 43))], Then::Nothing)]);
+    let mut watcher = server.watcher().resume("42");
+    assert_eq!(watcher.next().await, Event::Upsert(("a".into(), 43)));
+    assert!(server.asked()[0].contains("resourceVersion=42&"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_may_be_dropped_at_any_point() {
+    let replies = || {
+        vec![
+            list(0, "p2", vec![object("a", 1)]),
+            list(5, "", vec![object("b", 2)]),
+            Reply::Watch(vec![frame("ADDED", object("c", 6))], Then::End(Duration::from_secs(10))),
+            Reply::Watch(vec![frame("ADDED", object("d", 7))], Then::Nothing),
+        ]
+    };
+    let server = Server::new(replies());
+    let mut watcher = server.watcher();
+    let mut seen = Vec::new();
+    for _ in 0..4000 {
+        // Polled once, dropped: whatever was under way must go on.
+        let mut next = Box::pin(watcher.next());
+        let polled = futures::future::poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await;
+        drop(next);
+        match polled {
+            Poll::Ready(event) => seen.push(event),
+            Poll::Pending => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+    assert_eq!(seen.len(), 6, "{seen:?}");
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[test]
+fn where_the_loop_goes_on() {
+    let failed = || Trouble::Failed { text: String::new(), retry_after: None };
+    let garbled = || Trouble::Garbled { text: String::new() };
+    let page = || Step::List(Some("p".into()));
+    let rows = [
+        (Trouble::Gone, Step::Watch, 0, (Step::List(None), true)),
+        (Trouble::Gone, page(), 0, (Step::List(None), true)),
+        (failed(), page(), 0, (page(), true)),
+        (failed(), Step::Watch, 0, (Step::Watch, true)),
+        (garbled(), Step::Watch, GARBLED_LIMIT - 1, (Step::Watch, true)),
+        (garbled(), Step::Watch, GARBLED_LIMIT, (Step::List(None), true)),
+        (Trouble::Ended, Step::Watch, 0, (Step::Watch, false)),
+    ];
+    for (trouble, step, count, want) in rows {
+        assert_eq!(after(&trouble, step, count), want, "{trouble:?}");
+    }
+}
