@@ -1,1 +1,31 @@
-//! Structured merge: field paths, server-side apply, strategic merge, schema tables.
+//! Structured merge as pure functions: field paths, server-side apply, strategic merge, schema tables.
+//!
+//! Everything here works on plain JSON values and has no clock and no I/O. Its behaviour is that of Kubernetes 1.36
+//! (structured-merge-diff v6, managedfields, strategicpatch), message texts included.
+//!
+//! ```text
+//!   fieldpath   paths into an object, sets of them          schema     what is a list of named elements, a set, a leaf
+//!       └───────────────┬───────────────────────────────────────┘
+//!                     typed      validate, merge, compare, field set, remove, extract
+//!                       │
+//!   managed ──────── apply       apply and update: a new object and who owns what of it       ownership   for appliers
+//!
+//!   strategic   strategic merge patch, with a table of its own        patch   JSON patch, merge patch
+//! ```
+
+mod apply;
+pub mod fieldpath;
+mod lastapplied;
+pub mod managed;
+mod ownership;
+pub mod schema;
+mod typed;
+
+pub use apply::{
+    ANCIENT_CHANGES, ApplyError, ApplyOptions, BEFORE_FIRST_APPLY, Conflict, MAX_UPDATE_MANAGERS,
+    UpdateOptions, apply, conflict_message, update, update_in_place,
+};
+pub use fieldpath::{Path, PathElement, Set};
+pub use managed::{Managed, Manager, Operation, is_reset, keep_times};
+pub use ownership::{adopted, adoption_patch, owned_by, project};
+pub use schema::TypeRef;

@@ -1,0 +1,97 @@
+//! `kubectl.kubernetes.io/last-applied-configuration`: what client-side apply remembers, and how an object moves from
+//! it to server-side apply. Only the manager `kubectl` is meant.
+
+use serde_json::{Map, Value};
+
+use crate::fieldpath::Set;
+use crate::schema::TypeRef;
+use crate::typed::{compare, field_set};
+
+pub(crate) const MANAGER: &str = "kubectl";
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// All annotations of an object together may not be longer, in bytes.
+const ANNOTATIONS_MAX: usize = 256 * 1024;
+
+fn annotation(object: &Value) -> Option<&str> {
+    let annotations = object.get("metadata")?.get("annotations")?;
+    annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// The fields that client-side apply set and that are still as it set them: taking those over is no conflict.
+pub(crate) fn still_as_applied(live: &Value, schema: &TypeRef, api_version: &str) -> Option<Set> {
+    let last: Value = serde_json::from_str(annotation(live)?).ok()?;
+    if last.get("apiVersion").and_then(Value::as_str) != Some(api_version) {
+        return None;
+    }
+    let set = field_set(&schema.schema, schema.id, &last);
+    let now = compare(&schema.schema, schema.id, &last, live).ok()?;
+    Some(set.difference(&now.modified).difference(&now.added).difference(&now.removed))
+}
+
+/// Keeps the annotation in step with what was applied, if the object has one.
+pub(crate) fn follow(object: &mut Value, config: &Value) {
+    if annotation(object).is_none() {
+        return;
+    }
+    let mut config = config.clone();
+    if let Some(Value::Object(annotations)) = config.pointer_mut("/metadata/annotations") {
+        annotations.shift_remove(ANNOTATION);
+        if annotations.is_empty()
+            && let Some(Value::Object(metadata)) = config.get_mut("metadata")
+        {
+            metadata.shift_remove("annotations");
+        }
+    }
+    let mut text = String::new();
+    write_go_json(&config, &mut text);
+    text.push('\n');
+    let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") else { return };
+    annotations.insert(ANNOTATION.to_owned(), Value::from(text));
+    let size: usize = annotations.iter().map(|(k, v)| k.len() + v.as_str().map_or(0, str::len)).sum();
+    if size > ANNOTATIONS_MAX {
+        annotations.shift_remove(ANNOTATION);
+    }
+}
+
+/// JSON as Go's encoder writes it: keys sorted, `<`, `>` and `&` escaped.
+pub(crate) fn write_go_json(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => write_go_object(map, out),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write_go_json(item, out);
+            }
+            out.push(']');
+        }
+        Value::String(text) => write_go_string(text, out),
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+fn write_go_object(map: &Map<String, Value>, out: &mut String) {
+    let mut keys: Vec<&String> = map.keys().collect();
+    keys.sort();
+    out.push('{');
+    for (i, key) in keys.into_iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        write_go_string(key, out);
+        out.push(':');
+        write_go_json(&map[key], out);
+    }
+    out.push('}');
+}
+
+fn write_go_string(text: &str, out: &mut String) {
+    for c in Value::from(text).to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! `metadata.managedFields`: who owns which fields, and since when.
+
+use serde_json::{Map, Value};
+
+use crate::fieldpath::{DecodeError, Set};
+
+/// How a manager came to its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// By server-side apply: it owns what its last configuration said, and leaving a field out removes it.
+    Apply,
+    /// By any other write: it owns what it changed.
+    Update,
+}
+
+impl Operation {
+    /// As it stands in `managedFields`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// Who owns fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    pub name: String,
+    pub operation: Operation,
+    /// The version in which its set is written, such as `apps/v1`.
+    pub api_version: String,
+    /// Empty for the object itself.
+    pub subresource: String,
+}
+
+impl Manager {
+    /// Whether two are the same manager: an applier is the same in every version.
+    pub fn is(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The text by which Kubernetes knows a manager; what it sorts conflicts by.
+    pub fn identity(&self) -> String {
+        let mut map = Map::new();
+        let version = if self.operation == Operation::Apply { "" } else { &self.api_version };
+        let fields = [
+            ("manager", self.name.as_str()),
+            ("operation", self.operation.as_str()),
+            ("apiVersion", version),
+            ("subresource", &self.subresource),
+        ];
+        for (key, value) in fields {
+            if !value.is_empty() {
+                map.insert(key.to_owned(), Value::from(value));
+            }
+        }
+        Value::Object(map).to_string()
+    }
+}
+
+impl std::fmt::Display for Manager {
+    /// As conflicts name it: `"m" with subresource "status" using apps/v1`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", Value::from(self.name.as_str()))?;
+        if !self.subresource.is_empty() {
+            write!(f, " with subresource {}", Value::from(self.subresource.as_str()))?;
+        }
+        if self.operation == Operation::Update {
+            write!(f, " using {}", self.api_version)?;
+        }
+        Ok(())
+    }
+}
+
+/// One entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub manager: Manager,
+    pub set: Set,
+    /// RFC 3339; none for an apply that changed nothing but owners.
+    pub time: Option<String>,
+}
+
+/// All managers of an object; of each there is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Managed {
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Managed {
+    /// The managers of an object; none if it has no `managedFields`.
+    ///
+    /// # Errors
+    /// An entry is malformed: whoever sends such is to be ignored, not obeyed in part.
+    pub fn of(object: &Value) -> Result<Self, DecodeError> {
+        Self::decode(object.pointer("/metadata/managedFields"))
+    }
+
+    /// Reads a `managedFields` list.
+    ///
+    /// # Errors
+    /// An entry has no known operation, no apiVersion, another type of fields, or malformed fields.
+    pub fn decode(list: Option<&Value>) -> Result<Self, DecodeError> {
+        let mut managed = Self::default();
+        let entries = match list {
+            None | Some(Value::Null) => return Ok(managed),
+            Some(Value::Array(entries)) => entries,
+            Some(other) => return Err(DecodeError(format!("expected a list, got {other}"))),
+        };
+        for (i, value) in entries.iter().enumerate() {
+            let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+            let operation = match text("operation") {
+                "Apply" => Operation::Apply,
+                "Update" => Operation::Update,
+                _ => return Err(DecodeError("operation must be `Apply` or `Update`".to_owned())),
+            };
+            if text("apiVersion").is_empty() {
+                return Err(DecodeError("apiVersion must not be empty".to_owned()));
+            }
+            match text("fieldsType") {
+                "FieldsV1" => {}
+                "" => return Err(DecodeError(format!("missing fieldsType in managed fields entry {i}"))),
+                other => {
+                    return Err(DecodeError(format!(
+                        "invalid fieldsType {other:?} in managed fields entry {i}"
+                    )));
+                }
+            }
+            let manager = Manager {
+                name: text("manager").to_owned(),
+                operation,
+                api_version: text("apiVersion").to_owned(),
+                subresource: text("subresource").to_owned(),
+            };
+            let set = match value.get("fieldsV1") {
+                None | Some(Value::Null) => Set::new(),
+                Some(fields) => Set::from_fields_v1(fields)?,
+            };
+            let time = value.get("time").and_then(Value::as_str).map(str::to_owned);
+            managed.put(Entry { manager, set, time });
+        }
+        Ok(managed)
+    }
+
+    /// The list as the API shows it: appliers first, then by time, name, version and subresource.
+    pub fn encode(&self) -> Value {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_by(|a, b| order(a).cmp(&order(b)));
+        Value::Array(entries.into_iter().map(encode_entry).collect())
+    }
+
+    /// Writes the list into an object; an empty one is left out.
+    pub fn write(&self, object: &mut Value) {
+        let Value::Object(object) = object else { return };
+        if self.entries.is_empty() {
+            if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+                metadata.shift_remove("managedFields");
+            }
+        } else if let Value::Object(metadata) =
+            object.entry("metadata").or_insert_with(|| Value::Object(Map::new()))
+        {
+            metadata.insert("managedFields".to_owned(), self.encode());
+        }
+    }
+
+    /// Every entry.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// No one owns anything.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entry of a manager.
+    pub fn get(&self, manager: &Manager) -> Option<&Entry> {
+        self.entries.iter().find(|e| e.manager.is(manager))
+    }
+
+    /// Sets the entry of a manager.
+    pub fn put(&mut self, entry: Entry) {
+        match self.entries.iter_mut().find(|e| e.manager.is(&entry.manager)) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Takes out the entry of a manager.
+    pub fn take(&mut self, manager: &Manager) -> Option<Entry> {
+        let i = self.entries.iter().position(|e| e.manager.is(manager))?;
+        Some(self.entries.remove(i))
+    }
+
+    /// Joins the oldest Update entries of each version into one manager until at most `max` are left, so that an
+    /// object that many clients write does not grow without end.
+    pub(crate) fn cap_updates(&mut self, max: usize, bucket_name: &str) {
+        let mut oldest: Vec<Manager> = Vec::new();
+        {
+            let mut updates: Vec<&Entry> =
+                self.entries.iter().filter(|e| e.manager.operation == Operation::Update).collect();
+            if updates.len() <= max {
+                return;
+            }
+            updates.sort_by_cached_key(|e| (e.time.clone(), e.manager.identity()));
+            oldest.extend(updates.into_iter().map(|e| e.manager.clone()));
+        }
+        let mut count = oldest.len();
+        let mut first_of_version: Vec<Manager> = Vec::new();
+        for manager in oldest {
+            if count <= max {
+                break;
+            }
+            let Some(first) = first_of_version.iter().find(|m| m.api_version == manager.api_version) else {
+                first_of_version.push(manager);
+                continue;
+            };
+            let bucket = Manager {
+                name: bucket_name.to_owned(),
+                operation: Operation::Update,
+                api_version: manager.api_version.clone(),
+                subresource: String::new(),
+            };
+            if self.get(&bucket).is_none()
+                && let Some(first) = self.take(first)
+            {
+                self.put(Entry { manager: bucket.clone(), ..first });
+            }
+            if manager.is(&bucket) {
+                continue;
+            }
+            if let Some(merged) = self.take(&manager) {
+                let set = self.get(&bucket).map_or(Set::new(), |b| b.set.clone()).union(&merged.set);
+                // The time of what is merged in: it is the younger one.
+                self.put(Entry { manager: bucket, set, time: merged.time });
+                count -= 1;
+            }
+        }
+    }
+}
+
+fn order(entry: &Entry) -> (Operation, Option<&str>, &str, &str, &str) {
+    let m = &entry.manager;
+    (m.operation, entry.time.as_deref(), &m.name, &m.api_version, &m.subresource)
+}
+
+fn encode_entry(entry: &Entry) -> Value {
+    let mut map = Map::new();
+    let mut text = |key: &str, value: &str| {
+        if !value.is_empty() {
+            map.insert(key.to_owned(), Value::from(value));
+        }
+    };
+    text("manager", &entry.manager.name);
+    text("operation", entry.manager.operation.as_str());
+    text("apiVersion", &entry.manager.api_version);
+    text("time", entry.time.as_deref().unwrap_or_default());
+    text("fieldsType", "FieldsV1");
+    map.insert("fieldsV1".to_owned(), entry.set.to_fields_v1());
+    if !entry.manager.subresource.is_empty() {
+        map.insert("subresource".to_owned(), Value::from(entry.manager.subresource.as_str()));
+    }
+    Value::Object(map)
+}
+
+/// Whether a write asks for all managed fields to be forgotten: one entry, empty. An empty list does not; clients that
+/// know nothing of managed fields send that.
+pub fn is_reset(object: &Value) -> bool {
+    match object.pointer("/metadata/managedFields") {
+        Some(Value::Array(entries)) => match entries.as_slice() {
+            [Value::Object(only)] => {
+                only.values().all(|v| v.is_null() || v == "" || v == &Value::Object(Map::new()))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// If `new` differs from `old` in the times of its managed fields alone, takes the old times: writing an object as it
+/// is must not be a change.
+pub fn keep_times(old: &Value, new: &mut Value) {
+    const LIST: &str = "/metadata/managedFields";
+    let (Some(Value::Array(before)), Some(Value::Array(after))) = (old.pointer(LIST), new.pointer(LIST))
+    else {
+        return;
+    };
+    // An entry that got a time may have moved, so entries are matched by who they are of.
+    let untimed = |list: &[Value]| -> Vec<String> {
+        let mut texts: Vec<String> = list
+            .iter()
+            .map(|e| {
+                let mut e = e.clone();
+                if let Value::Object(map) = &mut e {
+                    map.shift_remove("time");
+                }
+                e.to_string()
+            })
+            .collect();
+        texts.sort();
+        texts
+    };
+    if before.len() != after.len() || before == after || untimed(before) != untimed(after) {
+        return;
+    }
+    let rest = |object: &Value| -> Vec<(String, Value)> {
+        let map = object.as_object().into_iter().flatten().filter(|(k, _)| *k != "metadata");
+        map.map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    let metadata = |object: &Value| {
+        let mut metadata = object.get("metadata").cloned().unwrap_or_default();
+        if let Value::Object(map) = &mut metadata {
+            map.shift_remove("managedFields");
+        }
+        metadata
+    };
+    let same = |a: &Value, b: &Value| {
+        let (a, b): (Map<String, Value>, Map<String, Value>) =
+            (rest(a).into_iter().collect(), rest(b).into_iter().collect());
+        a == b
+    };
+    if metadata(old) == metadata(new) && same(old, new) {
+        let before = before.clone();
+        if let Some(list) = new.pointer_mut(LIST) {
+            *list = Value::Array(before);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Brings a stored set of paths in line with a schema that has changed since: what was several fields may be one value
+//! now, and the other way round.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
+use super::field_set;
+use crate::fieldpath::{Node, PathElement, Set};
+use crate::schema::{DEDUCED, ListKind, Schema, TypeId};
+
+/// The set as the schema of today would have it, or none if it is that already. `live` tells what is below a value
+/// that was owned as a whole.
+pub(crate) fn reconcile(schema: &Schema, id: TypeId, live: &Value, set: &Set) -> Option<Set> {
+    let walker = Walker { schema, id, live, live_set: OnceCell::new() };
+    walker.below(id, set, &mut Vec::new())
+}
+
+struct Walker<'a> {
+    schema: &'a Schema,
+    id: TypeId,
+    live: &'a Value,
+    live_set: OnceCell<Set>,
+}
+
+impl Walker<'_> {
+    /// The children of a node, changed; none if nothing below changes.
+    fn below(&self, id: TypeId, set: &Set, path: &mut Vec<PathElement>) -> Option<Set> {
+        let ty = self.schema.get(id);
+        let mut changed: Option<Vec<Node>> = None;
+        for (i, node) in set.nodes().iter().enumerate() {
+            let child = match (&node.element, &ty.map, &ty.list) {
+                (PathElement::Field(name), Some(map), _) => map.child(name),
+                (PathElement::Field(_), None, _) => DEDUCED,
+                (_, _, Some(list)) => list.element,
+                _ => DEDUCED,
+            };
+            path.push(node.element.clone());
+            if let Some(new) = self.node(child, node, path) {
+                changed.get_or_insert_with(|| set.nodes().to_vec())[i] = new;
+            }
+            path.pop();
+        }
+        changed.map(Set::from_nodes)
+    }
+
+    fn node(&self, id: TypeId, node: &Node, path: &mut Vec<PathElement>) -> Option<Node> {
+        let ty = self.schema.get(id);
+        let whole = node.member && node.children.is_empty();
+        let (atomic, granular) = match (&ty.map, ty.scalar, &ty.list) {
+            _ if id == DEDUCED => (false, false),
+            (Some(map), _, _) => (map.atomic, !map.atomic),
+            (None, None, Some(list)) => {
+                (matches!(list.kind, ListKind::Atomic), !matches!(list.kind, ListKind::Atomic))
+            }
+            _ => (false, false),
+        };
+        if !whole && atomic {
+            return Some(Node { element: node.element.clone(), member: true, children: Set::new() });
+        }
+        if whole && granular {
+            let children = self.live_below(path)?;
+            return Some(Node { element: node.element.clone(), member: true, children });
+        }
+        let children = self.below(id, &node.children, path)?;
+        Some(Node { element: node.element.clone(), member: node.member, children })
+    }
+
+    /// What the live object sets below a path; none if that is nothing.
+    fn live_below(&self, path: &[PathElement]) -> Option<Set> {
+        let mut at = self.live_set.get_or_init(|| field_set(self.schema, self.id, self.live));
+        for element in path {
+            at = &at.get(element)?.children;
+        }
+        (!at.is_empty()).then(|| at.clone())
+    }
+}

@@ -1,0 +1,153 @@
+//! Does a value fit its type? What an applied configuration must pass before it is merged.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::element_of;
+use crate::fieldpath::PathElement;
+use crate::schema::{Form, ListKind, ListType, MapType, ScalarType, Schema, TypeId};
+
+/// What to do with fields that the schema does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// An applied configuration may not have them.
+    Refuse,
+    /// A stored object may: its schema may have been another.
+    Allow,
+}
+
+/// Every way in which the value does not fit, as `.path: message`. Where unknown fields are refused, so are elements
+/// that come twice.
+pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value, unknown: Unknown) -> Result<(), String> {
+    let mut walker = Walker { schema, unknown, path: String::new(), errors: Vec::new() };
+    walker.visit(id, value);
+    match walker.errors.len() {
+        0 => Ok(()),
+        1 => Err(walker.errors.remove(0)),
+        _ => Err(format!("errors:\n  {}", walker.errors.join("\n  "))),
+    }
+}
+
+struct Walker<'a> {
+    schema: &'a Schema,
+    unknown: Unknown,
+    path: String,
+    errors: Vec<String>,
+}
+
+impl<'a> Walker<'a> {
+    fn error(&mut self, message: &str) {
+        self.errors.push(if self.path.is_empty() {
+            message.to_owned()
+        } else {
+            format!("{}: {message}", self.path)
+        });
+    }
+
+    fn visit(&mut self, id: TypeId, value: &Value) {
+        if value.is_null() {
+            return;
+        }
+        match (self.schema.form(id, value), value) {
+            (Form::Map(map), Value::Object(object)) => self.map(map, object),
+            (Form::Map(_), _) => self.error(&format!("expected map, got {value}")),
+            (Form::List(list), Value::Array(items)) => self.list(list, items),
+            (Form::List(_), _) => self.error(&format!("expected list, got {value}")),
+            (Form::Scalar(scalar), _) => self.scalar(scalar, value),
+        }
+    }
+
+    fn scalar(&mut self, scalar: ScalarType, value: &Value) {
+        let fits = match scalar {
+            ScalarType::Numeric => value.is_number(),
+            ScalarType::String => value.is_string(),
+            ScalarType::Boolean => value.is_boolean(),
+            ScalarType::Untyped => value.is_number() || value.is_string() || value.is_boolean(),
+        };
+        if fits {
+            return;
+        }
+        let message = match scalar {
+            ScalarType::Numeric => format!("expected numeric (int or float), got {}", go_type(value)),
+            ScalarType::String => format!("expected string, got {}", go_interface(value)),
+            ScalarType::Boolean => format!("expected boolean, got {value}"),
+            ScalarType::Untyped => format!("expected any scalar, got {value}"),
+        };
+        self.error(&message);
+    }
+
+    fn list(&mut self, list: &'a ListType, items: &[Value]) {
+        let mut seen = BTreeSet::new();
+        for (i, item) in items.iter().enumerate() {
+            let element = if matches!(list.kind, ListKind::Atomic) {
+                PathElement::Index(i64::try_from(i).unwrap_or(i64::MAX))
+            } else {
+                match element_of(self.schema, list, item) {
+                    Ok(element) => element,
+                    Err(error) => return self.error(&format!("element {i}: {error}")),
+                }
+            };
+            if seen.contains(&element) && self.unknown == Unknown::Refuse {
+                self.error(&format!("duplicate entries for key {element}"));
+            }
+            self.nested(&element.to_string(), list.element, item);
+            seen.insert(element);
+        }
+    }
+
+    fn map(&mut self, map: &'a MapType, object: &serde_json::Map<String, Value>) {
+        for (key, value) in object {
+            let declared = map.field(key).map(|f| f.ty).or(map.element);
+            if let Some(ty) = declared {
+                self.nested(&format!(".{key}"), ty, value);
+            } else if self.unknown == Unknown::Refuse {
+                let depth = self.path.len();
+                self.path.push_str(&format!(".{key}"));
+                self.error("field not declared in schema");
+                self.path.truncate(depth);
+            }
+        }
+    }
+
+    fn nested(&mut self, step: &str, ty: TypeId, value: &Value) {
+        let depth = self.path.len();
+        self.path.push_str(step);
+        self.visit(ty, value);
+        self.path.truncate(depth);
+    }
+}
+
+/// The name of the Go type that a JSON value decodes to.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go prints its wrapper with `%#v`.
+fn go_interface(value: &Value) -> String {
+    format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))
+}
+
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(map) => {
+            let mut fields: Vec<_> =
+                map.iter().map(|(k, v)| format!("{}:{}", Value::from(&**k), go_syntax(v))).collect();
+            fields.sort();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
