@@ -1,1 +1,28 @@
-//! Every decision as a pure function.
+//! Every decision as a pure function: no I/O, no clock, no randomness of its own. Times, ids and what was read
+//! are plain arguments, so that each decision can be tested as a table and shown to whoever asks why.
+//!
+//! ```text
+//!   template ─ select ─▶ policy ─ place ─▶ clusters ─ divide ─▶ replicas
+//!                                                        │
+//!   member ◀─ delete, members ◀─ Work ◀─ work ◀─ overrides
+//!      │
+//!      ├─ status ──▶ Cluster.status          health ─▶ Ready=Unknown, taints
+//!      └─ Work.status ─ aggregate ─▶ binding.status
+//!
+//!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
+//! ```
+//!
+//! Objects of users stay JSON values; Karmada's own are typed where a decision reads them, and stay JSON where
+//! they are changed, so that a field newer than these types survives.
+
+pub mod affinity;
+pub mod delete;
+pub mod divide;
+pub mod health;
+pub mod members;
+pub mod names;
+pub mod overrides;
+pub mod place;
+pub mod select;
+pub mod skip;
+pub mod taints;

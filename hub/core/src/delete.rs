@@ -1,0 +1,361 @@
+//! What may be deleted, and what only looks as if it should be.
+//!
+//! The edge never loses work by mistake. On a member everything that would be deleted passes [`may_delete`]; on
+//! the hub, a Work that its binding does not want passes [`orphan`], and a Cluster that goes passes [`removal`].
+//! Only what somebody has said counts: a deletion timestamp, a manifest that was listed and is not any more. That
+//! something is *missing* is nothing that anybody said.
+
+use std::collections::BTreeSet;
+
+use karmada_api::consts::extension::ADOPTED;
+use karmada_meta::object;
+use serde_json::Value;
+
+use crate::members::{self, Owner};
+
+/// Namespaces that a cluster cannot do without.
+const VITAL: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// How many objects may still be deleted for now. The caller makes it smaller with each deletion and fills it up
+/// with time, so that a mistake somewhere else takes a while to do its work and can be seen meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// What is left.
+    pub left: u32,
+}
+
+impl Budget {
+    /// As many as there are.
+    pub const UNLIMITED: Self = Self { left: u32::MAX };
+
+    /// One fewer.
+    pub fn spend(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
+/// Why an object is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its Work was read and has a deletion timestamp.
+    WorkDeleted,
+    /// Its Work was read, has none, and no longer lists the object that it listed before.
+    LeftTheWork,
+    /// Its Work was not found.
+    WorkMissing,
+}
+
+/// What is known about the Work of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkFacts<'a> {
+    /// The Work's namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Why the question is asked.
+    pub cause: Cause,
+    /// `spec.preserveResourcesOnDeletion`.
+    pub preserve: bool,
+    /// The execution namespace is being deleted.
+    pub namespace_terminating: bool,
+    /// So is the Cluster, by its own object.
+    pub cluster_terminating: bool,
+    /// The hub has met this agent before and does not know less than it did then.
+    pub hub_is_known: bool,
+}
+
+/// What is done about an object on a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Delete it, under the precondition of this uid.
+    Delete {
+        /// The uid that was judged.
+        uid: String,
+    },
+    /// Take our marks off and leave it.
+    Release(&'static str),
+    /// Leave it as it is; nothing more is to be done about it.
+    Keep(&'static str),
+    /// Not now.
+    Later(&'static str),
+}
+
+/// Judges the deletion of an object that was read from the member.
+pub fn may_delete(work: &WorkFacts<'_>, live: &Value, budget: Budget) -> Verdict {
+    if members::owner(live, work.namespace, work.name) != Owner::This {
+        return Verdict::Keep("the object is not of this Work");
+    }
+    match work.cause {
+        Cause::WorkMissing => return Verdict::Later("a missing Work is no deletion"),
+        _ if !work.hub_is_known => {
+            return Verdict::Later("the hub knows less than it did: an older copy or another hub");
+        }
+        Cause::WorkDeleted if work.namespace_terminating && !work.cluster_terminating => {
+            return Verdict::Later("the execution namespace is being deleted but its Cluster is not");
+        }
+        Cause::WorkDeleted | Cause::LeftTheWork => {}
+    }
+    if work.cause == Cause::WorkDeleted && work.preserve {
+        return Verdict::Release("the Work preserves its resources");
+    }
+    if object::kind(live) == "Namespace" && object::api_version(live) == "v1" {
+        if object::annotation(live, ADOPTED) == Some("true") {
+            return Verdict::Release("the Namespace was there before");
+        }
+        if VITAL.contains(&object::name(live)) {
+            return Verdict::Release("no cluster can do without this Namespace");
+        }
+    }
+    let uid = object::uid(live);
+    if uid.is_empty() {
+        return Verdict::Later("the object has no uid to delete it by");
+    }
+    if object::deletion_timestamp(live).is_some() {
+        return Verdict::Keep("the object is being deleted already");
+    }
+    if budget.left == 0 {
+        return Verdict::Later("enough was deleted for now");
+    }
+    Verdict::Delete { uid: uid.to_owned() }
+}
+
+/// What is done about a Work on the hub. "The mark" is the annotation `extension::UNWANTED_SINCE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// It stays as it is.
+    Keep,
+    /// It is wanted again: take the mark off.
+    Unmark,
+    /// It is not wanted, and its cluster cannot be asked: put the mark on.
+    Mark,
+    /// Delete it.
+    Delete,
+}
+
+/// Judges a Work of a binding after a live list of the Works and a live GET of the binding. `wanted`: the clusters
+/// that the binding wants it on ([`wanted_clusters`]), empty when the binding is gone. `reporting`: the Work's
+/// cluster is there and its Ready condition is not Unknown.
+pub fn orphan(cluster: &str, marked: bool, wanted: &BTreeSet<String>, reporting: bool) -> Orphan {
+    match (wanted.contains(cluster), marked, reporting) {
+        (true, true, _) => Orphan::Unmark,
+        (true, false, _) | (false, true, false) => Orphan::Keep,
+        (false, _, true) => Orphan::Delete,
+        (false, false, false) => Orphan::Mark,
+    }
+}
+
+/// The clusters that a binding wants its object on: where it is scheduled, where bindings that require it are, and
+/// where an eviction is still under way. Takes the binding as JSON.
+pub fn wanted_clusters(binding: &Value) -> BTreeSet<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let spec = &binding["spec"];
+    let names =
+        |clusters: &Value| list(clusters).into_iter().filter_map(|c| c["name"].as_str().map(str::to_owned));
+    let required = list(&spec["requiredBy"]);
+    let tasks = list(&spec["gracefulEvictionTasks"]);
+    names(&spec["clusters"])
+        .chain(required.iter().flat_map(|snapshot| names(&snapshot["clusters"])))
+        .chain(tasks.iter().filter_map(|task| task["fromCluster"].as_str().map(str::to_owned)))
+        .collect()
+}
+
+/// How far the removal of a cluster is.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    /// The agent reports: the Ready condition is True or False, not Unknown, and there is one.
+    pub reporting: bool,
+    /// Works in the execution namespace without a deletion timestamp.
+    pub works_alive: usize,
+    /// Works that are terminating and still have the agent's finalizer.
+    pub works_terminating: usize,
+    /// The execution namespace exists.
+    pub namespace: bool,
+    /// It has a deletion timestamp.
+    pub namespace_terminating: bool,
+}
+
+/// The next step of a cluster's removal. Each is repeated until it is no longer the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Delete the Works.
+    DeleteWorks,
+    /// The agent is taking its objects down: wait.
+    Wait,
+    /// The agent cannot be reached: drop its finalizer from the Works. What is on the member stays there.
+    DropWorkFinalizers,
+    /// Delete the execution namespace.
+    DeleteNamespace,
+    /// Drop the Cluster's finalizer.
+    Done,
+}
+
+/// The next step for a Cluster with a deletion timestamp.
+pub fn removal(state: &Leaving) -> Removal {
+    if state.works_alive > 0 {
+        Removal::DeleteWorks
+    } else if state.works_terminating > 0 {
+        if state.reporting { Removal::Wait } else { Removal::DropWorkFinalizers }
+    } else if !state.namespace {
+        Removal::Done
+    } else if state.namespace_terminating {
+        Removal::Wait
+    } else {
+        Removal::DeleteNamespace
+    }
+}
+
+/// Whether the deletion of a namespace on the hub is refused: an execution namespace, while its Cluster is there
+/// and not itself being deleted. The text is the reason.
+pub fn refuse_namespace_deletion(
+    namespace: &str,
+    cluster_lives: impl FnOnce(&str) -> bool,
+) -> Option<String> {
+    let cluster = crate::names::cluster_of_namespace(namespace)?;
+    cluster_lives(cluster).then(|| {
+        format!(
+            "the execution namespace of cluster {cluster} holds everything that runs there; \
+             delete the Cluster instead"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_api::consts::annotation::{WORK_NAME, WORK_NAMESPACE};
+    use serde_json::json;
+
+    use super::*;
+
+    const FACTS: WorkFacts<'static> = WorkFacts {
+        namespace: "karmada-es-m",
+        name: "w",
+        cause: Cause::WorkDeleted,
+        preserve: false,
+        namespace_terminating: false,
+        cluster_terminating: false,
+        hub_is_known: true,
+    };
+
+    fn live(kind: &str, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": kind,
+            "metadata": {
+                "name": name, "uid": "u",
+                "annotations": {WORK_NAMESPACE: "karmada-es-m", WORK_NAME: "w"},
+                "managedFields": [{"manager": "karmada-agent", "operation": "Apply"}],
+            },
+        })
+    }
+
+    fn kind_of(verdict: &Verdict) -> &'static str {
+        match verdict {
+            Verdict::Delete { .. } => "delete",
+            Verdict::Release(_) => "release",
+            Verdict::Keep(_) => "keep",
+            Verdict::Later(_) => "later",
+        }
+    }
+
+    #[test]
+    fn only_what_was_said_deletes() {
+        let config = live("ConfigMap", "c");
+        let table = [
+            ("the Work is deleted", FACTS, "delete"),
+            ("it left the Work", WorkFacts { cause: Cause::LeftTheWork, ..FACTS }, "delete"),
+            ("the Work is missing", WorkFacts { cause: Cause::WorkMissing, ..FACTS }, "later"),
+            ("the hub is younger", WorkFacts { hub_is_known: false, ..FACTS }, "later"),
+            ("only the namespace goes", WorkFacts { namespace_terminating: true, ..FACTS }, "later"),
+            (
+                "the cluster goes too",
+                WorkFacts { namespace_terminating: true, cluster_terminating: true, ..FACTS },
+                "delete",
+            ),
+            ("preserved", WorkFacts { preserve: true, ..FACTS }, "release"),
+            (
+                "preserving is about the Work's deletion",
+                WorkFacts { preserve: true, cause: Cause::LeftTheWork, ..FACTS },
+                "delete",
+            ),
+            ("another Work's", WorkFacts { name: "other", ..FACTS }, "keep"),
+        ];
+        for (message, facts, want) in table {
+            assert_eq!(kind_of(&may_delete(&facts, &config, Budget::UNLIMITED)), want, "{message}");
+        }
+        assert_eq!(
+            may_delete(&FACTS, &config, Budget { left: 0 }),
+            Verdict::Later("enough was deleted for now")
+        );
+        let mut gone = config.clone();
+        gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(kind_of(&may_delete(&FACTS, &gone, Budget::UNLIMITED)), "keep", "already going");
+        let mut foreign = config;
+        foreign["metadata"]["managedFields"] = json!([]);
+        assert_eq!(kind_of(&may_delete(&FACTS, &foreign, Budget::UNLIMITED)), "keep", "not ours");
+    }
+
+    #[test]
+    fn adopted_and_vital_namespaces_are_released() {
+        let mut adopted = live("Namespace", "shop");
+        assert_eq!(kind_of(&may_delete(&FACTS, &adopted, Budget::UNLIMITED)), "delete");
+        adopted["metadata"]["annotations"][ADOPTED] = json!("true");
+        assert_eq!(kind_of(&may_delete(&FACTS, &adopted, Budget::UNLIMITED)), "release");
+        assert_eq!(
+            kind_of(&may_delete(&FACTS, &live("Namespace", "kube-system"), Budget::UNLIMITED)),
+            "release"
+        );
+    }
+
+    #[test]
+    fn orphans_of_silent_clusters_are_marked_not_deleted() {
+        let binding = json!({"spec": {
+            "clusters": [{"name": "a", "replicas": 1}],
+            "requiredBy": [{"namespace": "n", "name": "b", "clusters": [{"name": "c"}]}],
+            "gracefulEvictionTasks": [{"fromCluster": "d"}],
+        }});
+        let wanted = wanted_clusters(&binding);
+        assert_eq!(wanted.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "c", "d"]);
+        assert!(wanted_clusters(&json!({})).is_empty());
+        let table = [
+            ("wanted", "a", false, true, Orphan::Keep),
+            ("wanted, cluster away", "c", false, false, Orphan::Keep),
+            ("wanted again", "d", true, false, Orphan::Unmark),
+            ("unwanted", "x", false, true, Orphan::Delete),
+            ("unwanted, cluster away", "x", false, false, Orphan::Mark),
+            ("marked, cluster still away", "x", true, false, Orphan::Keep),
+            ("marked, cluster back", "x", true, true, Orphan::Delete),
+        ];
+        for (message, cluster, marked, reporting, want) in table {
+            assert_eq!(orphan(cluster, marked, &wanted, reporting), want, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_be_reached_does_not_hang() {
+        let state = Leaving {
+            reporting: true,
+            works_alive: 1,
+            works_terminating: 1,
+            namespace: true,
+            namespace_terminating: false,
+        };
+        let gone = Leaving { works_alive: 0, works_terminating: 0, ..state };
+        let table = [
+            ("Works first", state, Removal::DeleteWorks),
+            ("the agent is at it", Leaving { works_alive: 0, ..state }, Removal::Wait),
+            ("no agent", Leaving { works_alive: 0, reporting: false, ..state }, Removal::DropWorkFinalizers),
+            ("then the namespace", gone, Removal::DeleteNamespace),
+            ("it takes a while", Leaving { namespace_terminating: true, ..gone }, Removal::Wait),
+            ("then the Cluster", Leaving { namespace: false, ..gone }, Removal::Done),
+        ];
+        for (message, state, want) in table {
+            assert_eq!(removal(&state), want, "{message}");
+        }
+    }
+
+    #[test]
+    fn execution_namespaces_live_as_long_as_their_cluster() {
+        assert!(refuse_namespace_deletion("karmada-es-m", |name| name == "m").is_some());
+        assert!(refuse_namespace_deletion("karmada-es-m", |_| false).is_none());
+        assert!(refuse_namespace_deletion("shop", |_| true).is_none());
+    }
+}

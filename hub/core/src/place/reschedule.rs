@@ -1,0 +1,194 @@
+//! Whether a binding has to be scheduled again.
+
+use karmada_api::{
+    policy::{Placement, ReplicaSchedulingType},
+    work::{ResourceBindingSpec, ResourceBindingStatus},
+};
+
+use crate::divide::Strategy;
+
+/// Why a binding is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// The placement is not the one that was applied.
+    PlacementChanged,
+    /// The replicas of its clusters are not those of its template.
+    ReplicasChanged,
+    /// A user asked for it.
+    Requested,
+    /// The result depends on nothing but the clusters as they are now (duplicated, without replicas, divided by
+    /// static weights), so it is simply worked out again; nothing is written when it comes out the same.
+    Recomputed,
+    /// A cluster it is on is gone or going.
+    ClusterGone,
+}
+
+/// Whether, and why, a binding is to be scheduled. `applied`: its annotation `policy.karmada.io/applied-placement`.
+/// `gone`: whether the cluster of that name is missing or being deleted.
+///
+/// Karmada works out again only what is duplicated or has no replicas, and leaves a division by static weights
+/// alone until something else changes. We work that out again too, or a cluster that joins would stay empty.
+/// A division by room is left alone: what runs stays where it is.
+pub fn need_schedule(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    applied: Option<&str>,
+    gone: impl Fn(&str) -> bool,
+) -> Option<Trigger> {
+    let placement = spec.placement.as_ref()?;
+    let strategy = Strategy::of(placement);
+    let recomputed =
+        spec.replicas == 0 || matches!(strategy, Strategy::Duplicated | Strategy::StaticWeights(_));
+    let asked =
+        spec.reschedule_triggered_at.is_some_and(|at| status.last_scheduled_time.is_some_and(|t| at > t));
+    let triggers = [
+        (
+            placement_changed(placement, applied, &status.scheduler_observed_affinity_name),
+            Trigger::PlacementChanged,
+        ),
+        (replicas_changed(spec, placement), Trigger::ReplicasChanged),
+        (asked, Trigger::Requested),
+        (spec.clusters.iter().any(|target| gone(&target.name)), Trigger::ClusterGone),
+        (recomputed, Trigger::Recomputed),
+    ];
+    triggers.into_iter().find_map(|(holds, trigger)| holds.then_some(trigger))
+}
+
+/// Whether a placement differs from the one that was applied. Of several groups of clusters only the one that was
+/// taken matters. A record that cannot be read counts as different.
+pub fn placement_changed(placement: &Placement, applied: Option<&str>, observed_affinity: &str) -> bool {
+    let Some(applied) = applied.and_then(|text| serde_json::from_str::<Placement>(text).ok()) else {
+        return true;
+    };
+    if *placement == applied {
+        return false;
+    }
+    let without_groups =
+        |placement: &Placement| Placement { cluster_affinities: Vec::new(), ..placement.clone() };
+    if without_groups(placement) != without_groups(&applied) || observed_affinity.is_empty() {
+        return true;
+    }
+    let taken = |placement: &Placement| {
+        placement.cluster_affinities.iter().find(|term| term.affinity_name == observed_affinity).cloned()
+    };
+    taken(placement).is_none() || taken(placement) != taken(&applied)
+}
+
+/// Whether the replicas of a binding's clusters are not what its template asks for.
+fn replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    let scheduling = placement.replica_scheduling.as_ref();
+    match scheduling.map_or(ReplicaSchedulingType::Duplicated, |s| s.replica_scheduling_type) {
+        ReplicaSchedulingType::Duplicated => {
+            spec.clusters.iter().any(|target| target.replicas != spec.replicas)
+        }
+        ReplicaSchedulingType::Divided => {
+            spec.clusters.iter().map(|target| i64::from(target.replicas)).sum::<i64>()
+                != i64::from(spec.replicas)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn trigger(spec: Value, status: Value, applied: Option<&str>) -> Option<Trigger> {
+        let mut full = json!({"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "n"}});
+        for (key, value) in spec.as_object().unwrap() {
+            full[key] = value.clone();
+        }
+        let spec = serde_json::from_value(full).unwrap();
+        let status = serde_json::from_value(status).unwrap();
+        need_schedule(&spec, &status, applied, |name| name == "gone")
+    }
+
+    #[test]
+    fn something_has_to_have_changed() {
+        let dynamic = json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        }});
+        let applied = dynamic.to_string();
+        let at = |names: &[(&str, i32)]| {
+            names.iter().map(|(name, n)| json!({"name": name, "replicas": n})).collect::<Vec<_>>()
+        };
+        let spec = |extra: Value| {
+            let mut spec =
+                json!({"placement": dynamic, "replicas": 3, "clusters": at(&[("a", 1), ("b", 2)])});
+            for (key, value) in extra.as_object().unwrap() {
+                spec[key] = value.clone();
+            }
+            spec
+        };
+        let scheduled = json!({"lastScheduledTime": "2026-01-01T00:00:00Z"});
+        let duplicated = json!({"clusterAffinity": {"clusterNames": ["a"]}});
+        let table = [
+            ("nothing", spec(json!({})), scheduled.clone(), Some(applied.as_str()), None),
+            ("never applied", spec(json!({})), json!({}), None, Some(Trigger::PlacementChanged)),
+            ("unreadable", spec(json!({})), json!({}), Some("{"), Some(Trigger::PlacementChanged)),
+            ("another placement", spec(json!({})), json!({}), Some("{}"), Some(Trigger::PlacementChanged)),
+            (
+                "scaled",
+                spec(json!({"replicas": 4})),
+                json!({}),
+                Some(&applied),
+                Some(Trigger::ReplicasChanged),
+            ),
+            (
+                "asked for",
+                spec(json!({"rescheduleTriggeredAt": "2026-01-01T00:00:01Z"})),
+                scheduled.clone(),
+                Some(&applied),
+                Some(Trigger::Requested),
+            ),
+            (
+                "asked for before",
+                spec(json!({"rescheduleTriggeredAt": "2025-01-01T00:00:01Z"})),
+                scheduled,
+                Some(&applied),
+                None,
+            ),
+            (
+                "a cluster is gone",
+                spec(json!({"clusters": at(&[("gone", 3)])})),
+                json!({}),
+                Some(&applied),
+                Some(Trigger::ClusterGone),
+            ),
+            (
+                "duplicated",
+                json!({"placement": duplicated, "replicas": 1, "clusters": at(&[("a", 1)])}),
+                json!({}),
+                Some(r#"{"clusterAffinity":{"clusterNames":["a"]}}"#),
+                Some(Trigger::Recomputed),
+            ),
+            ("no placement", json!({"replicas": 1}), json!({}), None, None),
+        ];
+        for (message, spec, status, applied, want) in table {
+            assert_eq!(trigger(spec, status, applied), want, "{message}");
+        }
+    }
+
+    #[test]
+    fn of_the_groups_only_the_one_taken_matters() {
+        let placement = |second: &str| -> Placement {
+            serde_json::from_value(json!({"clusterAffinities": [
+                {"affinityName": "first", "clusterNames": ["a"]},
+                {"affinityName": "second", "clusterNames": [second]},
+            ]}))
+            .unwrap()
+        };
+        let applied = crate::place::applied_placement(&placement("b"));
+        let table = [
+            ("the same", placement("b"), "second", false),
+            ("the other changed", placement("c"), "first", false),
+            ("the one taken changed", placement("c"), "second", true),
+            ("none taken", placement("c"), "", true),
+            ("it is gone", placement("c"), "third", true),
+        ];
+        for (message, placement, observed, want) in table {
+            assert_eq!(placement_changed(&placement, Some(&applied), observed), want, "{message}");
+        }
+    }
+}
