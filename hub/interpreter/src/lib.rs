@@ -1,1 +1,61 @@
-//! What a kind's replicas, status, health and dependencies are.
+//! What the fields of a kind mean: its replicas and what they need, its status and health, what it refers to, what
+//! of it may travel. Native rules for Kubernetes' own kinds; other kinds get the general rule of each question.
+//! Pure functions on JSON, no I/O.
+//!
+//! ```text
+//!  hub                                                        agent
+//!  template ──► replicas, dependencies    (scheduler)         object on the member
+//!     │                                                         │
+//!     ├──► prune ──► revise_replicas ──► Work ──► retain ──► apply
+//!     │                                                         │
+//!     ◄── aggregate_status ◄── Work.status ◄── reflect_status, health
+//! ```
+//!
+//! [`Native`] is the table of kinds; each module answers one question for all of them. Where Karmada's answer and
+//! ours differ, the function says so.
+
+mod aggregate;
+mod dependencies;
+mod fields;
+mod health;
+mod native;
+mod prune;
+mod reflect;
+mod replicas;
+mod requests;
+mod retain;
+
+pub use self::{
+    aggregate::aggregate_status,
+    dependencies::{DependentObjectReference, dependencies},
+    health::{Health, health},
+    native::Native,
+    prune::prune,
+    reflect::reflect_status,
+    replicas::{Replicas, completions, get_replicas, revise_completions, revise_replicas},
+    requests::{pod_requests, pod_template_requests},
+    retain::{Field, retain, retain_rules},
+};
+
+/// A field that does not hold what its kind says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object}: {field} {problem}")]
+pub struct InterpretError {
+    /// Kind, namespace and name of the object.
+    pub object: String,
+    /// The field's path.
+    pub field: String,
+    /// What is wrong with its value.
+    pub problem: String,
+}
+
+impl InterpretError {
+    fn new(object: &serde_json::Value, field: impl Into<String>, problem: impl Into<String>) -> Self {
+        let name = karmada_meta::object::key(object);
+        Self {
+            object: format!("{} {name}", karmada_meta::object::kind(object)),
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+}
