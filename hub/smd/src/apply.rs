@@ -16,7 +16,7 @@ use crate::fieldpath::{Path, Set};
 use crate::lastapplied;
 use crate::managed::{Entry, Managed, Manager, Operation, is_reset};
 use crate::schema::TypeRef;
-use crate::typed::{Comparison, Unknown, compare, field_set, merge, reconcile, remove, validate};
+use crate::typed::{Comparison, compare, field_set, merge, reconcile, remove, validate};
 
 /// The manager to whom the fields of an object are given that has none when it is first applied to.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -239,7 +239,7 @@ fn merge_and_own(
     force: bool,
 ) -> Result<(Option<Value>, Managed), ApplyError> {
     let (types, id) = (&*schema.schema, schema.id);
-    validate(types, id, config, Unknown::Refuse).map_err(|error| {
+    validate(types, id, config).map_err(|error| {
         ApplyError::Invalid(format!("failed to create typed patch object ({}): {error}", describe(config)))
     })?;
     let of_live = |error| {
@@ -340,7 +340,7 @@ fn track_update(
     managed.entries.retain(|e| !e.set.is_empty());
     let own = strip(&filtered.modified.union(&filtered.added));
     if !own.is_empty() {
-        let set = managed.get(&writer).map_or(own.clone(), |e| e.set.union(&own));
+        let set = managed.get(&writer).map_or_else(|| own.clone(), |e| e.set.union(&own));
         managed.put(Entry { manager: writer, set, time: Some(now.to_owned()) });
     }
     managed.cap_updates(MAX_UPDATE_MANAGERS, ANCIENT_CHANGES);

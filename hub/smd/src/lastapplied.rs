@@ -1,9 +1,10 @@
 //! `kubectl.kubernetes.io/last-applied-configuration`: what client-side apply remembers, and how an object moves from
 //! it to server-side apply. Only the manager `kubectl` is meant.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::fieldpath::Set;
+use crate::gotext::write_json;
 use crate::schema::TypeRef;
 use crate::typed::{compare, field_set};
 
@@ -43,55 +44,12 @@ pub(crate) fn follow(object: &mut Value, config: &Value) {
         }
     }
     let mut text = String::new();
-    write_go_json(&config, &mut text);
+    write_json(&config, &mut text);
     text.push('\n');
     let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") else { return };
     annotations.insert(ANNOTATION.to_owned(), Value::from(text));
     let size: usize = annotations.iter().map(|(k, v)| k.len() + v.as_str().map_or(0, str::len)).sum();
     if size > ANNOTATIONS_MAX {
         annotations.shift_remove(ANNOTATION);
-    }
-}
-
-/// JSON as Go's encoder writes it: keys sorted, `<`, `>` and `&` escaped.
-pub(crate) fn write_go_json(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(map) => write_go_object(map, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                write_go_json(item, out);
-            }
-            out.push(']');
-        }
-        Value::String(text) => write_go_string(text, out),
-        other => out.push_str(&other.to_string()),
-    }
-}
-
-fn write_go_object(map: &Map<String, Value>, out: &mut String) {
-    let mut keys: Vec<&String> = map.keys().collect();
-    keys.sort();
-    out.push('{');
-    for (i, key) in keys.into_iter().enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        write_go_string(key, out);
-        out.push(':');
-        write_go_json(&map[key], out);
-    }
-    out.push('}');
-}
-
-fn write_go_string(text: &str, out: &mut String) {
-    for c in Value::from(text).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
     }
 }

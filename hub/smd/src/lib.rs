@@ -15,10 +15,14 @@
 
 mod apply;
 pub mod fieldpath;
+mod gotext;
 mod lastapplied;
 pub mod managed;
+mod nulls;
 mod ownership;
+pub mod patch;
 pub mod schema;
+pub mod strategic;
 mod typed;
 
 pub use apply::{
@@ -27,5 +31,8 @@ pub use apply::{
 };
 pub use fieldpath::{Path, PathElement, Set};
 pub use managed::{Managed, Manager, Operation, is_reset, keep_times};
+pub use nulls::decode_nulls;
 pub use ownership::{adopted, adoption_patch, owned_by, project};
+pub use patch::{PatchError, json_patch, merge_patch};
 pub use schema::TypeRef;
+pub use strategic::strategic_merge;

@@ -267,14 +267,14 @@ fn encode_entry(entry: &Entry) -> Value {
     Value::Object(map)
 }
 
-/// Whether a write asks for all managed fields to be forgotten: one entry, empty. An empty list does not; clients that
-/// know nothing of managed fields send that.
+/// Whether a write asks for all managed fields to be forgotten: a list that is empty, or of one empty entry. A write
+/// that leaves the list out does not.
 pub fn is_reset(object: &Value) -> bool {
+    let empty = |v: &Value| v.is_null() || v == "" || v.as_object().is_some_and(Map::is_empty);
     match object.pointer("/metadata/managedFields") {
         Some(Value::Array(entries)) => match entries.as_slice() {
-            [Value::Object(only)] => {
-                only.values().all(|v| v.is_null() || v == "" || v == &Value::Object(Map::new()))
-            }
+            [] => true,
+            [Value::Object(only)] => only.values().all(empty),
             _ => false,
         },
         _ => false,
@@ -307,26 +307,22 @@ pub fn keep_times(old: &Value, new: &mut Value) {
     if before.len() != after.len() || before == after || untimed(before) != untimed(after) {
         return;
     }
-    let rest = |object: &Value| -> Vec<(String, Value)> {
-        let map = object.as_object().into_iter().flatten().filter(|(k, _)| *k != "metadata");
-        map.map(|(k, v)| (k.clone(), v.clone())).collect()
-    };
-    let metadata = |object: &Value| {
-        let mut metadata = object.get("metadata").cloned().unwrap_or_default();
-        if let Value::Object(map) = &mut metadata {
-            map.shift_remove("managedFields");
-        }
-        metadata
-    };
-    let same = |a: &Value, b: &Value| {
-        let (a, b): (Map<String, Value>, Map<String, Value>) =
-            (rest(a).into_iter().collect(), rest(b).into_iter().collect());
-        a == b
-    };
-    if metadata(old) == metadata(new) && same(old, new) {
+    if equal_but_for_managed_fields(old, new) {
         let before = before.clone();
         if let Some(list) = new.pointer_mut(LIST) {
             *list = Value::Array(before);
         }
     }
+}
+
+fn equal_but_for_managed_fields(a: &Value, b: &Value) -> bool {
+    let equal = |a: &Value, b: &Value, skip: &str, deeper: &dyn Fn(&Value, &Value) -> bool| match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(k, v)| b.get(k).is_some_and(|w| if k == skip { deeper(v, w) } else { v == w }))
+        }
+        (a, b) => a == b,
+    };
+    equal(a, b, "metadata", &|a, b| equal(a, b, "managedFields", &|_, _| true))
 }

@@ -193,6 +193,11 @@ impl Schema {
         &self.types[id.0 as usize]
     }
 
+    /// Whether a type is [`DEDUCED`].
+    pub(crate) fn is_deduced(&self, id: TypeId) -> bool {
+        id == DEDUCED
+    }
+
     /// A declared field of a struct type.
     pub(crate) fn field(&self, id: TypeId, name: &str) -> Option<&Field> {
         self.get(id).map.as_ref().and_then(|m| m.field(name))

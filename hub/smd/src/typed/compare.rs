@@ -45,8 +45,8 @@ pub(crate) fn compare(
 /// The way to where the walker stands; on the stack, so that a path is only built where something differs.
 enum Trail<'a> {
     Root,
-    Field(&'a Trail<'a>, &'a str),
-    Element(&'a Trail<'a>, &'a PathElement),
+    Field(&'a Self, &'a str),
+    Element(&'a Self, &'a PathElement),
 }
 
 impl Trail<'_> {

@@ -17,7 +17,7 @@ pub(crate) use extract::{extract, remove};
 pub(crate) use fieldset::field_set;
 pub(crate) use merge::merge;
 pub(crate) use reconcile::reconcile;
-pub(crate) use validate::{Unknown, validate};
+pub(crate) use validate::validate;
 
 use crate::fieldpath::{PathElement, Scalar};
 use crate::schema::{Absent, Field, ListKind, ListType, Schema};

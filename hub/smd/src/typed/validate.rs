@@ -8,19 +8,9 @@ use super::element_of;
 use crate::fieldpath::PathElement;
 use crate::schema::{Form, ListKind, ListType, MapType, ScalarType, Schema, TypeId};
 
-/// What to do with fields that the schema does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
-    /// An applied configuration may not have them.
-    Refuse,
-    /// A stored object may: its schema may have been another.
-    Allow,
-}
-
-/// Every way in which the value does not fit, as `.path: message`. Where unknown fields are refused, so are elements
-/// that come twice.
-pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value, unknown: Unknown) -> Result<(), String> {
-    let mut walker = Walker { schema, unknown, path: String::new(), errors: Vec::new() };
+/// Every way in which the value does not fit, as `.path: message`: also unknown fields, and elements that come twice.
+pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(), String> {
+    let mut walker = Walker { schema, path: String::new(), errors: Vec::new() };
     walker.visit(id, value);
     match walker.errors.len() {
         0 => Ok(()),
@@ -31,7 +21,6 @@ pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value, unknown: Unkn
 
 struct Walker<'a> {
     schema: &'a Schema,
-    unknown: Unknown,
     path: String,
     errors: Vec<String>,
 }
@@ -88,7 +77,7 @@ impl<'a> Walker<'a> {
                     Err(error) => return self.error(&format!("element {i}: {error}")),
                 }
             };
-            if seen.contains(&element) && self.unknown == Unknown::Refuse {
+            if seen.contains(&element) {
                 self.error(&format!("duplicate entries for key {element}"));
             }
             self.nested(&element.to_string(), list.element, item);
@@ -101,7 +90,7 @@ impl<'a> Walker<'a> {
             let declared = map.field(key).map(|f| f.ty).or(map.element);
             if let Some(ty) = declared {
                 self.nested(&format!(".{key}"), ty, value);
-            } else if self.unknown == Unknown::Refuse {
+            } else {
                 let depth = self.path.len();
                 self.path.push_str(&format!(".{key}"));
                 self.error("field not declared in schema");

@@ -1,0 +1,119 @@
+//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the limits and habits of Kubernetes.
+
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+/// The most operations that one JSON patch may have.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// Why a patch was not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// It is no patch of its kind: 400.
+    #[error("{0}")]
+    BadRequest(String),
+    /// It has too many operations: 413.
+    #[error("{0}")]
+    TooLarge(String),
+    /// An operation does not hold or cannot be done: 422. Kubernetes says no more than its generic message; the text
+    /// here is for logs.
+    #[error("{0}")]
+    Rejected(String),
+    /// The result is not an object of its type: 422, a field error of `patch` with this value and detail.
+    #[error(" \"\" is invalid: patch: Invalid value: {}: {detail}", Value::from(value.as_str()))]
+    Invalid { value: String, detail: String },
+    /// A directive of a strategic merge patch cannot be followed: 500, as Kubernetes has it.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Applies a JSON patch: a list of operations, all or none.
+///
+/// # Errors
+/// `BadRequest`, `TooLarge` or `Rejected`.
+pub fn json_patch(document: &Value, operations: &Value) -> Result<Value, PatchError> {
+    let Value::Array(operations) = operations else {
+        let what = match operations {
+            Value::Object(_) => "object",
+            Value::String(_) => "string",
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            _ => return Ok(document.clone()),
+        };
+        return Err(PatchError::BadRequest(format!(
+            "error decoding patch: json: cannot unmarshal {what} into Go value of type jsonpatch.Patch"
+        )));
+    };
+    if operations.len() > MAX_OPERATIONS {
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            operations.len()
+        )));
+    }
+    let mut document = document.clone();
+    for operation in operations {
+        apply(&mut document, operation)?;
+    }
+    Ok(document)
+}
+
+fn apply(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
+    let mut operation = operation.clone();
+    for pointer in ["path", "from"] {
+        let path = operation.get(pointer).and_then(Value::as_str).map(|path| normal_pointer(document, path));
+        if let Some(path) = path
+            && let Some(value) = operation.get_mut(pointer)
+        {
+            *value = Value::from(path?);
+        }
+    }
+    // A test for null holds where nothing is.
+    if operation.get("op") == Some(&Value::from("test"))
+        && operation.get("value").is_none_or(Value::is_null)
+        && operation.get("path").and_then(Value::as_str).is_some_and(|path| document.pointer(path).is_none())
+    {
+        return Ok(());
+    }
+    let operation: PatchOperation =
+        serde_json::from_value(operation).map_err(|error| PatchError::Rejected(error.to_string()))?;
+    json_patch::patch_unsafe(document, std::slice::from_ref(&operation))
+        .map_err(|error| PatchError::Rejected(error.to_string()))
+}
+
+/// The pointer as the library that Kubernetes uses reads it: what stands before the first slash does not count, and
+/// -1 is the last element of a list.
+fn normal_pointer(document: &Value, path: &str) -> Result<String, PatchError> {
+    if path.is_empty() {
+        return Ok(String::new());
+    }
+    let Some(slash) = path.find('/') else {
+        return Err(PatchError::Rejected(format!("pointer {path:?} has no slash")));
+    };
+    let path = &path[slash..];
+    if !path.split('/').any(|token| token.starts_with('-') && token.len() > 1) {
+        return Ok(path.to_owned());
+    }
+    let mut out = String::with_capacity(path.len());
+    for token in path[1..].split('/') {
+        let parent = document.pointer(&out).and_then(Value::as_array);
+        let back = token.strip_prefix('-').and_then(|t| t.parse::<usize>().ok());
+        out.push('/');
+        match (parent, back) {
+            (Some(items), Some(back)) if (1..=items.len()).contains(&back) => {
+                out.push_str(&(items.len() - back).to_string());
+            }
+            _ => out.push_str(token),
+        }
+    }
+    Ok(out)
+}
+
+/// Applies a JSON merge patch: what it says is set, null removes.
+pub fn merge_patch(document: &Value, patch: &Value) -> Value {
+    let mut document = document.clone();
+    json_patch::merge(&mut document, patch);
+    document
+}
+
+#[cfg(test)]
+mod tests;
