@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use karmada_api::consts::extension::ADOPTED;
+use karmada_api::{consts::extension::ADOPTED, work::ResourceBindingSpec};
 use karmada_meta::object;
 use serde_json::Value;
 
@@ -145,18 +145,11 @@ pub fn orphan(cluster: &str, marked: bool, wanted: &BTreeSet<String>, reporting:
 }
 
 /// The clusters that a binding wants its object on: where it is scheduled, where bindings that require it are, and
-/// where an eviction is still under way. Takes the binding as JSON.
-pub fn wanted_clusters(binding: &Value) -> BTreeSet<String> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let spec = &binding["spec"];
-    let names =
-        |clusters: &Value| list(clusters).into_iter().filter_map(|c| c["name"].as_str().map(str::to_owned));
-    let required = list(&spec["requiredBy"]);
-    let tasks = list(&spec["gracefulEvictionTasks"]);
-    names(&spec["clusters"])
-        .chain(required.iter().flat_map(|snapshot| names(&snapshot["clusters"])))
-        .chain(tasks.iter().filter_map(|task| task["fromCluster"].as_str().map(str::to_owned)))
-        .collect()
+/// where an eviction is still under way.
+pub fn wanted_clusters(spec: &ResourceBindingSpec) -> BTreeSet<String> {
+    let required = spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters);
+    let targets = spec.clusters.iter().chain(required).map(|target| target.name.clone());
+    targets.chain(spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone())).collect()
 }
 
 /// How far the removal of a cluster is.
@@ -307,14 +300,14 @@ mod tests {
 
     #[test]
     fn orphans_of_silent_clusters_are_marked_not_deleted() {
-        let binding = json!({"spec": {
+        let spec = json!({
+            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
             "clusters": [{"name": "a", "replicas": 1}],
             "requiredBy": [{"namespace": "n", "name": "b", "clusters": [{"name": "c"}]}],
-            "gracefulEvictionTasks": [{"fromCluster": "d"}],
-        }});
-        let wanted = wanted_clusters(&binding);
+            "gracefulEvictionTasks": [{"fromCluster": "d", "reason": "R", "producer": "P"}],
+        });
+        let wanted = wanted_clusters(&serde_json::from_value(spec).unwrap());
         assert_eq!(wanted.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "c", "d"]);
-        assert!(wanted_clusters(&json!({})).is_empty());
         let table = [
             ("wanted", "a", false, true, Orphan::Keep),
             ("wanted, cluster away", "c", false, false, Orphan::Keep),

@@ -15,7 +15,13 @@
 //! Objects of users stay JSON values; Karmada's own are typed where a decision reads them, and stay JSON where
 //! they are changed, so that a field newer than these types survives.
 
+#![cfg_attr(
+    test,
+    allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "tables of json! literals read better so")
+)]
+
 pub mod affinity;
+pub mod aggregate;
 pub mod delete;
 pub mod divide;
 pub mod health;
@@ -26,3 +32,4 @@ pub mod place;
 pub mod select;
 pub mod skip;
 pub mod taints;
+pub mod work;

@@ -23,7 +23,7 @@ pub fn for_condition(taints: &[Taint], ready: Ready, now: Time) -> Option<Vec<Ta
     let mut result: Vec<_> =
         taints.iter().filter(|taint| !ours(taint) || wanted == Some(taint.key.as_str())).cloned().collect();
     if let Some(key) = wanted
-        && !result.iter().any(|taint| ours(taint))
+        && !result.iter().any(ours)
     {
         result.push(Taint { time_added: Some(now), ..Taint::new(key, NO_SCHEDULE) });
     }

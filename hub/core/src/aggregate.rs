@@ -1,0 +1,171 @@
+//! What became of a binding on its clusters, gathered from its Works.
+
+use karmada_api::{
+    conditions::{self, Condition, ConditionStatus},
+    consts::{condition, reason},
+    work::{
+        AggregatedStatusItem, ManifestStatus, ObjectReference, ResourceBindingSpec, ResourceBindingStatus,
+        ResourceHealth, Work,
+    },
+};
+use karmada_meta::{parse_api_version, time::Time};
+
+use crate::{delete, names};
+
+/// The status of a binding with what its Works say now: `aggregatedStatus` and the FullyApplied condition. Works
+/// that are being deleted do not count.
+pub fn status<'a>(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    works: impl IntoIterator<Item = &'a Work>,
+    now: Time,
+) -> ResourceBindingStatus {
+    let items = items(&spec.resource, works);
+    let mut status = status.clone();
+    conditions::set(&mut status.conditions, fully_applied(spec, &items, now), now);
+    status.aggregated_status = items;
+    status
+}
+
+/// One item per Work, by cluster name.
+pub fn items<'a>(
+    resource: &ObjectReference,
+    works: impl IntoIterator<Item = &'a Work>,
+) -> Vec<AggregatedStatusItem> {
+    let alive = works.into_iter().filter(|work| work.metadata.deletion_timestamp.is_none());
+    let mut items: Vec<_> = alive.filter_map(|work| item(resource, work)).collect();
+    items.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    items
+}
+
+/// What one Work says about the object. A Work that is in no execution namespace says nothing.
+fn item(resource: &ObjectReference, work: &Work) -> Option<AggregatedStatusItem> {
+    let cluster = names::cluster_of_namespace(work.metadata.namespace.as_deref()?)?.to_owned();
+    let empty = Default::default();
+    let status = work.status.as_ref().unwrap_or(&empty);
+    let applied = conditions::find(&status.conditions, condition::APPLIED);
+    let unknown = Some(ResourceHealth::Unknown);
+    match applied {
+        Some(applied) if applied.status == ConditionStatus::True => {
+            let found = status.manifest_statuses.iter().find(|status| is_of(status, resource));
+            Some(AggregatedStatusItem {
+                cluster_name: cluster,
+                status: found.and_then(|found| found.status.clone()),
+                applied: true,
+                applied_message: String::new(),
+                health: found.map_or(unknown, |found| found.health),
+            })
+        }
+        other => Some(AggregatedStatusItem {
+            cluster_name: cluster,
+            applied: false,
+            applied_message: other.map(|condition| condition.message.clone()).unwrap_or_default(),
+            health: unknown,
+            ..AggregatedStatusItem::default()
+        }),
+    }
+}
+
+/// Whether a manifest's status is the object's. The version does not matter: an override may have changed it.
+fn is_of(status: &ManifestStatus, resource: &ObjectReference) -> bool {
+    let of = &status.identifier;
+    let group = parse_api_version(&resource.api_version).map(|(group, _)| group);
+    group.as_deref() == Some(&of.group)
+        && of.kind == resource.kind
+        && of.namespace == resource.namespace
+        && of.name == resource.name
+}
+
+/// The FullyApplied condition: every cluster that the binding wants the object on has applied it, and no other
+/// cluster still has it.
+fn fully_applied(spec: &ResourceBindingSpec, items: &[AggregatedStatusItem], now: Time) -> Condition {
+    let wanted = delete::wanted_clusters(spec);
+    let complete = !wanted.is_empty()
+        && wanted.len() == items.len()
+        && items.iter().all(|item| item.applied && wanted.contains(&item.cluster_name));
+    let (reason, message) = if complete {
+        (reason::FULLY_APPLIED_SUCCESS, reason::FULLY_APPLIED_SUCCESS_MESSAGE)
+    } else {
+        (reason::FULLY_APPLIED_FAILED, reason::FULLY_APPLIED_FAILED_MESSAGE)
+    };
+    Condition::new(condition::FULLY_APPLIED, complete, reason, message, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn work(cluster: &str, applied: Value, statuses: Value) -> Work {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "namespace": format!("karmada-es-{cluster}")},
+            "spec": {"workload": {"manifests": []}},
+            "status": {"conditions": applied, "manifestStatuses": statuses},
+        }))
+        .unwrap()
+    }
+
+    fn applied(status: &str, message: &str) -> Value {
+        json!([{"type": "Applied", "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+    }
+
+    fn state(kind: &str, health: &str, ready: i32) -> Value {
+        json!({"identifier": {"ordinal": 0, "group": "apps", "version": "v1", "kind": kind, "resource": "",
+                              "namespace": "shop", "name": "web"},
+               "health": health, "status": {"readyReplicas": ready}})
+    }
+
+    fn spec(clusters: &[&str]) -> ResourceBindingSpec {
+        let clusters: Vec<_> = clusters.iter().map(|name| json!({"name": name})).collect();
+        serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "shop"},
+            "clusters": clusters,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn works_are_gathered_by_cluster() {
+        let now = "2026-01-02T00:00:00Z".parse().unwrap();
+        let good = work("b", applied("True", ""), json!([state("Service", "Unhealthy", 9), state("Deployment", "Healthy", 2)]));
+        let bad = work("a", applied("False", "it is not ours"), json!([state("Deployment", "Healthy", 1)]));
+        let new = work("c", json!([]), json!([]));
+        let got = status(&spec(&["a", "b"]), &ResourceBindingStatus::default(), [&good, &bad], now);
+        assert_eq!(
+            serde_json::to_value(&got.aggregated_status).unwrap(),
+            json!([
+                {"clusterName": "a", "appliedMessage": "it is not ours", "health": "Unknown"},
+                {"clusterName": "b", "applied": true, "health": "Healthy", "status": {"readyReplicas": 2}},
+            ])
+        );
+        let condition = |clusters: &[&str], works: &[&Work]| {
+            let got = status(&spec(clusters), &ResourceBindingStatus::default(), works.iter().copied(), now);
+            got.conditions[0].reason.clone()
+        };
+        let table: [(&str, &[&str], &[&Work], &str); 6] = [
+            ("all", &["b"], &[&good], "FullyAppliedSuccess"),
+            ("one failed", &["a", "b"], &[&good, &bad], "FullyAppliedFailed"),
+            ("one to come", &["b", "c"], &[&good], "FullyAppliedFailed"),
+            ("one not applied yet", &["b", "c"], &[&good, &new], "FullyAppliedFailed"),
+            ("one too many", &["b"], &[&good, &new], "FullyAppliedFailed"),
+            ("not scheduled", &[], &[], "FullyAppliedFailed"),
+        ];
+        for (message, clusters, works, want) in table {
+            assert_eq!(condition(clusters, works), want, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_goes_does_not_count_and_times_stay() {
+        let first = "2026-01-02T00:00:00Z".parse().unwrap();
+        let later = "2026-01-03T00:00:00Z".parse().unwrap();
+        let good = work("b", applied("True", ""), json!([state("Deployment", "Healthy", 2)]));
+        let mut going = work("a", applied("True", ""), json!([]));
+        going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        let before = status(&spec(&["b"]), &ResourceBindingStatus::default(), [&good, &going], first);
+        assert_eq!(before.aggregated_status.len(), 1);
+        assert_eq!(status(&spec(&["b"]), &before, [&good], later), before, "nothing to write");
+    }
+}
