@@ -2,6 +2,8 @@
 //! accepted here and refused there. Skipped, with a message, where the reference material is not beside the
 //! project.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use karmada_api::crd;

@@ -1,7 +1,9 @@
 //! Objects of a stock Karmada read into our types and written back lose nothing and gain nothing. Skipped, with a
 //! message, where the recordings are not beside the project.
 
-use std::{fs, path::PathBuf};
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod recorded;
 
 use karmada_api::{
     KarmadaKind,
@@ -18,27 +20,7 @@ use serde_json::{Value, json};
 
 /// Every object of every recording.
 fn objects() -> Vec<Value> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/karmada/recordings");
-    let Ok(files) = fs::read_dir(&folder) else {
-        eprintln!("skipped: {} is not there", folder.display());
-        return Vec::new();
-    };
-    let mut objects = Vec::new();
-    for file in files {
-        let path = file.unwrap().path();
-        if path.extension().is_none_or(|e| e != "yaml") {
-            continue;
-        }
-        for document in fs::read_to_string(&path).unwrap().split("\n---\n") {
-            let value: Value = serde_saphyr::from_str(document).unwrap_or_default();
-            match value["items"].as_array() {
-                Some(items) => objects.extend(items.clone()),
-                None => objects.push(value),
-            }
-        }
-    }
-    assert!(objects.len() > 50, "the recordings hold more than {} objects", objects.len());
-    objects
+    recorded::objects().into_iter().map(|r| r.object).collect()
 }
 
 fn round_trip<K: KarmadaKind + DeserializeOwned + Serialize>(object: &Value) {

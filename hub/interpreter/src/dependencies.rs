@@ -137,7 +137,7 @@ fn environment_names<'a>(pod: &'a Value, whole: &str, key: &str) -> Vec<&'a str>
 fn service_import(value: &Value) -> Vec<DependentObjectReference> {
     let service = format!("derived-{}", object::name(value));
     let mut references = references(value, "Service", BTreeSet::from([service.as_str()]));
-    let labels = [("kubernetes.io/service-name".to_owned(), service.clone())];
+    let labels = [("kubernetes.io/service-name".to_owned(), service)];
     references.push(DependentObjectReference {
         api_version: "discovery.k8s.io/v1".to_owned(),
         kind: "EndpointSlice".to_owned(),

@@ -52,7 +52,8 @@ fn stateful_set(value: &Value) -> bool {
     let partition = int(value, &["spec", "updateStrategy", "rollingUpdate", "partition"]);
     observed(value)
         && available >= updated
-        && wanted(value).is_none_or(|wanted| updated >= wanted - partition && available >= wanted)
+        && wanted(value)
+            .is_none_or(|wanted| updated >= wanted.saturating_sub(partition) && available >= wanted)
 }
 
 fn status(value: &Value, field: &str) -> i64 {

@@ -49,12 +49,10 @@ pub fn prune(value: &mut Value) {
             }
         }
         Some(Native::ServiceAccount) => service_account(value),
-        Some(Native::Secret) => {
-            // The member's own token controller fills such a Secret.
-            if text(value, &["type"]) == "kubernetes.io/service-account-token" {
-                remove_annotation(value, "kubernetes.io/service-account.uid");
-                remove(value, &["data"]);
-            }
+        // The member's own token controller fills such a Secret.
+        Some(Native::Secret) if text(value, &["type"]) == "kubernetes.io/service-account-token" => {
+            remove_annotation(value, "kubernetes.io/service-account.uid");
+            remove(value, &["data"]);
         }
         Some(Native::PersistentVolumeClaim) => {
             remove_annotation(value, "volume.kubernetes.io/selected-node");

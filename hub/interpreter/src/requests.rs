@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use karmada_meta::quantity::{Format, Quantity};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::fields::{at, list};
@@ -54,14 +55,14 @@ fn container_request(container: &Value, limits: bool) -> Resources {
 fn add(total: &mut Resources, more: &Resources) {
     for (name, quantity) in more {
         let sum = total.entry(name.clone()).or_default();
-        *sum = *sum + *quantity;
+        *sum += *quantity;
     }
 }
 
 /// Reads quantities; what is none asks for nothing, as no API server lets it through.
 fn quantities(value: &Value) -> Resources {
     let entries = value.as_object().into_iter().flatten();
-    entries.filter_map(|(name, q)| Some((name.clone(), Quantity::deserialize_json(q)?))).collect()
+    entries.filter_map(|(name, q)| Some((name.clone(), Quantity::deserialize(q).ok()?))).collect()
 }
 
 /// How sums of a resource print, whatever suffixes their parts had.
@@ -70,17 +71,6 @@ fn format_of(name: &str) -> Format {
         Format::BinarySi
     } else {
         Format::DecimalSi
-    }
-}
-
-/// Quantities may stand as texts or as numbers.
-trait FromJson: Sized {
-    fn deserialize_json(value: &Value) -> Option<Self>;
-}
-
-impl FromJson for Quantity {
-    fn deserialize_json(value: &Value) -> Option<Self> {
-        <Self as serde::Deserialize>::deserialize(value).ok()
     }
 }
 

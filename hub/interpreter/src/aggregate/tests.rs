@@ -248,7 +248,7 @@ mod jobs {
     fn it_runs_until_every_member_is_done() {
         let running = json!({"active": 2, "startTime": "2026-05-02T00:00:00Z"});
         let done = ended("Complete", "2026-05-03T00:00:00Z");
-        let status = aggregated("batch/v1", "Job", &json!({}), &[running.clone(), done.clone()]).unwrap();
+        let status = aggregated("batch/v1", "Job", &json!({}), &[running.clone(), done]).unwrap();
         assert_eq!(status, json!({"active": 2, "succeeded": 1, "startTime": "2026-05-01T00:00:00Z"}));
         // Not all have started: no start time yet.
         let status = aggregated("batch/v1", "Job", &json!({}), &[running, Value::Null]).unwrap();
