@@ -1,1 +1,98 @@
 //! A durable, revisioned key-value store with watch.
+//!
+//! Keys are (resource, namespace, name), values are bytes. Every change gets a [`Revision`] from one counter, is
+//! durable before anybody hears of it, and can be watched from any revision that history still reaches, also
+//! across restarts.
+//!
+//! ```text
+//!   commit ─┐  queue                       one batch                 under one lock
+//!   commit ─┼────────▶ writer: check ────▶ engine: fsync ─────────▶ state, history ──▶ watchers in scope
+//!   commit ─┘          preconditions       (redb, memory, crash)      │
+//!                                                                     └─▶ get, snapshot, snapshot_at
+//! ```
+//!
+//! - [`Store`] is the handle: read, commit, watch.
+//! - The writer takes what is queued, checks each commit against what it has already taken, makes all of it
+//!   durable with one fsync (group commit) and then publishes. Under load fsyncs stay as they are and batches grow.
+//! - The state is a persistent map: a [`Snapshot`] is a copied root.
+//! - The history is the recent events in order, found by scope; a [`Watch`] is a cursor into it.
+//! - An [`engine`] keeps batches. Engines that block get a thread; the others run in the committing task, so that
+//!   a test under paused time is reproducible.
+//!
+//! # What a client may rely on
+//!
+//! - **Order.** Whoever sees a revision sees everything before it. A list at revision N followed by a watch from N
+//!   misses nothing and sees nothing twice.
+//! - **Durability.** When [`Store::commit`] returns, the change survives a crash; the exception are updates of
+//!   resources that [`Options::relaxed`] names (Leases, Events), which are written within [`Options::flush`].
+//! - **Atomicity.** A commit of several operations happens as a whole or not at all, also if its caller is dropped
+//!   and also if the machine dies.
+//! - **Revisions never go back** and never repeat, also across crashes (see below).
+//!
+//! # What stands in the file
+//!
+//! `DIR/store.redb` is a redb file with four tables; [`engine::redb`] has the layouts.
+//!
+//! | table | key | holds |
+//! |---|---|---|
+//! | objects | resource, namespace, name | the current value, with the revisions that made and created it |
+//! | log | revision | an undo record: what the change did and the value that was there *before* |
+//! | meta | name | format version; last revision; reserved revision; revision up to which the log is dropped |
+//! | boots | index | per run: random id, first, last durable and reserved revision |
+//!
+//! The log is an undo log because one thing is then stored once: what a change stored is the current value, or the
+//! value that the next change of the key took away. Walking it backwards from the current values gives every event
+//! with its value and the value before, which is also the check, at every opening, that log and values belong
+//! together.
+//!
+//! # Why a crash does no harm
+//!
+//! Every batch is one redb transaction: values, log, numbers. redb writes changed pages beside the old ones, then
+//! the commit's root with a checksum over everything below it, then syncs. A crash leaves:
+//!
+//! - **Before the sync ended**: the new root is missing, torn, or points to pages whose checksums do not match;
+//!   redb opens the state before. Nobody was told of the batch: answers and events follow the sync. (If everything
+//!   happened to reach the disk, the batch is there; a commit without an answer may or may not have happened.)
+//! - **After the sync ended**: the batch is there, whole.
+//! - **While relaxed updates were unwritten**: they are gone, though watchers may have seen their revisions. The
+//!   file says up to which revision anybody can have seen one (`reserved`, raised in blocks by an fsync of its
+//!   own before a block is used). The next run begins behind it, so no revision means two things. A watch of a
+//!   relaxed resource from one of the lost revisions is answered [`Compacted`], and its client lists again; a
+//!   watch of any other resource resumes, since nothing of it can have been lost.
+//! - **While the file was being made**: it is made under another name and moved in place when whole. So an empty
+//!   or torn `store.redb` is damage, reported as [`OpenError::Corrupt`], and never a reason to begin anew.
+//! - **While the log was trimmed**: trimming is part of a batch, with the number that says how far it went.
+//!
+//! The crash-image engine plays all of these: the test writes through a disk that remembers every step, and opens
+//! what would be there after each of them, and after random losses among the unsynced ones.
+//!
+//! Damage that is no crash (bad sectors, a truncated copy) is found at opening: all checksums are verified through
+//! a view that keeps writes to itself, before redb may repair anything. One case cannot be told from a crash: an
+//! unclean stop *and* damage in the last commit only; redb then opens the commit before. Clients notice by the
+//! [boot id](Store::knows): they remember a durable revision that this store does not have.
+//!
+//! An error of the engine is final: whether its batch is on disk is unknown until the file is opened again, so the
+//! writer stops, later commits say why, and reads go on.
+
+pub mod engine;
+
+mod boot;
+mod entry;
+mod error;
+mod history;
+mod key;
+mod load;
+mod shared;
+mod state;
+mod store;
+mod watch;
+mod writer;
+
+pub use boot::Boot;
+pub use entry::{Action, Committed, Entry, Event, EventKind, Expect, Op, Project};
+pub use error::{CommitError, Compacted, OpenError, WatchEnd};
+pub use history::HistoryLimits;
+pub use key::{Key, Revision};
+pub use state::Snapshot;
+pub use store::{Options, Stats, Store};
+pub use watch::{Scope, Watch};

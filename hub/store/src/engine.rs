@@ -1,0 +1,125 @@
+//! Where batches of changes are made durable, behind a small trait.
+//!
+//! An engine keeps four things: the current values, the undo log (per change what was there before), four numbers
+//! and the list of runs. It is written to by one writer, in whole batches, and read only when the store is opened.
+//!
+//! Engines here: [`redb`] (a file), [`memory`] (nothing survives but a clone of the engine) and [`crash`] (the
+//! redb engine over a disk that can be stopped after every write).
+
+pub mod crash;
+pub mod memory;
+pub mod redb;
+
+mod codec;
+mod probe;
+
+use bytes::Bytes;
+
+use crate::{
+    boot::Boot,
+    key::{Key, Revision},
+};
+
+/// A value as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The change that made it.
+    pub revision: Revision,
+    /// The change that first stored a value here.
+    pub created: Revision,
+    /// The value.
+    pub value: Bytes,
+}
+
+/// One change in the log: what it did and what was there before. What a put stored is not in it; that is the
+/// current value, or the `prev` of the key's next record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// When.
+    pub revision: Revision,
+    /// Where.
+    pub key: Key,
+    /// What.
+    pub change: Change,
+    /// The value before, if there was one. A deletion always has one.
+    pub prev: Option<Stored>,
+}
+
+/// What a [`LogRecord`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Stored a value.
+    Put,
+    /// Deleted the value; with the last value that watchers were told if it differs from `prev`.
+    Delete(Option<Bytes>),
+}
+
+/// Numbers that go with every batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The last change in the batch, or before it if it has none.
+    pub revision: Revision,
+    /// No revision after this one has been seen by anybody. Equal to `revision` after a clean close.
+    pub reserved: Revision,
+    /// The log begins after this revision.
+    pub compacted: Revision,
+}
+
+/// What is made durable together, or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// New values, or `None` for keys that are gone. No key stands twice.
+    pub objects: Vec<(Key, Option<Stored>)>,
+    /// The changes, in order.
+    pub log: Vec<LogRecord>,
+    /// Where the store is after the batch. Log records up to `marks.compacted` are to be dropped.
+    pub marks: Marks,
+    /// If given, the new list of runs.
+    pub boots: Option<Vec<Boot>>,
+}
+
+/// All that an engine keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// The current values, each key once.
+    pub objects: Vec<(Key, Stored)>,
+    /// The log, oldest first.
+    pub log: Vec<LogRecord>,
+    /// The numbers of the last batch.
+    pub marks: Marks,
+    /// The runs, oldest first. Empty: the store is new.
+    pub boots: Vec<Boot>,
+}
+
+/// Why an engine could not do its work.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// What was read cannot be right.
+    #[error("damaged: {0}")]
+    Corrupt(String),
+    /// What was read is of another program.
+    #[error("{0}")]
+    Foreign(String),
+    /// What was read has another format.
+    #[error("format {0}")]
+    Format(u64),
+    /// Reading or writing failed.
+    #[error("{0}")]
+    Io(String),
+}
+
+/// A place where batches are kept.
+pub trait Engine: Send + 'static {
+    /// Where it is, for messages.
+    fn location(&self) -> String;
+
+    /// Reads everything back. Called once, before the first write.
+    fn load(&mut self) -> Result<Image, EngineError>;
+
+    /// Keeps a batch; when this returns, it survives a crash. After an error the engine is not used again.
+    fn write(&mut self, batch: &Batch) -> Result<(), EngineError>;
+
+    /// Whether writing blocks for long, so that the store gives the writer a thread of its own. Without one, a
+    /// commit runs in the task that asks for it and a run is reproducible.
+    fn blocks(&self) -> bool;
+}

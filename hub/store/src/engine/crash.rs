@@ -1,0 +1,170 @@
+//! A disk in memory that remembers every write, so that it can show what a crash at any moment would have left.
+//!
+//! What a crash leaves is: everything before the last completed sync, and of the writes since then any part.
+//! [`Disk::image`] gives the plain case (a prefix of the writes), [`Disk::torn_image`] the general one (some of
+//! the unsynced writes, some of them only in part).
+
+use std::{io, sync::Arc};
+
+use karmada_env::Env;
+use parking_lot::Mutex;
+use redb::StorageBackend;
+
+use super::{Batch, Engine, EngineError, Image, redb::Redb};
+
+/// Disks write sectors of this size whole or not at all.
+const SECTOR: usize = 512;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, Box<[u8]>),
+    SetLen(u64),
+    Sync,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    start: Vec<u8>,
+    steps: Vec<Step>,
+    now: Vec<u8>,
+    /// Steps after which every further one fails.
+    fails_after: Option<usize>,
+}
+
+/// A disk in memory. Clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct Disk(Arc<Mutex<State>>);
+
+impl Disk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk with this on it.
+    pub fn with_image(image: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(State { now: image.clone(), start: image, ..State::default() })))
+    }
+
+    /// The redb engine over this disk; formats an empty one. The store runs it without a thread.
+    pub fn engine(&self) -> Result<Crash, EngineError> {
+        Redb::over(self.clone(), "crash disk").map(Crash)
+    }
+
+    /// How many steps (writes, resizings, syncs) there have been.
+    pub fn steps(&self) -> usize {
+        self.0.lock().steps.len()
+    }
+
+    /// Lets every step from now on but the next `steps` fail.
+    pub fn fail_after(&self, steps: usize) {
+        let mut state = self.0.lock();
+        state.fails_after = Some(state.steps.len() + steps);
+    }
+
+    /// What is on the disk after its first `steps` steps, all of them written.
+    pub fn image(&self, steps: usize) -> Vec<u8> {
+        let state = self.0.lock();
+        let mut image = state.start.clone();
+        state.steps[..steps].iter().for_each(|step| step.apply(&mut image));
+        image
+    }
+
+    /// What may be on the disk after a crash behind the first `steps` steps: of those since the last sync, each is
+    /// there, missing or torn by `env`'s randomness.
+    pub fn torn_image(&self, steps: usize, env: &Env) -> Vec<u8> {
+        let state = self.0.lock();
+        let done = &state.steps[..steps];
+        let synced = done.iter().rposition(|s| matches!(s, Step::Sync)).map_or(0, |i| i + 1);
+        let mut image = state.start.clone();
+        done[..synced].iter().for_each(|step| step.apply(&mut image));
+        for step in &done[synced..] {
+            match (step, env.below(3)) {
+                (_, 0) => {}
+                (Step::Write(offset, data), 1) => {
+                    let sectors = (data.len() / SECTOR) as u64;
+                    let kept = env.below(sectors + 1) as usize * SECTOR;
+                    Step::Write(*offset, data[..kept].into()).apply(&mut image);
+                }
+                (step, _) => step.apply(&mut image),
+            }
+        }
+        image
+    }
+
+    fn step(&self, step: Step) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if state.fails_after.is_some_and(|n| state.steps.len() >= n) {
+            return Err(io::Error::other("the disk has failed"));
+        }
+        step.apply(&mut state.now);
+        state.steps.push(step);
+        Ok(())
+    }
+}
+
+impl Step {
+    fn apply(&self, image: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, data) => {
+                let (start, end) = (*offset as usize, *offset as usize + data.len());
+                if image.len() < end {
+                    image.resize(end, 0);
+                }
+                image[start..end].copy_from_slice(data);
+            }
+            Self::SetLen(len) => image.resize(*len as usize, 0),
+            Self::Sync => {}
+        }
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.0.lock();
+        let start = offset as usize;
+        let Some(data) = state.now.get(start..start + out.len()) else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        out.copy_from_slice(data);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.step(Step::SetLen(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.step(Step::Sync)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.step(Step::Write(offset, data.into()))
+    }
+}
+
+/// The redb engine over a [`Disk`].
+#[derive(Debug)]
+pub struct Crash(Redb);
+
+impl Engine for Crash {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+
+    fn load(&mut self) -> Result<Image, EngineError> {
+        self.0.load()
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
+        self.0.write(batch)
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,67 @@
+//! Keeps batches in memory. Clones share what is kept, so a store opened on a clone is the same store restarted.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{Batch, Engine, EngineError, Image, LogRecord, Marks, Stored};
+use crate::{
+    boot::Boot,
+    key::{Key, Revision},
+};
+
+#[derive(Debug, Default)]
+struct Kept {
+    objects: BTreeMap<Key, Stored>,
+    log: BTreeMap<Revision, LogRecord>,
+    marks: Marks,
+    boots: Vec<Boot>,
+}
+
+/// An engine in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<Kept>>);
+
+impl Memory {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Engine for Memory {
+    fn location(&self) -> String {
+        "in memory".to_owned()
+    }
+
+    fn load(&mut self) -> Result<Image, EngineError> {
+        let kept = self.0.lock();
+        Ok(Image {
+            objects: kept.objects.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            log: kept.log.values().cloned().collect(),
+            marks: kept.marks,
+            boots: kept.boots.clone(),
+        })
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
+        let mut kept = self.0.lock();
+        for (key, stored) in &batch.objects {
+            match stored {
+                Some(stored) => kept.objects.insert(key.clone(), stored.clone()),
+                None => kept.objects.remove(key),
+            };
+        }
+        kept.log.extend(batch.log.iter().map(|r| (r.revision, r.clone())));
+        kept.log = kept.log.split_off(&batch.marks.compacted.next());
+        kept.marks = batch.marks;
+        if let Some(boots) = &batch.boots {
+            kept.boots.clone_from(boots);
+        }
+        Ok(())
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+}

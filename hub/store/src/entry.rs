@@ -1,0 +1,162 @@
+//! What the store holds, what is asked of it, and what it tells.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::key::{Key, Revision};
+
+/// What is kept in memory beside each value, so that readers need not parse it.
+///
+/// The projection runs in the task that commits, before the writer is reached, and once for every value when a
+/// store is opened. It must not fail: of a value it cannot read it makes an empty header.
+pub trait Project: Send + Sync + 'static {
+    /// What is kept.
+    type Header: Send + Sync + 'static;
+
+    /// Makes the header of a value.
+    fn project(&self, key: &Key, value: &Bytes) -> Self::Header;
+}
+
+/// Keeps nothing.
+impl Project for () {
+    type Header = ();
+
+    fn project(&self, _: &Key, _: &Bytes) {}
+}
+
+/// A stored value at one of its revisions.
+#[derive(PartialEq, Eq)]
+pub struct Entry<H> {
+    /// Where it is stored.
+    pub key: Key,
+    /// The change that made this value; for a deletion's last value the deletion itself.
+    pub revision: Revision,
+    /// The change that first stored a value under this key since it was last deleted.
+    pub create_revision: Revision,
+    /// The value.
+    pub value: Bytes,
+    /// Its projection.
+    pub header: H,
+}
+
+impl<H> fmt::Debug for Entry<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.key)
+            .field("revision", &self.revision)
+            .field("create_revision", &self.create_revision)
+            .field("value", &self.value)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What must hold of a key's current value for an operation to go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// There is none.
+    Absent,
+    /// It is at this revision.
+    At(Revision),
+    /// Anything; but a delete needs something to delete.
+    Any,
+}
+
+/// One operation of a commit.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// Where.
+    pub key: Key,
+    /// Under which precondition.
+    pub expect: Expect,
+    /// What.
+    pub action: Action,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Stores a value.
+    Put(Bytes),
+    /// Deletes the value. Watchers are told this one as the last.
+    Delete(Bytes),
+}
+
+impl Op {
+    /// Stores `value` under `key`.
+    pub fn put(key: Key, expect: Expect, value: impl Into<Bytes>) -> Self {
+        Self { key, expect, action: Action::Put(value.into()) }
+    }
+
+    /// Deletes `key`; watchers are told `last_value`, which may differ from what was stored (a deletion time, say).
+    pub fn delete(key: Key, expect: Expect, last_value: impl Into<Bytes>) -> Self {
+        Self { key, expect, action: Action::Delete(last_value.into()) }
+    }
+}
+
+/// What a commit did.
+#[derive(Debug)]
+pub struct Committed<H> {
+    /// The new entry of each operation, in order; for a delete its last value at the revision of the deletion.
+    pub entries: Vec<Arc<Entry<H>>>,
+}
+
+impl<H> Committed<H> {
+    /// The revision of the last operation. Revisions of one commit are consecutive.
+    pub fn revision(&self) -> Revision {
+        self.entries.last().map_or(Revision::ZERO, |e| e.revision)
+    }
+
+    /// The entry of the first operation, which most commits have only one of.
+    pub fn first(&self) -> Option<&Arc<Entry<H>>> {
+        self.entries.first()
+    }
+}
+
+/// Whether a change stored or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// A value was stored: for the first time if the event has no `prev`.
+    Put,
+    /// A value was deleted.
+    Delete,
+}
+
+/// One change.
+#[derive(PartialEq, Eq)]
+pub struct Event<H> {
+    /// What happened.
+    pub kind: EventKind,
+    /// The new value; of a deletion, the last value at the revision of the deletion.
+    pub entry: Arc<Entry<H>>,
+    /// The value before, if there was one.
+    pub prev: Option<Arc<Entry<H>>>,
+}
+
+impl<H> Event<H> {
+    /// When it happened.
+    pub fn revision(&self) -> Revision {
+        self.entry.revision
+    }
+
+    /// To what it happened.
+    pub fn key(&self) -> &Key {
+        &self.entry.key
+    }
+
+    /// Roughly what it costs to keep it, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        const OVERHEAD: usize = 256;
+        OVERHEAD + self.entry.key.len() + self.entry.value.len()
+    }
+}
+
+impl<H> fmt::Debug for Event<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("kind", &self.kind)
+            .field("entry", &self.entry)
+            .field("prev", &self.prev.as_ref().map(|p| p.revision))
+            .finish()
+    }
+}

@@ -1,0 +1,113 @@
+//! From what an engine has kept to what readers see: the state, the history rebuilt from the undo log, and where
+//! the new run begins.
+
+use std::sync::Arc;
+
+use karmada_env::Env;
+
+use crate::{
+    boot::{Boot, Boots},
+    engine::{Batch, Change, Engine, EngineError, Image, Marks, Stored},
+    entry::{Entry, Event, EventKind, Project},
+    history::History,
+    key::{Key, Revision},
+    state::State,
+};
+
+/// A store as it was read back.
+pub(crate) struct Loaded<H> {
+    pub(crate) state: State<H>,
+    pub(crate) history: History<H>,
+    pub(crate) boots: Boots,
+    pub(crate) marks: Marks,
+}
+
+/// Where an empty store begins: 0 means "anything" to Kubernetes' clients.
+const FIRST: Revision = Revision::new(1);
+
+/// Reads the store back and begins a new run.
+pub(crate) fn load<P: Project>(
+    engine: &mut dyn Engine,
+    projection: &P,
+    env: &Env,
+) -> Result<Loaded<P::Header>, EngineError> {
+    let Image { objects, log, marks: kept, boots } = engine.load()?;
+    let (marks, boots) = begin(kept, boots, env)?;
+    let entry = |key: &Key, stored: Stored| {
+        let header = projection.project(key, &stored.value);
+        let Stored { revision, created, value } = stored;
+        Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header })
+    };
+
+    let mut state = State::empty(marks.revision);
+    for (key, stored) in objects {
+        if stored.revision > kept.revision || stored.created > stored.revision {
+            return Err(disagree(&key, stored.revision));
+        }
+        state.insert(entry(&key, stored));
+    }
+
+    // Backwards through the log: what a put stored is what the key has now, and after taking the put back the key
+    // has what the log says was there before.
+    let mut past = state.clone();
+    let mut events = Vec::with_capacity(log.len());
+    for record in log.into_iter().rev() {
+        let (key, revision) = (&record.key, record.revision);
+        if revision <= kept.compacted || revision > kept.revision {
+            return Err(disagree(key, revision));
+        }
+        let prev = record.prev.map(|stored| entry(key, stored));
+        let (kind, new) = match (record.change, &prev) {
+            (Change::Put, _) => {
+                let new = past.get_key(key).filter(|e| e.revision == revision).cloned();
+                (EventKind::Put, new.ok_or_else(|| disagree(key, revision))?)
+            }
+            (Change::Delete(last), Some(prev)) if past.get_key(key).is_none() => {
+                let value = last.unwrap_or_else(|| prev.value.clone());
+                let created = prev.create_revision;
+                (EventKind::Delete, entry(key, Stored { revision, created, value }))
+            }
+            (Change::Delete(_), _) => return Err(disagree(key, revision)),
+        };
+        let event = Arc::new(Event { kind, entry: new, prev });
+        past.undo(&event);
+        events.push(event);
+    }
+    let mut history = History::new(kept.compacted);
+    events.into_iter().rev().for_each(|event| history.push(event, env.now()));
+
+    engine.write(&Batch { marks, boots: Some(boots.0.clone()), ..Batch::default() })?;
+    Ok(Loaded { state, history, boots, marks })
+}
+
+fn disagree(key: &Key, revision: Revision) -> EngineError {
+    EngineError::Corrupt(format!("log and values disagree at revision {revision} ({key})"))
+}
+
+/// The numbers and the list of runs with which a new run begins.
+fn begin(kept: Marks, mut boots: Vec<Boot>, env: &Env) -> Result<(Marks, Boots), EngineError> {
+    if kept.compacted > kept.revision || kept.revision > kept.reserved {
+        return Err(EngineError::Corrupt(format!(
+            "its revisions are out of order: {}, {}, {}",
+            kept.compacted, kept.revision, kept.reserved
+        )));
+    }
+    let revision = match boots.last_mut() {
+        None => FIRST,
+        Some(last) => {
+            last.last = kept.revision;
+            last.reserved = kept.reserved;
+            // Revisions up to the reserved one may have been seen; the state of this one has not.
+            if kept.reserved > kept.revision { kept.reserved.next() } else { kept.revision }
+        }
+    };
+    // Drawn again if it was there before, as in a test that restarts from the same seed.
+    let fresh = |id: &String| boots.iter().all(|b| b.id != *id);
+    let id = std::iter::repeat_with(|| env.uuid())
+        .find(fresh)
+        .expect("an endless sequence of random ids has a new one");
+    boots.push(Boot { id, first: revision, last: revision, reserved: revision });
+    let excess = boots.len().saturating_sub(Boots::KEPT);
+    boots.drain(..excess);
+    Ok((Marks { revision, reserved: revision, compacted: kept.compacted }, Boots(boots)))
+}

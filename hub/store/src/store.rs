@@ -1,0 +1,274 @@
+//! The handle by which everybody reads, commits and watches.
+
+use std::{
+    fmt,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use karmada_env::Env;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::{
+    boot::Boot,
+    engine::Engine,
+    entry::{Action, Entry, EventKind, Op, Project},
+    error::{CommitError, Compacted, OpenError},
+    history::HistoryLimits,
+    key::{Key, Revision},
+    load::{Loaded, load},
+    shared::Shared,
+    state::Snapshot,
+    watch::{Scope, Watch},
+    writer::{Answer, Message, Prepared, Request, Writer},
+};
+
+/// Commits that may wait for the writer; further ones wait for a place. Four full batches: enough that the writer
+/// never idles, little enough that nobody waits for long behind them.
+const QUEUE: usize = 1024;
+
+/// How a store is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How much history is kept.
+    pub history: HistoryLimits,
+    /// Whether updates of this resource may be lost in a crash: they are shown at once and written within `flush`.
+    pub relaxed: fn(&str) -> bool,
+    /// For how long such updates may be unwritten.
+    pub flush: Duration,
+    /// The largest value, in bytes.
+    pub max_value: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            // An hour lets an agent come back from most outages without listing everything again; the bytes are
+            // what history may cost in memory, and about as much on disk.
+            history: HistoryLimits { age: Duration::from_secs(3600), bytes: 32 * 1024 * 1024 },
+            relaxed: |_| false,
+            flush: Duration::from_secs(1),
+            // A request body may have 3 MiB; the server adds managed fields and the like to it.
+            max_value: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// How commits get to the writer.
+enum Way<H> {
+    /// By a queue to a thread, for engines that block.
+    Thread { queue: mpsc::Sender<Message<H>>, places: Arc<Semaphore> },
+    /// The caller is the writer.
+    Inline(Mutex<Option<Writer<H>>>),
+}
+
+struct Handle<P: Project> {
+    shared: Arc<Shared<P::Header>>,
+    projection: P,
+    options: Options,
+    way: Way<P::Header>,
+}
+
+/// A durable, revisioned key-value store with watch. A cheap handle; clones are the same store.
+pub struct Store<P: Project>(Arc<Handle<P>>);
+
+impl<P: Project> Clone for Store<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<P: Project> fmt::Debug for Store<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+/// Figures about a store, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Values stored.
+    pub entries: usize,
+    /// Changes in the history.
+    pub events: usize,
+    /// What they weigh, in bytes.
+    pub event_bytes: usize,
+    /// Watchers.
+    pub watches: usize,
+}
+
+impl<P: Project> Store<P> {
+    /// Opens the store that `engine` keeps. Blocks while it is read.
+    pub fn open(engine: impl Engine, projection: P, env: Env, options: Options) -> Result<Self, OpenError> {
+        let mut engine: Box<dyn Engine> = Box::new(engine);
+        let location = engine.location();
+        let loaded = load(engine.as_mut(), &projection, &env).map_err(|e| e.at(&location))?;
+        let Loaded { state, history, boots, marks } = loaded;
+        let shared = Arc::new(Shared::new(state, history, marks.revision, boots));
+        let blocks = engine.blocks();
+        let writer = Writer::new(engine, shared.clone(), env, options, marks);
+        let way = if blocks {
+            let (queue, messages) = mpsc::channel();
+            thread::Builder::new()
+                .name("store".to_owned())
+                .spawn(move || writer.run(&messages))
+                .map_err(|e| OpenError::Io { location, detail: format!("no thread for its writer: {e}") })?;
+            Way::Thread { queue, places: Arc::new(Semaphore::new(QUEUE)) }
+        } else {
+            Way::Inline(Mutex::new(Some(writer)))
+        };
+        Ok(Self(Arc::new(Handle { shared, projection, options, way })))
+    }
+
+    /// The current value of a key.
+    pub fn get(&self, key: &Key) -> Option<Arc<Entry<P::Header>>> {
+        self.0.shared.core.read().state.get_key(key).cloned()
+    }
+
+    /// All current values.
+    pub fn snapshot(&self) -> Snapshot<P::Header> {
+        Snapshot::new(self.0.shared.core.read().state.clone())
+    }
+
+    /// All values as they were at a revision that history still reaches.
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<P::Header>, Compacted> {
+        self.0.shared.snapshot_at(revision)
+    }
+
+    /// The newest revision.
+    pub fn revision(&self) -> Revision {
+        self.0.shared.core.read().state.revision()
+    }
+
+    /// The oldest revision that can still be watched from or read at.
+    pub fn compacted(&self) -> Revision {
+        self.0.shared.core.read().history.compacted()
+    }
+
+    /// The newest revision that would survive a crash. Behind [`Store::revision`] only while updates of relaxed
+    /// resources are unwritten. This, with [`Store::boot_id`], is what a client should remember of the store.
+    pub fn durable(&self) -> Revision {
+        self.0.shared.core.read().durable
+    }
+
+    /// The random id of this run.
+    pub fn boot_id(&self) -> &str {
+        self.0.shared.boots.current()
+    }
+
+    /// All runs that are remembered, oldest first, the last being this one.
+    pub fn boots(&self) -> &[Boot] {
+        &self.0.shared.boots.0
+    }
+
+    /// Whether this store had, in the run of that id, this revision on disk. If not, whoever remembers the pair
+    /// has met an older copy of the store, or another one.
+    pub fn knows(&self, boot_id: &str, revision: Revision) -> bool {
+        self.0.shared.boots.known(boot_id, revision, self.durable())
+    }
+
+    /// Why the store takes no more writes, if so.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.0.shared.core.read().failed.clone()
+    }
+
+    /// Figures for metrics.
+    pub fn stats(&self) -> Stats {
+        let core = self.0.shared.core.read();
+        Stats {
+            entries: core.state.len(),
+            events: core.history.len(),
+            event_bytes: core.history.bytes(),
+            watches: core.watchers.len(),
+        }
+    }
+
+    /// Watches a scope for what happens after `from`.
+    ///
+    /// Fails if history does not reach back so far, and for a relaxed resource if `from` is a revision whose
+    /// updates a crash may have lost: the watcher may have seen what the store no longer knows, and must list.
+    pub fn watch(&self, scope: Scope, from: Revision) -> Result<Watch<P::Header>, Compacted> {
+        let shared = &self.0.shared;
+        let lost = (self.0.options.relaxed)(&scope.resource) && shared.boots.lost_relaxed(from);
+        Watch::start(shared.clone(), scope, from, lost)
+    }
+
+    /// Carries out operations together or not at all, and returns when they are durable and shown to everybody.
+    ///
+    /// Later operations see what earlier ones did. The caller may be dropped at any time: the commit then still
+    /// happens completely or not at all.
+    pub async fn commit(&self, ops: Vec<Op>) -> Answer<P::Header> {
+        let ops = self.prepare(ops)?;
+        let (reply, answer) = oneshot::channel();
+        match &self.0.way {
+            Way::Thread { queue, places } => {
+                // The semaphore is never closed; were it, there would be no writer either.
+                let permit = places.clone().acquire_owned().await.map_err(|_| CommitError::Closed)?;
+                let request = Request { ops, reply, permit: Some(permit) };
+                queue.send(Message::Commit(request)).map_err(|_| CommitError::Closed)?;
+            }
+            Way::Inline(writer) => {
+                // Others run first, as they would while a disk was written to: a task that relies on nothing
+                // happening during its commit is found out by tests.
+                tokio::task::yield_now().await;
+                let mut writer = writer.lock();
+                let writer = writer.as_mut().ok_or(CommitError::Closed)?;
+                writer.process(vec![Request { ops, reply, permit: None }]);
+            }
+        }
+        answer.await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Checks what can be checked without the writer, and projects the values in the caller's task.
+    fn prepare(&self, ops: Vec<Op>) -> Result<Vec<Prepared<P::Header>>, CommitError<P::Header>> {
+        let prepare = |(op, Op { key, expect, action }): (usize, Op)| {
+            let (kind, value) = match action {
+                Action::Put(value) => (EventKind::Put, value),
+                Action::Delete(value) => (EventKind::Delete, value),
+            };
+            let limit = self.0.options.max_value;
+            if value.len() > limit {
+                return Err(CommitError::TooLarge { op, size: value.len(), limit });
+            }
+            if key.len() > Key::MAX_LEN || key.resource.is_empty() || key.name.is_empty() {
+                return Err(CommitError::InvalidKey { op, key });
+            }
+            let header = self.0.projection.project(&key, &value);
+            Ok(Prepared { key, expect, kind, value, header })
+        };
+        ops.into_iter().enumerate().map(prepare).collect()
+    }
+
+    /// Makes everything durable that has been shown.
+    pub async fn flush(&self) -> Result<(), CommitError<P::Header>> {
+        self.tell(Message::Flush, |writer| writer.as_mut().map_or(Err(CommitError::Closed), Writer::flush))
+            .await
+    }
+
+    /// Carries out what is queued, makes everything durable and closes the file. Later commits fail; reads go on;
+    /// watches end when they have read everything.
+    pub async fn close(&self) -> Result<(), CommitError<P::Header>> {
+        self.tell(Message::Close, |writer| {
+            // Dropped here, and with it the engine.
+            writer.take().map_or(Err(CommitError::Closed), |mut w| w.close())
+        })
+        .await
+    }
+
+    async fn tell(
+        &self,
+        message: impl FnOnce(oneshot::Sender<Result<(), CommitError<P::Header>>>) -> Message<P::Header>,
+        inline: impl FnOnce(&mut Option<Writer<P::Header>>) -> Result<(), CommitError<P::Header>>,
+    ) -> Result<(), CommitError<P::Header>> {
+        match &self.0.way {
+            Way::Inline(writer) => inline(&mut writer.lock()),
+            Way::Thread { queue, .. } => {
+                let (reply, answer) = oneshot::channel();
+                queue.send(message(reply)).map_err(|_| CommitError::Closed)?;
+                answer.await.unwrap_or(Err(CommitError::Closed))
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The one writer: takes what is queued, checks it against what it has already taken, makes it durable in one
+//! batch, and only then shows it to anybody.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use karmada_env::Env;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::{
+    engine::{Batch, Change, Engine, EngineError, LogRecord, Marks, Stored},
+    entry::{Committed, Entry, Event, EventKind, Expect},
+    error::CommitError,
+    key::{Key, Revision},
+    shared::Shared,
+    state::State,
+    store::Options,
+};
+
+/// Most operations in one batch.
+const BATCH_OPS: usize = 256;
+/// Most bytes of values in one batch, but for a single commit that is larger.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// Revisions reserved at a time for updates that are shown before they are durable: an fsync for so many of them.
+/// After a crash the store goes on behind the block, so this is also how far revisions then jump.
+const RESERVE: u64 = 65_536;
+/// Relaxed updates not yet written, at most.
+const MAX_PENDING: usize = 4096;
+/// Events forgotten with a batch beyond twice as many as it adds, so that no single batch has to forget a lot.
+const TRIM_STEP: usize = 64;
+
+/// An operation with its value's projection.
+pub(crate) struct Prepared<H> {
+    pub(crate) key: Key,
+    pub(crate) expect: Expect,
+    pub(crate) kind: EventKind,
+    pub(crate) value: Bytes,
+    pub(crate) header: H,
+}
+
+pub(crate) type Answer<H> = Result<Committed<H>, CommitError<H>>;
+
+/// A commit on its way to the writer.
+pub(crate) struct Request<H> {
+    pub(crate) ops: Vec<Prepared<H>>,
+    pub(crate) reply: oneshot::Sender<Answer<H>>,
+    /// Its place in the queue, free again when this is dropped.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What the writer is told.
+pub(crate) enum Message<H> {
+    Commit(Request<H>),
+    /// Make everything durable.
+    Flush(oneshot::Sender<Result<(), CommitError<H>>>),
+    /// The same, and end.
+    Close(oneshot::Sender<Result<(), CommitError<H>>>),
+}
+
+pub(crate) struct Writer<H> {
+    engine: Box<dyn Engine>,
+    shared: Arc<Shared<H>>,
+    env: Env,
+    options: Options,
+    reserved: Revision,
+    durable: Revision,
+    /// Changes that are shown (or about to be) but not durable, in order.
+    pending: Vec<Arc<Event<H>>>,
+    /// When the oldest of them was shown.
+    pending_since: Duration,
+}
+
+impl<H: Send + Sync + 'static> Writer<H> {
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        shared: Arc<Shared<H>>,
+        env: Env,
+        options: Options,
+        marks: Marks,
+    ) -> Self {
+        Self {
+            engine,
+            shared,
+            env,
+            options,
+            reserved: marks.reserved,
+            durable: marks.revision,
+            pending: Vec::new(),
+            pending_since: Duration::ZERO,
+        }
+    }
+
+    /// The writer thread. Ends when told to close or when nobody is left to tell it anything.
+    pub(crate) fn run(mut self, queue: &Receiver<Message<H>>) {
+        let mut next = None;
+        loop {
+            let message = match next.take() {
+                Some(message) => message,
+                None if self.pending.is_empty() => match queue.recv() {
+                    Ok(message) => message,
+                    Err(_) => break,
+                },
+                None => match queue.recv_timeout(self.until_flush()) {
+                    Ok(message) => message,
+                    Err(RecvTimeoutError::Timeout) => {
+                        // The failure is kept and told to whoever commits next.
+                        let _ = self.flush();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                },
+            };
+            match message {
+                Message::Commit(first) => {
+                    let mut batch = vec![first];
+                    next = fill(&mut batch, queue);
+                    self.process(batch);
+                }
+                Message::Flush(reply) => {
+                    let _ = reply.send(self.flush());
+                }
+                Message::Close(reply) => {
+                    let result = self.close();
+                    // The file is closed and unlocked before the answer.
+                    drop(self);
+                    let _ = reply.send(result);
+                    return;
+                }
+            }
+        }
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "closing the store");
+        }
+    }
+
+    fn until_flush(&self) -> Duration {
+        let age = self.env.now().saturating_sub(self.pending_since);
+        self.options.flush.saturating_sub(age)
+    }
+
+    /// Carries out commits, each whole or not at all, in one batch.
+    pub(crate) fn process(&mut self, requests: Vec<Request<H>>) {
+        let (mut state, failed) = {
+            let core = self.shared.core.read();
+            (core.state.clone(), core.failed.clone())
+        };
+        if let Some(cause) = failed {
+            requests.into_iter().for_each(|r| drop(r.reply.send(Err(CommitError::Io(cause.clone())))));
+            return;
+        }
+        let mut events = Vec::new();
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            let answer = match apply(&state, request.ops) {
+                Ok((next, committed, new)) => {
+                    state = next;
+                    events.extend(new);
+                    Ok(committed)
+                }
+                Err(error) => Err(error),
+            };
+            answers.push((request.reply, answer, request.permit));
+        }
+        if let Err(cause) = self.take(state, events) {
+            for (_, answer, _) in &mut answers {
+                *answer = Err(CommitError::Io(cause.clone()));
+            }
+        }
+        // A caller that is gone does not want its answer.
+        answers.into_iter().for_each(|(reply, answer, _)| drop(reply.send(answer)));
+    }
+
+    /// Makes events durable if they need to be, and shows them.
+    fn take(&mut self, state: State<H>, events: Vec<Arc<Event<H>>>) -> Result<(), Arc<str>> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let now = self.env.now();
+        if self.pending.is_empty() {
+            self.pending_since = now;
+        }
+        self.pending.extend(events.iter().cloned());
+        let must = events.iter().any(|e| !self.is_relaxed(e))
+            || state.revision() > self.reserved
+            || self.pending.len() >= MAX_PENDING
+            || self.until_flush().is_zero();
+        let step = 2 * events.len() + TRIM_STEP;
+        let compacted = self.shared.core.read().history.trim_target(self.options.history, now, step);
+        if must {
+            let only_relaxed = events.iter().all(|e| self.is_relaxed(e));
+            self.persist(state.revision(), compacted, only_relaxed)?;
+        }
+        let mut core = self.shared.core.write();
+        let core = &mut *core;
+        core.state = state;
+        core.durable = self.durable;
+        for event in events {
+            core.history.push(event.clone(), now);
+            core.watchers.wake(&event);
+        }
+        core.history.trim(compacted);
+        Ok(())
+    }
+
+    fn is_relaxed(&self, event: &Event<H>) -> bool {
+        event.kind == EventKind::Put && event.prev.is_some() && (self.options.relaxed)(&event.key().resource)
+    }
+
+    /// Writes what is pending. An error is the end of writing: whether the batch is on disk cannot be known
+    /// before the store is opened again.
+    fn persist(&mut self, revision: Revision, compacted: Revision, reserve: bool) -> Result<(), Arc<str>> {
+        if reserve && revision.get() + RESERVE / 2 > self.reserved.get() {
+            self.reserved = Revision::new(revision.get() + RESERVE);
+        }
+        self.reserved = self.reserved.max(revision);
+        let batch = batch(&self.pending, revision, self.reserved, compacted);
+        // Cleared also after a failure: it is lost to this run, and waiting for it would never end.
+        self.pending.clear();
+        self.write(&batch)?;
+        self.durable = revision;
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), Arc<str>> {
+        self.engine.write(batch).map_err(|error| {
+            let cause: Arc<str> = describe(&error, &self.engine.location()).into();
+            tracing::error!(%cause, "the store takes no more writes");
+            self.shared.core.write().failed = Some(cause.clone());
+            cause
+        })
+    }
+
+    /// Makes everything durable that has been shown.
+    pub(crate) fn flush(&mut self) -> Result<(), CommitError<H>> {
+        let (revision, compacted) = {
+            let core = self.shared.core.read();
+            if let Some(cause) = &core.failed {
+                return Err(CommitError::Io(cause.clone()));
+            }
+            (core.state.revision(), core.history.compacted())
+        };
+        if !self.pending.is_empty() {
+            self.persist(revision, compacted, true).map_err(CommitError::Io)?;
+            self.shared.core.write().durable = self.durable;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and marks the end as a clean one.
+    pub(crate) fn close(&mut self) -> Result<(), CommitError<H>> {
+        let mut result = self.flush();
+        if result.is_ok() && self.reserved > self.durable {
+            self.reserved = self.durable;
+            let compacted = self.shared.core.read().history.compacted();
+            result = self.persist(self.durable, compacted, false).map_err(CommitError::Io);
+        }
+        let mut core = self.shared.core.write();
+        core.closed = true;
+        core.watchers.wake_all();
+        result
+    }
+}
+
+fn describe(error: &EngineError, location: &str) -> String {
+    format!("writing {location} failed: {error}")
+}
+
+/// Adds what is queued to a batch; gives back what does not fit or is no commit.
+fn fill<H>(batch: &mut Vec<Request<H>>, queue: &Receiver<Message<H>>) -> Option<Message<H>> {
+    let bytes = |r: &Request<H>| r.ops.iter().map(|op| op.value.len()).sum::<usize>();
+    let (mut ops_taken, mut bytes_taken) = (batch[0].ops.len(), bytes(&batch[0]));
+    loop {
+        match queue.try_recv() {
+            Ok(Message::Commit(request)) => {
+                ops_taken += request.ops.len();
+                bytes_taken += bytes(&request);
+                if ops_taken > BATCH_OPS || bytes_taken > BATCH_BYTES {
+                    return Some(Message::Commit(request));
+                }
+                batch.push(request);
+            }
+            Ok(other) => return Some(other),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return None,
+        }
+    }
+}
+
+type Applied<H> = (State<H>, Committed<H>, Vec<Arc<Event<H>>>);
+
+/// The state after a commit, or why it cannot be.
+fn apply<H>(state: &State<H>, ops: Vec<Prepared<H>>) -> Result<Applied<H>, CommitError<H>> {
+    let mut state = state.clone();
+    let mut entries = Vec::with_capacity(ops.len());
+    let mut events = Vec::with_capacity(ops.len());
+    for (op, prepared) in ops.into_iter().enumerate() {
+        let found = state.get_key(&prepared.key).cloned();
+        let holds = match prepared.expect {
+            Expect::Absent => found.is_none(),
+            Expect::At(revision) => found.as_ref().is_some_and(|e| e.revision == revision),
+            Expect::Any => prepared.kind == EventKind::Put || found.is_some(),
+        };
+        // There is nothing to delete where nothing is expected.
+        if !holds || (prepared.kind == EventKind::Delete && found.is_none()) {
+            return Err(CommitError::Conflict { op, found });
+        }
+        let revision = state.revision().next();
+        state.set_revision(revision);
+        let entry = Arc::new(Entry {
+            key: prepared.key,
+            revision,
+            create_revision: found.as_ref().map_or(revision, |e| e.create_revision),
+            value: prepared.value,
+            header: prepared.header,
+        });
+        match prepared.kind {
+            EventKind::Put => state.insert(entry.clone()),
+            EventKind::Delete => drop(state.remove(&entry.key)),
+        }
+        events.push(Arc::new(Event { kind: prepared.kind, entry: entry.clone(), prev: found }));
+        entries.push(entry);
+    }
+    Ok((state, Committed { entries }, events))
+}
+
+/// What makes these events durable.
+fn batch<H>(events: &[Arc<Event<H>>], revision: Revision, reserved: Revision, compacted: Revision) -> Batch {
+    let stored =
+        |e: &Entry<H>| Stored { revision: e.revision, created: e.create_revision, value: e.value.clone() };
+    let mut objects = BTreeMap::new();
+    let mut log = Vec::with_capacity(events.len());
+    for event in events {
+        let key = event.key();
+        let change = match event.kind {
+            EventKind::Put => {
+                objects.insert(key, Some(stored(&event.entry)));
+                Change::Put
+            }
+            EventKind::Delete => {
+                objects.insert(key, None);
+                let stored_last = event.prev.as_ref().is_some_and(|p| p.value == event.entry.value);
+                Change::Delete((!stored_last).then(|| event.entry.value.clone()))
+            }
+        };
+        // Already forgotten: possible when a burst of relaxed updates outgrew the history.
+        if event.revision() > compacted {
+            let prev = event.prev.as_deref().map(stored);
+            log.push(LogRecord { revision: event.revision(), key: key.clone(), change, prev });
+        }
+    }
+    Batch {
+        objects: objects.into_iter().map(|(key, stored)| (key.clone(), stored)).collect(),
+        log,
+        marks: Marks { revision, reserved, compacted },
+        boots: None,
+    }
+}

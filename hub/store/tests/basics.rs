@@ -1,0 +1,288 @@
+//! What the store promises to its callers, on the memory engine and on a file.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use karmada_env::{Env, ManualClock};
+use karmada_store::{
+    CommitError, Expect, Key, Op, Options, Project, Revision, Scope, Store, WatchEnd,
+    engine::{Engine, memory::Memory, redb::Redb},
+};
+
+/// Keeps the length of the value.
+struct Length;
+
+impl Project for Length {
+    type Header = usize;
+
+    fn project(&self, _: &Key, value: &Bytes) -> usize {
+        value.len()
+    }
+}
+
+fn env() -> Env {
+    Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 1)
+}
+
+fn open(engine: impl Engine) -> Store<Length> {
+    let options = Options { relaxed: |resource| resource == "leases", ..Options::default() };
+    Store::open(engine, Length, env(), options).unwrap()
+}
+
+fn key(name: &str) -> Key {
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    Key::new("works", namespace, name)
+}
+
+fn put(name: &str, value: &'static str) -> Op {
+    Op::put(key(name), Expect::Any, value)
+}
+
+async fn commit(store: &Store<Length>, op: Op) -> Revision {
+    store.commit(vec![op]).await.unwrap().revision()
+}
+
+fn names(store: &Store<Length>, namespace: Option<&str>, after: Option<(&str, &str)>) -> Vec<String> {
+    let snapshot = store.snapshot();
+    snapshot.range("works", namespace, after).map(|e| format!("{}/{}", e.key.namespace, e.key.name)).collect()
+}
+
+#[tokio::test]
+async fn values_are_put_read_and_deleted() {
+    let store = open(Memory::new());
+    assert_eq!(store.revision(), Revision::new(1));
+    let made = store.commit(vec![Op::put(key("a/x"), Expect::Absent, "one")]).await.unwrap();
+    let made = made.first().unwrap().clone();
+    assert_eq!((made.revision, made.create_revision, made.header), (Revision::new(2), Revision::new(2), 3));
+    let changed = commit(&store, Op::put(key("a/x"), Expect::At(made.revision), "four")).await;
+    let read = store.get(&key("a/x")).unwrap();
+    assert_eq!((read.revision, read.create_revision, &*read.value), (changed, made.revision, &b"four"[..]));
+    let gone = store.commit(vec![Op::delete(key("a/x"), Expect::At(changed), "last")]).await.unwrap();
+    assert_eq!((gone.revision(), gone.first().unwrap().header), (Revision::new(4), 4));
+    assert_eq!(store.get(&key("a/x")), None);
+}
+
+#[tokio::test]
+async fn preconditions_tell_what_was_found() {
+    let store = open(Memory::new());
+    let revision = commit(&store, put("a/x", "1")).await;
+    for (op, found) in [
+        (Op::put(key("a/x"), Expect::Absent, "2"), Some(revision)),
+        (Op::put(key("a/x"), Expect::At(Revision::new(1)), "2"), Some(revision)),
+        (Op::put(key("a/y"), Expect::At(revision), "2"), None),
+        (Op::delete(key("a/y"), Expect::Any, ""), None),
+        (Op::delete(key("a/y"), Expect::Absent, ""), None),
+    ] {
+        match store.commit(vec![op.clone()]).await {
+            Err(CommitError::Conflict { op: 0, found: have }) => assert_eq!(have.map(|e| e.revision), found),
+            other => panic!("{op:?}: {other:?}"),
+        }
+    }
+    assert_eq!(store.revision(), revision);
+}
+
+#[tokio::test]
+async fn a_commit_is_all_or_nothing() {
+    let store = open(Memory::new());
+    let both =
+        store.commit(vec![put("a/x", "1"), Op::put(key("a/x"), Expect::At(Revision::new(2)), "2")]).await;
+    assert_eq!(both.unwrap().entries.iter().map(|e| e.revision.get()).collect::<Vec<_>>(), [2, 3]);
+    let failed = store.commit(vec![put("a/y", "1"), Op::put(key("a/x"), Expect::Absent, "2")]).await;
+    assert!(matches!(failed, Err(CommitError::Conflict { op: 1, .. })));
+    assert_eq!((store.get(&key("a/y")), store.revision()), (None, Revision::new(3)));
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_refused() {
+    let store = open(Memory::new());
+    let big = Op::put(key("a/x"), Expect::Any, vec![0; 4 * 1024 * 1024 + 1]);
+    assert!(matches!(store.commit(vec![big]).await, Err(CommitError::TooLarge { op: 0, .. })));
+    for bad in [Key::new("", "a", "b"), Key::new("r", "a", ""), Key::new("r", "a", "x".repeat(3000))] {
+        let result = store.commit(vec![Op::put(bad, Expect::Any, "")]).await;
+        assert!(matches!(result, Err(CommitError::InvalidKey { op: 0, .. })));
+    }
+    assert!(store.commit(vec![]).await.unwrap().entries.is_empty());
+    assert_eq!(store.revision(), Revision::new(1));
+}
+
+#[tokio::test]
+async fn ranges_page_in_order() {
+    let store = open(Memory::new());
+    for name in ["b/2", "a/9", "b/10", "b/1", "c/0", "x"] {
+        commit(&store, put(name, "")).await;
+    }
+    commit(&store, Op::put(Key::new("works2", "b", "3"), Expect::Any, "")).await;
+    assert_eq!(names(&store, None, None), ["/x", "a/9", "b/1", "b/10", "b/2", "c/0"]);
+    assert_eq!(names(&store, Some("b"), None), ["b/1", "b/10", "b/2"]);
+    assert_eq!(names(&store, Some("b"), Some(("b", "1"))), ["b/10", "b/2"]);
+    assert_eq!(names(&store, Some("b"), Some(("b", "15"))), ["b/2"]);
+    assert_eq!(names(&store, Some("b"), Some(("a", "9"))), ["b/1", "b/10", "b/2"]);
+    assert_eq!(names(&store, Some("b"), Some(("c", "0"))), [""; 0]);
+    assert_eq!(names(&store, Some(""), None), ["/x"]);
+    assert_eq!(names(&store, None, Some(("b", "2"))), ["c/0"]);
+    let snapshot = store.snapshot();
+    assert_eq!(
+        (snapshot.count("works", None), snapshot.count("works", Some("b")), snapshot.len()),
+        (6, 3, 7)
+    );
+    assert_eq!(snapshot.resources().map(|r| &**r).collect::<Vec<_>>(), ["works", "works2"]);
+}
+
+#[tokio::test]
+async fn snapshots_are_of_their_revision() {
+    let store = open(Memory::new());
+    let first = commit(&store, put("a/x", "1")).await;
+    let before = store.snapshot();
+    commit(&store, put("a/y", "2")).await;
+    commit(&store, Op::delete(key("a/x"), Expect::Any, "1")).await;
+    assert_eq!((before.revision(), before.len()), (first, 1));
+    for snapshot in [store.snapshot_at(first).unwrap(), store.snapshot_at(first).unwrap()] {
+        assert_eq!(snapshot.revision(), first);
+        assert_eq!(snapshot.range("works", None, None).count(), 1);
+        assert_eq!(snapshot.get(&key("a/x")).unwrap().revision, first);
+    }
+    assert!(store.snapshot_at(store.revision().next()).is_err());
+}
+
+#[tokio::test]
+async fn watches_see_their_scope() {
+    let store = open(Memory::new());
+    let start = store.revision();
+    let mut all = store.watch(Scope::resource("works"), start).unwrap();
+    let mut a = store.watch(Scope::namespace("works", "a"), start).unwrap();
+    let mut x = store.watch(Scope::object(&key("a/x")), start).unwrap();
+    let mut any_x = store.watch(Scope { name: Some("x".into()), ..Scope::resource("works") }, start).unwrap();
+    assert_eq!(store.stats().watches, 4);
+    for name in ["a/x", "a/y", "b/x", "b/y"] {
+        commit(&store, put(name, "")).await;
+    }
+    let seen = |watch: &mut karmada_store::Watch<usize>| {
+        let mut names = Vec::new();
+        while let Some(event) = watch.try_next().unwrap() {
+            names.push(format!("{}/{}", event.key().namespace, event.key().name));
+        }
+        assert_eq!(watch.revision(), store.revision());
+        names
+    };
+    assert_eq!(seen(&mut all), ["a/x", "a/y", "b/x", "b/y"]);
+    assert_eq!(seen(&mut a), ["a/x", "a/y"]);
+    assert_eq!(seen(&mut x), ["a/x"]);
+    assert_eq!(seen(&mut any_x), ["a/x", "b/x"]);
+    drop((all, a, x, any_x));
+    assert_eq!(store.stats().watches, 0);
+}
+
+#[tokio::test]
+async fn a_waiting_watch_is_woken() {
+    let store = open(Memory::new());
+    let mut watch = store.watch(Scope::namespace("works", "a"), store.revision()).unwrap();
+    let waiting = tokio::spawn(async move { watch.next().await.unwrap().revision() });
+    tokio::task::yield_now().await;
+    commit(&store, put("b/x", "")).await;
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    let revision = commit(&store, put("a/x", "")).await;
+    assert_eq!(waiting.await.unwrap(), revision);
+}
+
+#[tokio::test]
+async fn a_slow_watch_is_told_and_a_quiet_one_is_not() {
+    let options = Options {
+        history: karmada_store::HistoryLimits { age: Duration::MAX, bytes: 4000 },
+        ..Options::default()
+    };
+    let store = Store::open(Memory::new(), Length, env(), options).unwrap();
+    let start = store.revision();
+    let mut slow = store.watch(Scope::resource("works"), start).unwrap();
+    let mut quiet = store.watch(Scope::namespace("works", "q"), start).unwrap();
+    for _ in 0..100 {
+        commit(&store, put("a/x", "")).await;
+    }
+    assert!(store.compacted() > start && store.stats().event_bytes <= 4300);
+    assert!(matches!(slow.try_next(), Err(WatchEnd::Compacted(_))));
+    assert_eq!(quiet.try_next().unwrap(), None);
+    assert_eq!(quiet.revision(), store.revision());
+    let last = commit(&store, put("q/x", "")).await;
+    assert_eq!(quiet.next().await.unwrap().revision(), last);
+    assert!(store.watch(Scope::resource("works"), start).is_err());
+    assert!(store.snapshot_at(start).is_err());
+    assert!(store.snapshot_at(store.compacted()).is_ok());
+}
+
+#[tokio::test]
+async fn old_history_is_forgotten_by_age() {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let env = Env::seeded(clock.clone(), 1);
+    let store = Store::open(Memory::new(), Length, env, Options::default()).unwrap();
+    let old = commit(&store, put("a/x", "")).await;
+    clock.advance(Duration::from_secs(3599));
+    commit(&store, put("a/x", "")).await;
+    assert_eq!(store.compacted(), Revision::ZERO);
+    clock.advance(Duration::from_secs(2));
+    commit(&store, put("a/x", "")).await;
+    assert_eq!((store.compacted(), store.stats().events), (old, 2));
+}
+
+#[tokio::test]
+async fn a_closed_store_reads_but_does_not_write() {
+    let store = open(Memory::new());
+    let start = store.revision();
+    let mut watch = store.watch(Scope::resource("works"), start).unwrap();
+    commit(&store, put("a/x", "1")).await;
+    store.close().await.unwrap();
+    assert!(matches!(store.commit(vec![put("a/x", "2")]).await, Err(CommitError::Closed)));
+    assert!(matches!(store.close().await, Err(CommitError::Closed)));
+    assert!(store.get(&key("a/x")).is_some());
+    assert!(watch.next().await.is_ok());
+    assert_eq!(watch.next().await.unwrap_err(), WatchEnd::Closed);
+}
+
+/// Opens, changes, closes and opens again; `again` opens what was closed.
+async fn restarts<E: Engine>(again: impl Fn() -> E) {
+    let store = open(again());
+    let start = store.revision();
+    let first = commit(&store, put("a/x", "1")).await;
+    commit(&store, put("a/x", "2")).await;
+    commit(&store, put("a/y", "1")).await;
+    let last = commit(&store, Op::delete(key("a/y"), Expect::Any, "bye")).await;
+    let boot = store.boot_id().to_owned();
+    store.close().await.unwrap();
+
+    let store = open(again());
+    assert_eq!((store.revision(), store.durable()), (last, last));
+    assert_eq!(store.get(&key("a/x")).unwrap().create_revision, first);
+    assert_ne!(store.boot_id(), boot);
+    assert!(store.knows(&boot, last) && !store.knows(&boot, last.next()) && !store.knows("other", last));
+    let mut watch = store.watch(Scope::resource("works"), start).unwrap();
+    let mut seen = Vec::new();
+    while let Some(event) = watch.try_next().unwrap() {
+        let prev = event.prev.as_ref().map(|p| p.value.clone());
+        seen.push((event.revision().get(), event.kind, event.entry.value.clone(), prev));
+    }
+    use karmada_store::EventKind::{Delete, Put};
+    assert_eq!(
+        seen,
+        [
+            (2, Put, "1".into(), None),
+            (3, Put, "2".into(), Some("1".into())),
+            (4, Put, "1".into(), None),
+            (5, Delete, "bye".into(), Some("1".into())),
+        ]
+    );
+    assert_eq!(store.snapshot_at(first).unwrap().get(&key("a/x")).unwrap().value, "1");
+    assert_eq!(commit(&store, put("a/x", "3")).await, last.next());
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_memory_store_restarts() {
+    let memory = Memory::new();
+    restarts(|| memory.clone()).await;
+}
+
+#[tokio::test]
+async fn a_file_store_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    restarts(|| Redb::open(dir.path()).unwrap()).await;
+}
