@@ -128,12 +128,13 @@ impl LabelSelector {
 }
 
 /// What is wrong with a map of labels; all errors carry the map's own path.
-pub fn validate_labels<'a>(
-    labels: impl IntoIterator<Item = (&'a String, &'a String)>,
+pub fn validate_labels<K: AsRef<str>, V: AsRef<str>>(
+    labels: impl IntoIterator<Item = (K, V)>,
     path: &Path,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels {
+        let (key, value) = (key.as_ref(), value.as_ref());
         let bad = |text: &str, e| FieldError::invalid(path, text, e);
         errors.extend(names::qualified_name_errors(key).into_iter().map(|e| bad(key, e)));
         errors.extend(names::label_value_errors(value).into_iter().map(|e| bad(value, e)));

@@ -1,0 +1,415 @@
+//! What a definition's schema must be before it is stored: structural, with nothing in it that the server could not
+//! keep to. Message texts and the paths in brackets are kube-apiserver's.
+
+use karmada_meta::path::{FieldError, Path};
+use serde_json::{Map, Value};
+
+use super::{fill, pattern::Pattern, schema::Schema, validate};
+
+/// Keywords of JSON schema that structural schemas do not have, and why not.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("$ref", "$ref is not supported"),
+    ("id", "id is not supported"),
+    ("additionalItems", "additionalItems is not supported"),
+    ("patternProperties", "patternProperties is not supported"),
+    ("definitions", "definitions is not supported"),
+    ("dependencies", "dependencies is not supported"),
+];
+/// Keywords that say what a value is; below `anyOf` and its like only what judges a value may stand.
+const SHAPING: &[&str] = &[
+    "type",
+    "title",
+    "description",
+    "default",
+    "nullable",
+    "additionalProperties",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+];
+const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
+
+/// What is wrong with the schema of a version, which stands at `path`.
+pub(super) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
+    let mut check = Check { errors: Vec::new() };
+    check.keywords(schema, path);
+    if !check.errors.is_empty() {
+        return check.errors;
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        None | Some("") => {
+            check.errors.push(FieldError::required(&path.child("type"), "must not be empty at the root"));
+        }
+        Some("object") => {}
+        Some(other) => {
+            check.errors.push(FieldError::invalid(&path.child("type"), other, "must be object at the root"));
+        }
+    }
+    if let Some(metadata) = schema.get("properties").and_then(|p| p.get("metadata")) {
+        check.metadata(metadata, &path.child("properties").key("metadata"));
+    }
+    check.structure(schema, path);
+    if check.errors.is_empty() {
+        check.defaults(schema, path);
+    }
+    check.errors
+}
+
+struct Check {
+    errors: Vec<FieldError>,
+}
+
+/// The schemas within a schema, each with its path, in a fixed order.
+fn below<'a>(map: &'a Map<String, Value>, path: &Path) -> Vec<(Below<'a>, &'a Value, Path)> {
+    let mut all = Vec::new();
+    let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let mut properties: Vec<(&String, &Value)> = properties.collect();
+    properties.sort_unstable_by_key(|(name, _)| *name);
+    for (name, schema) in properties {
+        all.push((Below::Property(name), schema, path.child("properties").key(name)));
+    }
+    for (keyword, kind) in
+        [("additionalProperties", Below::Additional), ("items", Below::Items), ("not", Below::Logic)]
+    {
+        if let Some(schema) = map.get(keyword).filter(|v| v.is_object()) {
+            all.push((kind, schema, path.child(keyword)));
+        }
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let list = map.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (index, schema) in list.iter().enumerate() {
+            all.push((Below::Logic, schema, path.child(keyword).index(index)));
+        }
+    }
+    all
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Below<'a> {
+    Property(&'a str),
+    Additional,
+    Items,
+    Logic,
+}
+
+fn text<'a>(map: &'a Map<String, Value>, key: &str) -> &'a str {
+    map.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn flag(map: &Map<String, Value>, key: &str) -> bool {
+    map.get(key).and_then(Value::as_bool).unwrap_or(false)
+}
+
+impl Check {
+    fn forbid(&mut self, path: &Path, detail: impl Into<String>) {
+        self.errors.push(FieldError::forbidden(path, detail));
+    }
+
+    /// Keywords that may not stand, or not with this value.
+    fn keywords(&mut self, schema: &Value, path: &Path) {
+        let Some(map) = schema.as_object() else { return };
+        if flag(map, "uniqueItems") {
+            self.forbid(
+                &path.child("uniqueItems"),
+                "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+            );
+        }
+        match map.get("additionalProperties") {
+            Some(Value::Bool(false)) => {
+                self.forbid(
+                    &path.child("additionalProperties"),
+                    "additionalProperties cannot be set to false",
+                );
+            }
+            Some(Value::Object(_))
+                if map.get("properties").and_then(Value::as_object).is_some_and(|p| !p.is_empty()) =>
+            {
+                self.forbid(
+                    &path.child("additionalProperties"),
+                    "additionalProperties and properties are mutual exclusive",
+                );
+            }
+            _ => {}
+        }
+        if text(map, "type") == "null" {
+            self.forbid(&path.child("type"), "type cannot be set to null, use nullable as an alternative");
+        } else if !matches!(text(map, "type"), "") && !TYPES.contains(&text(map, "type")) {
+            self.errors.push(FieldError::not_supported(&path.child("type"), text(map, "type"), TYPES));
+        }
+        if map.get("items").is_some_and(Value::is_array) {
+            self.forbid(&path.child("items"), "items must be a schema object and not an array");
+        }
+        for (keyword, why) in UNSUPPORTED {
+            let set = match map.get(*keyword) {
+                None | Some(Value::Null) => false,
+                Some(Value::String(text)) => !text.is_empty(),
+                Some(Value::Object(map)) => !map.is_empty(),
+                Some(_) => true,
+            };
+            if set {
+                self.forbid(&path.child(keyword), *why);
+            }
+        }
+        if let Some(pattern) = map.get("pattern").and_then(Value::as_str)
+            && let Err(error) = Pattern::compile(pattern)
+        {
+            let detail = format!("must be a valid regular expression, but isn't: {error}");
+            self.errors.push(FieldError::invalid(&path.child("pattern"), pattern, detail));
+        }
+        if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+            let path = path.child("x-kubernetes-preserve-unknown-fields");
+            self.errors.push(FieldError::invalid(&path, false, "must be true or undefined"));
+        }
+        self.list_type(map, path);
+        let map_type = text(map, "x-kubernetes-map-type");
+        if !matches!(map_type, "" | "granular" | "atomic") {
+            let path = path.child("x-kubernetes-map-type");
+            self.errors.push(FieldError::not_supported(&path, map_type, &["atomic", "granular"]));
+        }
+        for (_, schema, path) in below(map, path) {
+            self.keywords(schema, &path);
+        }
+    }
+
+    fn list_type(&mut self, map: &Map<String, Value>, path: &Path) {
+        let list_type = text(map, "x-kubernetes-list-type");
+        let at = path.child("x-kubernetes-list-type");
+        let keys_at = path.child("x-kubernetes-list-map-keys");
+        let keys = map
+            .get("x-kubernetes-list-map-keys")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        if list_type != "map" && !keys.is_empty() {
+            let path = path.child("x-kubernetes-list-type");
+            let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
+            self.errors.push(FieldError::invalid(&path, list_type, detail));
+        }
+        if list_type.is_empty() {
+            return;
+        }
+        if text(map, "type") != "array" {
+            let detail = "must be array if x-kubernetes-list-type is specified";
+            self.errors.push(FieldError::invalid(&path.child("type"), text(map, "type"), detail));
+        }
+        let items = map.get("items").and_then(Value::as_object);
+        match list_type {
+            "atomic" => {}
+            "set" => {
+                let atomic = |items: &Map<String, Value>| match text(items, "type") {
+                    "object" => text(items, "x-kubernetes-map-type") == "atomic",
+                    "array" => matches!(text(items, "x-kubernetes-list-type"), "" | "atomic"),
+                    _ => true,
+                };
+                if !items.is_none_or(atomic) {
+                    let detail = "items of a set must be scalars, or atomic maps or lists";
+                    self.errors.push(FieldError::invalid(&path.child("items"), "", detail));
+                }
+            }
+            "map" if keys.is_empty() => {
+                let detail = "must not be empty if x-kubernetes-list-type is map";
+                self.errors.push(FieldError::required(&keys_at, detail));
+            }
+            "map" => {
+                let properties = items.and_then(|i| i.get("properties")).and_then(Value::as_object);
+                for (index, key) in keys.iter().enumerate() {
+                    let name = key.as_str().unwrap_or_default();
+                    if !properties.is_some_and(|p| p.contains_key(name)) {
+                        let detail = "entries must all be names of item properties";
+                        self.errors.push(FieldError::invalid(&keys_at.index(index), key.clone(), detail));
+                    }
+                }
+            }
+            other => self.errors.push(FieldError::not_supported(&at, other, &["atomic", "map", "set"])),
+        }
+    }
+
+    /// Only name and generateName may be restricted.
+    fn metadata(&mut self, schema: &Value, path: &Path) {
+        let Some(map) = schema.as_object() else { return };
+        let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
+        if properties.into_iter().any(|(name, _)| !matches!(name.as_str(), "name" | "generateName")) {
+            self.forbid(path, "must not specify anything other than name and generateName, but metadata is implicitly specified");
+        }
+    }
+
+    /// A type for every value, and nothing within `anyOf` and its like that shapes it.
+    fn structure(&mut self, schema: &Value, path: &Path) {
+        let Some(map) = schema.as_object() else { return };
+        for (kind, schema, path) in below(map, path) {
+            if kind == Below::Logic {
+                self.logic(schema, map, &path);
+            }
+        }
+        if flag(map, "x-kubernetes-embedded-resource") {
+            if text(map, "type") != "object" {
+                let path = path.child("type");
+                self.errors.push(FieldError::invalid(
+                    &path,
+                    text(map, "type"),
+                    "must be object if x-kubernetes-embedded-resource is true",
+                ));
+            }
+            let empty = map.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+            if empty && !flag(map, "x-kubernetes-preserve-unknown-fields") {
+                self.errors.push(FieldError::required(
+                    &path.child("properties"),
+                    "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
+                ));
+            }
+        }
+        for (kind, schema, path) in below(map, path) {
+            let Some(inner) = schema.as_object() else { continue };
+            if kind == Below::Logic {
+                continue;
+            }
+            let free = flag(inner, "x-kubernetes-int-or-string")
+                || flag(inner, "x-kubernetes-preserve-unknown-fields");
+            self.structure(schema, &path);
+            if text(inner, "type").is_empty() && !free {
+                let what = match kind {
+                    Below::Items => "must not be empty for specified array items",
+                    _ => "must not be empty for specified object fields",
+                };
+                self.errors.push(FieldError::required(&path.child("type"), what));
+            }
+        }
+    }
+
+    /// A schema that only judges: within `anyOf`, `oneOf`, `allOf`, `not`. `outer` is the schema it refines.
+    fn logic(&mut self, schema: &Value, outer: &Map<String, Value>, path: &Path) {
+        let Some(map) = schema.as_object() else { return };
+        // The one idiom for int-or-string that names types here.
+        let int_or_string = flag(outer, "x-kubernetes-int-or-string");
+        for keyword in SHAPING {
+            let set = match map.get(*keyword) {
+                None | Some(Value::Null | Value::Bool(false)) => false,
+                Some(Value::String(text)) => !text.is_empty(),
+                Some(_) => true,
+            };
+            if set && !(*keyword == "type" && int_or_string) {
+                self.forbid(&path.child(keyword), "must be empty to be structural");
+            }
+        }
+        for (kind, schema, path) in below(map, path) {
+            let counterpart = match kind {
+                Below::Property(name) => outer.get("properties").and_then(|p| p.get(name)),
+                Below::Additional => outer.get("additionalProperties"),
+                Below::Items => outer.get("items"),
+                Below::Logic => {
+                    self.logic(schema, outer, &path);
+                    continue;
+                }
+            };
+            match counterpart.and_then(Value::as_object) {
+                Some(counterpart) => self.logic(schema, counterpart, &path),
+                None => self.errors.push(FieldError::required(
+                    &path,
+                    "must be defined outside of the logic that refers to it",
+                )),
+            }
+        }
+    }
+
+    /// Defaults have to fit their own schema.
+    fn defaults(&mut self, schema: &Value, path: &Path) {
+        let Some(map) = schema.as_object() else { return };
+        if let Some(default) = map.get("default").filter(|v| !v.is_null()) {
+            let path = path.child("default");
+            let compiled = Schema::compile(schema);
+            let mut pruned = default.clone();
+            if !fill::prune(&mut pruned, &compiled).is_empty() {
+                self.errors.push(FieldError::invalid(&path, default.clone(), "must not have unknown fields"));
+            } else {
+                // What a default leaves out may itself have a default.
+                fill::default(&mut pruned, &compiled);
+                self.errors.extend(validate::validate(&pruned, None, &compiled, &path));
+            }
+        }
+        for (_, schema, path) in below(map, path) {
+            self.defaults(schema, &path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_meta::path::aggregate;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_structural_is_refused() {
+        let spec = |spec: Value| json!({"type": "object", "properties": {"spec": spec}});
+        let object = |properties: Value| json!({"type": "object", "properties": properties});
+        let cases = [
+            (json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}), ""),
+            (json!({"type": "string"}), r#"s.type: Invalid value: "string": must be object at the root"#),
+            (json!({}), "s.type: Required value: must not be empty at the root"),
+            (
+                spec(json!({"properties": {"x": {"type": "string"}}})),
+                "s.properties[spec].type: Required value: must not be empty for specified object fields",
+            ),
+            (
+                spec(object(json!({"x": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}))),
+                "[s.properties[spec].properties[x].anyOf[0].type: Forbidden: must be empty to be structural, \
+                 s.properties[spec].properties[x].anyOf[1].type: Forbidden: must be empty to be structural, \
+                 s.properties[spec].properties[x].type: Required value: must not be empty for specified object fields]",
+            ),
+            (
+                spec(
+                    json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
+                ),
+                "s.properties[spec].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+            ),
+            (
+                spec(object(
+                    json!({"x": {"type": "array", "uniqueItems": true, "items": {"type": "string"}}}),
+                )),
+                "s.properties[spec].properties[x].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+            ),
+            (
+                spec(object(json!({"x": {"$ref": "#/x"}}))),
+                "s.properties[spec].properties[x].$ref: Forbidden: $ref is not supported",
+            ),
+            (
+                spec(object(json!({"x": {"type": "integer", "default": "text"}}))),
+                r#"s.properties[spec].properties[x].default: Invalid value: "string":  in body must be of type integer: "string""#,
+            ),
+            (
+                spec(object(json!({"x": {"type": "array", "items": {}}}))),
+                "s.properties[spec].properties[x].items.type: Required value: must not be empty for specified array items",
+            ),
+            (
+                spec(object(
+                    json!({"x": {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object"}}}),
+                )),
+                "s.properties[spec].properties[x].x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map",
+            ),
+            (
+                spec(object(
+                    json!({"x": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}),
+                )),
+                "",
+            ),
+            (
+                spec(object(
+                    json!({"a": {"type": "object", "properties": {"x": {"type": "string"}}, "oneOf": [{"required": ["x"]}]}}),
+                )),
+                "",
+            ),
+            (
+                spec(
+                    json!({"type": "object", "properties": {"o": {"type": "object", "properties": {"p": {"type": "integer", "default": 1}}, "default": {}}}}),
+                ),
+                "",
+            ),
+        ];
+        for (schema, expected) in cases {
+            let errors = validate_schema(&schema, &Path::new("s"));
+            let text = if errors.is_empty() { String::new() } else { aggregate(&errors) };
+            assert_eq!(text, expected, "{schema}");
+        }
+    }
+}

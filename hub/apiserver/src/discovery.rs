@@ -1,0 +1,450 @@
+//! Discovery: which groups, versions and resources there are, in the legacy and in the aggregated form.
+//!
+//! ```text
+//!   Kinds snapshot ──► Discovery (every document rendered once) ──► answers, ETag, 304
+//! ```
+//!
+//! The documents of a snapshot are made on the first request after a change and kept until the next one. Both `/api`
+//! and `/apis` answer the aggregated form: client-go drops what it got when only one of them does.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha512};
+
+use crate::kinds::{Kind, Kinds};
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+/// Media types named in a 406. Protobuf is in kube-apiserver's list and so in the text; see [`Form`] for what is served.
+const SERVED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// Discovery documents of the latest [`Kinds`], made when first asked for.
+#[derive(Debug, Default)]
+pub struct Cache {
+    latest: Mutex<Option<(Arc<Kinds>, Arc<Discovery>)>>,
+}
+
+impl Cache {
+    /// The documents of `kinds`.
+    pub fn get(&self, kinds: &Arc<Kinds>) -> Arc<Discovery> {
+        let mut latest = self.latest.lock();
+        match &*latest {
+            Some((of, discovery)) if Arc::ptr_eq(of, kinds) => Arc::clone(discovery),
+            _ => {
+                let discovery = Arc::new(Discovery::new(kinds));
+                *latest = Some((Arc::clone(kinds), Arc::clone(&discovery)));
+                discovery
+            }
+        }
+    }
+}
+
+/// Every discovery document of one [`Kinds`] snapshot.
+#[derive(Debug)]
+pub struct Discovery {
+    legacy: BTreeMap<String, Value>,
+    /// By path (`/api`, `/apis`) and version of the group apidiscovery.k8s.io.
+    aggregated: BTreeMap<(&'static str, &'static str), Rendered>,
+    /// Paths under which a version that is not there is a Status rather than a page: groups that are there.
+    groups: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Rendered {
+    body: Bytes,
+    etag: HeaderValue,
+}
+
+/// One group's versions, the preferred one first.
+struct Group<'a> {
+    name: &'a str,
+    versions: Vec<(&'a str, Vec<&'a Kind>)>,
+}
+
+impl Discovery {
+    /// Renders all documents.
+    pub fn new(kinds: &Kinds) -> Self {
+        let groups = groups(kinds);
+        let mut legacy = BTreeMap::new();
+        legacy.insert(
+            "/api".to_owned(),
+            json!({
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+            }),
+        );
+        let mut list = Vec::new();
+        for group in &groups {
+            for (version, kinds) in &group.versions {
+                legacy.insert(version_path(group.name, version), resource_list(group.name, version, kinds));
+            }
+            if !group.name.is_empty() {
+                let document = group_document(group);
+                let mut with_kind = Map::from_iter([
+                    ("kind".to_owned(), json!("APIGroup")),
+                    ("apiVersion".to_owned(), json!("v1")),
+                ]);
+                with_kind.extend(document.clone());
+                legacy.insert(format!("/apis/{}", group.name), Value::Object(with_kind));
+                list.push(Value::Object(document));
+            }
+        }
+        legacy
+            .insert("/apis".to_owned(), json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}));
+        let (core, named): (Vec<&Group<'_>>, Vec<&Group<'_>>) =
+            groups.iter().partition(|g| g.name.is_empty());
+        let mut aggregated = BTreeMap::new();
+        for version in ["v2", "v2beta1"] {
+            aggregated.insert(("/api", version), Rendered::new(&aggregate(&core, version)));
+            aggregated.insert(("/apis", version), Rendered::new(&aggregate(&named, version)));
+        }
+        Self { legacy, aggregated, groups: groups.iter().map(|g| group_path(g.name)).collect() }
+    }
+
+    /// The answer to a GET of `path`; `None` when it is no discovery path of this snapshot.
+    pub fn respond(&self, path: &str, headers: &HeaderMap) -> Option<Response<Bytes>> {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let Some(document) = self.legacy.get(path) else { return self.missing_version(path) };
+        let aggregated = |version: &str| {
+            self.aggregated
+                .iter()
+                .find(|((p, v), _)| *p == path && *v == version)
+                .map(|(_, rendered)| rendered)
+        };
+        Some(match negotiate(headers, |version| aggregated(version).is_some()) {
+            None => not_acceptable(),
+            Some(Form::Legacy { yaml }) => {
+                let (body, media_type) = match (yaml, serde_saphyr::to_string(document)) {
+                    (true, Ok(text)) => (Bytes::from(text), YAML),
+                    _ => (Bytes::from(document.to_string()), JSON),
+                };
+                let mut response = answer(StatusCode::OK, body, HeaderValue::from_static(media_type));
+                response
+                    .headers_mut()
+                    .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+                response
+            }
+            Some(Form::Aggregated(version)) => {
+                let rendered =
+                    aggregated(version).expect("invariant: negotiate chose a version that is there");
+                let fresh = headers
+                    .get_all(header::IF_NONE_MATCH)
+                    .iter()
+                    .filter_map(|v| v.to_str().ok())
+                    .flat_map(|v| v.split(','))
+                    .any(|tag| tag.trim().as_bytes() == rendered.etag.as_bytes());
+                let mut response = if fresh {
+                    let mut response = Response::new(Bytes::new());
+                    *response.status_mut() = StatusCode::NOT_MODIFIED;
+                    response
+                } else {
+                    let media_type = match version {
+                        "v2" => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                        _ => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+                    };
+                    answer(StatusCode::OK, rendered.body.clone(), HeaderValue::from_static(media_type))
+                };
+                let headers = response.headers_mut();
+                headers.insert(header::ETAG, rendered.etag.clone());
+                headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+                response
+            }
+        })
+    }
+
+    /// A version that is not there, in a group that is.
+    fn missing_version(&self, path: &str) -> Option<Response<Bytes>> {
+        let (group, version) = path.rsplit_once('/')?;
+        if version.is_empty() || !self.groups.iter().any(|g| g == group) {
+            return None;
+        }
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "the server could not find the requested resource",
+            "reason": "NotFound", "details": {}, "code": 404,
+        });
+        Some(answer(StatusCode::NOT_FOUND, Bytes::from(status.to_string()), HeaderValue::from_static(JSON)))
+    }
+}
+
+impl Rendered {
+    fn new(document: &Value) -> Self {
+        let body = Bytes::from(document.to_string());
+        let hex: String = Sha512::digest(&body).iter().map(|b| format!("{b:02X}")).collect();
+        let etag =
+            HeaderValue::try_from(format!("\"{hex}\"")).expect("invariant: hex digits are a header value");
+        Self { body, etag }
+    }
+}
+
+fn answer(status: StatusCode, body: Bytes, media_type: HeaderValue) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response
+}
+
+fn not_acceptable() -> Response<Bytes> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("only the following media types are accepted: {SERVED}"),
+        "reason": "NotAcceptable", "code": 406,
+    });
+    answer(StatusCode::NOT_ACCEPTABLE, Bytes::from(status.to_string()), HeaderValue::from_static(JSON))
+}
+
+/// The form of an answer.
+enum Form {
+    Legacy { yaml: bool },
+    Aggregated(&'static str),
+}
+
+/// The first form, in the order of the client's wishes, that there is.
+fn negotiate(headers: &HeaderMap, aggregated: impl Fn(&str) -> bool) -> Option<Form> {
+    let mut wishes: Vec<(u32, String)> = Vec::new();
+    for value in headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()) {
+        for clause in value.split(',').map(str::trim).filter(|c| !c.is_empty()) {
+            let quality = clause
+                .split(';')
+                .find_map(|p| p.trim().strip_prefix("q=")?.parse::<f64>().ok())
+                .map_or(1000, |q| (q.clamp(0.0, 1.0) * 1000.0) as u32);
+            if quality > 0 {
+                wishes.push((quality, clause.to_ascii_lowercase()));
+            }
+        }
+    }
+    if wishes.is_empty() {
+        return Some(Form::Legacy { yaml: false });
+    }
+    wishes.sort_by_key(|(quality, _)| Reverse(*quality));
+    wishes.iter().find_map(|(_, clause)| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let parameters: BTreeMap<&str, &str> = parts.filter_map(|p| p.split_once('=')).collect();
+        match (media_type, parameters.get("as")) {
+            (JSON, Some(&"apigroupdiscoverylist")) => {
+                let version = ["v2", "v2beta1"].into_iter().find(|v| parameters.get("v") == Some(v))?;
+                let group = parameters.get("g") == Some(&"apidiscovery.k8s.io");
+                // A path without an aggregated form answers the legacy one.
+                Some(if !group {
+                    return None;
+                } else if aggregated(version) {
+                    Form::Aggregated(version)
+                } else {
+                    Form::Legacy { yaml: false }
+                })
+            }
+            (_, Some(_)) => None,
+            (JSON | "*/*" | "application/*", None) => Some(Form::Legacy { yaml: false }),
+            (YAML, None) => Some(Form::Legacy { yaml: true }),
+            _ => None,
+        }
+    })
+}
+
+/// Groups in the order of discovery: built-in ones as the table has them, then those of custom resources by name.
+fn groups(kinds: &Kinds) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for kind in kinds.iter() {
+        let at = groups.iter().position(|g| g.name == kind.gvr.group).unwrap_or_else(|| {
+            groups.push(Group { name: &kind.gvr.group, versions: Vec::new() });
+            groups.len() - 1
+        });
+        let versions = &mut groups[at].versions;
+        let at = versions.iter().position(|(v, _)| *v == kind.gvr.version).unwrap_or_else(|| {
+            versions.push((&kind.gvr.version, Vec::new()));
+            versions.len() - 1
+        });
+        versions[at].1.push(kind);
+    }
+    for group in &mut groups {
+        if group.is_custom() {
+            group.versions.sort_by(|(a, _), (b, _)| compare_versions(a, b));
+        }
+        for (_, kinds) in &mut group.versions {
+            kinds.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
+        }
+    }
+    // Stable: built-in groups keep their order, custom ones follow by name.
+    groups.sort_by_key(|g| if g.is_custom() { (true, g.name) } else { (false, "") });
+    groups
+}
+
+impl Group<'_> {
+    fn is_custom(&self) -> bool {
+        self.versions.iter().flat_map(|(_, kinds)| kinds).all(|kind| kind.custom.is_some())
+    }
+}
+
+/// Kubernetes' order of versions, the most wanted first: stable before beta before alpha, newer before older, anything
+/// that is not `v<number>[alpha|beta<number>]` last and by name.
+pub fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (version_rank(a), version_rank(b)) {
+        (Some(a), Some(b)) => b.cmp(&a),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.cmp(b),
+    }
+}
+
+/// `(stability, major, minor)`.
+fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, tail) = rest.split_at(digits);
+    let major = number(major)?;
+    if tail.is_empty() {
+        return Some((2, major, 0));
+    }
+    let (stability, minor) = match (tail.strip_prefix("beta"), tail.strip_prefix("alpha")) {
+        (Some(minor), _) => (1, minor),
+        (_, Some(minor)) => (0, minor),
+        _ => return None,
+    };
+    Some((stability, major, number(minor)?))
+}
+
+fn number(digits: &str) -> Option<u64> {
+    (!digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+fn group_path(group: &str) -> String {
+    if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") }
+}
+
+fn version_path(group: &str, version: &str) -> String {
+    format!("{}/{version}", group_path(group))
+}
+
+fn group_document(group: &Group<'_>) -> Map<String, Value> {
+    let entry =
+        |version: &str| json!({"groupVersion": format!("{}/{version}", group.name), "version": version});
+    let versions: Vec<Value> = group.versions.iter().map(|(v, _)| entry(v)).collect();
+    let mut document = Map::new();
+    document.insert("name".to_owned(), json!(group.name));
+    document.insert("preferredVersion".to_owned(), versions.first().cloned().unwrap_or_default());
+    document.insert("versions".to_owned(), Value::Array(versions));
+    document
+}
+
+/// `APIResourceList`: resources by name, each followed by its subresources.
+fn resource_list(group: &str, version: &str, kinds: &[&Kind]) -> Value {
+    let mut resources = Vec::new();
+    for kind in kinds {
+        let mut entry = Map::from_iter([
+            ("name".to_owned(), json!(kind.gvr.resource)),
+            ("singularName".to_owned(), json!(kind.singular)),
+            ("namespaced".to_owned(), json!(kind.namespaced)),
+            ("kind".to_owned(), json!(kind.gvk.kind)),
+            ("verbs".to_owned(), json!(kind.verbs)),
+        ]);
+        insert_names(&mut entry, kind);
+        resources.push(Value::Object(entry));
+        for sub in &kind.subresources {
+            let mut entry = Map::from_iter([
+                ("name".to_owned(), json!(format!("{}/{}", kind.gvr.resource, sub.name))),
+                ("singularName".to_owned(), json!("")),
+                ("namespaced".to_owned(), json!(kind.namespaced)),
+            ]);
+            if !sub.version.is_empty() {
+                if !sub.group.is_empty() {
+                    entry.insert("group".to_owned(), json!(sub.group));
+                }
+                entry.insert("version".to_owned(), json!(sub.version));
+            }
+            entry.insert("kind".to_owned(), json!(sub.kind));
+            entry.insert("verbs".to_owned(), json!(sub.verbs));
+            resources.push(Value::Object(entry));
+        }
+    }
+    let mut document = Map::new();
+    document.insert("kind".to_owned(), json!("APIResourceList"));
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        document.insert("apiVersion".to_owned(), json!("v1"));
+        format!("{group}/{version}")
+    };
+    document.insert("groupVersion".to_owned(), json!(group_version));
+    document.insert("resources".to_owned(), Value::Array(resources));
+    Value::Object(document)
+}
+
+fn insert_names(entry: &mut Map<String, Value>, kind: &Kind) {
+    if !kind.short_names.is_empty() {
+        entry.insert("shortNames".to_owned(), json!(kind.short_names));
+    }
+    if !kind.categories.is_empty() {
+        entry.insert("categories".to_owned(), json!(kind.categories));
+    }
+}
+
+/// `APIGroupDiscoveryList`.
+fn aggregate(groups: &[&Group<'_>], version: &str) -> Value {
+    let items: Vec<Value> = groups
+        .iter()
+        .map(|group| {
+            let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
+            let versions: Vec<Value> = group
+                .versions
+                .iter()
+                .map(|(version, kinds)| {
+                    let resources: Vec<Value> = kinds.iter().map(|kind| aggregated_resource(kind)).collect();
+                    json!({"version": version, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {},
+        "items": items,
+    })
+}
+
+fn aggregated_resource(kind: &Kind) -> Value {
+    // For a built-in kind group and version are left empty: those of the list count.
+    let own = |name: &str| match &kind.custom {
+        Some(_) => json!({"group": kind.gvk.group, "version": kind.gvk.version, "kind": name}),
+        None => json!({"group": "", "version": "", "kind": name}),
+    };
+    let mut entry = Map::from_iter([
+        ("resource".to_owned(), json!(kind.gvr.resource)),
+        ("responseKind".to_owned(), own(&kind.gvk.kind)),
+        ("scope".to_owned(), json!(if kind.namespaced { "Namespaced" } else { "Cluster" })),
+        ("singularResource".to_owned(), json!(kind.singular)),
+        ("verbs".to_owned(), json!(kind.verbs)),
+    ]);
+    insert_names(&mut entry, kind);
+    let subresources: Vec<Value> = kind
+        .subresources
+        .iter()
+        .map(|sub| {
+            let response_kind = if sub.version.is_empty() {
+                own(&sub.kind)
+            } else {
+                json!({"group": sub.group, "version": sub.version, "kind": sub.kind})
+            };
+            json!({"subresource": sub.name, "responseKind": response_kind, "verbs": sub.verbs})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry.insert("subresources".to_owned(), Value::Array(subresources));
+    }
+    Value::Object(entry)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{
+    crd,
+    kinds::{built_in_specs, rules},
+};
+
+fn custom(scope: &str, versions: &[&str]) -> Vec<Kind> {
+    let versions: Vec<Value> = versions
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let mut version = json!({"name": name, "served": true, "storage": i == 0,
+                "schema": {"openAPIV3Schema": {"type": "object"}}});
+            if i == 0 {
+                version["subresources"] =
+                    json!({"status": {}, "scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}});
+            }
+            version
+        })
+        .collect();
+    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList",
+        "shortNames": ["cfw"], "categories": ["cfs"]});
+    crd::kinds_of(&json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": scope, "names": names, "versions": versions},
+        "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]},
+    }))
+}
+
+fn discovery(extra: Vec<Kind>) -> Discovery {
+    let shape: Arc<dyn crate::shape::Shape> = Arc::new(crd::CustomShape::new(&json!({}), None, false));
+    let built_in = built_in_specs().into_iter().map(|spec| {
+        let rules = rules::built_in(&spec.group, &spec.resource, false);
+        Kind::new(spec, rules, Arc::clone(&shape), None)
+    });
+    Discovery::new(&Kinds::new(built_in.chain(extra).map(Arc::new)))
+}
+
+fn get(discovery: &Discovery, path: &str, accept: &str) -> (u16, String, Value) {
+    let mut headers = HeaderMap::new();
+    if !accept.is_empty() {
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+    }
+    let Some(response) = discovery.respond(path, &headers) else { return (0, String::new(), Value::Null) };
+    let media_type = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
+    let body = serde_json::from_slice(response.body()).unwrap_or_default();
+    (response.status().as_u16(), media_type, body)
+}
+
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const V9: &str = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList";
+
+#[test]
+fn paths_and_forms() {
+    let discovery = discovery(custom("Namespaced", &["v1"]));
+    let cases = [
+        ("/api", "", 200, "APIVersions"),
+        ("/api/", "", 200, "APIVersions"),
+        ("/apis", "*/*", 200, "APIGroupList"),
+        ("/apis/apps", "", 200, "APIGroup"),
+        ("/apis/apps", &format!("{V2},application/json"), 200, "APIGroup"),
+        ("/apis/apps/v1", "", 200, "APIResourceList"),
+        ("/api/v1", "", 200, "APIResourceList"),
+        ("/apis/example.com/v1", "", 200, "APIResourceList"),
+        ("/apis/apps/v9", "", 404, "Status"),
+        ("/api/v9", "", 404, "Status"),
+        ("/apis/nothing.example.com", "", 0, ""),
+        ("/apis/nothing.example.com/v1", "", 0, ""),
+        ("/apis2", "", 0, ""),
+        ("/apis", V2, 200, "APIGroupDiscoveryList"),
+        ("/api", V2, 200, "APIGroupDiscoveryList"),
+        ("/apis", &format!("{V9},application/json"), 200, "APIGroupList"),
+        ("/apis", V9, 406, "Status"),
+        ("/apis", "text/plain", 406, "Status"),
+    ];
+    for (path, accept, status, kind) in cases {
+        let (got, _, body) = get(&discovery, path, accept);
+        assert_eq!(
+            (got, body["kind"].as_str().unwrap_or_default()),
+            (status, kind),
+            "{path} {accept}: {body}"
+        );
+    }
+    let (_, media_type, _) = get(&discovery, "/apis", V2);
+    assert_eq!(media_type, V2);
+    let response = discovery
+        .respond("/apis/apps", &HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(YAML))]))
+        .unwrap();
+    assert_eq!(response.headers()[header::CONTENT_TYPE], YAML);
+}
+
+#[test]
+fn an_etag_saves_the_body() {
+    let before = discovery(Vec::new());
+    let mut headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(V2))]);
+    let first = before.respond("/apis", &headers).unwrap();
+    let etag = first.headers()[header::ETAG].clone();
+    assert_eq!(etag.len(), 130, "a SHA-512 in hex, quoted");
+    assert_eq!(first.headers()[header::VARY], "Accept");
+    headers.insert(header::IF_NONE_MATCH, etag);
+    let second = before.respond("/apis", &headers).unwrap();
+    assert_eq!((second.status().as_u16(), second.body().len()), (304, 0));
+    let changed = discovery(custom("Cluster", &["v1"])).respond("/apis", &headers).unwrap();
+    assert_eq!(changed.status().as_u16(), 200);
+}
+
+#[test]
+fn custom_resources_follow_the_built_in_groups() {
+    let discovery = discovery(custom("Cluster", &["v1alpha1", "v10", "v2beta1", "v2", "v11beta2", "foo1"]));
+    let (_, _, group) = get(&discovery, "/apis/example.com", "");
+    let versions: Vec<&str> =
+        group["versions"].as_array().unwrap().iter().map(|v| v["version"].as_str().unwrap()).collect();
+    assert_eq!(versions, ["v10", "v2", "v11beta2", "v2beta1", "v1alpha1", "foo1"]);
+    assert_eq!(group["preferredVersion"], json!({"groupVersion": "example.com/v10", "version": "v10"}));
+    let (_, _, list) = get(&discovery, "/apis/example.com/v1alpha1", "");
+    let names: Vec<&str> =
+        list["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["widgets", "widgets/status", "widgets/scale"]);
+    let (_, _, all) = get(&discovery, "/apis", V2);
+    let last = all["items"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["metadata"]["name"], "example.com");
+    let resource = &last["versions"][4]["resources"][0];
+    assert_eq!(resource["scope"], "Cluster");
+    assert_eq!(
+        resource["responseKind"],
+        json!({"group": "example.com", "version": "v1alpha1", "kind": "Widget"})
+    );
+    assert_eq!(
+        resource["subresources"][1]["responseKind"],
+        json!({"group": "autoscaling", "version": "v1", "kind": "Scale"})
+    );
+}
+
+#[test]
+fn both_forms_name_the_same_resources() {
+    let discovery = discovery(custom("Namespaced", &["v1"]));
+    let (_, _, aggregated) = get(&discovery, "/apis", V2);
+    for group in aggregated["items"].as_array().unwrap() {
+        for version in group["versions"].as_array().unwrap() {
+            let mut wanted = BTreeSet::new();
+            for resource in version["resources"].as_array().unwrap() {
+                let name = resource["resource"].as_str().unwrap();
+                wanted.insert(name.to_owned());
+                for sub in resource["subresources"].as_array().into_iter().flatten() {
+                    wanted.insert(format!("{name}/{}", sub["subresource"].as_str().unwrap()));
+                }
+            }
+            let path = format!(
+                "/apis/{}/{}",
+                group["metadata"]["name"].as_str().unwrap(),
+                version["version"].as_str().unwrap()
+            );
+            let (_, _, list) = get(&discovery, &path, "");
+            let got: BTreeSet<String> = list["resources"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|r| r["name"].as_str().unwrap().to_owned())
+                .collect();
+            assert_eq!(got, wanted, "{path}");
+        }
+    }
+}
