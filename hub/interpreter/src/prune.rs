@@ -1,4 +1,6 @@
-//! What of a template stays at home: what the hub's API server filled in and what only makes sense there.
+//! What of a kind's fields stays at home: what the hub's API server filled in and what only makes sense there.
+//!
+//! Metadata and status stay at home whatever the kind; that is `karmada_core::work::prune`, when a Work is built.
 
 use karmada_meta::object;
 use serde_json::Value;
@@ -8,32 +10,14 @@ use crate::{
     fields::{at, list, remove, remove_and_tidy, text},
 };
 
-/// Metadata that the API server fills in or that speaks of the hub's other objects.
-const METADATA: [&str; 10] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-    "ownerReferences",
-    "finalizers",
-];
-
 /// Labels by which the Job controller finds its pods.
 const JOB_SELECTOR_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 /// Labels that it gives them.
 const JOB_POD_LABELS: [&str; 4] =
     ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"];
 
-/// Takes out of a template what must not travel to a member.
+/// Takes those fields out of a template that its kind must not take along to a member.
 pub fn prune(value: &mut Value) {
-    for field in METADATA {
-        remove(value, &["metadata", field]);
-    }
-    remove(value, &["status"]);
     match Native::of(value) {
         Some(Native::Deployment) => {
             remove_annotation(value, "deployment.kubernetes.io/revision");
@@ -101,27 +85,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn nothing_of_the_hub_travels() {
-        let mut value = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "status": {"x": 1},
-            "metadata": {
-                "name": "x", "namespace": "n", "labels": {"l": "1"}, "annotations": {"a": "1"},
-                "creationTimestamp": "t", "deletionTimestamp": "t", "deletionGracePeriodSeconds": 1, "generation": 2,
-                "managedFields": [], "resourceVersion": "1", "selfLink": "/", "uid": "u", "ownerReferences": [],
-                "finalizers": ["f"],
-            },
-        });
-        prune(&mut value);
-        assert_eq!(
-            value,
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
-                "metadata": {"name": "x", "namespace": "n", "labels": {"l": "1"}, "annotations": {"a": "1"}},
-            })
-        );
-    }
 
     #[test]
     fn each_kind_leaves_its_own_at_home() {

@@ -121,6 +121,7 @@ fn what_is_pruned_is_what_karmada_prunes() {
     for (template, _) in bound(&all) {
         let mut ours = template.clone();
         prune(&mut ours);
+        karmada_core::work::prune(&mut ours);
         for work in of_kind(&all, "Work") {
             let manifest = &work.object["spec"]["workload"]["manifests"][0];
             let uid = object::annotation(manifest, annotation::TEMPLATE_UID);
