@@ -11,6 +11,7 @@
 //!   managed ──────── apply       apply and update: a new object and who owns what of it       ownership   for appliers
 //!
 //!   strategic   strategic merge patch, with a table of its own        patch   JSON patch, merge patch
+//!   scale       managed fields of a Scale and of its parent           nulls   what a decoder makes of null
 //! ```
 
 mod apply;
@@ -21,6 +22,7 @@ pub mod managed;
 mod nulls;
 mod ownership;
 pub mod patch;
+pub mod scale;
 pub mod schema;
 pub mod strategic;
 mod typed;

@@ -32,3 +32,6 @@ impl fmt::Display for Path {
         self.0.iter().try_for_each(|element| element.fmt(f))
     }
 }
+
+#[cfg(test)]
+mod tests;
