@@ -340,7 +340,7 @@ impl Kubeconfig {
     }
 
     fn relative(&self, file: &str) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(file)
+        self.path.parent().unwrap_or_else(|| Path::new("")).join(file)
     }
 
     /// PEM from a `…-data` field or from the file that the plain field names; data wins, as in kubectl.

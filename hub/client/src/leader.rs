@@ -298,8 +298,8 @@ mod tests {
         let mut b = candidate(&script, "b", 2);
         tokio::time::sleep(Duration::from_secs(5)).await;
         a.task.abort();
-        let early = timeout(Duration::from_secs(12), b.leading.wait_for(|leading| *leading)).await;
-        assert!(early.is_err(), "b led before a's claim had expired");
+        let early = timeout(Duration::from_secs(12), b.leading.wait_for(|leading| *leading)).await.is_err();
+        assert!(early, "b led before a's claim had expired");
         timeout(Duration::from_secs(10), b.leading.wait_for(|leading| *leading))
             .await
             .expect("in time")

@@ -251,18 +251,18 @@ impl Rest {
 
     /// GET of a path (with its query), as JSON.
     pub async fn get(&self, path: &str) -> Result<Value, Error> {
-        self.json(Method::GET, path, "", None).await
+        self.json(Method::GET, path, "", None).await.map(|(_, object)| object)
     }
 
     /// GET of a path whose answer may be any text: `/readyz`.
     pub async fn get_text(&self, path: &str) -> Result<String, Error> {
-        let bytes = self.bytes(Method::GET, path, "", "*/*", None).await?;
+        let (_, bytes) = self.bytes(Method::GET, path, "", "*/*", None).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// GET of a path as it was sent, for an answer of the `accept`ed media type.
     pub async fn get_bytes(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
-        self.bytes(Method::GET, path, "", accept, None).await
+        self.bytes(Method::GET, path, "", accept, None).await.map(|(_, bytes)| bytes)
     }
 
     /// POST: creates an object in a collection.
@@ -283,6 +283,22 @@ impl Rest {
         body: &B,
     ) -> Result<Value, Error> {
         self.send(Method::PATCH, path, kind.media_type(), body).await
+    }
+
+    /// Server-side apply of `config` as `manager`. Answers whether the object was created, and the object.
+    pub async fn apply(
+        &self,
+        path: &str,
+        manager: &str,
+        force: bool,
+        config: &Value,
+    ) -> Result<(bool, Value), Error> {
+        let path = format!("{path}?fieldManager={}&force={force}", query_value(manager));
+        let body = encode(&Method::PATCH, &path, config)?;
+        let media_type = Patch::Apply.media_type();
+        self.json(Method::PATCH, &path, media_type, Some(body))
+            .await
+            .map(|(code, object)| (code == 201, object))
     }
 
     /// DELETE with options (`{}` for none); the answer is the object or a Status.
@@ -331,12 +347,13 @@ impl Rest {
         media_type: &str,
         accept: &str,
         body: Option<Bytes>,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<(StatusCode, Bytes), Error> {
         let request = request(&method, path, accept, media_type, body)?;
         let answer = async {
             let response = open(&self.client, request).await?;
+            let code = response.status();
             match Limited::new(response.into_body(), ANSWER_LIMIT).collect().await {
-                Ok(collected) => Ok(collected.to_bytes()),
+                Ok(collected) => Ok((code, collected.to_bytes())),
                 Err(error) if error.is::<LengthLimitError>() => Err(Error::Answer {
                     method: method.clone(),
                     path: path.into(),
@@ -352,6 +369,14 @@ impl Rest {
             Err(_) => Err(Error::Timeout { method, path: path.into(), after: self.deadline }),
         }
     }
+}
+
+fn encode<B: Serialize + ?Sized>(method: &Method, path: &str, body: &B) -> Result<Bytes, Error> {
+    serde_json::to_vec(body).map(Bytes::from).map_err(|error| Error::Answer {
+        method: method.clone(),
+        path: path.into(),
+        cause: format!("the body cannot be written as JSON: {error}"),
+    })
 }
 
 /// A request as [`open`] wants it.

@@ -1,1 +1,336 @@
+//! The link against a real HTTP server over in-memory wires that can be cut, swallow or refuse, under paused time.
 
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use kube::client::Body;
+use rustls::{
+    ServerConfig,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    sync::mpsc,
+    time::sleep,
+};
+use tokio_rustls::TlsAcceptor;
+use tower::{Service, ServiceExt};
+
+use super::*;
+use crate::{Kubeconfig, testing::env};
+
+/// What the wires between the link and its server do with bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weather {
+    Fine,
+    /// Bytes vanish, connections seem to open: a black hole.
+    Swallow,
+    /// Nobody is there.
+    Refuse,
+}
+
+#[derive(Clone)]
+struct Server {
+    weather: watch::Sender<Weather>,
+    acceptor: TlsAcceptor,
+    dials: Arc<AtomicUsize>,
+    /// Cancelled to make every connection say GOAWAY.
+    drain: Arc<Mutex<CancellationToken>>,
+    config: Endpoint,
+}
+
+fn server(alpn: &[&str]) -> Server {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(vec!["hub.test".into()]).unwrap().self_signed(&key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )
+        .unwrap();
+    tls.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    let ca = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, certificate.pem());
+    let text = format!(
+        "clusters: [{{name: k, cluster: {{server: 'https://hub.test/prefix', certificate-authority-data: {ca}}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: secret}}}}]"
+    );
+    Server {
+        weather: watch::Sender::new(Weather::Fine),
+        acceptor: TlsAcceptor::from(Arc::new(tls)),
+        dials: Arc::default(),
+        drain: Arc::default(),
+        config: Kubeconfig::parse("test", &text).unwrap().endpoint(None).unwrap(),
+    }
+}
+
+impl Server {
+    fn link(&self) -> Link {
+        let config = LinkConfig::new(self.config.clone(), "test/1");
+        Link::new(LinkConfig { dialer: Arc::new(self.clone()), ..config }, env(11))
+    }
+
+    fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+
+    fn go_away(&self) {
+        std::mem::take(&mut *self.drain.lock()).cancel();
+    }
+
+    /// `/echo` answers with what it saw, `/watch` sends a line each second, `/mute` never answers.
+    async fn answer(request: Request<Incoming>) -> Result<Response<ServerBody>, Infallible> {
+        let header =
+            |name| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or("-").to_owned();
+        let (sender, receiver) = mpsc::channel(1);
+        let path = request.uri().path().to_owned();
+        let line =
+            format!("{:?} {path} {} {}", request.version(), header("authorization"), header("user-agent"));
+        if path.ends_with("/mute") {
+            std::future::pending::<()>().await;
+        }
+        tokio::spawn(async move {
+            let mut count = 0;
+            while sender
+                .send(if path.ends_with("/watch") { format!("{count}") } else { line.clone() })
+                .await
+                .is_ok()
+                && path.ends_with("/watch")
+            {
+                count += 1;
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        Ok(Response::new(StreamBody::new(
+            futures::stream::unfold(receiver, async |mut receiver| {
+                let text: String = receiver.recv().await?;
+                Some((Ok(Frame::data(Bytes::from(text))), receiver))
+            })
+            .boxed(),
+        )))
+    }
+}
+
+type ServerBody = StreamBody<futures::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+impl Dial for Server {
+    fn dial(&self) -> BoxFuture<'static, std::io::Result<(Box<dyn Io>, String)>> {
+        let server = self.clone();
+        Box::pin(async move {
+            sleep(Duration::from_millis(20)).await;
+            server.dials.fetch_add(1, Ordering::SeqCst);
+            if *server.weather.borrow() == Weather::Refuse {
+                return Err(std::io::Error::other("connection refused"));
+            }
+            let (ours, wire) = duplex(64 << 10);
+            let (far, theirs) = duplex(64 << 10);
+            let ((r1, w1), (r2, w2)) = (tokio::io::split(wire), tokio::io::split(far));
+            for (mut from, mut to) in [
+                (
+                    Box::new(r1) as Box<dyn tokio::io::AsyncRead + Send + Unpin>,
+                    Box::new(w2) as Box<dyn tokio::io::AsyncWrite + Send + Unpin>,
+                ),
+                (Box::new(r2), Box::new(w1)),
+            ] {
+                let weather = server.weather.subscribe();
+                tokio::spawn(async move {
+                    let mut buffer = [0; 4096];
+                    let mut lost = false;
+                    while let Ok(n) = from.read(&mut buffer).await {
+                        // What was swallowed is lost, and with it the connection: no byte after it makes sense.
+                        lost |= *weather.borrow() == Weather::Swallow;
+                        if n == 0 && !lost {
+                            let _ = to.shutdown().await;
+                        }
+                        if n == 0 || (!lost && to.write_all(&buffer[..n]).await.is_err()) {
+                            break;
+                        }
+                    }
+                    if lost {
+                        std::future::pending::<()>().await;
+                    }
+                });
+            }
+            let (acceptor, drain) = (server.acceptor.clone(), server.drain.lock().clone());
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(theirs).await else { return };
+                let builder = auto::Builder::new(TokioExecutor::new());
+                let connection =
+                    builder.serve_connection(TokioIo::new(stream), service_fn(Self::answer)).into_owned();
+                let mut connection = std::pin::pin!(connection);
+                tokio::select! {
+                    _ = connection.as_mut() => return,
+                    () = drain.cancelled() => connection.as_mut().graceful_shutdown(),
+                }
+                let _ = connection.await;
+            });
+            Ok((Box::new(ours) as Box<dyn Io>, "wire".to_owned()))
+        })
+    }
+}
+
+async fn open(link: &Link, path: &str) -> Result<Response<LinkBody>, LinkError> {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    link.clone().ready().await?.call(request).await
+}
+
+async fn text(link: &Link, path: &str) -> Result<String, LinkError> {
+    let body = open(link, path).await?.into_body().collect().await.unwrap().to_bytes();
+    Ok(String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn connected(link: &Link) {
+    let mut state = link.status().state();
+    let is = |state: &LinkState| matches!(state, LinkState::Connected { .. });
+    timeout(Duration::from_secs(60), state.wait_for(is))
+        .await
+        .expect("no connection within a minute")
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_goes_over_one_connection() {
+    let server = server(&["h2", "http/1.1"]);
+    let link = server.link();
+    let watch = open(&link, "/watch").await.unwrap();
+    let echoes = futures::future::join_all((0..50).map(|_| text(&link, "/echo?q=1"))).await;
+    for echo in echoes {
+        assert_eq!(echo.unwrap(), "HTTP/2.0 /prefix/echo Bearer secret test/1");
+    }
+    drop(watch);
+    assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+    let status = link.status();
+    assert!(status.counters().sent() > 500 && status.counters().received() > 500, "{status:?}");
+    assert_eq!(status.counters().connections(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_black_hole_is_noticed_and_left_within_seconds_of_its_end() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    let mut body = open(&link, "/watch").await.unwrap().into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    server.set(Weather::Swallow);
+    let broke =
+        timeout(Duration::from_secs(18), async { while body.frame().await.is_some_and(|f| f.is_ok()) {} });
+    broke.await.expect("a dead connection must end what it carries");
+    sleep(Duration::from_secs(60)).await;
+    assert!(!link.status().is_connected());
+    server.set(Weather::Fine);
+    let back = Instant::now();
+    connected(&link).await;
+    assert!(back.elapsed() < Duration::from_secs(3), "{:?}", back.elapsed());
+    assert!(text(&link, "/echo").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_into_a_black_hole_takes_the_connection_with_it() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    text(&link, "/echo").await.unwrap();
+    server.set(Weather::Swallow);
+    let error = text(&link, "/echo").await.unwrap_err();
+    assert!(matches!(error, LinkError::Headers { .. }), "{error}");
+    server.set(Weather::Fine);
+    assert!(text(&link, "/echo").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_to_answer_keeps_its_connection() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    let _watch = open(&link, "/watch").await.unwrap();
+    let error = text(&link, "/mute").await.unwrap_err();
+    assert_eq!(error.to_string(), "no answer within 13s");
+    assert!(link.status().is_connected());
+    assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_stays() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    text(&link, "/echo").await.unwrap();
+    let before = link.status().counters().received();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+    let idle = (link.status().counters().received() - before) as f64 / 3600.0;
+    assert!(idle < 10.0, "{idle} bytes a second on an idle connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_goes_away_ends_what_it_carries_first() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    let mut old = open(&link, "/watch").await.unwrap().into_body();
+    server.go_away();
+    sleep(Duration::from_secs(1)).await;
+    assert!(text(&link, "/echo").await.is_ok(), "a new request must find a new connection");
+    assert_eq!(server.dials.load(Ordering::SeqCst), 2);
+    for _ in 0..5 {
+        assert!(old.frame().await.expect("the old stream goes on").is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_fail_fast_while_nobody_is_there_and_a_kick_tries_at_once() {
+    let server = server(&["h2"]);
+    server.set(Weather::Refuse);
+    let link = server.link();
+    sleep(Duration::from_secs(30)).await;
+    let begun = Instant::now();
+    let error = text(&link, "/echo").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "https://hub.test/prefix cannot be reached: cannot connect: connection refused"
+    );
+    assert!(begun.elapsed() < Duration::from_millis(1));
+    assert!(server.dials.load(Ordering::SeqCst) < 100, "{}", server.dials.load(Ordering::SeqCst));
+    let mut woken = link.status().connected().listen();
+    server.set(Weather::Fine);
+    link.status().kick();
+    timeout(Duration::from_millis(100), woken.woken()).await.expect("kicked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_http2_each_request_has_a_connection_and_idle_ones_are_used_again() {
+    let server = server(&["http/1.1"]);
+    let link = server.link();
+    let watches = [open(&link, "/watch").await.unwrap(), open(&link, "/watch").await.unwrap()];
+    for _ in 0..20 {
+        assert_eq!(text(&link, "/echo").await.unwrap(), "HTTP/1.1 /prefix/echo Bearer secret test/1");
+    }
+    assert_eq!(server.dials.load(Ordering::SeqCst), 3);
+    drop(watches);
+    assert!(link.status().is_connected());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_closes_the_link() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    let status = link.status();
+    connected(&link).await;
+    drop(link);
+    let mut state = status.state();
+    timeout(Duration::from_secs(1), state.wait_for(|s| *s == LinkState::Closed))
+        .await
+        .expect("closed")
+        .unwrap();
+}

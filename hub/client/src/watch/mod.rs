@@ -386,10 +386,10 @@ impl<T> Watcher<T> {
                         self.backoff.reset();
                         self.frame(&line);
                     }
-                    Ok(None) if healthy => self.trouble(Trouble::Ended, Step::Watch),
+                    Ok(None) if healthy => self.trouble(&Trouble::Ended, Step::Watch),
                     Ok(None) => {
                         let text = "the server ended the watch at once".to_owned();
-                        self.trouble(Trouble::Failed { text, retry_after: None }, Step::Watch);
+                        self.trouble(&Trouble::Failed { text, retry_after: None }, Step::Watch);
                     }
                     Err(error) => {
                         if healthy {
@@ -402,7 +402,7 @@ impl<T> Watcher<T> {
                                 Trouble::Failed { text, retry_after: None }
                             }
                         };
-                        self.trouble(trouble, Step::Watch);
+                        self.trouble(&trouble, Step::Watch);
                     }
                 }
             }
@@ -440,7 +440,7 @@ impl<T> Watcher<T> {
             Ok(list) => list,
             Err(error) => {
                 let text = format!("cannot read the list: {error}");
-                return self.trouble(Trouble::Failed { text, retry_after: None }, Step::List(page));
+                return self.trouble(&Trouble::Failed { text, retry_after: None }, Step::List(page));
             }
         };
         if page.is_none() {
@@ -468,11 +468,11 @@ impl<T> Watcher<T> {
                 self.advance(revision);
             }
             Ok(Frame::Bookmark { revision }) => self.advance(revision),
-            Ok(Frame::Error { code: 410, .. }) => self.trouble(Trouble::Gone, Step::Watch),
+            Ok(Frame::Error { code: 410, .. }) => self.trouble(&Trouble::Gone, Step::Watch),
             Ok(Frame::Error { message, retry_after, .. }) => {
-                self.trouble(Trouble::Failed { text: message, retry_after }, Step::Watch);
+                self.trouble(&Trouble::Failed { text: message, retry_after }, Step::Watch);
             }
-            Err(text) => self.trouble(Trouble::Garbled { text }, Step::Watch),
+            Err(text) => self.trouble(&Trouble::Garbled { text }, Step::Watch),
         }
     }
 
@@ -498,12 +498,12 @@ impl<T> Watcher<T> {
         } else {
             Trouble::Failed { text: error.to_string(), retry_after: error.retry_after() }
         };
-        self.trouble(trouble, step);
+        self.trouble(&trouble, step);
     }
 
-    fn trouble(&mut self, trouble: Trouble, step: Step) {
+    fn trouble(&mut self, trouble: &Trouble, step: Step) {
         let mut least = Duration::ZERO;
-        let error: Option<String> = match &trouble {
+        let error: Option<String> = match trouble {
             Trouble::Ended => None,
             Trouble::Gone => Some("the revision is too old, listing again".into()),
             Trouble::Garbled { text } => {
@@ -515,7 +515,7 @@ impl<T> Watcher<T> {
                 Some(text.clone())
             }
         };
-        let (step, wait) = after(&trouble, step, self.garbled);
+        let (step, wait) = after(trouble, step, self.garbled);
         if let Some(error) = error {
             tracing::debug!(path = %self.config.path, %error, failures = self.backoff.failures(), "watch");
             self.live(false, Some(error));

@@ -64,7 +64,7 @@ impl Server {
                         let end = stream::once(async move {
                             match then {
                                 Then::End(after) => {
-                                    tokio::time::sleep(after).await;
+                                    sleep(after).await;
                                     None
                                 }
                                 Then::Break => Some(Err(std::io::Error::other("reset by peer"))),
@@ -106,6 +106,7 @@ fn object(name: &str, revision: u64) -> Value {
     json!({"metadata": {"name": name, "resourceVersion": revision.to_string()}, "data": {"v": revision}})
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 fn list(revision: u64, token: &str, items: Vec<Value>) -> Reply {
     Reply::Json(
         200,
@@ -113,6 +114,7 @@ fn list(revision: u64, token: &str, items: Vec<Value>) -> Reply {
     )
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 fn frame(kind: &str, object: Value) -> String {
     json!({"type": kind, "object": object}).to_string()
 }
@@ -184,7 +186,7 @@ async fn a_broken_watch_goes_on_from_where_it_was() {
         ]);
         let mut watcher = server.watcher();
         let mut seen = drain(&mut watcher).await;
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(60)).await;
         seen.extend(drain(&mut watcher).await);
         assert_eq!(seen, ["init", "synced", "a=6", "a=8"]);
         let asked = server.asked();
@@ -343,7 +345,7 @@ async fn next_may_be_dropped_at_any_point() {
         drop(next);
         match polled {
             Poll::Ready(event) => seen.push(event),
-            Poll::Pending => tokio::time::sleep(Duration::from_millis(10)).await,
+            Poll::Pending => sleep(Duration::from_millis(10)).await,
         }
     }
     assert_eq!(seen.len(), 6, "{seen:?}");
