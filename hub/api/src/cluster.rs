@@ -253,7 +253,8 @@ fn plain_conditions(generator: &mut schemars::SchemaGenerator) -> schemars::Sche
             "message": { "type": "string" },
             "observedGeneration": { "type": "integer", "format": "int64" },
             "reason": { "type": "string" },
-            "status": { "type": "string" },
+            // One that no client of ours could read must not get in.
+            "status": { "type": "string", "enum": ["False", "True", "Unknown"] },
             "type": { "type": "string" },
         },
     });

@@ -200,3 +200,46 @@ macro_rules! karmada_kind {
     (@namespaced Cluster) => { false };
 }
 pub(crate) use karmada_kind;
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+    use serde_json::json;
+
+    use crate::{
+        cluster::{Cluster, ClusterSpec, ClusterSyncMode},
+        policy::PropagationPolicy,
+    };
+
+    #[test]
+    fn an_object_says_what_it_is() {
+        let spec = ClusterSpec { sync_mode: ClusterSyncMode::Push, ..Default::default() };
+        let cluster = Cluster::new("east", spec);
+        let written = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "east"},
+            "spec": {"syncMode": "Push"},
+        });
+        assert_eq!(serde_json::to_value(&cluster).unwrap(), written);
+        assert_eq!(serde_json::from_value::<Cluster>(written).unwrap(), cluster);
+        assert_eq!(Cluster::url_path(&(), None), "/apis/cluster.karmada.io/v1alpha1/clusters");
+        assert_eq!(
+            PropagationPolicy::url_path(&(), Some("shop")),
+            "/apis/policy.karmada.io/v1alpha1/namespaces/shop/propagationpolicies"
+        );
+    }
+
+    #[test]
+    fn defaults_are_filled_in_when_read() {
+        let policy: PropagationPolicy = serde_json::from_value(json!({
+            "metadata": {}, "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}]},
+        }))
+        .unwrap();
+        assert_eq!(
+            serde_json::to_value(&policy.spec).unwrap(),
+            json!({
+                "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "priority": 0,
+                "preemption": "Never", "schedulerName": "default-scheduler", "conflictResolution": "Abort",
+            })
+        );
+    }
+}

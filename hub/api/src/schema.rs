@@ -171,3 +171,71 @@ pub fn condition_reason(_: &mut SchemaGenerator) -> Schema {
 pub fn condition_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 316, "pattern": CONDITION_TYPE })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A type with one of everything that the rewriting has to deal with.
+    #[derive(JsonSchema, serde::Serialize, Default)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Sample {
+        /// Lines that belong
+        /// together.
+        ///
+        /// Another paragraph.
+        required: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        optional: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inner: Option<Inner>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        word: Option<crate::conditions::ConditionStatus>,
+        #[serde(default)]
+        filled: i32,
+        #[serde(default)]
+        #[schemars(extend("default" = null))]
+        left_alone: i32,
+        #[serde(flatten)]
+        flat: Inner,
+    }
+
+    /// Something inside.
+    #[derive(JsonSchema, serde::Serialize, Default)]
+    struct Inner {
+        list: Vec<String>,
+    }
+
+    #[test]
+    fn a_schema_is_structural_and_sorted() {
+        let list = json!({"type": "array", "items": {"type": "string"}});
+        let expected = json!({
+            "description": "A type with one of everything that the rewriting has to deal with.",
+            "properties": {
+                "filled": {"default": 0, "format": "int32", "type": "integer"},
+                "inner": {
+                    "description": "Something inside.", "properties": {"list": list}, "required": ["list"],
+                    "type": "object",
+                },
+                "left_alone": {"format": "int32", "type": "integer"},
+                "list": list,
+                "optional": {"format": "int64", "type": "integer"},
+                "required": {"description": "Lines that belong together.\n\nAnother paragraph.", "type": "string"},
+                "word": {"enum": ["True", "False", "Unknown"], "type": "string"},
+            },
+            "required": ["list", "required"],
+            "type": "object",
+        });
+        let schema = of::<Sample>();
+        assert_eq!(schema, expected);
+        let mut sorted = schema.clone();
+        sorted.sort_all_objects();
+        assert_eq!(
+            schema.to_string(),
+            sorted.to_string(),
+            "the order of keys is part of the generated files"
+        );
+    }
+}

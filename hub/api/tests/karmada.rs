@@ -100,9 +100,14 @@ fn the_cluster_is_that_of_karmada() {
     let mut ours = lines(&ours["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     let mut theirs = BTreeMap::new();
     openapi(&schemas, "com.github.karmada-io.karmada.pkg.apis.cluster.v1alpha1.Cluster", "", &mut theirs);
-    // Two words are all that Karmada's admission lets through; here the definition itself refuses others.
-    let mode = ours.get_mut(".spec.syncMode").unwrap().as_object_mut().unwrap();
-    assert_eq!(mode.remove("enum"), Some(json!(["Pull", "Push"])));
+    // Other words make no sense to Karmada's controllers either; here the definition itself refuses them.
+    for (path, words) in [
+        (".spec.syncMode", json!(["Pull", "Push"])),
+        (".status.conditions[].status", json!(["False", "True", "Unknown"])),
+    ] {
+        let schema = ours.get_mut(path).unwrap().as_object_mut().unwrap();
+        assert_eq!(schema.remove("enum"), Some(words), "{path}");
+    }
     assert_same("clusters", &ours, &theirs);
 }
 
