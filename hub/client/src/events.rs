@@ -45,6 +45,10 @@ const REPEAT: Duration = Duration::from_secs(10);
 /// While the server cannot be reached.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(17));
 
+/// After a 403 nothing is tried in that namespace for so long: an agent may write in few of the namespaces that its
+/// templates come from, and asking each time would cost as much as writing.
+const FORBIDDEN: Duration = Duration::from_secs(10 * 60);
+
 /// How long the last events may take at shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -160,6 +164,7 @@ impl Recorder {
             env: env.clone(),
             receiver,
             known: BTreeMap::new(),
+            forbidden: BTreeMap::new(),
             dropped: Arc::clone(&dropped),
         };
         (Self { sender, dropped, env }, task)
@@ -221,6 +226,8 @@ pub struct RecorderTask {
     env: Env,
     receiver: mpsc::Receiver<Happened>,
     known: BTreeMap<Key, Known>,
+    /// Namespaces where we may not write, and until when that is taken for granted.
+    forbidden: BTreeMap<String, Duration>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -279,6 +286,13 @@ impl RecorderTask {
 
     fn take(&mut self, happened: Happened) {
         let now = self.env.now();
+        if let Some(until) = self.forbidden.get(key_namespace(&happened.key)) {
+            if now < *until {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            self.forbidden.remove(key_namespace(&happened.key));
+        }
         self.known.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
         match self.known.get_mut(&happened.key) {
             Some(known) => {
@@ -355,6 +369,10 @@ impl RecorderTask {
                     }
                 }
                 Err(error) => {
+                    if error.is_forbidden() {
+                        let until = self.env.now() + FORBIDDEN;
+                        self.forbidden.insert(key_namespace(&key).to_owned(), until);
+                    }
                     tracing::debug!(%error, reason = %key.reason, "an event was refused");
                     self.dropped.fetch_add(count - known.written, Ordering::Relaxed);
                     self.known.remove(&key);
@@ -371,13 +389,8 @@ impl RecorderTask {
         Ok(next.map_or(Duration::MAX, |next| next.max(Duration::from_millis(10))))
     }
 
-    fn events(&self, key: &Key) -> (Resource, String) {
-        let namespace = if key.object.namespace.is_empty() { "default" } else { &key.object.namespace };
-        (Resource::new("", "v1", "events", "Event", true), namespace.to_owned())
-    }
-
     async fn create(&self, key: &Key, known: &Known) -> Result<String, crate::rest::Error> {
-        let (resource, namespace) = self.events(key);
+        let (resource, namespace) = (events(), key_namespace(key));
         let name = format!("{}.{:016x}", key.object.name.replace(':', "."), self.env.random());
         let involved = ObjectRef { resource_version: known.resource_version.clone(), ..key.object.clone() };
         let event = json!({
@@ -396,16 +409,25 @@ impl RecorderTask {
             "count": known.count,
             "eventTime": null,
         });
-        self.rest.post(&resource.collection(Some(&namespace)), &event).await?;
+        self.rest.post(&resource.collection(Some(namespace)), &event).await?;
         Ok(name)
     }
 
     async fn update(&self, key: &Key, known: &Known, name: &str) -> Result<String, crate::rest::Error> {
-        let (resource, namespace) = self.events(key);
+        let (resource, namespace) = (events(), key_namespace(key));
         let patch = json!({"count": known.count, "lastTimestamp": second_time(known.last)});
-        self.rest.patch(&resource.object(Some(&namespace), name), Patch::Merge, &patch).await?;
+        self.rest.patch(&resource.object(Some(namespace), name), Patch::Merge, &patch).await?;
         Ok(name.to_owned())
     }
+}
+
+fn events() -> Resource {
+    Resource::new("", "v1", "events", "Event", true)
+}
+
+/// Where an event stands: beside its object, in `default` for objects without a namespace.
+fn key_namespace(key: &Key) -> &str {
+    if key.object.namespace.is_empty() { "default" } else { &key.object.namespace }
 }
 
 #[cfg(test)]

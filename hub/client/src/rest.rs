@@ -317,27 +317,24 @@ impl Rest {
         media_type: &str,
         body: &B,
     ) -> Result<Value, Error> {
-        let body = serde_json::to_vec(body).map_err(|error| Error::Answer {
-            method: method.clone(),
-            path: path.into(),
-            cause: format!("the body cannot be written as JSON: {error}"),
-        })?;
-        self.json(method, path, media_type, Some(body.into())).await
+        let body = encode(&method, path, body)?;
+        self.json(method, path, media_type, Some(body)).await.map(|(_, object)| object)
     }
 
     async fn json(
         &self,
         method: Method,
         path: &str,
-        media: &str,
+        media_type: &str,
         body: Option<Bytes>,
-    ) -> Result<Value, Error> {
-        let answer = self.bytes(method.clone(), path, media, "application/json", body).await?;
-        serde_json::from_slice(&answer).map_err(|error| Error::Answer {
+    ) -> Result<(StatusCode, Value), Error> {
+        let (code, answer) = self.bytes(method.clone(), path, media_type, "application/json", body).await?;
+        let object = serde_json::from_slice(&answer).map_err(|error| Error::Answer {
             method,
             path: path.into(),
             cause: error.to_string(),
-        })
+        })?;
+        Ok((code, object))
     }
 
     async fn bytes(
