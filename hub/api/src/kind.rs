@@ -1,6 +1,6 @@
 //! What the Karmada kinds have in common: a name in the API, metadata, spec and perhaps status.
 //!
-//! [`karmada_kind!`] declares one. kube's derive is not used because four pairs of our kinds share one spec type,
+//! The macro `karmada_kind!` declares one. kube's derive is not used because four pairs of our kinds share one spec type,
 //! which it cannot express, and because the definitions must match Karmada's to the letter.
 
 use serde_json::Value;
