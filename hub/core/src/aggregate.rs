@@ -129,7 +129,11 @@ mod tests {
     #[test]
     fn works_are_gathered_by_cluster() {
         let now = "2026-01-02T00:00:00Z".parse().unwrap();
-        let good = work("b", applied("True", ""), json!([state("Service", "Unhealthy", 9), state("Deployment", "Healthy", 2)]));
+        let good = work(
+            "b",
+            applied("True", ""),
+            json!([state("Service", "Unhealthy", 9), state("Deployment", "Healthy", 2)]),
+        );
         let bad = work("a", applied("False", "it is not ours"), json!([state("Deployment", "Healthy", 1)]));
         let new = work("c", json!([]), json!([]));
         let got = status(&spec(&["a", "b"]), &ResourceBindingStatus::default(), [&good, &bad], now);

@@ -17,9 +17,14 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "tables of json! literals read better so")
+    allow(
+        clippy::needless_pass_by_value,
+        clippy::type_complexity,
+        reason = "tables of json! literals read better so"
+    )
 )]
 
+pub mod admit;
 pub mod affinity;
 pub mod aggregate;
 pub mod delete;
@@ -31,5 +36,6 @@ pub mod overrides;
 pub mod place;
 pub mod select;
 pub mod skip;
+pub mod status;
 pub mod taints;
 pub mod work;

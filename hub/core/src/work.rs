@@ -175,7 +175,12 @@ pub fn build_namespace(
 }
 
 /// The shell of a Work, with its id.
-fn begin(manifest: &Value, cluster: &str, existing: Option<&Value>, new_id: impl FnOnce() -> String) -> Value {
+fn begin(
+    manifest: &Value,
+    cluster: &str,
+    existing: Option<&Value>,
+    new_id: impl FnOnce() -> String,
+) -> Value {
     let mut work = existing.cloned().unwrap_or_else(|| {
         json!({
             "apiVersion": Work::API_VERSION,
@@ -223,7 +228,8 @@ pub fn stamp(manifest: &mut Value, work_id: &str) {
 
 /// The keys of a map and some others, sorted, in one text.
 fn keys(map: Option<&Map<String, Value>>, others: &[&str]) -> String {
-    let mut keys: Vec<_> = map.into_iter().flat_map(Map::keys).map(String::as_str).chain(others.iter().copied()).collect();
+    let mut keys: Vec<_> =
+        map.into_iter().flat_map(Map::keys).map(String::as_str).chain(others.iter().copied()).collect();
     keys.sort_unstable();
     keys.dedup();
     keys.join(",")
@@ -322,7 +328,12 @@ mod tests {
         let manifest = &work["spec"]["workload"]["manifests"][0];
         assert_eq!(object::annotation(manifest, annotation::WORK_NAME), Some("web-56d6c779bb"));
         assert_eq!(object::annotation(manifest, annotation::TEMPLATE_GENERATION), Some("2"));
-        assert_eq!(object::annotation(manifest, annotation::MANAGED_LABELS), Some("app,karmada.io/managed,resourcebinding.karmada.io/permanent-id,work.karmada.io/permanent-id"));
+        assert_eq!(
+            object::annotation(manifest, annotation::MANAGED_LABELS),
+            Some(
+                "app,karmada.io/managed,resourcebinding.karmada.io/permanent-id,work.karmada.io/permanent-id"
+            )
+        );
         let fields: Vec<_> = manifest["metadata"].as_object().unwrap().keys().cloned().collect();
         assert_eq!(fields, ["name", "namespace", "labels", "annotations"], "the rest is the hub's");
         assert!(manifest.get("status").is_none());

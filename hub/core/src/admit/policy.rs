@@ -1,0 +1,329 @@
+//! PropagationPolicy and ClusterPropagationPolicy.
+
+use std::collections::BTreeSet;
+
+use karmada_api::policy::{
+    ApplicationFailoverBehavior, DEFAULT_SCHEDULER, Placement, PreemptionBehavior, PropagationSpec,
+    PurgeMode, ReplicaSchedulingType, SpreadConstraint, SpreadFieldValue, Suspension, Toleration,
+};
+use karmada_meta::{
+    names, object,
+    path::{FieldError, Path},
+};
+use serde_json::{Value, json};
+
+use super::{affinity_errors, selector_errors, shape::Shape, shown};
+use crate::divide::Strategy;
+
+pub(super) const SHAPE: Shape = Shape {
+    required: &[
+        "spec.resourceSelectors",
+        "spec.resourceSelectors[*].apiVersion",
+        "spec.resourceSelectors[*].kind",
+        "spec.placement.clusterAffinities[*].affinityName",
+        "spec.placement.replicaScheduling.weightPreference.staticWeightList[*].targetCluster",
+        "spec.placement.replicaScheduling.weightPreference.staticWeightList[*].weight",
+    ],
+    words: &[
+        ("spec.conflictResolution", &["Abort", "Overwrite"]),
+        ("spec.preemption", &["Always", "Never"]),
+        ("spec.activationPreference", &["Lazy"]),
+        ("spec.placement.replicaScheduling.replicaSchedulingType", &["Duplicated", "Divided"]),
+        ("spec.placement.replicaScheduling.replicaDivisionPreference", &["Aggregated", "Weighted"]),
+        ("spec.placement.replicaScheduling.weightPreference.dynamicWeight", &["AvailableReplicas"]),
+        ("spec.placement.spreadConstraints[*].spreadByField", &["cluster", "region", "zone", "provider"]),
+        ("spec.failover.application.purgeMode", &["Directly", "Gracefully", "Never"]),
+        ("spec.failover.cluster.purgeMode", &["Directly", "Gracefully"]),
+        ("spec.schedulePriority.priorityClassSource", &["KubePriorityClass"]),
+    ],
+};
+
+/// How long the old copy of a failed application waits for the new one, unless the policy says.
+const GRACE_PERIOD_SECONDS: i32 = 600;
+
+/// Sets what a policy leaves open.
+pub(super) fn default(obj: &mut Value) {
+    let imports = obj["spec"]["resourceSelectors"].as_array().is_some_and(|selectors| {
+        selectors.iter().any(|selector| {
+            selector["apiVersion"] == "multicluster.x-k8s.io/v1alpha1" && selector["kind"] == "ServiceImport"
+        })
+    });
+    if !obj["spec"].is_object() {
+        return;
+    }
+    let spec = object::ensure_map(obj, "spec");
+    for (field, value) in [
+        ("priority", json!(0)),
+        ("preemption", json!("Never")),
+        ("schedulerName", json!(DEFAULT_SCHEDULER)),
+        ("conflictResolution", json!("Abort")),
+    ] {
+        spec.entry(field).or_insert(value);
+    }
+    if imports {
+        spec.insert("propagateDeps".into(), json!(true));
+    }
+    if let Some(scheduling) = map_at(obj, "/spec/placement/replicaScheduling") {
+        let divided = scheduling.entry("replicaSchedulingType").or_insert(json!("Divided")) == "Divided";
+        if divided {
+            scheduling.entry("replicaDivisionPreference").or_insert(json!("Weighted"));
+        }
+    }
+    let constraints = obj.pointer_mut("/spec/placement/spreadConstraints").and_then(Value::as_array_mut);
+    for constraint in constraints.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if constraint.get("spreadByLabel").is_none_or(|label| label == "") {
+            constraint.entry("spreadByField").or_insert(json!("cluster"));
+        }
+        if constraint.get("minGroups").is_none_or(|groups| groups == 0) {
+            constraint.insert("minGroups".into(), json!(1));
+        }
+    }
+    if let Some(failover) = map_at(obj, "/spec/failover/application") {
+        let graceful = failover.entry("purgeMode").or_insert(json!("Gracefully")) == "Gracefully";
+        if graceful {
+            failover.entry("gracePeriodSeconds").or_insert(json!(GRACE_PERIOD_SECONDS));
+        }
+        if let Some(conditions) = failover.get_mut("decisionConditions").and_then(Value::as_object_mut) {
+            conditions.entry("tolerationSeconds").or_insert(json!(300));
+        }
+    }
+    if let Some(failover) = map_at(obj, "/spec/failover/cluster") {
+        failover.entry("purgeMode").or_insert(json!("Gracefully"));
+    }
+}
+
+fn map_at<'a>(obj: &'a mut Value, pointer: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+    obj.pointer_mut(pointer).and_then(Value::as_object_mut)
+}
+
+/// Checks a policy; `namespace` is empty for a cluster-wide one.
+pub(super) fn validate(
+    spec: &PropagationSpec,
+    namespace: &str,
+    old: Option<&Value>,
+) -> Result<Vec<String>, Vec<FieldError>> {
+    let path = Path::new("spec");
+    let mut errors = selector_errors(&spec.resource_selectors);
+    errors.extend(placement_errors(&spec.placement, &path.child("placement")));
+    let application = spec.failover.as_ref().and_then(|failover| failover.application.as_ref());
+    if let Some(application) = application {
+        if !spec.propagate_deps {
+            let detail = "application failover is set, propagateDeps must be true";
+            errors.push(FieldError::invalid(&path.child("propagateDeps"), false, detail));
+        }
+        errors.extend(failover_errors(application, &path.child("failover").child("application")));
+    }
+    if spec.preemption == PreemptionBehavior::Always {
+        for (i, _) in
+            spec.resource_selectors.iter().enumerate().filter(|(_, selector)| selector.name.is_empty())
+        {
+            let detail = "name cannot be empty if preemption is Always, the empty name may cause unexpected \
+                          resources preemption";
+            let path = path.child("resourceSelectors").index(i).child("name");
+            errors.push(FieldError::invalid(&path, "", detail));
+        }
+    }
+    errors.extend(spec.suspension.as_ref().and_then(|suspension| suspension_error(suspension, &path)));
+    let old_scheduler = old.and_then(|old| old["spec"]["schedulerName"].as_str());
+    if old_scheduler.is_some_and(|old| old != spec.scheduler_name) {
+        let path = path.child("schedulerName");
+        errors.push(FieldError::invalid(
+            &path,
+            spec.scheduler_name.as_str(),
+            "the schedulerName should not be updated",
+        ));
+    }
+    if errors.is_empty() { Ok(warnings(spec, namespace)) } else { Err(errors) }
+}
+
+fn placement_errors(placement: &Placement, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if placement.cluster_affinity.is_some() && !placement.cluster_affinities.is_empty() {
+        let detail = "clusterAffinities cannot co-exist with clusterAffinity";
+        errors.push(FieldError::invalid(path, shown(placement), detail));
+    }
+    if let Some(affinity) = &placement.cluster_affinity {
+        errors.extend(affinity_errors(affinity, &path.child("clusterAffinity")));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, term) in placement.cluster_affinities.iter().enumerate() {
+        let path = path.child("clusterAffinities").index(i);
+        let name = term.affinity_name.as_str();
+        errors.extend(
+            names::qualified_name_errors(name)
+                .into_iter()
+                .map(|e| FieldError::invalid(&path.child("affinityName"), name, e)),
+        );
+        if !seen.insert(name) {
+            let detail = "each affinity term in a policy must have a unique name";
+            errors.push(FieldError::invalid(&path.child("affinityName"), name, detail));
+        }
+        errors.extend(affinity_errors(&term.affinity, &path));
+        for (j, overflow) in term.overflow_affinities.iter().enumerate() {
+            errors.extend(affinity_errors(&overflow.affinity, &path.child("overflowAffinities").index(j)));
+        }
+    }
+    for (i, toleration) in placement.cluster_tolerations.iter().enumerate() {
+        errors.extend(toleration_errors(toleration, &path.child("clusterTolerations").index(i)));
+    }
+    errors.extend(spread_errors(&placement.spread_constraints, &path.child("spreadConstraints")));
+    let weights = placement.replica_scheduling.iter().flat_map(|scheduling| &scheduling.weight_preference);
+    let path = path.child("replicaScheduling").child("weightPreference").child("staticWeightList");
+    for (i, rule) in weights.flat_map(|preference| &preference.static_weight_list).enumerate() {
+        let path = path.index(i);
+        if rule.weight < 1 {
+            let detail = "should be greater than or equal to 1";
+            errors.push(FieldError::invalid(&path.child("weight"), rule.weight, detail));
+        }
+        errors.extend(affinity_errors(&rule.target_cluster, &path.child("targetCluster")));
+    }
+    errors
+}
+
+fn toleration_errors(toleration: &Toleration, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (operator, effect) = (toleration.operator.as_str(), toleration.effect.as_str());
+    if !["", "Equal", "Exists"].contains(&operator) {
+        errors.push(FieldError::not_supported(&path.child("operator"), operator, &["Equal", "Exists"]));
+    } else if operator == "Exists" && !toleration.value.is_empty() {
+        let detail = "value must be empty when `operator` is 'Exists'";
+        errors.push(FieldError::invalid(&path.child("operator"), toleration.value.as_str(), detail));
+    } else if operator != "Exists" && toleration.key.is_empty() {
+        let detail =
+            "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        errors.push(FieldError::invalid(&path.child("operator"), operator, detail));
+    }
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    if !effect.is_empty() && !effects.contains(&effect) {
+        errors.push(FieldError::not_supported(&path.child("effect"), effect, &effects));
+    }
+    errors
+}
+
+fn spread_errors(constraints: &[SpreadConstraint], path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut fields = BTreeSet::new();
+    for (i, constraint) in constraints.iter().enumerate() {
+        let at = path.index(i);
+        let mut wrong = |detail: &str| errors.push(FieldError::invalid(&at, shown(constraint), detail));
+        if constraint.spread_by_field.is_some() && !constraint.spread_by_label.is_empty() {
+            wrong("spreadByLabel should not co-exist with spreadByField");
+        }
+        if constraint.min_groups < 0 {
+            wrong("minGroups lower than 0 is not allowed");
+        }
+        if constraint.max_groups < 0 {
+            wrong("maxGroups lower than 0 is not allowed");
+        }
+        if constraint.max_groups > 0 && constraint.max_groups < constraint.min_groups {
+            wrong("maxGroups lower than minGroups is not allowed");
+        }
+        if let Some(field) = constraint.spread_by_field
+            && !fields.insert(field)
+        {
+            let detail = format!("multiple {field} spread constraints are not allowed");
+            errors.push(FieldError::invalid(path, shown(&constraints), detail));
+        }
+    }
+    if !fields.is_empty() && !fields.contains(&SpreadFieldValue::Cluster) {
+        let detail = "the cluster spread constraint must be enabled in one of the constraints in case of \
+                      SpreadByField is enabled";
+        errors.push(FieldError::invalid(path, shown(&constraints), detail));
+    }
+    errors
+}
+
+fn failover_errors(failover: &ApplicationFailoverBehavior, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(seconds) = failover.decision_conditions.toleration_seconds.filter(|seconds| *seconds < 0) {
+        let path = path.child("decisionConditions").child("tolerationSeconds");
+        errors.push(FieldError::invalid(&path, seconds, "must be greater than or equal to 0"));
+    }
+    let path = path.child("gracePeriodSeconds");
+    match failover.grace_period_seconds {
+        Some(seconds) if failover.purge_mode != PurgeMode::Gracefully => {
+            errors.push(FieldError::invalid(
+                &path,
+                seconds,
+                "only takes effect when purgeMode is Gracefully",
+            ));
+        }
+        Some(seconds) if seconds <= 0 => {
+            errors.push(FieldError::invalid(&path, seconds, "must be greater than 0"));
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn suspension_error(suspension: &Suspension, path: &Path) -> Option<FieldError> {
+    let clusters =
+        suspension.dispatching_on_clusters.as_ref().map_or(0, |clusters| clusters.cluster_names.len());
+    (suspension.dispatching == Some(true) && clusters > 0).then(|| {
+        let detail = "suspension dispatching cannot co-exist with dispatchingOnClusters.clusterNames";
+        FieldError::invalid(&path.child("suspension"), shown(suspension), detail)
+    })
+}
+
+/// What is accepted because Karmada knows it, and has no effect here yet, or none at all.
+fn warnings(spec: &PropagationSpec, namespace: &str) -> Vec<String> {
+    let placement = &spec.placement;
+    let mut warnings = Vec::new();
+    let mut unbuilt = |asked: bool, field: &str, effect: &str| {
+        if asked {
+            warnings.push(format!("spec.{field} is not built yet: {effect}"));
+        }
+    };
+    unbuilt(spec.failover.is_some(), "failover", "objects stay where they are");
+    unbuilt(
+        spec.preemption == PreemptionBehavior::Always,
+        "preemption",
+        "objects stay with the policy they have",
+    );
+    unbuilt(spec.activation_preference.is_some(), "activationPreference", "changes take effect at once");
+    unbuilt(spec.schedule_priority.is_some(), "schedulePriority", "all objects are placed in turn");
+    unbuilt(spec.propagate_deps, "propagateDeps", "what an object needs has to be selected by a policy too");
+    let nothing = "the object is not placed, and its binding says why";
+    unbuilt(placement.workload_affinity.is_some(), "placement.workloadAffinity", nothing);
+    let overflow = placement.cluster_affinities.iter().any(|term| !term.overflow_affinities.is_empty());
+    unbuilt(overflow, "placement.clusterAffinities.overflowAffinities", nothing);
+    let divided = matches!(Strategy::of(placement), Strategy::AvailableReplicas | Strategy::Aggregated);
+    unbuilt(divided, "placement.replicaScheduling by the room that clusters have", nothing);
+    let grouped = placement.spread_constraints.iter().any(|constraint| {
+        !constraint.spread_by_label.is_empty()
+            || constraint.spread_by_field.is_some_and(|field| field != SpreadFieldValue::Cluster)
+    });
+    let ignored = matches!(Strategy::of(placement), Strategy::StaticWeights(_));
+    unbuilt(grouped && !ignored, "placement.spreadConstraints over groups of clusters", nothing);
+    if ignored && !placement.spread_constraints.is_empty() {
+        warnings
+            .push("spec.placement.spreadConstraints has no effect on a division by static weights".into());
+    }
+    if spec.association {
+        warnings.push("spec.association is deprecated: use spec.propagateDeps".into());
+    }
+    if spec.scheduler_name != DEFAULT_SCHEDULER {
+        warnings.push(format!(
+            "spec.schedulerName: no scheduler {:?} runs here, nothing is placed until one does",
+            spec.scheduler_name
+        ));
+    }
+    let scheduling = placement.replica_scheduling.as_ref();
+    if scheduling.is_some_and(|scheduling| {
+        scheduling.replica_scheduling_type == ReplicaSchedulingType::Duplicated
+            && scheduling.weight_preference.is_some()
+    }) {
+        warnings.push(
+            "spec.placement.replicaScheduling.weightPreference has no effect when replicas are duplicated"
+                .into(),
+        );
+    }
+    for (i, selector) in spec.resource_selectors.iter().enumerate() {
+        if !namespace.is_empty() && selector.namespace != namespace {
+            warnings.push(format!(
+                "spec.resourceSelectors[{i}].namespace: a policy selects nothing outside its own namespace {namespace:?}"
+            ));
+        }
+    }
+    warnings
+}

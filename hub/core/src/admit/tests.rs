@@ -1,0 +1,492 @@
+use karmada_api::consts::annotation;
+use serde_json::json;
+
+use super::*;
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// Admits a new object, with ids `id-1`, `id-2` and so on.
+fn create(kind: &str, mut obj: Value) -> Result<(Value, Vec<String>), Vec<String>> {
+    let mut ids = 0;
+    let mut new_id = || {
+        ids += 1;
+        format!("id-{ids}")
+    };
+    match admit(kind, Verb::Create, None, &mut obj, &mut new_id, NOW) {
+        Ok(warnings) => Ok((obj, warnings)),
+        Err(errors) => Err(errors.iter().map(ToString::to_string).collect()),
+    }
+}
+
+const PP: &str = "policy.karmada.io/PropagationPolicy";
+const CPP: &str = "policy.karmada.io/ClusterPropagationPolicy";
+const OP: &str = "policy.karmada.io/OverridePolicy";
+const WORK: &str = "work.karmada.io/Work";
+const RB: &str = "work.karmada.io/ResourceBinding";
+const CLUSTER: &str = "cluster.karmada.io/Cluster";
+
+fn policy(placement: Value) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "nginx", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx"}],
+            "placement": placement,
+        },
+    })
+}
+
+#[test]
+fn policies_get_their_defaults() {
+    let (got, warnings) = create(PP, policy(json!({"clusterAffinity": {"clusterNames": ["a"]}}))).unwrap();
+    assert_eq!(
+        got["spec"],
+        json!({
+            "resourceSelectors": [
+                {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx", "namespace": "default"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["a"]}},
+            "priority": 0, "preemption": "Never", "schedulerName": "default-scheduler", "conflictResolution": "Abort",
+        })
+    );
+    assert_eq!(object::label(&got, label::PROPAGATION_POLICY_ID), Some("id-1"));
+    assert_eq!(object::finalizers(&got), [finalizer::PROPAGATION_POLICY]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+
+    let (got, _) = create(
+        PP,
+        policy(json!({
+        "spreadConstraints": [{"maxGroups": 2}], "replicaScheduling": {"replicaSchedulingType": "Divided"}})),
+    )
+    .unwrap();
+    assert_eq!(
+        got["spec"]["placement"]["spreadConstraints"],
+        json!([{"maxGroups": 2, "spreadByField": "cluster", "minGroups": 1}])
+    );
+    assert_eq!(got["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"], "Weighted");
+
+    let (got, _) = create(CPP, policy(json!({}))).unwrap();
+    assert!(
+        got["spec"]["resourceSelectors"][0].get("namespace").is_none(),
+        "a cluster-wide one means all namespaces"
+    );
+    assert_eq!(object::label(&got, label::CLUSTER_PROPAGATION_POLICY_ID), Some("id-1"));
+
+    let mut failover = policy(json!({}));
+    failover["spec"]["propagateDeps"] = json!(true);
+    failover["spec"]["failover"] = json!({"application": {"decisionConditions": {}}, "cluster": {}});
+    failover["spec"]["newer"] = json!("kept");
+    let (got, warnings) = create(PP, failover).unwrap();
+    let application = json!({"decisionConditions": {"tolerationSeconds": 300}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600});
+    assert_eq!(
+        got["spec"]["failover"],
+        json!({"application": application, "cluster": {"purgeMode": "Gracefully"}})
+    );
+    assert_eq!(got["spec"]["newer"], "kept");
+    assert!(warnings.iter().any(|w| w.starts_with("spec.failover is not built yet")), "{warnings:?}");
+}
+
+#[test]
+fn admitting_twice_changes_nothing() {
+    let cluster = json!({"metadata": {"name": "m"}, "spec": {"syncMode": "Pull", "zone": "z"}});
+    let work = json!({"metadata": {"name": "w", "namespace": "karmada-es-m"}, "spec": {"workload": {"manifests": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": "u"}}]}}});
+    for (kind, obj) in [(PP, policy(json!({"spreadConstraints": [{}]}))), (WORK, work), (CLUSTER, cluster)] {
+        let (once, _) = create(kind, obj).unwrap();
+        let mut twice = once.clone();
+        admit(kind, Verb::Update, Some(&once), &mut twice, &mut || "another".into(), NOW).unwrap();
+        assert_eq!(once, twice, "{kind}");
+    }
+    let mut other = json!({"metadata": {"name": "x"}});
+    assert_eq!(
+        admit("apps/Deployment", Verb::Create, None, &mut other, &mut || "id".into(), NOW),
+        Ok(vec![])
+    );
+    assert_eq!(other, json!({"metadata": {"name": "x"}}), "not ours to touch");
+}
+
+#[test]
+fn permanent_ids_are_permanent() {
+    let (old, _) = create(PP, policy(json!({}))).unwrap();
+    let mut dropped = policy(json!({}));
+    admit(PP, Verb::Update, Some(&old), &mut dropped, &mut || "another".into(), NOW).unwrap();
+    assert_eq!(object::label(&dropped, label::PROPAGATION_POLICY_ID), Some("id-1"), "it comes back");
+    assert!(object::finalizers(&dropped).is_empty(), "only a new one gets its finalizer");
+
+    let mut changed = old.clone();
+    object::set_label(&mut changed, label::PROPAGATION_POLICY_ID, "mine");
+    changed["spec"]["schedulerName"] = json!("other");
+    let errors =
+        admit(PP, Verb::Update, Some(&old), &mut changed, &mut || "another".into(), NOW).unwrap_err();
+    assert_eq!(errors[0].path.as_str(), "metadata.labels[propagationpolicy.karmada.io/permanent-id]");
+    object::set_label(&mut changed, label::PROPAGATION_POLICY_ID, "id-1");
+    let errors =
+        admit(PP, Verb::Update, Some(&old), &mut changed, &mut || "another".into(), NOW).unwrap_err();
+    assert_eq!(
+        errors[0].to_string(),
+        r#"spec.schedulerName: Invalid value: "other": the schedulerName should not be updated"#
+    );
+}
+
+#[test]
+fn bad_policies_are_refused_with_the_field() {
+    let expression = |operator: &str| json!([{"key": "region", "operator": operator, "values": ["a"]}]);
+    let weights = |weight: i64| {
+        json!({"replicaScheduling": {"replicaSchedulingType": "Divided",
+        "weightPreference": {"staticWeightList": [{"targetCluster": {}, "weight": weight}]}}})
+    };
+    let table = [
+        (
+            json!({"clusterAffinity": {"labelSelector": {"matchExpressions": expression("Like")}}}),
+            r#"spec.placement.clusterAffinity.labelSelector.matchExpressions[0].operator: Invalid value: "Like": not a valid selector operator"#,
+        ),
+        (
+            json!({"clusterAffinity": {"fieldSelector": {"matchExpressions": expression("Gt")}}}),
+            r#"spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].operator: Invalid value: "Gt": unsupported operator "Gt", must be In or NotIn"#,
+        ),
+        (
+            json!({"clusterAffinity": {"fieldSelector": {"matchExpressions": [{"key": "name", "operator": "In", "values": ["a"]}]}}}),
+            r#"spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].key: Invalid value: "name": unsupported key "name", must be provider, region, or zone"#,
+        ),
+        (
+            json!({"clusterAffinities": [{"affinityName": "a"}, {"affinityName": "a"}]}),
+            r#"spec.placement.clusterAffinities[1].affinityName: Invalid value: "a": each affinity term in a policy must have a unique name"#,
+        ),
+        (
+            json!({"clusterAffinities": [{}]}),
+            "spec.placement.clusterAffinities[0].affinityName: Required value",
+        ),
+        (
+            json!({"clusterTolerations": [{"key": "k", "operator": "Like"}]}),
+            r#"spec.placement.clusterTolerations[0].operator: Unsupported value: "Like": supported values: "Equal", "Exists""#,
+        ),
+        (
+            weights(-1),
+            "spec.placement.replicaScheduling.weightPreference.staticWeightList[0].weight: Invalid value: -1: should be greater than or equal to 1",
+        ),
+        (
+            weights(0),
+            "spec.placement.replicaScheduling.weightPreference.staticWeightList[0].weight: Invalid value: 0: should be greater than or equal to 1",
+        ),
+        (
+            json!({"replicaScheduling": {"replicaSchedulingType": "Split"}}),
+            r#"spec.placement.replicaScheduling.replicaSchedulingType: Unsupported value: "Split": supported values: "Duplicated", "Divided""#,
+        ),
+        (
+            json!({"spreadConstraints": [{"spreadByField": "planet"}]}),
+            r#"spec.placement.spreadConstraints[0].spreadByField: Unsupported value: "planet": supported values: "cluster", "region", "zone", "provider""#,
+        ),
+        (
+            json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 3, "maxGroups": 2}]}),
+            "maxGroups lower than minGroups is not allowed",
+        ),
+        (
+            json!({"spreadConstraints": [{"spreadByField": "region", "minGroups": 1}]}),
+            "the cluster spread constraint must be enabled",
+        ),
+    ];
+    for (placement, want) in table {
+        let errors = create(PP, policy(placement.clone())).expect_err(want);
+        assert!(errors.iter().any(|e| e.contains(want)), "{placement}: {errors:#?}");
+    }
+
+    let spec = |change: fn(&mut Value)| {
+        let mut policy = policy(json!({}));
+        change(&mut policy["spec"]);
+        create(PP, policy).unwrap_err().join("; ")
+    };
+    assert_eq!(spec(|s| s["resourceSelectors"] = json!([])), "spec.resourceSelectors: Required value");
+    assert_eq!(
+        spec(|s| s["resourceSelectors"][0]["kind"] = json!(null)),
+        "spec.resourceSelectors[0].kind: Required value"
+    );
+    assert!(
+        spec(|s| s["resourceSelectors"][0]["labelSelector"] = json!({"matchLabels": {"a b": "c"}}))
+            .starts_with("spec.resourceSelectors[0].labelSelector.matchLabels: Invalid value: \"a b\"")
+    );
+    assert!(
+        spec(|s| s["suspension"] =
+            json!({"dispatching": true, "dispatchingOnClusters": {"clusterNames": ["a"]}}))
+        .contains("suspension dispatching cannot co-exist")
+    );
+    assert!(spec(|s| {
+        s["preemption"] = json!("Always");
+        s["resourceSelectors"][0]["name"] = json!("");
+    })
+    .starts_with("spec.resourceSelectors[0].name: Invalid value: \"\": name cannot be empty if preemption is Always"));
+    assert!(spec(|s| *s = json!("nonsense")).starts_with("spec: Invalid value"));
+    assert!(spec(|s| s["priority"] = json!("high")).contains("invalid type"));
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let warned = |placement: Value, want: &str| {
+        let (_, warnings) = create(PP, policy(placement)).unwrap();
+        assert!(warnings.iter().any(|w| w.contains(want)), "{want}: {warnings:?}");
+    };
+    warned(
+        json!({"workloadAffinity": {"affinity": {"groupByLabelKey": "k"}}}),
+        "workloadAffinity is not built yet",
+    );
+    warned(
+        json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}}),
+        "by the room",
+    );
+    warned(
+        json!({"spreadConstraints": [{"spreadByField": "cluster"}, {"spreadByField": "region"}]}),
+        "spreadConstraints over groups",
+    );
+    let mut elsewhere = policy(json!({}));
+    elsewhere["spec"]["resourceSelectors"][0]["namespace"] = json!("shop");
+    elsewhere["spec"]["schedulerName"] = json!("mine");
+    let (_, warnings) = create(PP, elsewhere).unwrap();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+}
+
+fn override_policy(spec: Value) -> Value {
+    json!({"metadata": {"name": "o", "namespace": "default"}, "spec": spec})
+}
+
+#[test]
+fn override_policies_are_checked() {
+    let selectors = json!([{"apiVersion": "apps/v1", "kind": "Deployment"}]);
+    let rule = |overriders: Value| {
+        override_policy(
+            json!({"resourceSelectors": selectors, "overrideRules": [{"overriders": overriders}]}),
+        )
+    };
+    let (got, warnings) = create(
+        OP,
+        rule(json!({"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 2}]})),
+    )
+    .unwrap();
+    assert_eq!(got["spec"]["resourceSelectors"][0]["namespace"], "default");
+    assert!(warnings.is_empty());
+    let old = json!({"targetCluster": {"clusterNames": ["m"]}, "overriders": {"plaintext": [{"path": "/a", "operator": "remove"}]}});
+    let (_, warnings) = create(OP, override_policy(old)).unwrap();
+    assert!(warnings[0].contains("deprecated"));
+
+    let at = "spec.overrideRules[0].overriders";
+    let table = [
+        (
+            json!({"plaintext": [{"path": "/a", "operator": "set"}]}),
+            format!(
+                r#"{at}.plaintext[0].operator: Unsupported value: "set": supported values: "add", "remove", "replace""#
+            ),
+        ),
+        (
+            json!({"plaintext": [{"path": "a", "operator": "add", "value": 1}]}),
+            format!(
+                r#"{at}.plaintext[0].path: Invalid value: "a": JSON pointer must be empty or start with a "/""#
+            ),
+        ),
+        (
+            json!({"imageOverrider": [{"component": "Digest", "operator": "add", "value": "x"}]}),
+            format!(r#"{at}.imageOverrider[0].component: Unsupported value: "Digest""#),
+        ),
+        (
+            json!({"imageOverrider": [{"component": "Tag", "operator": "replace"}]}),
+            format!("{at}.imageOverrider[0].value: Required value"),
+        ),
+        (
+            json!({"imageOverrider": [{"predicate": {"path": "x"}, "component": "Tag", "operator": "remove"}]}),
+            format!("{at}.imageOverrider[0].predicate.path: Invalid value: \"x\""),
+        ),
+        (
+            json!({"commandOverrider": [{"containerName": "c", "operator": "replace"}]}),
+            format!(
+                r#"{at}.commandOverrider[0].operator: Unsupported value: "replace": supported values: "add", "remove""#
+            ),
+        ),
+        (
+            json!({"labelsOverrider": [{"operator": "add", "value": {"a": "b c"}}]}),
+            format!("{at}.labelsOverrider[0].value: Invalid value: \"b c\""),
+        ),
+        (
+            json!({"fieldOverrider": [{"fieldPath": "/d", "json": [{"subPath": "/a", "operator": "add"}]}]}),
+            format!(
+                "{at}.fieldOverrider[0].json[0].value: Required value: value is required for add or replace operation"
+            ),
+        ),
+        (
+            json!({"fieldOverrider": [{"fieldPath": "/d", "yaml": [{"subPath": "/a", "operator": "remove", "value": 1}]}]}),
+            format!(
+                "{at}.fieldOverrider[0].yaml[0].value: Invalid value: 1: value is not allowed for remove operation"
+            ),
+        ),
+    ];
+    for (overriders, want) in table {
+        let errors = create(OP, rule(overriders)).expect_err(&want);
+        assert!(errors.iter().any(|e| e.starts_with(&want)), "{want}: {errors:#?}");
+    }
+    let both = json!({"targetCluster": {}, "overrideRules": [{"overriders": {}}]});
+    assert!(
+        create(OP, override_policy(both)).unwrap_err()[0]
+            .contains("overrideRules and targetCluster can't co-exist")
+    );
+}
+
+#[test]
+fn works_are_stamped() {
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "c", "namespace": "n", "uid": "u", "labels": {"b": "1"}, "annotations": {"a": "2"}}, "status": {}});
+    let work = |manifest: Value| {
+        json!({"metadata": {"name": "w", "namespace": "karmada-es-m"},
+        "spec": {"workload": {"manifests": [manifest]}}})
+    };
+    let (got, warnings) = create(WORK, work(manifest)).unwrap();
+    assert!(warnings.is_empty());
+    assert_eq!(object::label(&got, label::WORK_ID), Some("id-1"));
+    assert_eq!(
+        got["spec"]["workload"]["manifests"][0],
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": "c", "namespace": "n",
+            "labels": {"b": "1", label::WORK_ID: "id-1"},
+            "annotations": {
+                "a": "2",
+                annotation::MANAGED_ANNOTATIONS: "a,resourcetemplate.karmada.io/managed-annotations,resourcetemplate.karmada.io/managed-labels",
+                annotation::MANAGED_LABELS: "b,work.karmada.io/permanent-id",
+            },
+        }})
+    );
+    let errors = create(WORK, work(json!({"kind": "ConfigMap", "metadata": {}}))).unwrap_err();
+    assert_eq!(
+        errors,
+        [
+            "spec.workload.manifests[0].apiVersion: Required value",
+            "spec.workload.manifests[0].metadata.name: Required value"
+        ]
+    );
+    let mut astray = work(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}));
+    astray["metadata"]["namespace"] = json!("default");
+    assert_eq!(create(WORK, astray).unwrap().1.len(), 1);
+}
+
+#[test]
+fn bindings_are_checked() {
+    let binding = |clusters: Value| {
+        json!({"metadata": {"name": "b", "namespace": "n"}, "spec": {
+        "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}, "clusters": clusters}})
+    };
+    let (got, _) = create(RB, binding(json!([]))).unwrap();
+    assert_eq!(object::label(&got, label::RESOURCE_BINDING_ID), Some("id-1"));
+    assert_eq!(
+        create(RB, binding(json!([{"name": "a"}, {"name": "a", "replicas": -1}]))).unwrap_err(),
+        [
+            r#"spec.clusters[1].name: Duplicate value: "a""#,
+            "spec.clusters[1].replicas: Invalid value: -1: must be greater than or equal to 0",
+        ]
+    );
+    let errors = create(RB, json!({"metadata": {"name": "b"}, "spec": {}})).unwrap_err();
+    assert_eq!(errors, ["spec.resource: Required value"]);
+}
+
+fn cluster(spec: Value) -> Value {
+    json!({"metadata": {"name": "m"}, "spec": spec})
+}
+
+#[test]
+fn clusters_get_grades_times_and_zones() {
+    let (got, _) = create(
+        CLUSTER,
+        cluster(json!({"syncMode": "Pull", "zone": "z", "taints": [
+        {"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "NoSchedule"}]})),
+    )
+    .unwrap();
+    let spec = &got["spec"];
+    assert_eq!(spec["resourceModels"].as_array().map(Vec::len), Some(9));
+    assert_eq!(
+        spec["taints"],
+        json!([{"key": "a", "effect": "NoExecute", "timeAdded": NOW}, {"key": "b", "effect": "NoSchedule"}])
+    );
+    assert_eq!((spec.get("zone"), &spec["zones"]), (None, &json!(["z"])));
+
+    let range = |min: &str, max: &str| json!([{"name": "cpu", "min": min, "max": max}]);
+    let (got, _) = create(
+        CLUSTER,
+        cluster(json!({"syncMode": "Push", "resourceModels": [
+        {"grade": 1, "ranges": range("2", "4")}, {"grade": 0, "ranges": range("1", "2")}]})),
+    )
+    .unwrap();
+    assert_eq!(
+        got["spec"]["resourceModels"],
+        json!([
+        {"grade": 0, "ranges": range("0", "2")}, {"grade": 1, "ranges": range("2", "9223372036854775807")}])
+    );
+}
+
+#[test]
+fn bad_clusters_are_refused() {
+    let range = |min: &str, max: &str| json!([{"name": "cpu", "min": min, "max": max}]);
+    let models = |second: Value| json!({"syncMode": "Pull", "resourceModels": [{"grade": 0, "ranges": range("0", "2")}, second]});
+    let table = [
+        (json!({}), "spec.syncMode: Required value"),
+        (
+            json!({"syncMode": "Both"}),
+            r#"spec.syncMode: Unsupported value: "Both": supported values: "Pull", "Push""#,
+        ),
+        (
+            json!({"syncMode": "Pull", "apiEndpoint": "https://"}),
+            "spec.apiEndpoint: Invalid value: \"https://\": host must be provided",
+        ),
+        (json!({"syncMode": "Pull", "apiEndpoint": "https://me@h"}), "user information is not permitted"),
+        (
+            json!({"syncMode": "Pull", "proxyURL": "ftp://h"}),
+            r#"unsupported scheme "ftp", must be http, https, or socks5"#,
+        ),
+        (
+            json!({"syncMode": "Pull", "secretRef": {"namespace": "n", "name": ""}}),
+            "spec.secretRef.name: Required value",
+        ),
+        (
+            json!({"syncMode": "Pull", "taints": [{"key": "k", "effect": "Never"}]}),
+            "spec.taints[0].effect: Unsupported value",
+        ),
+        (
+            json!({"syncMode": "Pull", "taints": [{"key": "a b", "effect": "NoSchedule"}]}),
+            "spec.taints[0].key: Invalid value: \"a b\"",
+        ),
+        (
+            json!({"syncMode": "Pull", "taints": [{"key": "k", "effect": "NoSchedule"}, {"key": "k", "effect": "NoSchedule"}]}),
+            "spec.taints[1]: Duplicate value",
+        ),
+        (
+            models(json!({"grade": 0, "ranges": range("2", "4")})),
+            "spec.resourceModels[1].grade: Duplicate value: 0",
+        ),
+        (models(json!({"grade": 1, "ranges": range("3", "4")})), "contiguous and non-overlapping"),
+        (
+            models(json!({"grade": 1, "ranges": [{"name": "memory", "min": "1", "max": "2"}]})),
+            "the same in all models",
+        ),
+    ];
+    for (spec, want) in table {
+        let errors = create(CLUSTER, cluster(spec)).expect_err(want);
+        assert!(errors.iter().any(|e| e.contains(want)), "{want}: {errors:#?}");
+    }
+    let named =
+        |name: &str| create(CLUSTER, json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}}));
+    for name in ["", "Member", "a.b", &"a".repeat(49)] {
+        assert!(named(name).unwrap_err()[0].starts_with("metadata.name: Invalid value"), "{name:?}");
+    }
+    assert!(named(&"a".repeat(48)).is_ok());
+}
+
+#[test]
+fn one_member_has_one_name() {
+    let others = [("a", "id-a"), ("b", "")];
+    assert!(
+        duplicate_id("c", "id-a", others)
+            .unwrap()
+            .starts_with("the same cluster has been registered with name a")
+    );
+    assert_eq!(duplicate_id("a", "id-a", others), None, "itself");
+    assert_eq!(duplicate_id("c", "", others), None, "no id is no identity");
+    assert_eq!(duplicate_id("c", "id-c", others), None);
+}
+
+#[test]
+fn protected_objects_stay() {
+    let protected = json!({"metadata": {"labels": {label::DELETION_PROTECTED: "Always"}}});
+    assert!(refuse_deletion(&protected).unwrap().ends_with(label::DELETION_PROTECTED));
+    assert_eq!(refuse_deletion(&json!({"metadata": {"labels": {label::DELETION_PROTECTED: "Never"}}})), None);
+}
