@@ -1,1 +1,15 @@
-//! Fleets end to end, a stand-in member, link faults, benches.
+//! What tests of whole fleets stand on: a stand-in member, links that can be cut, processes, and patience.
+//!
+//! ```text
+//!   kubesim   a small member cluster: the project's own API server with workload controllers   (also a binary)
+//!   link      a TCP proxy that passes, swallows or refuses
+//!   process   a child process with a log
+//!   fleet     hub, members and agents as processes, or against real clusters
+//!   wait      deadlines instead of sleeps
+//! ```
+
+pub mod fleet;
+pub mod kubesim;
+pub mod link;
+pub mod process;
+pub mod wait;

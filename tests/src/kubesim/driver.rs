@@ -1,0 +1,241 @@
+//! Runs the plans of [`super::plan`] against a server: watches feed a picture of the world, one loop acts on it.
+//!
+//! ```text
+//!   watch Nodes ─┐
+//!   watch Pods ──┤            ┌── plan for the object ◀── dirty keys
+//!   watch …    ──┴─▶ World ───┤                              ▲
+//!                     ▲       └── writes ── answers ─────────┘ (the answer updates World at once,
+//!                     └───────────────────────────────────────  so that nothing is created twice)
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use karmada_client::{Event, Patch, Rest, WatchConfig, Watcher};
+use karmada_env::Env;
+use karmada_meta::{
+    object::{name, namespace, resource_version, uid},
+    time::Time,
+};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::plan::{self, Action, Resource};
+
+/// Who writes, in managed fields.
+const FIELD_MANAGER: &str = "kube-controller-manager";
+
+/// How long a failed write waits before its object is looked at again.
+const RETRY: Duration = Duration::from_millis(500);
+
+type Id = (Resource, String, String);
+
+fn id(resource: Resource, object: &Value) -> Id {
+    (resource, namespace(object).to_owned(), name(object).to_owned())
+}
+
+#[derive(Default)]
+struct World {
+    objects: BTreeMap<Id, Value>,
+    dirty: BTreeSet<Id>,
+}
+
+impl World {
+    /// Takes an object in, unless what is known is as new. Marks it and its owner.
+    fn upsert(&mut self, resource: Resource, object: Value) {
+        let revision = |o: &Value| resource_version(o).and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+        let key = id(resource, &object);
+        if self.objects.get(&key).is_some_and(|known| revision(known) >= revision(&object)) {
+            return;
+        }
+        self.mark_owner(&object);
+        self.dirty.insert(key.clone());
+        self.objects.insert(key, object);
+    }
+
+    fn remove(&mut self, key: &Id) {
+        if let Some(object) = self.objects.remove(key) {
+            self.mark_owner(&object);
+            if key.0 == Resource::Pods {
+                // Room was made on a node.
+                self.mark_where(|o, p| o == Resource::Pods && p["spec"].get("nodeName").is_none());
+            }
+        }
+        self.dirty.remove(key);
+    }
+
+    fn mark_owner(&mut self, object: &Value) {
+        let Some(owner) = plan::controller_uid(object).map(str::to_owned) else { return };
+        self.mark_where(|_, o| uid(o) == Some(&owner));
+    }
+
+    fn mark_where(&mut self, wanted: impl Fn(Resource, &Value) -> bool) {
+        let keys: Vec<Id> =
+            self.objects.iter().filter(|((r, ..), o)| wanted(*r, o)).map(|(k, _)| k.clone()).collect();
+        self.dirty.extend(keys);
+    }
+
+    fn all(&self, resource: Resource) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |((r, ..), _)| *r == resource).map(|(_, o)| o)
+    }
+
+    fn owned(&self, resource: Resource, owner: &Value) -> Vec<&Value> {
+        self.all(resource).filter(|o| plan::controls(owner, o)).collect()
+    }
+
+    fn plan(&self, key: &Id, now: &str) -> Vec<Action> {
+        let Some(object) = self.objects.get(key) else { return Vec::new() };
+        match key.0 {
+            Resource::Deployments => plan::deployment(object, &self.owned(Resource::ReplicaSets, object), now),
+            Resource::ReplicaSets => plan::replica_set(object, &self.owned(Resource::Pods, object)),
+            Resource::Jobs => plan::job(object, &self.owned(Resource::Pods, object), now),
+            Resource::Nodes => plan::node(object, now),
+            Resource::Pods => {
+                let nodes: Vec<&Value> = self.all(Resource::Nodes).collect();
+                let pods: Vec<&Value> = self.all(Resource::Pods).collect();
+                plan::pod(object, &nodes, &pods, now)
+            }
+        }
+    }
+}
+
+fn collection(resource: Resource, namespace: &str) -> String {
+    let (root, plural) = resource.path();
+    match namespace {
+        "" => format!("{root}/{plural}"),
+        ns => format!("{root}/namespaces/{ns}/{plural}"),
+    }
+}
+
+enum Heard {
+    Upsert(Resource, Value),
+    Gone(Id),
+    /// A full list of one kind is complete: what it did not name is gone.
+    Listed(Resource, BTreeSet<Id>),
+}
+
+async fn listen(resource: Resource, client: kube::Client, env: Env, heard: mpsc::UnboundedSender<Heard>) {
+    let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|e| e.to_string());
+    let mut watcher = Watcher::new(client, WatchConfig::new(collection(resource, "")), env, parse);
+    let mut listed = None;
+    loop {
+        let message = match watcher.next().await {
+            Event::Init => {
+                listed = Some(BTreeSet::new());
+                continue;
+            }
+            Event::Upsert(object) => {
+                if let Some(listed) = &mut listed {
+                    listed.insert(id(resource, &object));
+                }
+                Heard::Upsert(resource, object)
+            }
+            Event::Delete(object) => Heard::Gone(id(resource, &object)),
+            Event::Synced => Heard::Listed(resource, listed.take().unwrap_or_default()),
+        };
+        if heard.send(message).is_err() {
+            return;
+        }
+    }
+}
+
+/// Runs the controllers until `stop`. Creates the nodes first.
+pub async fn run(client: kube::Client, env: Env, nodes: usize, stop: CancellationToken) {
+    let rest = Rest::new(client.clone());
+    for n in 1..=nodes {
+        let node = plan::new_node(&format!("node-{n}"));
+        match rest.post(&collection(Resource::Nodes, ""), &node).await {
+            Ok(_) => {}
+            Err(error) if error.is_already_exists() => {}
+            Err(error) => warn!(%error, node = n, "cannot create a node"),
+        }
+    }
+    let (heard, mut inbox) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for resource in Resource::ALL {
+        tasks.spawn(listen(resource, client.clone(), env.clone(), heard.clone()));
+    }
+    let mut world = World::default();
+    let mut later: BTreeSet<Id> = BTreeSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            Some(message) = inbox.recv() => take(&mut world, message),
+            () = tokio::time::sleep(RETRY), if !later.is_empty() => world.dirty.append(&mut later),
+        }
+        while let Ok(message) = inbox.try_recv() {
+            take(&mut world, message);
+        }
+        while let Some(key) = world.dirty.pop_first() {
+            let now = Time::from_system(env.wall()).to_string();
+            for action in world.plan(&key, &now) {
+                if !act(&rest, &mut world, action).await {
+                    later.insert(key.clone());
+                    break;
+                }
+            }
+            if stop.is_cancelled() {
+                return;
+            }
+        }
+    }
+}
+
+fn take(world: &mut World, message: Heard) {
+    match message {
+        Heard::Upsert(resource, object) => world.upsert(resource, object),
+        Heard::Gone(key) => world.remove(&key),
+        Heard::Listed(resource, there) => {
+            let gone: Vec<Id> =
+                world.objects.keys().filter(|k| k.0 == resource && !there.contains(*k)).cloned().collect();
+            for key in gone {
+                world.remove(&key);
+            }
+        }
+    }
+}
+
+/// Makes one write and takes the answer into the picture. False if it should be tried again.
+async fn act(rest: &Rest, world: &mut World, action: Action) -> bool {
+    let result = match &action {
+        Action::Create(resource, object) => {
+            let path = collection(*resource, namespace(object));
+            rest.post(&format!("{path}?fieldManager={FIELD_MANAGER}"), object).await.map(|o| Some((*resource, o)))
+        }
+        Action::Patch { resource, namespace, name, status, patch } => {
+            let subresource = if *status { "/status" } else { "" };
+            let path = format!(
+                "{}/{name}{subresource}?fieldManager={FIELD_MANAGER}",
+                collection(*resource, namespace)
+            );
+            rest.patch(&path, Patch::Merge, patch).await.map(|o| Some((*resource, o)))
+        }
+        Action::Delete(resource, namespace, name) => {
+            let path = format!("{}/{name}", collection(*resource, namespace));
+            let options = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
+            let done = rest.delete(&path, &options).await.map(|_| None);
+            if done.is_ok() {
+                world.remove(&(*resource, namespace.clone(), name.clone()));
+            }
+            done
+        }
+    };
+    match result {
+        Ok(Some((resource, object))) => {
+            world.upsert(resource, object);
+            true
+        }
+        Ok(None) => true,
+        // Gone or there already: the watch tells soon.
+        Err(error) if error.is_not_found() || error.is_already_exists() => true,
+        Err(error) => {
+            debug!(%error, ?action, "a write of the stand-in failed");
+            false
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Child processes of a test: a command, a log file, and certain death.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+/// A process that can be stopped and started again, always with the same command and log.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Process {
+    /// Starts `program`; its output goes to `DIR/NAME.log`.
+    pub fn start<A: Into<OsString>>(
+        dir: &Path,
+        name: &str,
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+    ) -> io::Result<Self> {
+        let mut process = Self {
+            name: name.into(),
+            program: program.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            log: dir.join(format!("{name}.log")),
+            child: None,
+        };
+        process.spawn()?;
+        Ok(process)
+    }
+
+    /// Starts it again, if it does not run.
+    pub fn spawn(&mut self) -> io::Result<()> {
+        if self.is_running() {
+            return Ok(());
+        }
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Replaces an argument that begins with `prefix`, for the next start.
+    pub fn set_arg(&mut self, prefix: &str, value: impl Into<OsString>) {
+        let value = value.into();
+        match self.args.iter_mut().find(|a| a.to_string_lossy().starts_with(prefix)) {
+            Some(arg) => *arg = value,
+            None => self.args.push(value),
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(None)))
+    }
+
+    /// Its process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
+        let line = status.lines().find(|l| l.starts_with("VmRSS:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+
+    /// SIGKILL: what a power cut is to a process.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// SIGTERM, and the exit status if it ends within `limit`.
+    pub async fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.signal("TERM");
+        self.exit(limit).await
+    }
+
+    /// The exit status, if it ends within `limit`.
+    pub async fn exit(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
+                self.child = None;
+                return Some(status);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        None
+    }
+
+    /// Sends a signal by name, `STOP` or `CONT` for a machine that sleeps.
+    pub fn signal(&self, signal: &str) {
+        if let Some(pid) = self.pid() {
+            let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
+        }
+    }
+
+    /// The end of its log, for a failing test to show.
+    pub fn log_tail(&self, lines: usize) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_else(|e| format!("no log: {e}"));
+        let all: Vec<&str> = text.lines().collect();
+        format!("--- {} ({})\n{}", self.name, self.log.display(), all[all.len().saturating_sub(lines)..].join("\n"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("{}", self.log_tail(40));
+        }
+    }
+}
