@@ -95,7 +95,6 @@ impl Op {
 }
 
 /// What a commit did.
-#[derive(Debug)]
 pub struct Committed<H> {
     /// The new entry of each operation, in order; for a delete its last value at the revision of the deletion.
     pub entries: Vec<Arc<Entry<H>>>,
@@ -110,6 +109,12 @@ impl<H> Committed<H> {
     /// The entry of the first operation, which most commits have only one of.
     pub fn first(&self) -> Option<&Arc<Entry<H>>> {
         self.entries.first()
+    }
+}
+
+impl<H> fmt::Debug for Committed<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Committed").field("entries", &self.entries).finish()
     }
 }
 

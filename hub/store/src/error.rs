@@ -1,6 +1,6 @@
 //! What can go wrong, by who has to act on it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
     entry::Entry,
@@ -55,7 +55,7 @@ pub enum OpenError {
 }
 
 /// Why a commit did not happen. Except for [`CommitError::Io`], nothing of it did.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum CommitError<H> {
     /// A precondition does not hold.
     #[error("operation {op}: the value is not what was expected (found {})", found.as_ref().map_or_else(|| "none".to_owned(), |e| format!("revision {}", e.revision)))]
@@ -93,6 +93,25 @@ pub enum CommitError<H> {
     /// disk is not known before then; nobody was told of it.
     #[error("the store takes no more writes: {0}")]
     Io(Arc<str>),
+}
+
+// Written out, since derived ones would ask the same of H.
+impl<H> Clone for CommitError<H> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Conflict { op, found } => Self::Conflict { op: *op, found: found.clone() },
+            Self::TooLarge { op, size, limit } => Self::TooLarge { op: *op, size: *size, limit: *limit },
+            Self::InvalidKey { op, key } => Self::InvalidKey { op: *op, key: key.clone() },
+            Self::Closed => Self::Closed,
+            Self::Io(cause) => Self::Io(cause.clone()),
+        }
+    }
+}
+
+impl<H> fmt::Debug for CommitError<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CommitError({self})")
+    }
 }
 
 /// The revision asked for is not kept any more (or, if it is greater than `current`, not there yet).

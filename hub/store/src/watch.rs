@@ -162,13 +162,13 @@ impl Registry {
         for cursor in groups.into_iter().flatten().flat_map(BTreeMap::values) {
             if event.revision() > cursor.from {
                 // Only the first unread event counts; publishing holds the lock that reading needs.
-                let _ = cursor.pending.compare_exchange(
-                    0,
-                    event.revision().get(),
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                );
-                cursor.wake.notify_one();
+                let revision = event.revision().get();
+                let first =
+                    cursor.pending.compare_exchange(0, revision, Ordering::AcqRel, Ordering::Acquire).is_ok();
+                // A watcher waits only while it has nothing pending.
+                if first {
+                    cursor.wake.notify_one();
+                }
             }
         }
     }

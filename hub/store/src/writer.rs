@@ -268,6 +268,17 @@ impl<H: Send + Sync + 'static> Writer<H> {
     }
 }
 
+impl<H> Drop for Writer<H> {
+    fn drop(&mut self) {
+        // Only a mistake in this crate gets here. Readers go on, and whoever asks after the store's health is told.
+        if std::thread::panicking()
+            && let Some(mut core) = self.shared.core.try_write()
+        {
+            core.failed.get_or_insert_with(|| "its writer has panicked".into());
+        }
+    }
+}
+
 fn describe(error: &EngineError, location: &str) -> String {
     format!("writing {location} failed: {error}")
 }
@@ -313,7 +324,8 @@ fn apply<H>(state: &State<H>, ops: Vec<Prepared<H>>) -> Result<Applied<H>, Commi
         let revision = state.revision().next();
         state.set_revision(revision);
         let entry = Arc::new(Entry {
-            key: prepared.key,
+            // All revisions of a value share one key.
+            key: found.as_ref().map_or(prepared.key, |e| e.key.clone()),
             revision,
             create_revision: found.as_ref().map_or(revision, |e| e.create_revision),
             value: prepared.value,

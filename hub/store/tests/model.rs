@@ -1,0 +1,106 @@
+//! Random operations against the model, on an engine that loses nothing.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod common;
+
+use common::{LEASES, Model, OpSpec, WORKS, commit, drain, env, ops, options, values_of};
+use karmada_store::{Revision, Scope, Store, engine::memory::Memory};
+use proptest::prelude::*;
+
+/// A store must tell the same as the model: values now and then, and every watch.
+fn compare(store: &Store<()>, model: &Model) {
+    assert_eq!(values_of(&store.snapshot()), model.values_at(model.revision));
+    let oldest = store.compacted();
+    for from in model.events.iter().map(|e| e.revision).chain([0, 1, model.revision]) {
+        let at = Revision::new(from);
+        let past = store.snapshot_at(at);
+        let watches = [WORKS, LEASES].map(|resource| (resource, store.watch(Scope::resource(resource), at)));
+        if at < oldest {
+            assert!(past.is_err() && watches.iter().all(|(_, watch)| watch.is_err()), "{from} is compacted");
+            continue;
+        }
+        if let Ok(past) = past {
+            assert_eq!(values_of(&past), model.values_at(from), "at {from}");
+        }
+        for (resource, watch) in watches {
+            if let Ok(mut watch) = watch {
+                assert_eq!(drain(&mut watch), model.since(resource, from), "{resource} from {from}");
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<OpSpec>),
+    Flush,
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        10 => prop::collection::vec(ops(), 1..4).prop_map(Step::Commit),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+proptest! {
+    #[test]
+    fn the_store_is_its_model(steps in steps(), history in prop::sample::select(vec![1000, 4000, usize::MAX])) {
+        block_on(async {
+            let (memory, env) = (Memory::new(), env());
+            let open = || Store::open(memory.clone(), (), env.clone(), options(history)).unwrap();
+            let (mut store, mut model) = (open(), Model::new());
+            for step in steps {
+                match step {
+                    Step::Commit(specs) => commit(&store, &mut model, &specs).await,
+                    Step::Flush => {
+                        store.flush().await.unwrap();
+                        assert_eq!(store.durable(), store.revision());
+                    }
+                    Step::Restart => {
+                        store.close().await.unwrap();
+                        store = open();
+                    }
+                }
+                assert_eq!(store.revision(), Revision::new(model.revision));
+            }
+            compare(&store, &model);
+        });
+    }
+
+    /// A watcher that reads now and then gets what it would get at once, each event once.
+    #[test]
+    fn a_watch_misses_nothing_and_repeats_nothing(batches in prop::collection::vec((prop::collection::vec(ops(), 1..3), any::<bool>()), 1..40)) {
+        block_on(async {
+            let store = Store::open(Memory::new(), (), env(), options(usize::MAX)).unwrap();
+            let mut model = Model::new();
+            let scopes = [
+                Scope::resource("works"),
+                Scope::namespace("works", "a"),
+                Scope { name: Some("x".into()), ..Scope::namespace("works", "a") },
+                Scope { name: Some("x".into()), ..Scope::resource("works") },
+            ];
+            let mut watches = scopes.clone().map(|s| (store.watch(s, store.revision()).unwrap(), Vec::new()));
+            for (specs, read) in batches {
+                commit(&store, &mut model, &specs).await;
+                if read {
+                    watches.iter_mut().for_each(|(watch, seen)| seen.extend(drain(watch)));
+                }
+            }
+            for (scope, (mut watch, mut seen)) in scopes.iter().zip(watches) {
+                seen.extend(drain(&mut watch));
+                let mut want = model.since("works", 1);
+                want.retain(|e| scope.contains(&e.key));
+                assert_eq!(seen, want);
+                assert_eq!(watch.revision(), store.revision());
+            }
+        });
+    }
+}
