@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::shape::Findings;
 
 /// kube-apiserver's limit for one request.
-pub const LIMIT: usize = 3 << 20;
+pub(crate) const LIMIT: usize = 3 << 20;
 /// Deeper nesting than any real object has would only exhaust the stack.
 const MAX_DEPTH: usize = 200;
 
@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 200;
 ///
 /// # Errors
 /// 413, or 400 when the connection broke.
-pub async fn read(body: axum::body::Body) -> Result<Bytes, Status> {
+pub(crate) async fn read(body: axum::body::Body) -> Result<Bytes, Status> {
     match Limited::new(body, LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
@@ -36,7 +36,7 @@ pub async fn read(body: axum::body::Body) -> Result<Bytes, Status> {
 ///
 /// # Errors
 /// A message in the words of Go's decoder where it is one that users meet.
-pub fn json(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
+pub(crate) fn json(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Node { path: &mut path, findings, depth: 0 }
@@ -46,7 +46,7 @@ pub fn json(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
 }
 
 /// Go's words for a JSON syntax error.
-pub fn go_json_error(bytes: &[u8], error: &serde_json::Error) -> String {
+pub(crate) fn go_json_error(bytes: &[u8], error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "unexpected end of JSON input".to_owned();
     }
@@ -86,7 +86,8 @@ fn go_quote(byte: u8) -> String {
 
 /// Byte offset of serde_json's position (line from 1, column = bytes read of the line).
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
-    let start: usize = bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    let start: usize =
+        bytes.split_inclusive(|b| *b == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
     start + column.saturating_sub(1)
 }
 
@@ -193,7 +194,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 ///
 /// # Errors
 /// What the parser says.
-pub fn yaml(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
+pub(crate) fn yaml(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     // JSON is YAML, and is what most clients send under that name.
     if text.trim_start().starts_with('{') {

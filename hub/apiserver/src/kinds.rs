@@ -277,7 +277,9 @@ impl Kinds {
     /// One kind per stored collection: what the background controllers walk.
     pub fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
         let mut seen = std::collections::BTreeSet::new();
-        self.list.iter().filter(move |k| k.has_verb("list") && k.has_verb("delete") && seen.insert(k.storage.clone()))
+        self.list
+            .iter()
+            .filter(move |k| k.has_verb("list") && k.has_verb("delete") && seen.insert(k.storage.clone()))
     }
 }
 
@@ -293,5 +295,6 @@ pub fn storage_name(group: &str, resource: &str) -> String {
 
 /// The rows of `data/kinds.json`.
 pub fn built_in_specs() -> Vec<KindSpec> {
-    serde_json::from_str(include_str!("../data/kinds.json")).expect("invariant: data/kinds.json is checked by a test")
+    serde_json::from_str(include_str!("../data/kinds.json"))
+        .expect("invariant: data/kinds.json is checked by a test")
 }

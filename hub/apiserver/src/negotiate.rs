@@ -13,7 +13,7 @@ const CUSTOM: &[&str] = &["application/json", "application/yaml"];
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// `application/json`.
     Json {
         /// Indented.
@@ -25,7 +25,7 @@ pub enum Encoding {
 
 /// What an answer shows of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// All of it.
     Object,
     /// `PartialObjectMetadata`, or a list of these; holds the meta version (`v1`).
@@ -44,19 +44,19 @@ pub enum Form {
 
 /// The outcome of negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// How it is written.
-    pub encoding: Encoding,
+    pub(crate) encoding: Encoding,
     /// What is shown.
-    pub form: Form,
+    pub(crate) form: Form,
 }
 
 impl Accepted {
     /// Plain JSON.
-    pub const JSON: Self = Self { encoding: Encoding::Json { pretty: false }, form: Form::Object };
+    pub(crate) const JSON: Self = Self { encoding: Encoding::Json { pretty: false }, form: Form::Object };
 
     /// The `Content-Type` of the answer.
-    pub fn content_type(&self) -> &'static str {
+    pub(crate) fn content_type(&self) -> &'static str {
         match self.encoding {
             Encoding::Json { .. } => "application/json",
             Encoding::Yaml => "application/yaml",
@@ -97,11 +97,17 @@ fn clauses(text: &str) -> Vec<Clause<'_>> {
 ///
 /// # Errors
 /// 406 when nothing of what is asked for can be had.
-pub fn accept(headers: &HeaderMap, pretty: Option<&str>, custom: bool, streaming: bool) -> Result<Accepted, Status> {
+pub(crate) fn accept(
+    headers: &HeaderMap,
+    pretty: Option<&str>,
+    custom: bool,
+    streaming: bool,
+) -> Result<Accepted, Status> {
     let agent = headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let for_people = ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix));
     let pretty = pretty.map_or(for_people, |value| !matches!(value, "0" | "false" | ""));
-    let joined = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
+    let joined =
+        headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
     if joined.trim().is_empty() {
         return Ok(Accepted { encoding: Encoding::Json { pretty }, form: Form::Object });
     }
@@ -121,15 +127,21 @@ pub fn accept(headers: &HeaderMap, pretty: Option<&str>, custom: bool, streaming
         let of = |key: &str| clause.parameters.iter().find(|(k, _)| *k == key).map_or("", |(_, v)| *v);
         let pretty_here = of("pretty");
         let encoding = match encoding {
-            Encoding::Json { pretty } => Encoding::Json { pretty: pretty || matches!(pretty_here, "1" | "true") },
+            Encoding::Json { pretty } => {
+                Encoding::Json { pretty: pretty || matches!(pretty_here, "1" | "true") }
+            }
             other => other,
         };
         let version = of("v").to_owned();
         let form = match (of("as"), of("g"), version.as_str()) {
             ("", _, _) => Form::Object,
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table { version },
-            ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => Form::Partial { list: false, version },
-            ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Partial { list: true, version },
+            ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => {
+                Form::Partial { list: false, version }
+            }
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
+                Form::Partial { list: true, version }
+            }
             _ => continue,
         };
         return Ok(Accepted { encoding, form });
@@ -148,7 +160,7 @@ pub fn accept(headers: &HeaderMap, pretty: Option<&str>, custom: bool, streaming
 
 /// The formats of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyType {
+pub(crate) enum BodyType {
     /// JSON.
     Json,
     /// YAML.
@@ -158,7 +170,7 @@ pub enum BodyType {
 }
 
 /// The media type of a header's value, without parameters.
-pub fn media_type(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next().unwrap_or(value).trim())
 }
@@ -167,7 +179,7 @@ pub fn media_type(headers: &HeaderMap) -> Option<&str> {
 ///
 /// # Errors
 /// 415.
-pub fn body_type(headers: &HeaderMap, custom: bool) -> Result<BodyType, Status> {
+pub(crate) fn body_type(headers: &HeaderMap, custom: bool) -> Result<BodyType, Status> {
     match media_type(headers) {
         None | Some("" | "application/json") => Ok(BodyType::Json),
         Some("application/yaml") => Ok(BodyType::Yaml),
@@ -195,7 +207,10 @@ mod tests {
             ("application/vnd.none, application/json", Ok(json.clone())),
             ("text/plain, */*;q=0.1", Ok(json.clone())),
             ("application/vnd.kubernetes.protobuf,application/json", Ok(json.clone())),
-            ("application/json;q=0.5,application/yaml", Ok(Accepted { encoding: Encoding::Yaml, form: Form::Object })),
+            (
+                "application/json;q=0.5,application/yaml",
+                Ok(Accepted { encoding: Encoding::Yaml, form: Form::Object }),
+            ),
             ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", Ok(table)),
             ("application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json", Ok(json)),
             ("application/json;as=Nothing;g=meta.k8s.io;v=v1", Err(406)),

@@ -93,7 +93,10 @@ impl WriteOptions {
         let manager = query.get("fieldManager").filter(|m| !m.is_empty());
         if let Write::Patch { apply } = write {
             if !apply && force.is_some() {
-                errors.push(FieldError::forbidden(&Path::new("force"), "may not be specified for non-apply patch"));
+                errors.push(FieldError::forbidden(
+                    &Path::new("force"),
+                    "may not be specified for non-apply patch",
+                ));
             }
             if apply && manager.is_none() {
                 errors.push(FieldError::required(&Path::new("fieldManager"), "is required for apply patch"));
@@ -120,7 +123,12 @@ impl WriteOptions {
             };
             return Err(invalid(kind, errors));
         }
-        Ok(Self { dry_run, field_manager: manager.map(str::to_owned), validation, force: force == Some(true) })
+        Ok(Self {
+            dry_run,
+            field_manager: manager.map(str::to_owned),
+            validation,
+            force: force == Some(true),
+        })
     }
 }
 
@@ -319,7 +327,10 @@ impl ListOptions {
                 errors.push(FieldError::forbidden(&path, detail));
             }
             if self.continue_token.is_some() {
-                errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(FieldError::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
             if !matches!(named, "Exact" | "NotOlderThan") {
                 errors.push(FieldError::not_supported(&path, named, &["Exact", "NotOlderThan", ""]));
@@ -345,14 +356,18 @@ impl ListOptions {
         }
         if let Some(named) = version_match {
             if self.send_initial_events.is_none() {
-                let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                let detail =
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
                 errors.push(FieldError::forbidden(&path, detail));
             }
             if named != "NotOlderThan" {
                 errors.push(FieldError::not_supported(&path, named, &["NotOlderThan"]));
             }
             if self.continue_token.is_some() {
-                errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(FieldError::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
         }
         errors
@@ -363,7 +378,9 @@ impl ListOptions {
 fn check_fields(selector: &FieldSelector, kind: &Kind) -> Result<(), Status> {
     for requirement in selector.requirements() {
         let path = requirement.path.as_str();
-        if matches!(path, "metadata.name" | "metadata.namespace") || kind.rules.selectable.iter().any(|f| f == path) {
+        if matches!(path, "metadata.name" | "metadata.namespace")
+            || kind.rules.selectable.iter().any(|f| f == path)
+        {
             continue;
         }
         return Err(Status::bad_request(if kind.custom.is_some() || !kind.rules.selectable.is_empty() {
@@ -382,10 +399,26 @@ mod tests {
     #[test]
     fn options_are_refused_in_kubernetes_words() {
         for (query, write, want) in [
-            ("fieldManager=a%0Ab", Write::Create, "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1)"),
-            ("fieldValidation=strict", Write::Patch { apply: false }, "PatchOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
-            ("force=true", Write::Patch { apply: false }, "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"),
-            ("", Write::Patch { apply: true }, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"),
+            (
+                "fieldManager=a%0Ab",
+                Write::Create,
+                "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1)",
+            ),
+            (
+                "fieldValidation=strict",
+                Write::Patch { apply: false },
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+            ),
+            (
+                "force=true",
+                Write::Patch { apply: false },
+                "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
+            ),
+            (
+                "",
+                Write::Patch { apply: true },
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+            ),
         ] {
             let error = WriteOptions::parse(&Query::parse(query), write).unwrap_err();
             assert_eq!((error.code, error.message.as_str()), (422, want), "{query}");

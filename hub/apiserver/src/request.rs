@@ -10,39 +10,39 @@ use http::Method;
 
 /// What a request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestInfo {
+pub(crate) struct RequestInfo {
     /// Whether the path names a resource of the API; otherwise only `path` and `verb` mean anything.
-    pub is_resource: bool,
+    pub(crate) is_resource: bool,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the method in
     /// lower case.
-    pub verb: String,
+    pub(crate) verb: String,
     /// Path as sent.
-    pub path: String,
+    pub(crate) path: String,
     /// Group; empty for core.
-    pub group: String,
+    pub(crate) group: String,
     /// Version.
-    pub version: String,
+    pub(crate) version: String,
     /// Namespace; empty: none or all.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Resource.
-    pub resource: String,
+    pub(crate) resource: String,
     /// First part behind the name.
-    pub subresource: String,
+    pub(crate) subresource: String,
     /// Name; empty for a collection.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether the name stood in the path (and not in a field selector).
-    pub name_in_path: bool,
+    pub(crate) name_in_path: bool,
     /// Parts behind the resource (name, subresource, …).
-    pub parts: usize,
+    pub(crate) parts: usize,
 }
 
 /// The query, decoded. Later values of one key do not count, as in kube-apiserver.
 #[derive(Clone, Debug, Default)]
-pub struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads a query string.
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (percent_decode(key, true).into_owned(), percent_decode(value, true).into_owned())
@@ -51,18 +51,18 @@ impl Query {
     }
 
     /// The first value of a key.
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// All values of a key.
-    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 }
 
 /// Decodes `%XX`, and `+` as a space where `plus` (queries). What is not UTF-8 then is replaced.
-pub fn percent_decode(text: &str, plus: bool) -> Cow<'_, str> {
+pub(crate) fn percent_decode(text: &str, plus: bool) -> Cow<'_, str> {
     if !text.contains('%') && !(plus && text.contains('+')) {
         return Cow::Borrowed(text);
     }
@@ -88,18 +88,15 @@ pub fn percent_decode(text: &str, plus: bool) -> Cow<'_, str> {
 }
 
 /// Go's reading of the `watch` parameter and its like: anything but "", "0" and "false".
-pub fn is_true(value: Option<&str>) -> bool {
+pub(crate) fn is_true(value: Option<&str>) -> bool {
     !matches!(value.map(str::to_ascii_lowercase).as_deref(), None | Some("0" | "false"))
 }
 
 impl RequestInfo {
     /// Reads a request.
-    pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let mut info = Self {
-            path: path.to_owned(),
-            verb: method.as_str().to_ascii_lowercase(),
-            ..Self::default()
-        };
+    pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
+        let mut info =
+            Self { path: path.to_owned(), verb: method.as_str().to_ascii_lowercase(), ..Self::default() };
         let mut parts: Vec<Cow<'_, str>> =
             path.split('/').filter(|part| !part.is_empty()).map(|part| percent_decode(part, false)).collect();
         match parts.first().map(|p| p.as_ref()) {
@@ -192,13 +189,30 @@ mod tests {
             ("GET", "/api/v1/pods?watch=1", ["watch", "", "", "pods", "", ""]),
             ("GET", "/api/v1/pods?watch=0", ["list", "", "", "pods", "", ""]),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", ["list", "", "", "pods", "", "p"]),
-            ("POST", "/apis/apps/v1/namespaces/x/deployments", ["create", "apps", "x", "deployments", "", ""]),
-            ("PATCH", "/apis/apps/v1//namespaces/x/deployments/d/scale/", ["patch", "apps", "x", "deployments", "scale", "d"]),
-            ("DELETE", "/apis/apps/v1/namespaces/x/deployments", ["deletecollection", "apps", "x", "deployments", "", ""]),
-            ("DELETE", "/apis/apps/v1/namespaces/x/deployments/d", ["delete", "apps", "x", "deployments", "", "d"]),
+            (
+                "POST",
+                "/apis/apps/v1/namespaces/x/deployments",
+                ["create", "apps", "x", "deployments", "", ""],
+            ),
+            (
+                "PATCH",
+                "/apis/apps/v1//namespaces/x/deployments/d/scale/",
+                ["patch", "apps", "x", "deployments", "scale", "d"],
+            ),
+            (
+                "DELETE",
+                "/apis/apps/v1/namespaces/x/deployments",
+                ["deletecollection", "apps", "x", "deployments", "", ""],
+            ),
+            (
+                "DELETE",
+                "/apis/apps/v1/namespaces/x/deployments/d",
+                ["delete", "apps", "x", "deployments", "", "d"],
+            ),
         ] {
             let info = parse(method, uri);
-            let got = [&info.verb, &info.group, &info.namespace, &info.resource, &info.subresource, &info.name];
+            let got =
+                [&info.verb, &info.group, &info.namespace, &info.resource, &info.subresource, &info.name];
             assert_eq!(got, want, "{method} {uri}");
             assert!(info.is_resource);
         }

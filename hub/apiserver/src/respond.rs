@@ -16,23 +16,23 @@ const GZIP_FROM: usize = 128 << 10;
 
 /// The answer to a request: bytes of JSON with how they are to be written.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// HTTP status code.
-    pub code: StatusCode,
+    pub(crate) code: StatusCode,
     /// JSON.
-    pub json: Bytes,
+    pub(crate) json: Bytes,
     /// How the client wants it.
-    pub accepted: Accepted,
+    pub(crate) accepted: Accepted,
 }
 
 impl Answer {
     /// 200.
-    pub fn ok(json: Bytes, accepted: Accepted) -> Self {
+    pub(crate) fn ok(json: Bytes, accepted: Accepted) -> Self {
         Self { code: StatusCode::OK, json, accepted }
     }
 
     /// Writes it out.
-    pub fn into_response(self, request: &HeaderMap) -> Response<Body> {
+    pub(crate) fn into_response(self, request: &HeaderMap) -> Response<Body> {
         let content_type = self.accepted.content_type();
         let bytes = match self.accepted.encoding {
             Encoding::Json { pretty: false } => self.json,
@@ -45,7 +45,8 @@ impl Answer {
         let mut response = Response::builder().status(self.code).header(header::CONTENT_TYPE, content_type);
         let body = match compressed(&bytes, request) {
             Some(small) => {
-                response = response.header(header::CONTENT_ENCODING, "gzip").header(header::VARY, "Accept-Encoding");
+                response =
+                    response.header(header::CONTENT_ENCODING, "gzip").header(header::VARY, "Accept-Encoding");
                 small
             }
             None => bytes,
@@ -82,7 +83,7 @@ fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<Bytes> {
 }
 
 /// A Status. Always JSON: clients read it whatever they asked for.
-pub fn status(status: &Status) -> Response<Body> {
+pub(crate) fn status(status: &Status) -> Response<Body> {
     let json = serde_json::to_vec(status).unwrap_or_default();
     let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
@@ -94,15 +95,17 @@ pub fn status(status: &Status) -> Response<Body> {
 }
 
 /// Plain text, such as a health check's.
-pub fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
     let mut response = Response::new(Body::from(text.into()));
     *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
 /// What every answer of the API carries.
-pub fn finish(response: &mut Response<Body>, audit_id: &str, warnings: &[String]) {
+pub(crate) fn finish(response: &mut Response<Body>, audit_id: &str, warnings: &[String]) {
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(audit_id) {
         headers.insert("audit-id", id);

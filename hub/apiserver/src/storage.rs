@@ -14,7 +14,7 @@
 //!
 //! The served version is thus a prefix: custom resources of several versions need no re-encoding either.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use karmada_store::{Entry, Key, Project, Revision, Store};
@@ -166,7 +166,12 @@ pub fn encode(object: &Value) -> Bytes {
             ordered.push((first, value));
         }
     }
-    ordered.extend(object.iter().filter(|(k, _)| !matches!(k.as_str(), "apiVersion" | "kind" | "metadata")).map(|(k, v)| (k.as_str(), v)));
+    ordered.extend(
+        object
+            .iter()
+            .filter(|(k, _)| !matches!(k.as_str(), "apiVersion" | "kind" | "metadata"))
+            .map(|(k, v)| (k.as_str(), v)),
+    );
     let mut out = Vec::with_capacity(512);
     out.push(b'{');
     for (i, (key, value)) in ordered.into_iter().enumerate() {
@@ -225,7 +230,7 @@ pub fn stamp(kind: &Kind, object: &mut Value, revision: Option<Revision>) {
 /// How objects of one kind are framed, made once per answer.
 #[derive(Clone, Debug)]
 pub struct Framer {
-    /// `{"kind":…,"apiVersion":…,"metadata":{"resourceVersion":"`
+    /// `{"kind":…,"apiVersion":…,"metadata":{`
     head: String,
     /// Cut after metadata.
     partial: bool,
@@ -236,7 +241,7 @@ impl Framer {
     pub fn object(kind: &Kind) -> Self {
         Self {
             head: format!(
-                "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{{\"resourceVersion\":\"",
+                "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{{",
                 quoted(&kind.gvk.kind),
                 quoted(&kind.api_version)
             ),
@@ -249,7 +254,7 @@ impl Framer {
         if kind.custom.is_some() {
             Self::object(kind)
         } else {
-            Self { head: "{\"metadata\":{\"resourceVersion\":\"".to_owned(), partial: false }
+            Self { head: "{\"metadata\":{".to_owned(), partial: false }
         }
     }
 
@@ -257,20 +262,22 @@ impl Framer {
     pub fn partial(version: &str) -> Self {
         Self {
             head: format!(
-                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{{\"resourceVersion\":\""
+                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{{"
             ),
             partial: true,
         }
     }
 
     /// Appends an object as it was at `revision`.
-    pub fn write(&self, out: &mut BytesMut, header: &Header, value: &Bytes, revision: Revision) {
+    pub fn write(&self, out: &mut BytesMut, header: &Header, value: &Bytes, revision: Option<Revision>) {
         let (start, end) = (header.meta_start as usize, header.meta_end as usize);
         let end = if self.partial { end } else { value.len() };
         let rest = value.get(start..end).unwrap_or(b"}}");
         out.extend_from_slice(self.head.as_bytes());
-        out.extend_from_slice(revision.to_string().as_bytes());
-        out.extend_from_slice(if rest.first() == Some(&b'}') { b"\"" } else { b"\"," });
+        if let Some(revision) = revision {
+            let comma = if rest.first() == Some(&b'}') { "" } else { "," };
+            out.extend_from_slice(format!("\"resourceVersion\":\"{revision}\"{comma}").as_bytes());
+        }
         out.extend_from_slice(rest);
         if self.partial {
             out.extend_from_slice(b"}");
@@ -278,10 +285,24 @@ impl Framer {
     }
 
     /// The object alone.
-    pub fn frame(&self, object: &Arc<Object>) -> Bytes {
-        let mut out = BytesMut::with_capacity(object.value.len() + 128);
-        self.write(&mut out, &object.header, &object.value, object.revision);
+    pub fn frame(&self, header: &Header, value: &Bytes, revision: Option<Revision>) -> Bytes {
+        let mut out = BytesMut::with_capacity(value.len() + 128);
+        self.write(&mut out, header, value, revision);
         out.freeze()
+    }
+}
+
+/// An object as Go's JSON of a map shows it: keys sorted at the top.
+pub fn sorted_text(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let mut members: Vec<(&String, &Value)> = map.iter().collect();
+            members.sort_by(|a, b| a.0.cmp(b.0));
+            let members: Vec<String> =
+                members.into_iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+            format!("{{{}}}", members.join(","))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -313,11 +334,20 @@ mod tests {
         assert_eq!((&*header.uid, &*header.owners[0], &*header.finalizers[0]), ("u", "o", "f"));
         assert_eq!(&*header.fields[0], "Opaque");
         for (framer, want) in [
-            (Framer { head: "{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"".to_owned(), partial: false }, object.clone()),
-            (Framer::partial("v1"), json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})),
+            (
+                Framer {
+                    head: "{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{".to_owned(),
+                    partial: false,
+                },
+                object.clone(),
+            ),
+            (
+                Framer::partial("v1"),
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]}),
+            ),
         ] {
             let mut out = BytesMut::new();
-            framer.write(&mut out, &header, &bytes, Revision::new(3).unwrap());
+            framer.write(&mut out, &header, &bytes, Some(Revision::new(3)));
             let got: Value = serde_json::from_slice(&out).unwrap();
             assert_eq!(got, want);
         }

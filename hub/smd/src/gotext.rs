@@ -46,7 +46,7 @@ fn write_string(text: &str, out: &mut String) {
 }
 
 /// A value as `%v` prints it: `map[a:1 b:[x y]]`.
-pub(crate) fn print(value: &Value) -> String {
+pub fn print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

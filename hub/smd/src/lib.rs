@@ -25,6 +25,8 @@ pub mod patch;
 pub mod scale;
 pub mod schema;
 pub mod strategic;
+#[cfg(test)]
+mod testing;
 mod typed;
 
 pub use apply::{
@@ -32,6 +34,7 @@ pub use apply::{
     UpdateOptions, apply, conflict_message, update, update_in_place,
 };
 pub use fieldpath::{Path, PathElement, Set};
+pub use gotext::print as go_text;
 pub use managed::{Managed, Manager, Operation, is_reset, keep_times};
 pub use nulls::decode_nulls;
 pub use ownership::{adopted, adoption_patch, owned_by, project};

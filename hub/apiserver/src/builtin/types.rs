@@ -75,7 +75,8 @@ struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    Table::parse(include_str!("../../data/types.txt")).expect("invariant: data/types.txt is checked by a test")
+    Table::parse(include_str!("../../data/types.txt"))
+        .expect("invariant: data/types.txt is checked by a test")
 });
 
 /// A struct type of the table.
@@ -110,12 +111,20 @@ pub fn decode(ty: TypeId, value: &Value, findings: &mut Findings) -> Result<Valu
     match value {
         Value::Object(map) => walk.object(ty.0, map, name),
         Value::Null => walk.object(ty.0, &Map::new(), name),
-        other => Err(TypeMismatch(format!("json: cannot unmarshal {} into Go value of type {name}", go_kind(other)))),
+        other => Err(TypeMismatch(format!(
+            "json: cannot unmarshal {} into Go value of type {name}",
+            go_kind(other)
+        ))),
     }
 }
 
 /// As [`decode`], for a value that stands at `path` (`metadata`) of a larger object.
-pub fn decode_at(ty: TypeId, value: &Value, path: &str, findings: &mut Findings) -> Result<Value, TypeMismatch> {
+pub fn decode_at(
+    ty: TypeId,
+    value: &Value,
+    path: &str,
+    findings: &mut Findings,
+) -> Result<Value, TypeMismatch> {
     let mut walk = Walk { findings, path: path.to_owned() };
     let name = TABLE.structs[ty.0].go_name();
     match value {
@@ -138,7 +147,8 @@ impl Table {
                     indices.insert(words.next().ok_or("a type without a name")?, next);
                 }
                 Some("alias") => {
-                    let (name, meaning) = words.next().zip(words.next()).ok_or("an alias without a meaning")?;
+                    let (name, meaning) =
+                        words.next().zip(words.next()).ok_or("an alias without a meaning")?;
                     aliases.insert(name, meaning);
                 }
                 _ => {}
@@ -162,7 +172,9 @@ impl Table {
                     let ty = reader.ty(ty, owner.package())?;
                     if flags.contains('i') {
                         let inner = if let Type::Pointer(inner) = &ty { inner } else { &ty };
-                        let Type::Struct(index) = *inner else { return Err(format!("{}: inline {ty:?}", owner.name)) };
+                        let Type::Struct(index) = *inner else {
+                            return Err(format!("{}: inline {ty:?}", owner.name));
+                        };
                         owner.inline.push(index);
                     } else {
                         owner.fields.push(Field {
@@ -363,10 +375,17 @@ impl Walk<'_> {
             Value::Number(n) if !n.is_i64() && !n.is_u64() => format!("number {n}"),
             other => go_kind(other).to_owned(),
         };
-        TypeMismatch(format!("json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {ty}"))
+        TypeMismatch(format!(
+            "json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {ty}"
+        ))
     }
 
-    fn object(&mut self, index: usize, map: &Map<String, Value>, _owner: &str) -> Result<Value, TypeMismatch> {
+    fn object(
+        &mut self,
+        index: usize,
+        map: &Map<String, Value>,
+        _owner: &str,
+    ) -> Result<Value, TypeMismatch> {
         let table = &*TABLE;
         let mut known = 0;
         let mut out = Map::new();
@@ -435,13 +454,17 @@ impl Walk<'_> {
             },
             (Type::Bytes, Value::String(text)) => canonical_base64(text).map(Value::String),
             (Type::Quantity, Value::String(_) | Value::Number(_)) => quantity(value),
-            (Type::Time, Value::String(text)) => time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z07:00"),
+            (Type::Time, Value::String(text)) => {
+                time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z07:00")
+            }
             (Type::MicroTime, Value::String(text)) => {
                 time(text, "%Y-%m-%dT%H:%M:%S.%6fZ", "2006-01-02T15:04:05.000000Z07:00")
             }
             (Type::Slice(inner), Value::Array(list)) => self.list(inner, list, owner),
             (Type::OrArray(inner), Value::Array(list)) => self.list(inner, list, owner),
-            (Type::OrStrings(_), Value::Array(list)) => self.list(&Type::String("string".to_owned()), list, owner),
+            (Type::OrStrings(_), Value::Array(list)) => {
+                self.list(&Type::String("string".to_owned()), list, owner)
+            }
             (Type::OrBool(inner) | Type::OrArray(inner) | Type::OrStrings(inner), Value::Object(_)) => {
                 self.value(inner, value, owner)
             }
@@ -484,13 +507,17 @@ impl Field {
     fn written(&self, value: Option<Value>) -> Option<Value> {
         let value = match value {
             // Nothing tells an empty list from none once it has been stored.
-            Some(value) if matches!(self.ty, Type::Slice(_) | Type::Map(_)) && self.ty.is_empty(&value) => Value::Null,
+            Some(value) if matches!(self.ty, Type::Slice(_) | Type::Map(_)) && self.ty.is_empty(&value) => {
+                Value::Null
+            }
             Some(value) => value,
             None => self.ty.zero(),
         };
         let absent = (self.omitempty && self.ty.is_empty(&value))
             || (self.omitzero && value.is_null())
-            || (self.omitempty && matches!(self.ty, Type::OrBool(_) | Type::OrArray(_) | Type::OrStrings(_)) && value.is_null());
+            || (self.omitempty
+                && matches!(self.ty, Type::OrBool(_) | Type::OrArray(_) | Type::OrStrings(_))
+                && value.is_null());
         (!absent).then_some(value)
     }
 }
@@ -533,7 +560,8 @@ fn canonical_base64(text: &str) -> Result<String, TypeMismatch> {
         Ok(bytes) => Ok(GO.encode(bytes)),
         Err(error) => {
             let offset = match error {
-                base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => offset,
+                base64::DecodeError::InvalidByte(offset, _)
+                | base64::DecodeError::InvalidLastSymbol(offset, _) => offset,
                 _ => clean.len() / 4 * 4,
             };
             Err(TypeMismatch(format!("illegal base64 data at input byte {offset}")))
@@ -549,7 +577,8 @@ fn quantity(value: &Value) -> Result<Value, TypeMismatch> {
     match text.parse::<Quantity>() {
         Ok(quantity) => Ok(Value::String(quantity.to_string())),
         Err(_) => Err(TypeMismatch(
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned(),
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                .to_owned(),
         )),
     }
 }
@@ -557,7 +586,9 @@ fn quantity(value: &Value) -> Result<Value, TypeMismatch> {
 fn time(text: &str, format: &str, layout: &str) -> Result<Value, TypeMismatch> {
     match text.parse::<jiff::Timestamp>() {
         Ok(stamp) => Ok(Value::String(stamp.strftime(format).to_string())),
-        Err(_) => Err(TypeMismatch(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""))),
+        Err(_) => Err(TypeMismatch(format!(
+            "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
+        ))),
     }
 }
 
@@ -567,7 +598,12 @@ mod tests {
 
     use super::*;
 
-    fn read(group: &str, version: &str, kind: &str, value: &Value) -> (Result<Value, TypeMismatch>, Vec<String>) {
+    fn read(
+        group: &str,
+        version: &str,
+        kind: &str,
+        value: &Value,
+    ) -> (Result<Value, TypeMismatch>, Vec<String>) {
         let mut findings = Findings::default();
         let ty = of_kind(group, version, kind).unwrap();
         (decode(ty, value, &mut findings), findings.0)
@@ -576,7 +612,12 @@ mod tests {
     #[test]
     fn the_table_parses_and_has_every_kind() {
         for spec in crate::kinds::built_in_specs() {
-            assert!(of_kind(&spec.group, &spec.version, &spec.kind).is_some(), "{} {}", spec.group, spec.kind);
+            assert!(
+                of_kind(&spec.group, &spec.version, &spec.kind).is_some(),
+                "{} {}",
+                spec.group,
+                spec.kind
+            );
         }
         assert_eq!(TABLE.structs[object_meta().0].go_name(), "ObjectMeta");
     }
@@ -609,7 +650,10 @@ mod tests {
             "Deployment",
             &json!({"nothing": 1, "spec": {"template": {"spec": {"containers": [{"name": "c", "foo": 1}]}}}}),
         );
-        assert_eq!(findings, ["unknown field \"spec.template.spec.containers[0].foo\"", "unknown field \"nothing\""]);
+        assert_eq!(
+            findings,
+            ["unknown field \"spec.template.spec.containers[0].foo\"", "unknown field \"nothing\""]
+        );
         let value = value.unwrap();
         assert_eq!(value["spec"]["template"]["spec"]["containers"], json!([{"name": "c", "resources": {}}]));
         assert_eq!(value["status"], json!({}));
@@ -631,7 +675,10 @@ mod tests {
             "Lease",
             &json!({"metadata": {"creationTimestamp": null}, "spec": {"renewTime": "2026-01-02T03:04:05Z"}}),
         );
-        assert_eq!(lease.unwrap(), json!({"metadata": {}, "spec": {"renewTime": "2026-01-02T03:04:05.000000Z"}}));
+        assert_eq!(
+            lease.unwrap(),
+            json!({"metadata": {}, "spec": {"renewTime": "2026-01-02T03:04:05.000000Z"}})
+        );
     }
 
     #[test]

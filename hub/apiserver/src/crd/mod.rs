@@ -50,6 +50,12 @@ pub fn kinds_of(definition: &Value) -> Vec<Kind> {
     served.filter_map(|v| kind_of(definition, text(v, "/name"))).collect()
 }
 
+/// The kind by which stored objects are read, whether or not any version is served; `None` for a definition without a
+/// storage version.
+pub fn any_kind(definition: &Value) -> Option<Kind> {
+    kind_of(definition, storage_version(definition))
+}
+
 /// The kind of one version of a definition, served or not; `None` if there is no such version.
 pub fn kind_of(definition: &Value, version: &str) -> Option<Kind> {
     let spec = versions(definition).iter().find(|v| text(v, "/name") == version)?;

@@ -161,6 +161,26 @@ impl Pki {
         Ok(pki)
     }
 
+    /// Opens an authority that is there, to sign with it beside a server that may be running. Nothing is written.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged.
+    pub fn open(dir: &Path, env: &Env) -> Result<Self, PkiError> {
+        let folder = dir.join("pki");
+        let path = folder.join("ca.pem");
+        std::fs::metadata(&path).map_err(|source| PkiError::Io { action: "read", path, source })?;
+        let (ca_pem, issuer) = open_authority(&folder, env)?;
+        let serving = Arc::new(ServingCertificate { current: ArcSwap::from_pointee(None) });
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            env: env.clone(),
+            ca_pem,
+            issuer,
+            hosts: Hosts::new(&[])?,
+            serving,
+        })
+    }
+
     /// The authority's certificate as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem

@@ -1,0 +1,130 @@
+//! The shape of built-in kinds: the table of Go types, defaults, what the server sets itself, validation.
+
+mod prepare;
+pub mod types;
+
+use std::sync::Arc;
+
+use karmada_meta::path::FieldError;
+use karmada_smd::schema::TypeRef;
+use serde_json::Value;
+
+use crate::{
+    crd,
+    kinds::{Kind, KindSpec, built_in_specs, rules},
+    shape::{Findings, Shape},
+};
+
+/// The shape of a kind of Kubernetes' own API.
+#[derive(Debug)]
+pub struct BuiltIn {
+    group: String,
+    version: String,
+    kind: String,
+    ty: Option<types::TypeId>,
+    schema: TypeRef,
+}
+
+impl BuiltIn {
+    /// The shape of a kind. One that the tables do not know is taken as it comes.
+    pub fn new(group: &str, version: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            ty: types::of_kind(group, version, kind),
+            schema: TypeRef::builtin(group, version, kind).unwrap_or_else(TypeRef::deduced),
+        }
+    }
+}
+
+impl BuiltIn {
+    fn is_definition(&self) -> bool {
+        self.kind == "CustomResourceDefinition" && self.group == "apiextensions.k8s.io"
+    }
+}
+
+impl Shape for BuiltIn {
+    fn decode(&self, object: &mut Value, findings: &mut Findings) -> Result<(), String> {
+        let Some(ty) = self.ty else { return Ok(()) };
+        let mut head = serde_json::Map::new();
+        if let Some(map) = object.as_object_mut() {
+            for field in ["kind", "apiVersion"] {
+                if let Some(value) = map.remove(field) {
+                    head.insert(field.to_owned(), value);
+                }
+            }
+        }
+        let decoded = types::decode(ty, object, findings).map_err(|error| error.0)?;
+        if let Value::Object(rest) = decoded {
+            head.extend(rest);
+        }
+        *object = Value::Object(head);
+        Ok(())
+    }
+
+    fn default(&self, object: &mut Value) {
+        if self.is_definition() {
+            crd::definition::default(object);
+        }
+        crate::defaults::apply(&self.group, &self.version, &self.kind, object);
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        prepare::create(&self.group, &self.kind, object);
+        if self.is_definition() {
+            crd::definition::prepare(object);
+        }
+    }
+
+    fn prepare_update(&self, object: &mut Value, old: &Value) {
+        prepare::update(&self.group, &self.kind, object, old);
+        if self.is_definition() {
+            crd::definition::prepare(object);
+        }
+    }
+
+    fn prepare_delete(&self, object: &mut Value, now: &str) {
+        prepare::delete(&self.group, &self.kind, object, now);
+        if self.is_definition() {
+            crd::definition::prepare_delete(object, now);
+        }
+    }
+
+    fn holds_deletion(&self, object: &Value) -> bool {
+        self.group.is_empty()
+            && self.kind == "Namespace"
+            && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+    }
+
+    fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        if self.is_definition() {
+            return crd::definition::validate_create(object);
+        }
+        crate::validation::create(&self.group, &self.kind, object)
+    }
+
+    fn validate_update(&self, object: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+        if self.is_definition() {
+            return crd::definition::validate_update(object, old, subresource);
+        }
+        crate::validation::update(&self.group, &self.kind, object, old, subresource)
+    }
+
+    fn schema(&self) -> &TypeRef {
+        &self.schema
+    }
+}
+
+/// A kind of Kubernetes' own API.
+pub fn kind(spec: KindSpec) -> Arc<Kind> {
+    let has_status = spec.subresources.iter().any(|s| s.name == "status");
+    let rules = rules::built_in(&spec.group, &spec.resource, has_status);
+    let shape = Arc::new(BuiltIn::new(&spec.group, &spec.version, &spec.kind));
+    Arc::new(Kind::new(spec, rules, shape, None))
+}
+
+/// Every kind of `data/kinds.json`.
+pub fn kinds() -> Vec<Arc<Kind>> {
+    built_in_specs().into_iter().map(kind).collect()
+}

@@ -1,0 +1,250 @@
+//! From a body to an object that may be stored: the kind it says it is, its metadata, its fields, its place.
+
+use bytes::Bytes;
+use karmada_meta::{object, status::Status};
+use serde_json::Value;
+
+use crate::{
+    body,
+    builtin::types,
+    kinds::{Kind, Kinds},
+    negotiate::BodyType,
+    options::FieldValidation,
+    registry::{Caller, Target},
+    shape::Findings,
+};
+
+/// Where an object comes from, which decides how much of it is forgiven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// A body, which may leave kind and apiVersion to the path.
+    Body,
+    /// The outcome of a patch.
+    Patched,
+}
+
+/// JSON's name for what is there, as Go says it.
+pub(crate) fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The Go struct by which kube-apiserver looks for kind and apiVersion.
+const TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// The beginning of a body, as an error message shows it.
+fn summary(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let (head, more) = if bytes.len() > SHOWN { (&bytes[..SHOWN], " ...") } else { (bytes, "") };
+    if head.first() == Some(&b'{') {
+        format!("{}{more}", String::from_utf8_lossy(head))
+    } else {
+        let hex: String = head.iter().map(|b| format!("{b:02x}")).collect();
+        format!("{hex}{more}")
+    }
+}
+
+/// Parses a body into an object.
+///
+/// # Errors
+/// What Go says about it, without telling which object it was to be.
+pub(crate) fn parse(bytes: &Bytes, body_type: BodyType, findings: &mut Findings) -> Result<Value, String> {
+    let value = match body_type {
+        BodyType::Json => body::json(bytes, findings)
+            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}")),
+        BodyType::Yaml => body::yaml(bytes, findings),
+        BodyType::Protobuf => Err("protobuf bodies are not read".to_owned()),
+    }?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err(format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {TYPE_META}",
+        go_kind(&value)
+    ))
+}
+
+/// Reads the body of a create or update into the stored form of a kind: decoded, in its place, defaulted.
+///
+/// # Errors
+/// 400.
+pub(crate) fn object(
+    caller: &Caller<'_>,
+    kinds: &Kinds,
+    target: &Target<'_>,
+    bytes: &Bytes,
+    body_type: BodyType,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
+    let kind = target.kind;
+    let expected = &kind.gvk.kind;
+    let mut findings = Findings::default();
+    let mut value = parse(bytes, body_type, &mut findings).map_err(|why| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {expected}): {why} ({})",
+            summary(bytes)
+        ))
+    })?;
+    let named = object::kind(&value).to_owned();
+    let named = if named.is_empty() { expected.clone() } else { named };
+    let named_version = match object::api_version(&value) {
+        "" => kind.gvk.version.clone(),
+        api_version => api_version.rsplit('/').next().unwrap_or_default().to_owned(),
+    };
+    let refuse = |why: String| {
+        Status::bad_request(format!(
+            "{named} in version {named_version:?} cannot be handled as a {expected}: {why}"
+        ))
+    };
+    check_versions(kinds, kind, &value)?;
+    check_kind(kind, &mut value, Expected::Body).map_err(|why| refuse(why))?;
+    metadata(kind, &mut value, &mut findings).map_err(&refuse)?;
+    kind.shape.decode(&mut value, &mut findings).map_err(&refuse)?;
+    match validation {
+        FieldValidation::Strict if !findings.0.is_empty() => {
+            return Err(refuse(format!("strict decoding error: {}", strict_error(&findings))));
+        }
+        FieldValidation::Warn => findings.0.into_iter().for_each(|finding| caller.warn(finding)),
+        _ => {}
+    }
+    check_place(&mut value, target)?;
+    kind.shape.default(&mut value);
+    Ok(value)
+}
+
+/// The findings as one message.
+pub(crate) fn strict_error(findings: &Findings) -> String {
+    let (yaml, other): (Vec<&String>, Vec<&String>) = findings.0.iter().partition(|f| f.starts_with("line "));
+    let mut parts: Vec<String> = Vec::new();
+    if !yaml.is_empty() {
+        let lines: Vec<String> = yaml.iter().map(|line| format!("\n  {line}")).collect();
+        parts.push(format!("yaml: unmarshal errors:{}", lines.concat()));
+    }
+    parts.extend(other.into_iter().cloned());
+    parts.join(", ")
+}
+
+/// A body of the right kind in another version of its group.
+fn check_versions(kinds: &Kinds, kind: &Kind, value: &Value) -> Result<(), Status> {
+    let (api_version, named) = (object::api_version(value), object::kind(value));
+    let Some((group, _)) = karmada_meta::gvk::parse_api_version(api_version) else { return Ok(()) };
+    let same = *api_version == *kind.api_version || api_version.is_empty();
+    if same
+        || group != kind.gvk.group
+        || (named != kind.gvk.kind && kinds.of_group_kind(&group, named).is_none())
+    {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "the API version in the data ({api_version}) does not match the expected API version ({})",
+        kind.api_version
+    )))
+}
+
+/// Checks that an object is of the kind, and says so in it.
+///
+/// # Errors
+/// What is wrong, in kube-apiserver's words.
+pub(crate) fn check_kind(kind: &Kind, value: &mut Value, expected: Expected) -> Result<(), String> {
+    for field in ["apiVersion", "kind"] {
+        match value.get(field) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                return Err(format!(
+                    "json: cannot unmarshal {} into Go struct field {}.{field} of type string",
+                    go_kind(other),
+                    kind.gvk.kind
+                ));
+            }
+        }
+    }
+    let (api_version, named) = (object::api_version(value).to_owned(), object::kind(value).to_owned());
+    let version_fits = api_version.is_empty() || *api_version == *kind.api_version;
+    let kind_fits = named.is_empty() || named == kind.gvk.kind;
+    if !(version_fits && kind_fits) {
+        let named = if named.is_empty() { kind.gvk.kind.clone() } else { named };
+        let api_version = if api_version.is_empty() { kind.api_version.to_string() } else { api_version };
+        if kind.custom.is_some() {
+            return Err(format!(
+                "no kind \"{named}\" is registered for version \"{api_version}\" in scheme \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:1338\""
+            ));
+        }
+        let (group, version) = karmada_meta::gvk::parse_api_version(&api_version).unwrap_or_default();
+        let known = types::of_kind(&group, &version, &named).is_some();
+        let package =
+            |group: &str| group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core").to_owned();
+        return Err(if known && (expected == Expected::Body || version_fits) {
+            format!(
+                "converting ({version}.{named}) to ({}.{}): unknown conversion",
+                package(&kind.gvk.group),
+                kind.gvk.kind
+            )
+        } else {
+            format!(
+                "no kind \"{named}\" is registered for version \"{api_version}\" in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
+            )
+        });
+    }
+    value["apiVersion"] = Value::from(&*kind.api_version);
+    value["kind"] = Value::from(kind.gvk.kind.as_str());
+    Ok(())
+}
+
+/// Decodes the metadata of a custom resource; built-in kinds decode theirs with the rest.
+///
+/// # Errors
+/// A value of the wrong type, in Go's words.
+pub(crate) fn metadata(kind: &Kind, value: &mut Value, findings: &mut Findings) -> Result<(), String> {
+    if kind.custom.is_none() {
+        return Ok(());
+    }
+    let meta = value.get("metadata").cloned().unwrap_or_default();
+    let meta = types::decode_at(types::object_meta(), &meta, "metadata", findings).map_err(|e| e.0)?;
+    value["metadata"] = meta;
+    Ok(())
+}
+
+/// Checks that an object's name and namespace are those of the path, and fills in the namespace.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_place(value: &mut Value, target: &Target<'_>) -> Result<(), Status> {
+    if !value["metadata"].is_object() {
+        value["metadata"] = Value::Object(Default::default());
+    }
+    if !target.name.is_empty() {
+        match object::name(value) {
+            "" => {
+                return Err(Status::bad_request(format!(
+                    "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                    target.name
+                )));
+            }
+            name if name != target.name => {
+                return Err(Status::bad_request(format!(
+                    "the name of the object ({name}) does not match the name on the URL ({})",
+                    target.name
+                )));
+            }
+            _ => {}
+        }
+    }
+    let namespace = object::namespace(value).to_owned();
+    if !target.kind.namespaced {
+        object::remove_meta(value, "namespace");
+    } else if namespace.is_empty() {
+        object::set_meta(value, "namespace", target.namespace);
+    } else if namespace != target.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Who owns which field: the registry's side of structured merge.
+
+use karmada_meta::status::{FIELD_MANAGER_CONFLICT, Status, StatusCause};
+use karmada_smd::{ApplyError, ApplyOptions, Set, UpdateOptions};
+use serde_json::Value;
+
+use crate::kinds::Kind;
+
+/// Fields that an endpoint resets, and that its writers therefore do not come to own.
+fn reset_fields(kind: &Kind, subresource: &str) -> Set {
+    let paths: Vec<&str> = match subresource {
+        "" | "scale" => kind.rules.reset.iter().map(String::as_str).collect(),
+        "status" if kind.custom.is_none() && kind.gvr.resource == "deployments" => {
+            vec!["spec", "metadata.labels"]
+        }
+        "status" => vec!["spec"],
+        _ => Vec::new(),
+    };
+    Set::of_fields(&paths)
+}
+
+/// `new` with the managed fields that follow from changing `live` into it by anything but apply.
+pub(crate) fn update(
+    kind: &Kind,
+    live: Option<&Value>,
+    new: &Value,
+    manager: &str,
+    subresource: &str,
+    now: &str,
+) -> Value {
+    let reset = reset_fields(kind, subresource);
+    let options =
+        UpdateOptions { manager, api_version: &kind.api_version, subresource, now, reset_fields: &reset };
+    karmada_smd::update(live, new, kind.shape.schema(), &options)
+}
+
+/// `live` with `config` applied, managed fields included.
+///
+/// # Errors
+/// 409 with one cause per field for conflicts, 500 for a configuration that does not fit the schema.
+pub(crate) fn apply(
+    kind: &Kind,
+    live: Option<&Value>,
+    config: &Value,
+    manager: &str,
+    subresource: &str,
+    force: bool,
+    now: &str,
+) -> Result<Value, Status> {
+    let reset = reset_fields(kind, subresource);
+    let options = ApplyOptions {
+        manager,
+        api_version: &kind.api_version,
+        subresource,
+        force,
+        now,
+        reset_fields: &reset,
+    };
+    karmada_smd::apply(live, config, kind.shape.schema(), &options).map_err(|error| match error {
+        ApplyError::Conflicts(conflicts) => Status::apply_conflict(
+            conflicts
+                .into_iter()
+                .map(|conflict| StatusCause {
+                    reason: FIELD_MANAGER_CONFLICT.to_owned(),
+                    message: conflict.message(),
+                    field: conflict.path.to_string(),
+                })
+                .collect(),
+        ),
+        ApplyError::BadRequest(message) => Status::bad_request(message),
+        ApplyError::Invalid(message) => Status::unclassified(message),
+    })
+}

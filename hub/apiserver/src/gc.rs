@@ -1,0 +1,395 @@
+//! The garbage collector: what has owners goes when they are gone.
+//!
+//! ```text
+//!   one task per kind: snapshot + watch ──► Graph (who is there, who names whom as owner) ──► queue of objects to look at
+//!                                                                                                  │
+//!                      delete, or drop an owner reference or finalizer ◄── one worker, asking the store again
+//! ```
+//!
+//! The graph only says what to look at; every decision is made from the store as it is then, under the object's
+//! version. An owner counts as there if an object of its uid is stored, wherever: what an owner reference says of kind and name is not
+//! trusted further than that.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_meta::{object, status::Status};
+use karmada_store::{EventKind, Key, Scope, WatchEnd};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    authn::UserInfo,
+    fields,
+    kinds::{Kind, Kinds},
+    options::{DeleteOptions, Propagation, WriteOptions},
+    registry::{
+        Caller, Registry, Target,
+        delete::{FOREGROUND, ORPHAN},
+        is_deleting,
+        modify::Modify,
+    },
+    storage::Object,
+};
+
+/// A failed look is repeated after this.
+const RETRY: Duration = Duration::from_secs(1);
+
+type Uid = Box<str>;
+
+/// What is known of owners and dependents.
+#[derive(Debug, Default)]
+struct Graph {
+    /// Where the object of a uid is.
+    places: BTreeMap<Uid, Key>,
+    /// Which objects name a uid as their owner.
+    dependents: BTreeMap<Uid, BTreeSet<Key>>,
+    /// Objects to look at, without repeats.
+    queue: VecDeque<Key>,
+    queued: BTreeSet<Key>,
+    /// Kinds that have been read in; before all have, an owner may be there unseen.
+    synced: BTreeSet<Arc<str>>,
+}
+
+impl Graph {
+    fn look_at(&mut self, key: Key) {
+        if self.queued.insert(key.clone()) {
+            self.queue.push_back(key);
+        }
+    }
+
+    fn put(&mut self, object: &Object, prev: Option<&Object>) {
+        let (header, key) = (&object.header, &object.key);
+        self.places.insert(header.uid.clone(), key.clone());
+        if let Some(prev) = prev {
+            for owner in prev.header.owners.iter().filter(|owner| !header.owners.contains(owner)) {
+                self.unlink(owner, key);
+            }
+        }
+        for owner in &header.owners {
+            self.dependents.entry(owner.clone()).or_default().insert(key.clone());
+        }
+        let collected = |f: &str| f == FOREGROUND || f == ORPHAN;
+        if !header.owners.is_empty() || (header.deleting && header.finalizers.iter().any(|f| collected(f))) {
+            self.look_at(key.clone());
+        }
+        if header.deleting {
+            // Owners that wait for this one need not any more once it is gone; dependents may have to go.
+            self.look_at_dependents(&header.uid);
+        }
+    }
+
+    fn gone(&mut self, object: &Object) {
+        self.places.remove(&object.header.uid);
+        for owner in &object.header.owners {
+            self.unlink(owner, &object.key);
+            if let Some(place) = self.places.get(owner).cloned() {
+                self.look_at(place);
+            }
+        }
+        self.look_at_dependents(&object.header.uid);
+    }
+
+    fn look_at_dependents(&mut self, uid: &str) {
+        let dependents: Vec<Key> = self.dependents.get(uid).into_iter().flatten().cloned().collect();
+        dependents.into_iter().for_each(|key| self.look_at(key));
+    }
+
+    fn unlink(&mut self, owner: &Uid, key: &Key) {
+        if let Some(keys) = self.dependents.get_mut(owner) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+}
+
+/// The collector. Shared by its tasks.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    registry: Arc<Registry>,
+    graph: Mutex<Graph>,
+    wake: Notify,
+    user: UserInfo,
+    shutdown: CancellationToken,
+}
+
+/// The collector's name in managed fields.
+const AGENT: &str = "kube-controller-manager";
+
+impl Collector {
+    pub(crate) fn new(registry: Arc<Registry>, shutdown: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            registry,
+            graph: Mutex::default(),
+            wake: Notify::new(),
+            user: UserInfo::system("garbage-collector"),
+            shutdown,
+        })
+    }
+
+    /// Watches a collection until shutdown.
+    pub(crate) async fn follow(self: Arc<Self>, resource: Arc<str>) {
+        loop {
+            let snapshot = self.registry.store.snapshot();
+            {
+                let mut graph = self.graph.lock();
+                for object in snapshot.range(&resource, None, None) {
+                    graph.put(object, None);
+                }
+                graph.synced.insert(resource.clone());
+            }
+            self.wake.notify_one();
+            let Ok(mut watch) =
+                self.registry.store.watch(Scope::resource(resource.clone()), snapshot.revision())
+            else {
+                continue;
+            };
+            drop(snapshot);
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    () = self.shutdown.cancelled() => return,
+                    event = watch.next() => event,
+                };
+                match event {
+                    Ok(event) => {
+                        let mut graph = self.graph.lock();
+                        match event.kind {
+                            EventKind::Put => graph.put(&event.entry, event.prev.as_deref()),
+                            EventKind::Delete => graph.gone(event.prev.as_ref().unwrap_or(&event.entry)),
+                        }
+                        drop(graph);
+                        self.wake.notify_one();
+                    }
+                    Err(WatchEnd::Closed) => return,
+                    // What was missed is found by reading all of it again; a uid that is gone meanwhile only costs a look.
+                    Err(WatchEnd::Compacted(_)) => break,
+                }
+            }
+        }
+    }
+
+    /// Works the queue until shutdown.
+    pub(crate) async fn work(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut graph = self.graph.lock();
+                let ready = self.registry.kinds().stored().all(|kind| graph.synced.contains(&kind.storage));
+                let next = if ready { graph.queue.pop_front() } else { None };
+                next.inspect(|key| {
+                    graph.queued.remove(key);
+                })
+            };
+            let Some(key) = next else {
+                tokio::select! {
+                    biased;
+                    () = self.shutdown.cancelled() => return,
+                    () = self.wake.notified() => continue,
+                }
+            };
+            if let Err(status) = self.look(&key).await {
+                if status.is_not_found() || status.is_conflict() {
+                    self.graph.lock().look_at(key);
+                } else {
+                    tracing::warn!(%key, %status, "collecting failed, will be tried again");
+                    let (this, shutdown) = (self.clone(), self.shutdown.clone());
+                    tokio::spawn(async move {
+                        tokio::select! {
+                            () = shutdown.cancelled() => {}
+                            () = tokio::time::sleep(RETRY) => {
+                                this.graph.lock().look_at(key);
+                                this.wake.notify_one();
+                            }
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    fn dependents(&self, uid: &str) -> Vec<Key> {
+        self.graph.lock().dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Does for one object what is to be done.
+    async fn look(&self, key: &Key) -> Result<(), Status> {
+        let kinds = self.registry.kinds();
+        let Some(kind) = kind_of(&kinds, &key.resource) else { return Ok(()) };
+        let Some(object) = self.registry.store.get(key) else { return Ok(()) };
+        let target = Target { kind, namespace: &key.namespace, name: &key.name, subresource: "" };
+        let value = self.registry.value_of(kind, &object);
+        if is_deleting(&value) {
+            let has = |finalizer: &str| object.header.finalizers.iter().any(|f| &**f == finalizer);
+            if has(ORPHAN) {
+                return self.orphan(&kinds, &target, &object).await;
+            }
+            if has(FOREGROUND) {
+                return self.foreground(&kinds, &target, &object).await;
+            }
+            return Ok(());
+        }
+        self.collect(&kinds, &target, &value, &object).await
+    }
+
+    /// The dependents of an object lose it as their owner; then it may go.
+    async fn orphan(&self, kinds: &Kinds, target: &Target<'_>, owner: &Object) -> Result<(), Status> {
+        for key in self.dependents(&owner.header.uid) {
+            self.disown(kinds, &key, std::slice::from_ref(&owner.header.uid)).await?;
+        }
+        self.drop_finalizer(target, &owner.header.uid, ORPHAN).await
+    }
+
+    /// The dependents of an object go; when none is left that blocks it, it may go.
+    async fn foreground(&self, kinds: &Kinds, target: &Target<'_>, owner: &Object) -> Result<(), Status> {
+        let mut blocked = false;
+        for key in self.dependents(&owner.header.uid) {
+            let Some(kind) = kind_of(kinds, &key.resource) else { continue };
+            let Some(dependent) = self.registry.store.get(&key) else { continue };
+            let value = self.registry.value_of(kind, &dependent);
+            blocked |= object::owner_references(&value)
+                .iter()
+                .any(|o| *o.uid == *owner.header.uid && o.block_owner_deletion == Some(true));
+            self.graph.lock().look_at(key);
+        }
+        if blocked { Ok(()) } else { self.drop_finalizer(target, &owner.header.uid, FOREGROUND).await }
+    }
+
+    /// An object with owners: it stays while one of them is there and not waiting for it.
+    async fn collect(
+        &self,
+        _kinds: &Kinds,
+        target: &Target<'_>,
+        value: &Value,
+        object: &Object,
+    ) -> Result<(), Status> {
+        let owners = object::owner_references(value);
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let (mut solid, mut waiting, mut absent) = (false, Vec::new(), Vec::new());
+        for owner in &owners {
+            match self.owner(&owner.uid, target.namespace) {
+                None => absent.push(Uid::from(owner.uid.as_str())),
+                Some(there) if there.header.deleting && has_finalizer(&there, FOREGROUND) => {
+                    waiting.push(Uid::from(owner.uid.as_str()));
+                }
+                Some(_) => solid = true,
+            }
+        }
+        let caller = Caller::new(&self.user, AGENT);
+        if solid {
+            let lost: Vec<Uid> = absent.into_iter().chain(waiting).collect();
+            if lost.is_empty() {
+                return Ok(());
+            }
+            return self.disown(&self.registry.kinds(), &object.key, &lost).await;
+        }
+        // With dependents of its own that block it, it has to wait for them in turn.
+        let blocks = !waiting.is_empty() && !self.dependents(&object.header.uid).is_empty();
+        let propagation = if blocks {
+            Some(Propagation::Foreground)
+        } else if has_finalizer(object, ORPHAN) {
+            Some(Propagation::Orphan)
+        } else if has_finalizer(object, FOREGROUND) {
+            Some(Propagation::Foreground)
+        } else {
+            Some(Propagation::Background)
+        };
+        let options = DeleteOptions {
+            uid: Some(object.header.uid.to_string()),
+            resource_version: Some(object.revision.to_string()),
+            propagation,
+            ..DeleteOptions::default()
+        };
+        self.registry.delete(&caller, target, &options).await.map(drop)
+    }
+
+    /// The object of a uid, if it may own something in the namespace: one of the same namespace or of none.
+    fn owner(&self, uid: &str, namespace: &str) -> Option<Arc<Object>> {
+        let key = self.graph.lock().places.get(uid).cloned()?;
+        let owner = self.registry.store.get(&key)?;
+        (*owner.header.uid == *uid && (owner.key.namespace.is_empty() || *owner.key.namespace == *namespace))
+            .then_some(owner)
+    }
+
+    /// Takes owner references out of an object.
+    async fn disown(&self, kinds: &Kinds, key: &Key, owners: &[Uid]) -> Result<(), Status> {
+        let Some(kind) = kind_of(kinds, &key.resource) else { return Ok(()) };
+        let target = Target { kind, namespace: &key.namespace, name: &key.name, subresource: "" };
+        self.change(&target, None, &|value| {
+            if let Some(Value::Array(list)) = value.pointer_mut("/metadata/ownerReferences") {
+                list.retain(|owner| !owners.iter().any(|uid| owner["uid"] == **uid));
+            }
+        })
+        .await
+    }
+
+    async fn drop_finalizer(&self, target: &Target<'_>, uid: &str, finalizer: &str) -> Result<(), Status> {
+        self.change(target, Some(uid), &|value| {
+            object::remove_finalizer(value, finalizer);
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        target: &Target<'_>,
+        uid: Option<&str>,
+        edit: &(dyn Fn(&mut Value) + Sync),
+    ) -> Result<(), Status> {
+        let caller = Caller::new(&self.user, AGENT);
+        let now = self.registry.now();
+        let mut produce = |live: Option<&Value>| {
+            let live = live.ok_or_else(|| target.not_found())?;
+            let mut new = live.clone();
+            edit(&mut new);
+            Ok(fields::update(target.kind, Some(live), &new, AGENT, "", &now))
+        };
+        let how = Modify { may_create: false, uid: uid.map(str::to_owned) };
+        match self.registry.modify(&caller, target, &how, &WriteOptions::default(), &mut produce).await {
+            Ok(_) => Ok(()),
+            // It went by itself.
+            Err(status) if status.is_not_found() => Ok(()),
+            Err(status) => Err(status),
+        }
+    }
+}
+
+fn has_finalizer(object: &Object, finalizer: &str) -> bool {
+    object.header.finalizers.iter().any(|f| &**f == finalizer)
+}
+
+/// A kind by which a stored collection can be written.
+fn kind_of<'a>(kinds: &'a Kinds, storage: &str) -> Option<&'a Arc<Kind>> {
+    kinds.stored().find(|kind| *kind.storage == *storage)
+}
+
+/// Starts the collector's tasks; collections that come later are followed as they come.
+pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &CancellationToken) {
+    let collector = Collector::new(registry.clone(), shutdown.clone());
+    tasks.spawn(collector.clone().work());
+    let (registry, followers, shutdown) = (registry.clone(), tasks.clone(), shutdown.clone());
+    tasks.spawn(async move {
+        let mut followed: BTreeSet<Arc<str>> = BTreeSet::new();
+        loop {
+            let changed = registry.kinds_changed();
+            for kind in registry.kinds().stored() {
+                if followed.insert(kind.storage.clone()) {
+                    followers.spawn(collector.clone().follow(kind.storage.clone()));
+                }
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                () = changed => {}
+            }
+        }
+    });
+}

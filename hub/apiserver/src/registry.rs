@@ -1,0 +1,339 @@
+//! The generic registry: what creating, reading, changing and deleting means for every kind alike.
+//!
+//! ```text
+//!   handlers ─► Registry ── rules, shape of the Kind
+//!   gc, namespaces, crd ─┘        │
+//!                          store (one commit per write)
+//! ```
+//!
+//! Every write is a loop around one compare-and-swap: read the object, work out the new one as a pure function of it,
+//! commit it on condition that nobody was faster, else start over. Nothing here knows HTTP, and nothing here knows a
+//! kind except through [`Kind`].
+
+pub mod create;
+pub mod delete;
+pub mod list;
+pub mod metadata;
+pub mod modify;
+pub mod patch;
+pub mod scale;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use karmada_env::Env;
+use karmada_meta::{object, status::Status, time::Time};
+use karmada_store::{CommitError, Op, Project as _, Revision};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::{
+    admission::{Admission, AdmissionRequest, Operation},
+    authn::UserInfo,
+    crd, definitions,
+    kinds::{Kind, Kinds},
+    options::WriteOptions,
+    storage::{self, ApiStore, Header, Object, Projection},
+};
+
+/// Everything that reads and writes objects. Shared by handlers and background controllers.
+#[derive(Debug)]
+pub struct Registry {
+    /// The objects.
+    pub store: ApiStore,
+    /// Time, randomness, ids.
+    pub env: Env,
+    /// Kinds that are always served.
+    native: Vec<Arc<Kind>>,
+    /// What each definition compiles to, with the revision of the definition.
+    custom: Mutex<BTreeMap<Arc<str>, (Revision, Vec<Arc<Kind>>)>>,
+    kinds: ArcSwap<Kinds>,
+    /// Told when kinds come or go.
+    changed: Notify,
+    admission: Arc<dyn Admission>,
+    projection: Projection,
+}
+
+/// Who makes a request, and what the client is to be told beside the answer.
+#[derive(Debug)]
+pub struct Caller<'a> {
+    /// Who.
+    pub user: &'a UserInfo,
+    /// The field manager when none is named: the User-Agent up to its first slash.
+    pub agent: &'a str,
+    /// Warnings for the client, in order.
+    pub warnings: Mutex<Vec<String>>,
+}
+
+impl<'a> Caller<'a> {
+    /// A caller without warnings so far.
+    pub fn new(user: &'a UserInfo, agent: &'a str) -> Self {
+        Self { user, agent, warnings: Mutex::default() }
+    }
+
+    /// Adds a warning, once.
+    pub fn warn(&self, text: impl Into<String>) {
+        let (text, mut warnings) = (text.into(), self.warnings.lock());
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    fn manager<'b>(&'b self, options: &'b WriteOptions) -> &'b str {
+        options.field_manager.as_deref().unwrap_or(self.agent)
+    }
+}
+
+/// One object's place.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// What it is, in the version of the request.
+    pub kind: &'a Arc<Kind>,
+    /// Namespace; empty at the cluster scope.
+    pub namespace: &'a str,
+    /// Name.
+    pub name: &'a str,
+    /// `status`, `scale`, `finalize`, …; empty for the object itself.
+    pub subresource: &'a str,
+}
+
+impl Target<'_> {
+    fn key(&self) -> karmada_store::Key {
+        storage::key(self.kind, self.namespace, self.name)
+    }
+
+    /// 404 for this object.
+    pub fn not_found(&self) -> Status {
+        Status::not_found(&self.kind.group_resource(), self.name)
+    }
+}
+
+/// An object to be shown: as stored, or as it would have been.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// As it is in the store.
+    Stored(Arc<Object>),
+    /// Not in the store: a dry run's, or the last state of what is gone.
+    Made {
+        /// What the store would project.
+        header: Header,
+        /// The stored form.
+        value: Bytes,
+        /// The resourceVersion to show.
+        revision: Option<Revision>,
+    },
+}
+
+impl Shown {
+    /// The projection.
+    pub fn header(&self) -> &Header {
+        match self {
+            Self::Stored(object) => &object.header,
+            Self::Made { header, .. } => header,
+        }
+    }
+
+    /// The stored form.
+    pub fn value(&self) -> &Bytes {
+        match self {
+            Self::Stored(object) => &object.value,
+            Self::Made { value, .. } => value,
+        }
+    }
+
+    /// The resourceVersion, if it has one.
+    pub fn revision(&self) -> Option<Revision> {
+        match self {
+            Self::Stored(object) => Some(object.revision),
+            Self::Made { revision, .. } => *revision,
+        }
+    }
+
+    /// The object in a kind's served form.
+    pub fn to_value(&self, kind: &Kind) -> Value {
+        let mut value = served(kind, self.value());
+        storage::stamp(kind, &mut value, self.revision());
+        value
+    }
+}
+
+/// A stored object in the served form of a kind, without its resourceVersion.
+fn served(kind: &Kind, bytes: &Bytes) -> Value {
+    let value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
+    let mut value = kind.shape.from_stored(value);
+    storage::stamp(kind, &mut value, None);
+    value
+}
+
+/// A write's outcome.
+#[derive(Debug)]
+pub struct Written {
+    /// What to show.
+    pub shown: Shown,
+    /// The object is new: 201.
+    pub created: bool,
+}
+
+impl Registry {
+    /// A registry over a store that serves the given native kinds.
+    pub fn new(store: ApiStore, env: Env, native: Vec<Arc<Kind>>, admission: Arc<dyn Admission>) -> Self {
+        let kinds = ArcSwap::from_pointee(Kinds::new(native.iter().cloned()));
+        Self {
+            store,
+            env,
+            native,
+            custom: Mutex::default(),
+            kinds,
+            changed: Notify::new(),
+            admission,
+            projection: Projection::default(),
+        }
+    }
+
+    /// The kinds served now.
+    pub fn kinds(&self) -> Arc<Kinds> {
+        self.kinds.load_full()
+    }
+
+    /// Serves what the stored definitions say now. Called after every write of one, so that its answer is not sent
+    /// before.
+    pub fn refresh_kinds(&self) {
+        {
+            // One at a time, so that an older snapshot never replaces a newer one.
+            let mut compiled = self.custom.lock();
+            let snapshot = self.store.snapshot();
+            let definitions: Vec<&Arc<Object>> = snapshot.range(definitions::STORAGE, None, None).collect();
+            compiled.retain(|name, _| definitions.iter().any(|d| d.key.name == *name));
+            let mut custom = Vec::new();
+            for object in definitions {
+                let known =
+                    compiled.get(&object.key.name).filter(|(revision, _)| *revision == object.revision);
+                let kinds = match known {
+                    Some((_, kinds)) => kinds.clone(),
+                    None => {
+                        let definition: Value = serde_json::from_slice(&object.value).unwrap_or_default();
+                        let kinds: Vec<Arc<Kind>> =
+                            crd::kinds_of(&definition).into_iter().map(Arc::new).collect();
+                        compiled.insert(object.key.name.clone(), (object.revision, kinds.clone()));
+                        kinds
+                    }
+                };
+                custom.extend(kinds);
+            }
+            self.kinds.store(Arc::new(Kinds::new(self.native.iter().cloned().chain(custom))));
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves when kinds come or go after this call.
+    pub fn kinds_changed(&self) -> impl Future<Output = ()> + Send + '_ {
+        let mut changed = Box::pin(self.changed.notified());
+        // From here on no change is missed, whenever it is awaited.
+        changed.as_mut().enable();
+        changed
+    }
+
+    /// The time in the form of objects.
+    pub fn now(&self) -> String {
+        Time::now(&self.env).to_string()
+    }
+
+    /// The object as it is now.
+    pub fn lookup(&self, target: &Target<'_>) -> Option<Arc<Object>> {
+        self.store.get(&target.key())
+    }
+
+    /// The object as it is now, in the served form of its kind, with its resourceVersion.
+    pub fn read(&self, target: &Target<'_>) -> Option<Value> {
+        self.lookup(target).map(|object| self.value_of(target.kind, &object))
+    }
+
+    /// A stored object in the served form of a kind, with its resourceVersion.
+    pub fn value_of(&self, kind: &Kind, object: &Object) -> Value {
+        let mut value = served(kind, &object.value);
+        storage::stamp(kind, &mut value, Some(object.revision));
+        value
+    }
+
+    /// The stored form of an object.
+    fn encode(kind: &Kind, value: Value) -> Bytes {
+        if kind.shape.is_stored_form() {
+            storage::encode(&value)
+        } else {
+            storage::encode(&kind.shape.to_stored(value))
+        }
+    }
+
+    /// An object that is not in the store.
+    fn made(&self, target: &Target<'_>, value: Bytes, revision: Option<Revision>) -> Shown {
+        let header = self.projection.project(&target.key(), &value);
+        Shown::Made { header, value, revision }
+    }
+
+    fn admit(
+        &self,
+        caller: &Caller<'_>,
+        operation: Operation,
+        target: &Target<'_>,
+        old: Option<&Value>,
+        dry_run: bool,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        let request = AdmissionRequest {
+            operation,
+            kind: target.kind,
+            subresource: target.subresource,
+            namespace: target.namespace,
+            name: target.name,
+            user: caller.user,
+            old,
+            dry_run,
+            store: &self.store,
+        };
+        for warning in self.admission.admit(&request, object)? {
+            caller.warn(warning);
+        }
+        Ok(())
+    }
+
+    /// Commits one operation. `Ok(None)`: someone else was faster.
+    async fn commit(&self, op: Op) -> Result<Option<Arc<Object>>, Status> {
+        match self.store.commit(vec![op]).await {
+            Ok(mut committed) => {
+                let entry = committed.entries.pop();
+                if entry.as_ref().is_some_and(|entry| &*entry.key.resource == definitions::STORAGE) {
+                    self.refresh_kinds();
+                }
+                Ok(entry)
+            }
+            Err(CommitError::Conflict { .. }) => Ok(None),
+            Err(CommitError::TooLarge { .. }) => Err(Status::too_large("the object does not fit the store")),
+            Err(error) => {
+                tracing::error!(%error, "a write failed");
+                Err(Status::service_unavailable(error.to_string()))
+            }
+        }
+    }
+}
+
+/// Whether deleting an object has begun.
+pub fn is_deleting(value: &Value) -> bool {
+    object::deletion_timestamp(value).is_some()
+}
+
+/// The number in a resourceVersion; absent and "0" are `None`.
+///
+/// # Errors
+/// Go's words for what is no number, as kube-apiserver answers it: a 500 without a reason.
+pub fn parse_version(text: &str) -> Result<Option<u64>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text.parse::<u64>() {
+        Ok(0) => Ok(None),
+        Ok(version) => Ok(Some(version)),
+        Err(_) => Err(Status::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))),
+    }
+}

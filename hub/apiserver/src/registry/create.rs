@@ -1,0 +1,192 @@
+//! Creating objects.
+
+use std::sync::Arc;
+
+use karmada_meta::{
+    gvk::GroupResource,
+    object,
+    status::{Status, StatusCause},
+};
+use karmada_store::{Expect, Key, Op};
+use serde_json::Value;
+
+use super::{Caller, Registry, Target, Written, metadata};
+use crate::{
+    admission::Operation,
+    fields,
+    kinds::Kind,
+    options::WriteOptions,
+    storage::{self, Object},
+};
+
+/// kube-apiserver's number of tries for a generated name.
+const NAME_TRIES: usize = 8;
+/// A generated name is a prefix of at most this length and five more characters.
+const MAX_PREFIX: usize = 63 - NAME_SUFFIX;
+const NAME_SUFFIX: usize = 5;
+
+impl Registry {
+    /// Creates an object. `object` has been decoded and defaulted.
+    ///
+    /// # Errors
+    /// 404 or 403 of a namespace that is missing or ends, 409 when the name is taken, 422 for what is not valid.
+    pub async fn create(
+        &self,
+        caller: &Caller<'_>,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        for warning in metadata::dedup_owners(&mut object) {
+            caller.warn(warning);
+        }
+        let manager = caller.manager(options);
+        let mut object = fields::update(kind, None, &object, manager, "", &self.now());
+        let name = object::name(&object).to_owned();
+        let target = Target { kind, namespace, name: &name, subresource: "" };
+        self.check_namespace(&target)?;
+        self.admit(caller, Operation::Create, &target, None, options.dry_run, &mut object)?;
+        let prefix = object::generate_name(&object).to_owned();
+        if !object::name(&object).is_empty() || prefix.is_empty() {
+            return self.insert(caller, kind, namespace, object, options).await;
+        }
+        for _ in 0..NAME_TRIES {
+            let mut named = object.clone();
+            let head: String = prefix.chars().take(MAX_PREFIX).collect();
+            object::set_meta(&mut named, "name", format!("{head}{}", self.env.name_suffix(NAME_SUFFIX)));
+            match self.insert(caller, kind, namespace, named, options).await {
+                Err(status) if status.is_already_exists() => {}
+                other => return other,
+            }
+        }
+        Err(Status::generate_name_conflict(&kind.group_resource(), &prefix))
+    }
+
+    /// Stores a new object that has its name.
+    pub(super) async fn insert(
+        &self,
+        caller: &Caller<'_>,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        self.prepare_create(kind, &mut object);
+        let mut errors = metadata::validate_create(kind, &object);
+        errors.extend(kind.shape.validate_create(&object));
+        if !errors.is_empty() {
+            return Err(Status::invalid(&kind.gvk.kind, &kind.gvk.group, object::name(&object), errors));
+        }
+        for warning in kind.shape.warnings(&object, None) {
+            caller.warn(warning);
+        }
+        if !matches!(object::resource_version(&object), "" | "0") {
+            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+        }
+        let name = object::name(&object).to_owned();
+        let target = Target { kind, namespace, name: &name, subresource: "" };
+        let key = target.key();
+        if let Some(there) = self.store.get(&key) {
+            return Err(taken(kind, &name, &there));
+        }
+        let value = Self::encode(kind, object);
+        if options.dry_run {
+            return Ok(Written { shown: self.made(&target, value, None), created: true });
+        }
+        match self.commit(Op::put(key.clone(), Expect::Absent, value)).await? {
+            Some(stored) => {
+                self.recheck_namespace(&target, &stored);
+                Ok(Written { shown: super::Shown::Stored(stored), created: true })
+            }
+            None => match self.store.get(&key) {
+                Some(there) => Err(taken(kind, &name, &there)),
+                None => Err(Status::already_exists(&kind.group_resource(), &name)),
+            },
+        }
+    }
+
+    /// Gives a new object what the server gives every object.
+    fn prepare_create(&self, kind: &Kind, object: &mut Value) {
+        if !kind.rules.keeps_status_on_create && kind.has_status() {
+            if let Some(map) = object.as_object_mut() {
+                reset_status(kind, map);
+            }
+        }
+        let meta = object::metadata_mut(object);
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            meta.remove(field);
+        }
+        meta.insert("uid".to_owned(), Value::String(self.env.uuid()));
+        meta.insert("creationTimestamp".to_owned(), Value::String(self.now()));
+        if kind.rules.generation {
+            meta.insert("generation".to_owned(), Value::from(1));
+        }
+        kind.shape.prepare_create(object);
+    }
+
+    /// Refuses what would be created in a namespace that is not there, or is on its way out.
+    pub(super) fn check_namespace(&self, target: &Target<'_>) -> Result<(), Status> {
+        if !target.kind.namespaced || target.namespace.is_empty() {
+            return Ok(());
+        }
+        let Some(namespace) = self.namespace(target.namespace) else {
+            return Err(Status::not_found(&GroupResource::new("", "namespaces"), target.namespace));
+        };
+        if !namespace.header.deleting {
+            return Ok(());
+        }
+        let why = format!(
+            "unable to create new content in namespace {} because it is being terminated",
+            target.namespace
+        );
+        let mut status = Status::forbidden(&target.kind.group_resource(), target.name, why);
+        status.details.get_or_insert_default().causes.push(StatusCause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {} is being terminated", target.namespace),
+            field: "metadata.namespace".to_owned(),
+        });
+        Err(status)
+    }
+
+    fn namespace(&self, name: &str) -> Option<Arc<Object>> {
+        self.store.get(&Key { resource: "core/namespaces".into(), namespace: "".into(), name: name.into() })
+    }
+
+    /// A namespace may have gone between the check and the commit. What was created in it then is nobody's to delete,
+    /// so it goes again here.
+    fn recheck_namespace(&self, target: &Target<'_>, stored: &Arc<Object>) {
+        if !target.kind.namespaced || self.namespace(target.namespace).is_some() {
+            return;
+        }
+        let (store, stored) = (self.store.clone(), stored.clone());
+        tokio::spawn(async move {
+            let delete = Op::delete(stored.key.clone(), Expect::At(stored.revision), stored.value.clone());
+            if let Err(error) = store.commit(vec![delete]).await {
+                tracing::debug!(%error, "what was created in a namespace that has gone is not ours to remove any more");
+            }
+        });
+    }
+}
+
+/// 409 for a name that is taken.
+fn taken(kind: &Kind, name: &str, there: &Object) -> Status {
+    let mut status = Status::already_exists(&kind.group_resource(), name);
+    if there.header.deleting {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}
+
+/// Takes a client's status away. Kinds whose Go type has a status always show one.
+fn reset_status(kind: &Kind, object: &mut serde_json::Map<String, Value>) {
+    let mut empty = serde_json::json!({});
+    storage::stamp(kind, &mut empty, None);
+    if kind.shape.decode(&mut empty, &mut Default::default()).is_ok() {
+        if let Some(status) = empty.get("status") {
+            object.insert("status".to_owned(), status.clone());
+            return;
+        }
+    }
+    object.remove("status");
+}

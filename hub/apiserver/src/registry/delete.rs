@@ -1,0 +1,217 @@
+//! Deleting objects: finalizers, preconditions, propagation, grace.
+
+use std::sync::Arc;
+
+use karmada_meta::{
+    gvk::GroupResource,
+    object,
+    status::{MODIFIED, Status},
+};
+use karmada_store::{Expect, Op};
+use serde_json::Value;
+
+use super::{Caller, Registry, Shown, Target, list::Page};
+use crate::{
+    admission::Operation,
+    kinds::Kind,
+    options::{DeleteOptions, ListOptions, Propagation},
+    storage::Object,
+};
+
+/// The owner waits for its dependents.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// The dependents are let go before the owner goes.
+pub const ORPHAN: &str = "orphan";
+/// Namespaces that a server without them does not start with.
+const PERMANENT: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// What DELETE did.
+#[derive(Debug)]
+pub enum Deleted {
+    /// The object is gone; its last state.
+    Gone(Shown),
+    /// It stays until its finalizers are gone.
+    Pending(Shown),
+}
+
+impl Registry {
+    /// Deletes one object, or begins to.
+    ///
+    /// # Errors
+    /// 404, 403 for the namespaces that stay, 409 when a precondition fails.
+    pub async fn delete(
+        &self,
+        caller: &Caller<'_>,
+        target: &Target<'_>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        let kind = target.kind;
+        if &*kind.storage == "core/namespaces" && PERMANENT[..3].contains(&target.name) {
+            let why = "this namespace may not be deleted";
+            return Err(Status::forbidden(&kind.group_resource(), target.name, why));
+        }
+        loop {
+            let live = self.lookup(target).ok_or_else(|| target.not_found())?;
+            check_preconditions(kind, target, options, &live)?;
+            let old = self.value_of(kind, &live);
+            self.admit(caller, Operation::Delete, target, Some(&old), options.dry_run, &mut old.clone())?;
+            if let Some(deleted) = self.delete_once(target, options, &live, old).await? {
+                return Ok(deleted);
+            }
+            if options.resource_version.is_some() {
+                return Err(Status::conflict(&kind.group_resource(), target.name, MODIFIED));
+            }
+        }
+    }
+
+    async fn delete_once(
+        &self,
+        target: &Target<'_>,
+        options: &DeleteOptions,
+        live: &Arc<Object>,
+        old: Value,
+    ) -> Result<Option<Deleted>, Status> {
+        let kind = target.kind;
+        let mut new = old.clone();
+        set_finalizers(kind, &mut new, options.propagation);
+        let grace = grace_period(kind, &old, options);
+        let holds = grace > 0 || !object::finalizers(&new).is_empty() || kind.shape.holds_deletion(&new);
+        if !holds {
+            if options.dry_run {
+                return Ok(Some(Deleted::Gone(Shown::Stored(live.clone()))));
+            }
+            let delete = Op::delete(live.key.clone(), Expect::At(live.revision), live.value.clone());
+            return Ok(self.commit(delete).await?.map(|last| Deleted::Gone(Shown::Stored(last))));
+        }
+        self.mark_deleting(kind, &mut new, &old, grace);
+        if new == old {
+            return Ok(Some(Deleted::Pending(Shown::Stored(live.clone()))));
+        }
+        let value = Self::encode(kind, new);
+        if options.dry_run {
+            return Ok(Some(Deleted::Pending(self.made(target, value, Some(live.revision)))));
+        }
+        let put = Op::put(live.key.clone(), Expect::At(live.revision), value);
+        Ok(self.commit(put).await?.map(|stored| Deleted::Pending(Shown::Stored(stored))))
+    }
+
+    /// Sets what shows that deletion has begun, if it has not.
+    fn mark_deleting(&self, kind: &Kind, new: &mut Value, old: &Value, grace: i64) {
+        let begun = object::deletion_timestamp(old).is_some();
+        let had: Option<i64> = object::meta(old, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+        if begun && had.is_none_or(|had| had <= grace) {
+            return;
+        }
+        let now = self.now();
+        let at = if grace > 0 {
+            let seconds = std::time::Duration::from_secs(grace.unsigned_abs());
+            karmada_meta::time::Time::from_system(self.env.wall() + seconds).to_string()
+        } else {
+            now.clone()
+        };
+        let meta = object::metadata_mut(new);
+        meta.insert("deletionTimestamp".to_owned(), Value::String(at));
+        // A Namespace's deletion knows no grace, and does not show any.
+        if &*kind.storage != "core/namespaces" {
+            meta.insert("deletionGracePeriodSeconds".to_owned(), Value::from(grace));
+        }
+        if !begun {
+            let generation = object::generation(old);
+            if generation > 0 {
+                object::set_meta(new, "generation", generation + 1);
+            }
+            kind.shape.prepare_delete(new, &now);
+        }
+    }
+
+    /// Deletes what a list would show, one by one; answers with the list as it was.
+    ///
+    /// # Errors
+    /// Those of a list, and the first one of a deletion (objects that have gone by themselves aside).
+    pub async fn delete_collection(
+        &self,
+        caller: &Caller<'_>,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        list: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<Page, Status> {
+        let page = self.list(kind, namespace, list)?;
+        for object in &page.items {
+            let target =
+                Target { kind, namespace: &object.key.namespace, name: &object.key.name, subresource: "" };
+            match self.delete(caller, &target, options).await {
+                Err(status) if status.is_not_found() => {}
+                other => {
+                    other?;
+                }
+            }
+        }
+        Ok(page)
+    }
+}
+
+fn check_preconditions(
+    kind: &Kind,
+    target: &Target<'_>,
+    options: &DeleteOptions,
+    live: &Object,
+) -> Result<(), Status> {
+    let conflict = |why: String| {
+        let by_kind = GroupResource::new(&kind.gvk.group, &kind.gvk.kind);
+        Err(Status::conflict(&by_kind, target.name, why))
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*live.header.uid) {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            live.header.uid
+        ));
+    }
+    let current = live.revision.to_string();
+    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != current) {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({current}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// Sets the garbage collector's finalizers as the options want them; without a wish, as they stand.
+fn set_finalizers(kind: &Kind, new: &mut Value, propagation: Option<Propagation>) {
+    let had: Vec<String> = object::finalizers(new).into_iter().map(str::to_owned).collect();
+    let has = |name: &str| had.iter().any(|f| f == name);
+    let (orphan, foreground) = match propagation {
+        Some(Propagation::Orphan) => (true, false),
+        Some(Propagation::Foreground) => (false, true),
+        Some(Propagation::Background) => (false, false),
+        None => (has(ORPHAN) || (kind.rules.orphans_by_default && !has(FOREGROUND)), has(FOREGROUND)),
+    };
+    let mut wanted: Vec<String> = had.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
+    if orphan {
+        wanted.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        wanted.push(FOREGROUND.to_owned());
+    }
+    let same = wanted.len() == had.len() && wanted.iter().all(|f| had.contains(f));
+    if same {
+        return;
+    }
+    let meta = object::metadata_mut(new);
+    if wanted.is_empty() {
+        meta.remove("finalizers");
+    } else {
+        meta.insert("finalizers".to_owned(), Value::from(wanted));
+    }
+}
+
+/// How many seconds the object gets to end; only Pods on a node get any.
+fn grace_period(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
+    let ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let assigned = old["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    if &*kind.storage != "core/pods" || ended || !assigned {
+        return 0;
+    }
+    let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    options.grace_period.unwrap_or(own).max(0)
+}

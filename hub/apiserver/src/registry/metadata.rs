@@ -1,0 +1,202 @@
+//! The rules of `metadata`, for all kinds.
+
+use karmada_meta::{
+    labels::validate_labels,
+    names, object,
+    path::{FieldError, Path},
+};
+use serde_json::Value;
+
+use crate::kinds::{Kind, NameRule};
+
+/// Annotations together.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
+fn name_errors(rule: NameRule, name: &str) -> Vec<String> {
+    match rule {
+        NameRule::Subdomain => names::dns1123_subdomain_errors(name),
+        NameRule::Label => names::dns1123_label_errors(name),
+        NameRule::PathSegment | NameRule::Free => names::path_segment_errors(name),
+    }
+}
+
+/// What is wrong with a new object's metadata.
+pub fn validate_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
+    let path = Path::new("metadata");
+    let mut errors = Vec::new();
+    let prefix = object::generate_name(value);
+    if !prefix.is_empty() {
+        // The rule is for a name that goes on: a dash may end it here.
+        let masked = prefix.strip_suffix('-').map_or_else(|| prefix.to_owned(), |head| format!("{head}a"));
+        let at = path.child("generateName");
+        errors.extend(
+            name_errors(kind.rules.name, &masked).into_iter().map(|m| FieldError::invalid(&at, prefix, m)),
+        );
+    }
+    let at = path.child("name");
+    match object::name(value) {
+        "" => errors.push(FieldError::required(&at, "name or generateName is required")),
+        name => {
+            errors.extend(
+                name_errors(kind.rules.name, name).into_iter().map(|m| FieldError::invalid(&at, name, m)),
+            );
+        }
+    }
+    if kind.namespaced {
+        let namespace = object::namespace(value);
+        let at = path.child("namespace");
+        let wrong = names::dns1123_label_errors(namespace);
+        errors.extend(wrong.into_iter().map(|m| FieldError::invalid(&at, namespace, m)));
+    }
+    errors.extend(common(value));
+    errors.extend(finalizer_errors(kind, value));
+    errors
+}
+
+/// What holds for metadata at any time.
+fn common(value: &Value) -> Vec<FieldError> {
+    let path = Path::new("metadata");
+    let mut errors = Vec::new();
+    if object::generation(value) < 0 {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(&path.child("generation"), object::generation(value), detail));
+    }
+    let pairs = |map| object::meta(value, map).and_then(Value::as_object).into_iter().flatten();
+    let labels = pairs("labels").map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()));
+    errors.extend(validate_labels(labels, &path.child("labels")));
+    let at = path.child("annotations");
+    let mut size = 0;
+    for (key, value) in pairs("annotations") {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        let wrong = names::qualified_name_errors(&key.to_lowercase());
+        errors.extend(wrong.into_iter().map(|m| FieldError::invalid(&at, key.as_str(), m)));
+    }
+    if size > MAX_ANNOTATIONS {
+        errors.push(FieldError::too_long(&at, MAX_ANNOTATIONS));
+    }
+    errors.extend(owner_errors(value));
+    errors
+}
+
+fn owner_errors(value: &Value) -> Vec<FieldError> {
+    let path = Path::new("metadata").child("ownerReferences");
+    let mut errors = Vec::new();
+    let mut controller: Option<String> = None;
+    let all = object::meta(value, "ownerReferences").cloned().unwrap_or_default();
+    for owner in object::owner_references(value) {
+        let mut need = |field: &str, text: &str, detail: &str| {
+            if text.is_empty() {
+                errors.push(FieldError::invalid(&path.child(field), text, detail));
+            }
+        };
+        need("apiVersion", &owner.api_version, "version must not be empty");
+        need("kind", &owner.kind, "must not be empty");
+        need("name", &owner.name, "must not be empty");
+        need("uid", &owner.uid, "must not be empty");
+        if owner.api_version == "v1" && owner.kind == "Event" {
+            let shown = serde_json::to_value(&owner).unwrap_or_default();
+            errors.push(FieldError::invalid(
+                &path,
+                shown,
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        if owner.controller == Some(true) {
+            let this = format!("{}/{}", owner.kind, owner.name);
+            match &controller {
+                Some(first) => errors.push(FieldError::invalid(
+                    &path,
+                    all.clone(),
+                    format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                    ),
+                )),
+                None => controller = Some(this),
+            }
+        }
+    }
+    errors
+}
+
+fn finalizer_errors(kind: &Kind, value: &Value) -> Vec<FieldError> {
+    let path = Path::new("metadata").child("finalizers");
+    let finalizers = object::finalizers(value);
+    let mut errors = Vec::new();
+    for name in &finalizers {
+        let wrong = names::qualified_name_errors(name);
+        errors.extend(wrong.into_iter().map(|m| FieldError::invalid(&path, *name, m)));
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(&path, Value::from(finalizers.clone()), detail));
+    }
+    if kind.custom.is_none() {
+        for (i, name) in finalizers.iter().enumerate() {
+            if !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion") {
+                let detail = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.push(FieldError::invalid(&path.index(i), *name, detail));
+            }
+        }
+    }
+    errors
+}
+
+/// What is wrong with an update's metadata. Kubernetes runs this twice, once for the registry and once for the kind,
+/// and shows both: the message once, the causes twice. Callers do likewise.
+pub fn validate_update(value: &Value, old: &Value) -> Vec<FieldError> {
+    let path = Path::new("metadata");
+    let mut errors = Vec::new();
+    if object::deletion_timestamp(old).is_some() {
+        let had = object::finalizers(old);
+        let mut added: Vec<&str> =
+            object::finalizers(value).into_iter().filter(|f| !had.contains(f)).collect();
+        added.sort_unstable();
+        if !added.is_empty() {
+            let list: Vec<String> = added.iter().map(|f| format!("{f:?}")).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                list.join(", ")
+            );
+            errors.push(FieldError::forbidden(&path.child("finalizers"), detail));
+        }
+    }
+    if object::generation(value) < object::generation(old) {
+        let detail = "must not be decremented";
+        errors.push(FieldError::invalid(&path.child("generation"), object::generation(value), detail));
+    }
+    for field in
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
+        let (new, old) = (object::meta(value, field), object::meta(old, field));
+        if new != old {
+            let shown = new.cloned().unwrap_or_default();
+            errors.push(FieldError::invalid(&path.child(field), shown, "field is immutable"));
+        }
+    }
+    errors.extend(common(value));
+    errors
+}
+
+/// Takes repeated owner references out; kube-apiserver warns of each uid that stood twice.
+pub fn dedup_owners(value: &mut Value) -> Vec<String> {
+    let Some(Value::Array(owners)) = value.pointer_mut("/metadata/ownerReferences") else {
+        return Vec::new();
+    };
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut warnings = Vec::new();
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            let uid = owner["uid"].as_str().unwrap_or_default();
+            let warning = format!(
+                ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uid}"
+            );
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    warnings
+}

@@ -1,0 +1,327 @@
+//! Changing objects: the loop that PUT, PATCH, apply and the subresources share.
+
+use std::sync::Arc;
+
+use karmada_meta::{
+    object,
+    path::{FieldError, Path},
+    status::{MODIFIED, Status},
+};
+use karmada_store::{Expect, Op};
+use serde_json::{Map, Value};
+
+use super::{Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version};
+use crate::{admission::Operation, fields, kinds::Kind, options::WriteOptions, storage::Object};
+
+/// How a change treats an object that is not there, or not the one meant.
+#[derive(Clone, Debug, Default)]
+pub struct Modify {
+    /// A missing object is created.
+    pub may_create: bool,
+    /// Only the object of this uid.
+    pub uid: Option<String>,
+}
+
+/// Works out the new object from the one there is (`None`: none). It is asked again when someone else was faster, so
+/// it must depend on nothing else. The result has its managed fields and the resourceVersion it insists on, if any.
+pub type Produce<'a> = dyn FnMut(Option<&Value>) -> Result<Value, Status> + Send + 'a;
+
+impl Registry {
+    /// Replaces an object by `new`, which has been decoded and defaulted (PUT).
+    ///
+    /// # Errors
+    /// 404, 409 when the version or uid it names is not the stored one, 422 for what is not valid.
+    pub async fn update(
+        &self,
+        caller: &Caller<'_>,
+        target: &Target<'_>,
+        mut new: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        for warning in metadata::dedup_owners(&mut new) {
+            caller.warn(warning);
+        }
+        let uid = Some(object::uid(&new)).filter(|uid| !uid.is_empty()).map(str::to_owned);
+        let may_create = target.kind.rules.create_on_update && target.subresource.is_empty();
+        let manager = caller.manager(options).to_owned();
+        let now = self.now();
+        let mut produce = |live: Option<&Value>| {
+            Ok(fields::update(target.kind, live, &new, &manager, target.subresource, &now))
+        };
+        self.modify(caller, target, &Modify { may_create, uid }, options, &mut produce).await
+    }
+
+    /// Changes an object as `produce` says, until nobody else comes between.
+    ///
+    /// # Errors
+    /// As [`Registry::update`], and what `produce` says.
+    pub async fn modify(
+        &self,
+        caller: &Caller<'_>,
+        target: &Target<'_>,
+        how: &Modify,
+        options: &WriteOptions,
+        produce: &mut Produce<'_>,
+    ) -> Result<Written, Status> {
+        let key = target.key();
+        loop {
+            let Some(live) = self.store.get(&key) else {
+                if !how.may_create {
+                    return Err(target.not_found());
+                }
+                match self.create_by_change(caller, target, how, options, produce).await {
+                    // Someone else created it in the meantime: then it is an update.
+                    Err(status) if status.is_already_exists() && !options.dry_run => continue,
+                    other => return other,
+                }
+            };
+            if let Some(uid) = how.uid.as_deref().filter(|uid| *uid != &*live.header.uid) {
+                let why = format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    live.header.uid
+                );
+                return Err(Status::conflict(&target.kind.group_resource(), target.name, why));
+            }
+            match self.change_once(caller, target, &live, options, produce).await? {
+                Some(written) => return Ok(written),
+                None => continue,
+            }
+        }
+    }
+
+    /// A change of an object that is not there.
+    async fn create_by_change(
+        &self,
+        caller: &Caller<'_>,
+        target: &Target<'_>,
+        how: &Modify,
+        options: &WriteOptions,
+        produce: &mut Produce<'_>,
+    ) -> Result<Written, Status> {
+        let mut object = produce(None)?;
+        let uid = how.uid.as_deref().unwrap_or_else(|| object::uid(&object));
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Status::conflict(&target.kind.group_resource(), target.name, why));
+        }
+        self.check_namespace(target)?;
+        self.admit(caller, Operation::Create, target, None, options.dry_run, &mut object)?;
+        self.insert(caller, target.kind, target.namespace, object, options).await
+    }
+
+    /// One try at changing `live`. `Ok(None)`: someone else was faster.
+    async fn change_once(
+        &self,
+        caller: &Caller<'_>,
+        target: &Target<'_>,
+        live: &Arc<Object>,
+        options: &WriteOptions,
+        produce: &mut Produce<'_>,
+    ) -> Result<Option<Written>, Status> {
+        let kind = target.kind;
+        let old = self.value_of(kind, live);
+        let mut new = produce(Some(&old))?;
+        self.admit(caller, Operation::Update, target, Some(&old), options.dry_run, &mut new)?;
+        check_version(target, &new, live.revision.get())?;
+        let current = live.revision.to_string();
+        object::set_meta(&mut new, "resourceVersion", current);
+        if target.subresource.is_empty() || target.subresource == "scale" {
+            for path in &kind.rules.reset {
+                restore(&mut new, &old, path);
+            }
+        } else {
+            keep_all_but(kind, target.subresource, &mut new, &old);
+        }
+        prepare_metadata(kind, target.subresource, &mut new, &old);
+        if matches!(target.subresource, "" | "scale") {
+            kind.shape.prepare_update(&mut new, &old);
+            count_generation(kind, &mut new, &old);
+        }
+        let mut errors = metadata::validate_update(&new, &old);
+        errors.extend(errors.clone());
+        errors.extend(kind.shape.validate_update(&new, &old, target.subresource));
+        if !errors.is_empty() {
+            return Err(Status::invalid(&kind.gvk.kind, &kind.gvk.group, target.name, errors));
+        }
+        for warning in kind.shape.warnings(&new, Some(&old)) {
+            caller.warn(warning);
+        }
+        karmada_smd::keep_times(&old, &mut new);
+        if new == old {
+            return Ok(Some(Written { shown: Shown::Stored(live.clone()), created: false }));
+        }
+        let gone = is_deleting(&old)
+            && object::finalizers(&new).is_empty()
+            && object::meta(&old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
+            && !kind.shape.holds_deletion(&new);
+        let value = Self::encode(kind, new);
+        if options.dry_run {
+            let shown = self.made(target, value, Some(live.revision));
+            return Ok(Some(Written { shown, created: false }));
+        }
+        let at = Expect::At(live.revision);
+        if gone {
+            // The client is shown what it made of the object, watchers the last state that was stored.
+            let shown = self.made(target, value, Some(live.revision));
+            let deleted = self.commit(Op::delete(live.key.clone(), at, live.value.clone())).await?;
+            return Ok(deleted.map(|_| Written { shown, created: false }));
+        }
+        let stored = self.commit(Op::put(live.key.clone(), at, value)).await?;
+        Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
+    }
+}
+
+/// Checks the version that a changed object insists on.
+fn check_version(target: &Target<'_>, new: &Value, current: u64) -> Result<(), Status> {
+    let kind = target.kind;
+    match parse_version(object::resource_version(new))? {
+        None if kind.rules.unconditional_update => Ok(()),
+        None => {
+            let path = Path::new("metadata").child("resourceVersion");
+            let error = FieldError::invalid(&path, 0, "must be specified for an update");
+            Err(Status::invalid(&kind.gvr.resource, &kind.gvr.group, target.name, vec![error]))
+        }
+        Some(version) if version == current => Ok(()),
+        Some(_) => Err(Status::conflict(&kind.group_resource(), target.name, MODIFIED)),
+    }
+}
+
+/// Takes a dotted path's value from the old object.
+fn restore(new: &mut Value, old: &Value, path: &str) {
+    let parts: Vec<&str> = path.split('.').collect();
+    let Some((last, parents)) = parts.split_last() else { return };
+    let mut from = Some(old);
+    for part in parents {
+        from = from.and_then(|value| value.get(part));
+    }
+    let value = from.and_then(|value| value.get(last)).cloned();
+    let mut to = new;
+    for part in parents {
+        // A parent is made only to hold something.
+        if value.is_none() && to.get(part).is_none() {
+            return;
+        }
+        let Some(map) = to.as_object_mut() else { return };
+        to = map.entry(*part).or_insert_with(|| Value::Object(Map::new()));
+    }
+    let Some(map) = to.as_object_mut() else { return };
+    match value {
+        Some(value) => {
+            map.insert((*last).to_owned(), value);
+        }
+        None => {
+            map.remove(*last);
+        }
+    }
+}
+
+/// What a subresource's endpoint does not write is taken from the old object.
+fn keep_all_but(kind: &Kind, subresource: &str, new: &mut Value, old: &Value) {
+    let (Some(map), Some(before)) = (new.as_object_mut(), old.as_object()) else { return };
+    let written: &[&str] = match subresource {
+        "status" | "approval" => &["status"],
+        "finalize" => {
+            let wanted = map.get("spec").and_then(|spec| spec.get("finalizers")).cloned();
+            for field in ["spec", "status"] {
+                match before.get(field) {
+                    Some(value) => map.insert(field.to_owned(), value.clone()),
+                    None => map.remove(field),
+                };
+            }
+            let spec = map.entry("spec").or_insert_with(|| Value::Object(Map::new()));
+            if let Some(spec) = spec.as_object_mut() {
+                match wanted.filter(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
+                    Some(list) => spec.insert("finalizers".to_owned(), list),
+                    None => spec.remove("finalizers"),
+                };
+            }
+            return;
+        }
+        // Pods' ephemeralcontainers and resize write the spec.
+        _ => &["spec"],
+    };
+    map.retain(|key, _| key == "metadata" || written.contains(&key.as_str()) || before.contains_key(key));
+    for (key, value) in before {
+        if key != "metadata" && !written.contains(&key.as_str()) {
+            map.insert(key.clone(), value.clone());
+        }
+    }
+    if kind.custom.is_some() {
+        // Of metadata only who owns the status is new.
+        let managed = map.get_mut("metadata").and_then(|meta| meta.get_mut("managedFields")).map(Value::take);
+        let version = object::resource_version(old).to_owned();
+        let mut meta = before.get("metadata").cloned().unwrap_or_default();
+        if let Some(meta) = meta.as_object_mut() {
+            meta.insert("resourceVersion".to_owned(), Value::String(version));
+            match managed {
+                Some(managed) => meta.insert("managedFields".to_owned(), managed),
+                None => meta.remove("managedFields"),
+            };
+        }
+        map.insert("metadata".to_owned(), meta);
+    } else if kind.gvr.group == "apps" && kind.gvr.resource == "deployments" {
+        restore(new, old, "metadata.labels");
+    }
+}
+
+/// What an update never changes in metadata.
+fn prepare_metadata(kind: &Kind, _subresource: &str, new: &mut Value, old: &Value) {
+    let meta = object::metadata_mut(new);
+    let take = |meta: &mut Map<String, Value>, field: &str| match object::meta(old, field) {
+        Some(value) => {
+            meta.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            meta.remove(field);
+        }
+    };
+    for field in ["creationTimestamp", "generation", "selfLink"] {
+        take(meta, field);
+    }
+    if meta.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
+        take(meta, "uid");
+    }
+    if is_deleting(old) {
+        take(meta, "deletionTimestamp");
+        if !meta.contains_key("deletionGracePeriodSeconds") {
+            take(meta, "deletionGracePeriodSeconds");
+        }
+    }
+    if !kind.namespaced {
+        meta.remove("namespace");
+    }
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    meta.retain(|_, value| !empty(value));
+}
+
+/// Counts a change of anything but metadata and status.
+fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
+    if !kind.rules.generation {
+        return;
+    }
+    let has_status = kind.has_status();
+    let counted = |value: &Value| -> Vec<(String, Value)> {
+        let skip =
+            |key: &str| matches!(key, "metadata" | "apiVersion" | "kind") || (key == "status" && has_status);
+        let mut fields: Vec<(String, Value)> = value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !skip(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        fields.sort_by(|a, b| a.0.cmp(&b.0));
+        fields
+    };
+    if counted(new) != counted(old) {
+        object::set_meta(new, "generation", object::generation(old) + 1);
+    }
+}

@@ -1,0 +1,360 @@
+//! Watches: the store's events as frames of one kind, for as long as the client listens.
+//!
+//! ```text
+//!   snapshot ─► ADDED… ─► (BOOKMARK, initial-events-end) ─┐
+//!                                                         ├─► bytes
+//!   store.watch(scope) ─► filter ─► ADDED MODIFIED DELETED ┘   with bookmarks, ERROR, an end
+//! ```
+//!
+//! A watch has no queue: it holds a cursor into the store's history and reads on when the client has taken what there
+//! was. A client too slow for the history gets an ERROR event with code 410. Nothing here runs unless the body is
+//! polled.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{Response, header};
+use karmada_meta::status::Status;
+use karmada_store::{Event, EventKind, Revision, Scope, Watch, WatchEnd};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    kinds::Kind,
+    negotiate::{Accepted, Form},
+    options::ListOptions,
+    registry::{Registry, list::Filter, parse_version},
+    shape::Findings,
+    storage::{self, Framer, Header, Object},
+    tables::{Include, TableView},
+};
+
+/// How often a quiet watch says where it stands.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A last bookmark comes so long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Without `timeoutSeconds` a watch lasts this long, up to twice.
+const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Frames are handed on in pieces of about this size.
+const CHUNK: usize = 64 << 10;
+/// The annotation of the bookmark behind the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+type StoreWatch = Watch<Header>;
+
+/// What a watch shows of each object.
+enum View {
+    Frames(Framer),
+    /// Objects that are not served as they are stored.
+    Values,
+    Partial(Framer, String),
+    Table(Box<TableView>),
+}
+
+/// One watch.
+struct Stream {
+    kind: Arc<Kind>,
+    view: View,
+    filter: Filter,
+    /// Initial events that are yet to be sent.
+    initial: std::collections::VecDeque<Arc<Object>>,
+    /// Where the initial events end, if that is to be said.
+    end_of_initial: Option<Revision>,
+    watch: Option<StoreWatch>,
+    /// Events up to here are not wanted.
+    after: Revision,
+    /// Sent as the only event.
+    error: Option<Status>,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    end: Instant,
+    shutdown: CancellationToken,
+}
+
+/// Answers a watch.
+///
+/// # Errors
+/// 400 or 422 for what cannot be watched so; what is wrong with the version is told by an ERROR event.
+pub(crate) fn respond(
+    registry: &Registry,
+    kind: &Arc<Kind>,
+    namespace: &str,
+    options: &ListOptions,
+    accepted: &Accepted,
+    include: Include,
+    shutdown: CancellationToken,
+) -> Result<Response<Body>, Status> {
+    let asked = match options.resource_version.as_deref() {
+        None => None,
+        Some(text) => parse_version(text).map_err(|_| {
+            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            Status::bad_request(format!("resourceVersion: Invalid value: {text:?}: {why}"))
+        })?,
+    };
+    let view = match &accepted.form {
+        Form::Object if kind.shape.is_stored_form() => View::Frames(Framer::object(kind)),
+        Form::Object => View::Values,
+        Form::Partial { version, .. } => {
+            View::Partial(Framer::partial(version), format!("meta.k8s.io/{version}"))
+        }
+        Form::Table { version } => {
+            View::Table(Box::new(TableView::new(kind, version, include, &registry.env)))
+        }
+    };
+    let store = &registry.store;
+    let current = store.revision();
+    let now = Instant::now();
+    let length = match options.timeout_seconds {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => registry.env.jitter(MIN_TIMEOUT, 1.0),
+    };
+    let end = now + length;
+    let filter = Filter::new(kind, options);
+    let mut stream = Stream {
+        kind: kind.clone(),
+        view,
+        filter,
+        initial: Default::default(),
+        end_of_initial: None,
+        watch: None,
+        after: Revision::ZERO,
+        error: None,
+        bookmarks: options.bookmarks,
+        next_bookmark: next_bookmark(now, end),
+        end,
+        shutdown,
+    };
+    let name = options.fields.exact("metadata.name");
+    let scope = Scope {
+        resource: kind.storage.clone(),
+        namespace: if kind.namespaced {
+            (!namespace.is_empty()).then(|| namespace.into())
+        } else {
+            name.map(|_| "".into())
+        },
+        name: name.map(Into::into),
+    };
+    // Without a version the state comes first, unless the client says otherwise.
+    let initial = options.send_initial_events.unwrap_or(asked.is_none());
+    let from = if initial {
+        match asked.filter(|asked| *asked > current.get()) {
+            Some(asked) => {
+                stream.error = Some(Status::too_large_resource_version(asked, current.get()));
+                current
+            }
+            None => {
+                let snapshot = store.snapshot();
+                let scope = (!namespace.is_empty()).then_some(namespace);
+                let objects = snapshot.range(&kind.storage, scope, None);
+                stream.initial = objects.filter(|o| stream.filter.matches(kind, o)).cloned().collect();
+                stream.end_of_initial = options.bookmarks.then(|| snapshot.revision());
+                snapshot.revision()
+            }
+        }
+    } else {
+        let asked = asked.map_or(current, Revision::new);
+        stream.after = asked;
+        if let Some(since) = served_since(registry, kind).filter(|since| asked < *since) {
+            stream.error = Some(Status::too_old_resource_version(asked, since));
+        }
+        asked.min(current)
+    };
+    if stream.error.is_none() {
+        match store.watch(scope, from) {
+            Ok(watch) => stream.watch = Some(watch),
+            Err(compacted) => {
+                stream.error = Some(Status::too_old_resource_version(compacted.asked, compacted.oldest));
+            }
+        }
+    }
+    let chunks = futures::stream::unfold(Some(stream), |stream| async move {
+        let mut stream = stream?;
+        let (bytes, more) = stream.next().await;
+        if bytes.is_empty() && !more {
+            return None;
+        }
+        Some((Ok::<Bytes, std::convert::Infallible>(bytes), more.then_some(stream)))
+    });
+    Response::builder()
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from_stream(chunks))
+        .map_err(Status::internal)
+}
+
+/// The revision at which a custom kind came to be; there is nothing to watch before it.
+fn served_since(registry: &Registry, kind: &Kind) -> Option<Revision> {
+    let custom = kind.custom.as_ref()?;
+    let key = karmada_store::Key::new(
+        "apiextensions.k8s.io/customresourcedefinitions",
+        "",
+        custom.definition.clone(),
+    );
+    registry.store.get(&key).map(|definition| definition.create_revision)
+}
+
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let regular = now + BOOKMARK_EVERY;
+    match end.checked_sub(BOOKMARK_BEFORE_END) {
+        Some(last) if last > now => regular.min(last),
+        _ => regular,
+    }
+}
+
+impl Stream {
+    /// The next piece of the answer, and whether there will be more.
+    async fn next(&mut self) -> (Bytes, bool) {
+        let mut out = BytesMut::new();
+        if let Some(error) = self.error.take() {
+            self.write_error(&mut out, &error);
+            return (out.freeze(), false);
+        }
+        while let Some(object) = self.initial.pop_front() {
+            self.write(&mut out, "ADDED", &object.header, &object.value, object.revision);
+            if out.len() >= CHUNK {
+                return (out.freeze(), true);
+            }
+        }
+        if let Some(revision) = self.end_of_initial.take() {
+            self.write_bookmark(&mut out, revision, true);
+        }
+        loop {
+            match self.drain(&mut out) {
+                Ok(()) => {}
+                Err(WatchEnd::Closed) => return (out.freeze(), false),
+                Err(WatchEnd::Compacted(compacted)) => {
+                    self.write_error(
+                        &mut out,
+                        &Status::too_old_resource_version(compacted.asked, compacted.oldest),
+                    );
+                    return (out.freeze(), false);
+                }
+            }
+            if !out.is_empty() {
+                return (out.freeze(), true);
+            }
+            let Some(watch) = &mut self.watch else { return (Bytes::new(), false) };
+            let event = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return (Bytes::new(), false),
+                event = watch.next() => event,
+                () = tokio::time::sleep_until(self.end) => return (Bytes::new(), false),
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
+                    let revision = watch.revision();
+                    self.next_bookmark = next_bookmark(self.next_bookmark, self.end);
+                    self.write_bookmark(&mut out, revision.max(self.after), false);
+                    return (out.freeze(), true);
+                }
+            };
+            match event {
+                Ok(event) => self.write_event(&mut out, &event),
+                Err(WatchEnd::Closed) => return (Bytes::new(), false),
+                Err(WatchEnd::Compacted(compacted)) => {
+                    self.write_error(
+                        &mut out,
+                        &Status::too_old_resource_version(compacted.asked, compacted.oldest),
+                    );
+                    return (out.freeze(), false);
+                }
+            }
+        }
+    }
+
+    /// Writes what has happened so far, up to about a chunk.
+    fn drain(&mut self, out: &mut BytesMut) -> Result<(), WatchEnd> {
+        while out.len() < CHUNK {
+            let Some(watch) = &mut self.watch else { return Ok(()) };
+            match watch.try_next()? {
+                Some(event) => self.write_event(out, &event),
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_event(&mut self, out: &mut BytesMut, event: &Event<Header>) {
+        if event.revision() <= self.after {
+            return;
+        }
+        let kind = &self.kind;
+        let was = event.prev.as_ref().is_some_and(|prev| self.filter.matches(kind, prev));
+        let entry = &event.entry;
+        match event.kind {
+            EventKind::Put => match (was, self.filter.matches(kind, entry)) {
+                (false, true) => self.write(out, "ADDED", &entry.header, &entry.value, entry.revision),
+                (true, true) => self.write(out, "MODIFIED", &entry.header, &entry.value, entry.revision),
+                // It left the selection: its last state inside, at the version that it left with.
+                (true, false) => {
+                    if let Some(prev) = &event.prev {
+                        self.write(out, "DELETED", &prev.header, &prev.value, entry.revision);
+                    }
+                }
+                (false, false) => {}
+            },
+            EventKind::Delete if was => {
+                self.write(out, "DELETED", &entry.header, &entry.value, entry.revision)
+            }
+            EventKind::Delete => {}
+        }
+    }
+
+    fn write(&mut self, out: &mut BytesMut, event: &str, header: &Header, value: &Bytes, revision: Revision) {
+        out.put_slice(b"{\"type\":\"");
+        out.put_slice(event.as_bytes());
+        out.put_slice(b"\",\"object\":");
+        match &mut self.view {
+            View::Frames(framer) | View::Partial(framer, _) => {
+                framer.write(out, header, value, Some(revision))
+            }
+            View::Values => put_value(out, &shown(&self.kind, value, revision)),
+            View::Table(view) => {
+                let object = shown(&self.kind, value, revision);
+                put_value(out, &view.event(&self.kind, &object));
+            }
+        }
+        out.put_slice(b"}\n");
+    }
+
+    fn write_bookmark(&mut self, out: &mut BytesMut, revision: Revision, end_of_initial: bool) {
+        let (kind, api_version) = match &self.view {
+            View::Partial(_, version) => ("PartialObjectMetadata", version.as_str()),
+            _ => (self.kind.gvk.kind.as_str(), &*self.kind.api_version),
+        };
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if end_of_initial {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        match &mut self.view {
+            View::Table(view) => object = view.bookmark(&object),
+            // A typed server writes out the whole type; what it has set is metadata alone.
+            View::Frames(_) | View::Values if self.kind.custom.is_none() => {
+                if self.kind.shape.decode(&mut object, &mut Findings::default()).is_ok() {
+                    object["metadata"] = metadata;
+                }
+            }
+            _ => {}
+        }
+        put_value(out, &json!({"type": "BOOKMARK", "object": object}));
+        out.put_u8(b'\n');
+    }
+
+    fn write_error(&self, out: &mut BytesMut, status: &Status) {
+        put_value(out, &json!({"type": "ERROR", "object": status}));
+        out.put_u8(b'\n');
+    }
+}
+
+/// A stored object in its served form.
+fn shown(kind: &Kind, value: &Bytes, revision: Revision) -> Value {
+    let stored = serde_json::from_slice(value).unwrap_or(Value::Null);
+    let mut object = kind.shape.from_stored(stored);
+    storage::stamp(kind, &mut object, Some(revision));
+    object
+}
+
+fn put_value(out: &mut BytesMut, value: &Value) {
+    let writer = out.writer();
+    serde_json::to_writer(writer, value).expect("invariant: a JSON value written to memory cannot fail");
+}
