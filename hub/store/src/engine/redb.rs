@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use redb::{
@@ -230,9 +231,15 @@ impl Engine for Redb {
             for row in txn.open_table(OBJECTS)?.iter()? {
                 let (key, value) = row?;
                 let (resource, namespace, name) = key.value();
-                image
-                    .objects
-                    .push((Key::new(resource, namespace, name), codec::decode_stored(value.value())?));
+                // Neighbours share their resource's and namespace's text.
+                let before = image.objects.last().map(|(key, _)| key);
+                let shared = |text: &str, field: fn(&Key) -> &Arc<str>| match before.map(field) {
+                    Some(same) if **same == *text => same.clone(),
+                    _ => text.into(),
+                };
+                let key =
+                    Key::new(shared(resource, |k| &k.resource), shared(namespace, |k| &k.namespace), name);
+                image.objects.push((key, codec::decode_stored(value.value())?));
             }
             for row in txn.open_table(LOG)?.iter()? {
                 let (revision, record) = row?;
