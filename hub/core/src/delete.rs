@@ -7,7 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use karmada_api::{consts::extension::ADOPTED, work::ResourceBindingSpec};
+use karmada_api::{
+    consts::extension::ADOPTED,
+    work::{ResourceBindingSpec, ResourceIdentifier, Work},
+};
 use karmada_meta::object;
 use serde_json::Value;
 
@@ -117,6 +120,27 @@ pub fn may_delete(work: &WorkFacts<'_>, live: &Value, budget: Budget) -> Verdict
         return Verdict::Later("enough was deleted for now");
     }
     Verdict::Delete { uid: uid.to_owned() }
+}
+
+/// The objects that a Work had on its cluster, as its status lists them, and does not list any more: the recorded
+/// inventory. The version does not tell objects apart.
+pub fn left_the_work(work: &Work) -> Vec<&ResourceIdentifier> {
+    let key = |group: &str, kind: &str, namespace: &str, name: &str| {
+        [group, kind, namespace, name].map(str::to_owned)
+    };
+    let listed: BTreeSet<_> = work
+        .spec
+        .workload
+        .manifests
+        .iter()
+        .filter_map(|manifest| {
+            let gvk = object::gvk(&manifest.0)?;
+            Some(key(&gvk.group, &gvk.kind, object::namespace(&manifest.0), object::name(&manifest.0)))
+        })
+        .collect();
+    let recorded =
+        work.status.iter().flat_map(|status| &status.manifest_statuses).map(|status| &status.identifier);
+    recorded.filter(|id| !listed.contains(&key(&id.group, &id.kind, &id.namespace, &id.name))).collect()
 }
 
 /// What is done about a Work on the hub. "The mark" is the annotation `extension::UNWANTED_SINCE`.
@@ -296,6 +320,25 @@ mod tests {
             kind_of(&may_delete(&FACTS, &live("Namespace", "kube-system"), Budget::UNLIMITED)),
             "release"
         );
+    }
+
+    #[test]
+    fn the_inventory_tells_what_left() {
+        let id = |kind: &str, version: &str, name: &str| {
+            json!({"identifier": {"ordinal": 0, "group": "apps", "version": version, "kind": kind, "resource": "",
+                                  "namespace": "n", "name": name}})
+        };
+        let work: Work = serde_json::from_value(json!({
+            "metadata": {},
+            "spec": {"workload": {"manifests": [
+                {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "n"}}]}},
+            "status": {"manifestStatuses": [
+                id("Deployment", "v1", "a"), id("Deployment", "v1beta1", "a"), id("Deployment", "v1", "b"),
+                id("StatefulSet", "v1", "a")]},
+        }))
+        .unwrap();
+        let left: Vec<_> = left_the_work(&work).iter().map(|id| format!("{} {}", id.kind, id.name)).collect();
+        assert_eq!(left, ["Deployment b", "StatefulSet a"]);
     }
 
     #[test]

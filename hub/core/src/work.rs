@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 
 use karmada_api::{
     KarmadaKind,
-    consts::{annotation, extension, finalizer, label},
+    conditions::Condition,
+    consts::{annotation, condition, extension, finalizer, label, reason},
     policy::{ConflictResolution, ReplicaSchedulingType},
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, TargetCluster, Work},
 };
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -270,6 +271,31 @@ fn conflict_resolution(manifest: &Value, of_binding: ConflictResolution) -> &'st
     }
 }
 
+/// The Applied condition of a Work after its manifests were tried: how many there are, and what went wrong.
+pub fn applied_condition(manifests: usize, errors: &[String], now: Time) -> Condition {
+    let message = match errors {
+        [] => {
+            let (reason, message) = (reason::APPLIED_SUCCESSFUL, reason::APPLIED_SUCCESSFUL_MESSAGE);
+            return Condition::new(condition::APPLIED, true, reason, message, now);
+        }
+        [error] => error.clone(),
+        errors => format!("[{}]", errors.join(", ")),
+    };
+    let good = manifests.saturating_sub(errors.len());
+    let message = format!("Failed to apply all manifests ({good}/{manifests}): {message}");
+    Condition::new(condition::APPLIED, false, reason::APPLIED_FAILED, message, now)
+}
+
+/// The Dispatching condition of a Work.
+pub fn dispatching_condition(suspended: bool, now: Time) -> Condition {
+    let (reason, message) = if suspended {
+        (reason::SUSPEND_DISPATCHING, reason::SUSPEND_DISPATCHING_MESSAGE)
+    } else {
+        (reason::DISPATCHING, reason::DISPATCHING_MESSAGE)
+    };
+    Condition::new(condition::DISPATCHING, !suspended, reason, message, now)
+}
+
 /// Whether two objects that would have the same Work name are different objects: names hold no group, so kinds of
 /// one name in two groups collide. Answers what the Work already carries.
 pub fn collision(existing: &Value, manifest: &Value) -> Option<String> {
@@ -406,6 +432,20 @@ mod tests {
         assert_eq!(completions, BTreeMap::from([("a".into(), 2), ("b".into(), 4)]));
         assert_eq!(job_completions(&binding(divided).spec, &json!({"kind": "Job", "spec": {}})), None);
         assert_eq!(job_completions(&binding(json!({})).spec, &job), None, "duplicated");
+    }
+
+    #[test]
+    fn conditions_are_karmadas() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let message = |errors: &[&str]| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            applied_condition(2, &errors, now).message
+        };
+        assert_eq!(message(&[]), "Manifest has been successfully applied");
+        assert_eq!(message(&["a"]), "Failed to apply all manifests (1/2): a");
+        assert_eq!(message(&["a", "b"]), "Failed to apply all manifests (0/2): [a, b]");
+        assert_eq!(dispatching_condition(true, now).reason, "SuspendDispatching");
+        assert_eq!(dispatching_condition(false, now).reason, "Dispatching");
     }
 
     #[test]

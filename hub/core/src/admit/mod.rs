@@ -42,7 +42,7 @@ pub enum Verb {
 }
 
 /// Admits an object of a kind (`policy.karmada.io/PropagationPolicy`; others pass untouched): sets its defaults,
-/// ids and stamps, checks it, and answers with what its author should know. `old` is what is there, for an update;
+/// ids and stamps, checks it, and answers with what its author should know. Not for subresources. `old` is what is there, for an update;
 /// `new_id` makes permanent ids; `now` is the time of day in RFC 3339.
 ///
 /// # Errors
@@ -56,6 +56,10 @@ pub fn admit(
     now: &str,
 ) -> Result<Vec<String>, Vec<FieldError>> {
     let Some(known) = Known::of(kind) else { return Ok(Vec::new()) };
+    if verb == Verb::Update && object::deletion_timestamp(obj).is_some() {
+        // It only waits for its finalizers; whoever takes one off must not stumble over a rule that came later.
+        return Ok(Vec::new());
+    }
     if let Some(id) = known.id_label() {
         permanent_id(old, obj, id, new_id);
     }
@@ -101,20 +105,20 @@ enum Known {
 
 impl Known {
     fn of(kind: &str) -> Option<Self> {
-        fn is<K: KarmadaKind>(kind: &str) -> bool {
-            kind.split_once('/') == Some((K::GROUP, K::KIND))
-        }
-        let all: [(fn(&str) -> bool, Self); 8] = [
-            (is::<PropagationPolicy>, Self::PropagationPolicy),
-            (is::<ClusterPropagationPolicy>, Self::ClusterPropagationPolicy),
-            (is::<OverridePolicy>, Self::OverridePolicy),
-            (is::<ClusterOverridePolicy>, Self::ClusterOverridePolicy),
-            (is::<ResourceBinding>, Self::ResourceBinding),
-            (is::<ClusterResourceBinding>, Self::ClusterResourceBinding),
-            (is::<Work>, Self::Work),
-            (is::<Cluster>, Self::Cluster),
-        ];
-        all.into_iter().find_map(|(is, known)| is(kind).then_some(known))
+        let known = match kind.split_once('/')? {
+            (PropagationPolicy::GROUP, PropagationPolicy::KIND) => Self::PropagationPolicy,
+            (ClusterPropagationPolicy::GROUP, ClusterPropagationPolicy::KIND) => {
+                Self::ClusterPropagationPolicy
+            }
+            (OverridePolicy::GROUP, OverridePolicy::KIND) => Self::OverridePolicy,
+            (ClusterOverridePolicy::GROUP, ClusterOverridePolicy::KIND) => Self::ClusterOverridePolicy,
+            (ResourceBinding::GROUP, ResourceBinding::KIND) => Self::ResourceBinding,
+            (ClusterResourceBinding::GROUP, ClusterResourceBinding::KIND) => Self::ClusterResourceBinding,
+            (Work::GROUP, Work::KIND) => Self::Work,
+            (Cluster::GROUP, Cluster::KIND) => Self::Cluster,
+            _ => return None,
+        };
+        Some(known)
     }
 
     fn id_label(self) -> Option<&'static str> {

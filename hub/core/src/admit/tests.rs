@@ -128,6 +128,15 @@ fn permanent_ids_are_permanent() {
 }
 
 #[test]
+fn what_goes_is_let_go() {
+    let mut going = policy(json!({"spreadConstraints": [{"spreadByField": "region"}]}));
+    going["metadata"]["deletionTimestamp"] = json!(NOW);
+    let before = going.clone();
+    assert_eq!(admit(PP, Verb::Update, Some(&before), &mut going, &mut || "id".into(), NOW), Ok(vec![]));
+    assert_eq!(going, before);
+}
+
+#[test]
 fn bad_policies_are_refused_with_the_field() {
     let expression = |operator: &str| json!([{"key": "region", "operator": operator, "values": ["a"]}]);
     let weights = |weight: i64| {

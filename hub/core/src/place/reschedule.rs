@@ -1,7 +1,7 @@
 //! Whether a binding has to be scheduled again.
 
 use karmada_api::{
-    policy::{Placement, ReplicaSchedulingType},
+    policy::{DEFAULT_SCHEDULER, Placement, ReplicaSchedulingType},
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 
@@ -28,13 +28,19 @@ pub enum Trigger {
 ///
 /// Karmada works out again only what is duplicated or has no replicas, and leaves a division by static weights
 /// alone until something else changes. We work that out again too, or a cluster that joins would stay empty.
-/// A division by room is left alone: what runs stays where it is.
+/// A division by room is left alone: what runs stays where it is. A binding whose scheduling is suspended, or which
+/// names another scheduler, is nothing to us.
 pub fn need_schedule(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     applied: Option<&str>,
     gone: impl Fn(&str) -> bool,
 ) -> Option<Trigger> {
+    let suspended = spec.suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true));
+    let others = !spec.scheduler_name.is_empty() && spec.scheduler_name != DEFAULT_SCHEDULER;
+    if suspended || others {
+        return None;
+    }
     let placement = spec.placement.as_ref()?;
     let strategy = Strategy::of(placement);
     let recomputed =
@@ -163,6 +169,8 @@ mod tests {
                 Some(r#"{"clusterAffinity":{"clusterNames":["a"]}}"#),
                 Some(Trigger::Recomputed),
             ),
+            ("suspended", spec(json!({"suspension": {"scheduling": true}})), json!({}), None, None),
+            ("another scheduler's", spec(json!({"schedulerName": "mine"})), json!({}), None, None),
             ("no placement", json!({"replicas": 1}), json!({}), None, None),
         ];
         for (message, spec, status, applied, want) in table {

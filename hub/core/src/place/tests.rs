@@ -160,6 +160,18 @@ fn an_empty_workload_stays_if_wanted() {
     assert_eq!(kept.clusters.len(), 2);
 }
 
+proptest::proptest! {
+    #[test]
+    fn the_order_of_clusters_is_irrelevant(turn in 0usize..4, divided: bool, replicas in 0i32..9) {
+        let kind = if divided { "Divided" } else { "Duplicated" };
+        let binding = spec(json!({"replicaScheduling": {"replicaSchedulingType": kind}}), json!({"replicas": replicas}));
+        let mut fleet = fleet();
+        let want = schedule(&request(&binding, &fleet)).unwrap();
+        fleet.rotate_left(turn);
+        proptest::prop_assert_eq!(schedule(&request(&binding, &fleet)).unwrap(), want);
+    }
+}
+
 #[test]
 fn placements_are_recorded_as_karmada_does() {
     let text = r#"{"clusterAffinity":{"clusterNames":["member1","member2"]},"replicaScheduling":{"replicaSchedulingType":"Divided","replicaDivisionPreference":"Weighted","weightPreference":{"staticWeightList":[{"targetCluster":{"clusterNames":["member1"]},"weight":1},{"targetCluster":{"clusterNames":["member2"]},"weight":2}]}}}"#;

@@ -151,12 +151,7 @@ fn grade_index(models: &[ResourceModel], free: &Resources) -> Option<usize> {
 
 fn add(sum: &mut Resources, more: &Resources) {
     for (name, quantity) in more {
-        match sum.get_mut(name) {
-            // Nothing takes over how the first something is written: 64Gi, not 68719476736.
-            Some(known) if known.is_zero() => *known = *quantity,
-            Some(known) => *known += *quantity,
-            None => drop(sum.insert(name.clone(), *quantity)),
-        }
+        *sum.entry(name.clone()).or_insert_with(Quantity::zero) += *quantity;
     }
 }
 
