@@ -350,7 +350,8 @@ fn reconciled(managed: &Managed, schema: &TypeRef, live: &Value) -> Managed {
     let mut managed = managed.clone();
     if !schema.is_deduced() {
         for entry in &mut managed.entries {
-            if let Some(set) = reconcile(&schema.schema, schema.id, live, &entry.set) {
+            let applied = entry.manager.operation == Operation::Apply;
+            if let Some(set) = reconcile(&schema.schema, schema.id, live, &entry.set, applied) {
                 entry.set = set;
             }
         }

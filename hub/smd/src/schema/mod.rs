@@ -179,7 +179,7 @@ impl Schema {
             types: vec![Type {
                 scalar: Some(ScalarType::Untyped),
                 list: Some(ListType { element: DEDUCED, kind: ListKind::Atomic }),
-                map: Some(MapType { atomic: false, fields: Box::default(), element: Some(DEDUCED) }),
+                map: Some(MapType { element: Some(DEDUCED), ..MapType::default() }),
             }],
         }
     }

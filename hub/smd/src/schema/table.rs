@@ -63,7 +63,7 @@ pub(super) fn parse() -> Tables {
     }
     for (i, (name, rows)) in structs.iter().enumerate() {
         let fields = rows.iter().filter_map(|row| reader.field(row)).collect();
-        let map = MapType { atomic: name.starts_with('!'), fields, element: None };
+        let map = MapType { atomic: name.starts_with('!'), fields, ..MapType::default() };
         let place = struct_id(u32::try_from(i).unwrap_or(0)).0 as usize;
         reader.schema.types[place].map = Some(map);
     }
@@ -142,7 +142,7 @@ impl Reader {
     fn compound(&mut self, text: &'static str) -> Type {
         let list = |element, kind| Type { list: Some(ListType { element, kind }), ..Type::default() };
         let map = |element, atomic| Type {
-            map: Some(MapType { atomic, fields: Box::default(), element: Some(element) }),
+            map: Some(MapType { atomic, element: Some(element), ..MapType::default() }),
             ..Type::default()
         };
         if let Some(element) = text.strip_prefix("[!") {

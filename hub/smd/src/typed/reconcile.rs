@@ -9,10 +9,14 @@ use super::field_set;
 use crate::fieldpath::{Node, PathElement, Set};
 use crate::schema::{DEDUCED, ListKind, Schema, TypeId};
 
-/// The set as the schema of today would have it, or none if it is that already. `live` tells what is below a value
-/// that was owned as a whole.
-pub(crate) fn reconcile(schema: &Schema, id: TypeId, live: &Value, set: &Set) -> Option<Set> {
-    let walker = Walker { schema, id, live, live_set: OnceCell::new() };
+/// The set as the schema of today would have it, or none if it is that already.
+///
+/// `applied`: the set is an applier's. If an applier owns the whole of a list that has named elements, the list was
+/// one value when that was written, and its elements in `live` are the applier's. A writer owns the whole of any list
+/// that it made, and of what is left of it when others have taken the elements; and everyone owns the whole of a map
+/// that was empty: that says nothing of the schema.
+pub(crate) fn reconcile(schema: &Schema, id: TypeId, live: &Value, set: &Set, applied: bool) -> Option<Set> {
+    let walker = Walker { schema, id, live, applied, live_set: OnceCell::new() };
     walker.below(id, set, &mut Vec::new())
 }
 
@@ -20,6 +24,7 @@ struct Walker<'a> {
     schema: &'a Schema,
     id: TypeId,
     live: &'a Value,
+    applied: bool,
     live_set: OnceCell<Set>,
 }
 
@@ -47,18 +52,19 @@ impl Walker<'_> {
     fn node(&self, id: TypeId, node: &Node, path: &mut Vec<PathElement>) -> Option<Node> {
         let ty = self.schema.get(id);
         let whole = node.member && node.children.is_empty();
-        let (atomic, granular) = match (&ty.map, ty.scalar, &ty.list) {
+        let (atomic, named) = match (&ty.map, ty.scalar, &ty.list) {
             _ if id == DEDUCED => (false, false),
-            (Some(map), _, _) => (map.atomic, !map.atomic),
+            (Some(map), _, _) => (map.atomic, false),
             (None, None, Some(list)) => {
-                (matches!(list.kind, ListKind::Atomic), !matches!(list.kind, ListKind::Atomic))
+                let atomic = matches!(list.kind, ListKind::Atomic);
+                (atomic, !atomic && self.applied)
             }
             _ => (false, false),
         };
         if !whole && atomic {
             return Some(Node { element: node.element.clone(), member: true, children: Set::new() });
         }
-        if whole && granular {
+        if whole && named {
             let children = self.live_below(path)?;
             return Some(Node { element: node.element.clone(), member: true, children });
         }
