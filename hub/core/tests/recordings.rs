@@ -185,19 +185,8 @@ fn cluster_scoped_works_are_karmadas() {
     assert!(select::claim(&mut unclaimed, Policy::Cluster(&policy)));
     assert_eq!(unclaimed, role, "the claim is Karmada's");
     let clusters = [cluster("member1"), cluster("member2")];
-    let decision = place::schedule(&request(&binding.spec, &clusters)).expect("it fits");
+    let decision = place::schedule(&Request::new(&binding.spec, &clusters)).expect("it fits");
     assert_eq!(decision.clusters, binding.spec.clusters);
-}
-
-fn request<'a>(spec: &'a karmada_api::work::ResourceBindingSpec, clusters: &'a [Cluster]) -> Request<'a> {
-    Request {
-        spec,
-        observed_affinity: "",
-        last_scheduled: None,
-        clusters,
-        room: None,
-        empty_workloads: false,
-    }
 }
 
 #[test]
@@ -221,7 +210,7 @@ fn placements_come_out_as_karmadas() {
             );
             let mut want = std::mem::take(&mut binding.spec.clusters);
             want.sort_by(|a, b| a.name.cmp(&b.name));
-            match place::schedule(&request(&binding.spec, &clusters)) {
+            match place::schedule(&Request::new(&binding.spec, &clusters)) {
                 Ok(decision) => assert_eq!(decision.clusters, want, "{file} {}", object::name(recorded)),
                 Err(error) => {
                     let condition =
@@ -234,7 +223,7 @@ fn placements_come_out_as_karmadas() {
     let Some(documents) = recording("no-cluster-fits.yaml") else { return };
     let binding: ResourceBinding = typed(&documents["hub: get -n shop rb lonely-configmap"][0]);
     let error =
-        place::schedule(&request(&binding.spec, &clusters)).expect_err("it names no cluster there is");
+        place::schedule(&Request::new(&binding.spec, &clusters)).expect_err("it names no cluster there is");
     let condition = place::condition(Err(&error), "2026-11-20T10:37:41Z".parse().expect("a time"));
     assert_eq!(binding.status.expect("a status").conditions, [condition]);
 }

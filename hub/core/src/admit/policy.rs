@@ -10,7 +10,7 @@ use karmada_meta::{
     names, object,
     path::{FieldError, Path},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{affinity_errors, selector_errors, shape::Shape, shown};
 use crate::divide::Strategy;
@@ -58,41 +58,50 @@ pub(super) fn default(obj: &mut Value) {
         ("schedulerName", json!(DEFAULT_SCHEDULER)),
         ("conflictResolution", json!("Abort")),
     ] {
-        spec.entry(field).or_insert(value);
+        set_default(spec, field, value);
     }
     if imports {
         spec.insert("propagateDeps".into(), json!(true));
     }
     if let Some(scheduling) = map_at(obj, "/spec/placement/replicaScheduling") {
-        let divided = scheduling.entry("replicaSchedulingType").or_insert(json!("Divided")) == "Divided";
+        let divided = set_default(scheduling, "replicaSchedulingType", json!("Divided")) == "Divided";
         if divided {
-            scheduling.entry("replicaDivisionPreference").or_insert(json!("Weighted"));
+            set_default(scheduling, "replicaDivisionPreference", json!("Weighted"));
         }
     }
     let constraints = obj.pointer_mut("/spec/placement/spreadConstraints").and_then(Value::as_array_mut);
     for constraint in constraints.into_iter().flatten().filter_map(Value::as_object_mut) {
         if constraint.get("spreadByLabel").is_none_or(|label| label == "") {
-            constraint.entry("spreadByField").or_insert(json!("cluster"));
+            set_default(constraint, "spreadByField", json!("cluster"));
         }
         if constraint.get("minGroups").is_none_or(|groups| groups == 0) {
             constraint.insert("minGroups".into(), json!(1));
         }
     }
     if let Some(failover) = map_at(obj, "/spec/failover/application") {
-        let graceful = failover.entry("purgeMode").or_insert(json!("Gracefully")) == "Gracefully";
+        let graceful = set_default(failover, "purgeMode", json!("Gracefully")) == "Gracefully";
         if graceful {
-            failover.entry("gracePeriodSeconds").or_insert(json!(GRACE_PERIOD_SECONDS));
+            set_default(failover, "gracePeriodSeconds", json!(GRACE_PERIOD_SECONDS));
         }
         if let Some(conditions) = failover.get_mut("decisionConditions").and_then(Value::as_object_mut) {
-            conditions.entry("tolerationSeconds").or_insert(json!(300));
+            set_default(conditions, "tolerationSeconds", json!(300));
         }
     }
     if let Some(failover) = map_at(obj, "/spec/failover/cluster") {
-        failover.entry("purgeMode").or_insert(json!("Gracefully"));
+        set_default(failover, "purgeMode", json!("Gracefully"));
     }
 }
 
-fn map_at<'a>(obj: &'a mut Value, pointer: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+/// Sets a field that is missing, null or an empty text, and answers with what stands there then.
+fn set_default<'a>(map: &'a mut Map<String, Value>, field: &str, value: Value) -> &'a Value {
+    let found = map.entry(field).or_insert(Value::Null);
+    if found.is_null() || found == "" {
+        *found = value;
+    }
+    found
+}
+
+fn map_at<'a>(obj: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
     obj.pointer_mut(pointer).and_then(Value::as_object_mut)
 }
 

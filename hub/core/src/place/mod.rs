@@ -46,6 +46,20 @@ pub struct Request<'a> {
     pub empty_workloads: bool,
 }
 
+impl<'a> Request<'a> {
+    /// A request for a binding that was never scheduled, with the defaults of a hub.
+    pub fn new(spec: &'a ResourceBindingSpec, clusters: &'a [Cluster]) -> Self {
+        Self {
+            spec,
+            observed_affinity: "",
+            last_scheduled: None,
+            clusters,
+            room: None,
+            empty_workloads: false,
+        }
+    }
+}
+
 /// A decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {

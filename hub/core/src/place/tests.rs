@@ -29,20 +29,9 @@ fn spec(placement: Value, extra: Value) -> ResourceBindingSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn request<'a>(spec: &'a ResourceBindingSpec, clusters: &'a [Cluster]) -> Request<'a> {
-    Request {
-        spec,
-        observed_affinity: "",
-        last_scheduled: None,
-        clusters,
-        room: None,
-        empty_workloads: false,
-    }
-}
-
 fn placed(placement: Value, extra: Value) -> Result<Vec<(String, i32)>, String> {
     let (spec, fleet) = (spec(placement, extra), fleet());
-    let decision = schedule(&request(&spec, &fleet)).map_err(|e| format!("{}: {e}", e.reason()))?;
+    let decision = schedule(&Request::new(&spec, &fleet)).map_err(|e| format!("{}: {e}", e.reason()))?;
     Ok(decision.clusters.into_iter().map(|target| (target.name, target.replicas)).collect())
 }
 
@@ -93,7 +82,7 @@ fn why_nothing_fits_is_said_in_karmadas_words() {
     let clusters: Vec<_> =
         ["member1", "member2"].iter().map(|name| cluster(name, json!({}), json!({}), enabled())).collect();
     let binding = spec(nowhere, json!({}));
-    let error = schedule(&request(&binding, &clusters)).unwrap_err();
+    let error = schedule(&Request::new(&binding, &clusters)).unwrap_err();
     let message =
         "0/2 clusters are available: 2 cluster(s) did not match the placement cluster affinity constraint.";
     assert_eq!(error.to_string(), message);
@@ -110,7 +99,7 @@ fn why_nothing_fits_is_said_in_karmadas_words() {
              2 cluster(s) did not match the placement cluster affinity constraint."
             .into())
     );
-    let none = schedule(&request(&binding, &[])).unwrap_err();
+    let none = schedule(&Request::new(&binding, &[])).unwrap_err();
     assert_eq!((none.reason(), none.empties()), ("SchedulerError", false));
 }
 
@@ -123,7 +112,7 @@ fn groups_are_tried_in_order_from_the_one_taken() {
     ]});
     let (binding, fleet) = (spec(groups, json!({})), fleet());
     let from = |observed_affinity| {
-        schedule(&Request { observed_affinity, ..request(&binding, &fleet) })
+        schedule(&Request { observed_affinity, ..Request::new(&binding, &fleet) })
             .map(|decision| decision.affinity)
     };
     assert_eq!(from("").as_deref(), Ok("second"));
@@ -137,7 +126,7 @@ fn a_division_by_room_uses_it_when_it_is_known() {
         "weightPreference": {"dynamicWeight": "AvailableReplicas"}}});
     let (binding, fleet) = (spec(dynamic, json!({})), fleet());
     let room = Room::from([("a".to_owned(), 2), ("b".to_owned(), 4)]);
-    let decision = schedule(&Request { room: Some(&room), ..request(&binding, &fleet) }).unwrap();
+    let decision = schedule(&Request { room: Some(&room), ..Request::new(&binding, &fleet) }).unwrap();
     assert_eq!(decision.clusters, [TargetCluster::new("a", 1), TargetCluster::new("b", 2)]);
     assert_eq!(
         event_message(&decision.clusters),
@@ -147,7 +136,7 @@ fn a_division_by_room_uses_it_when_it_is_known() {
         decision.explanations.iter().map(|e| (e.cluster.as_str(), e.refused.is_some())).collect();
     assert_eq!(refused, [("a", false), ("b", false), ("old", true), ("tainted", true)]);
     assert!(matches!(
-        schedule(&Request { room: Some(&Room::new()), ..request(&binding, &fleet) }),
+        schedule(&Request { room: Some(&Room::new()), ..Request::new(&binding, &fleet) }),
         Err(PlaceError::Unschedulable(_))
     ));
 }
@@ -155,8 +144,8 @@ fn a_division_by_room_uses_it_when_it_is_known() {
 #[test]
 fn an_empty_workload_stays_if_wanted() {
     let (binding, fleet) = (spec(json!({}), json!({"replicas": 0, "replicaRequirements": {}})), fleet());
-    assert_eq!(schedule(&request(&binding, &fleet)).unwrap().clusters, []);
-    let kept = schedule(&Request { empty_workloads: true, ..request(&binding, &fleet) }).unwrap();
+    assert_eq!(schedule(&Request::new(&binding, &fleet)).unwrap().clusters, []);
+    let kept = schedule(&Request { empty_workloads: true, ..Request::new(&binding, &fleet) }).unwrap();
     assert_eq!(kept.clusters.len(), 2);
 }
 
@@ -166,9 +155,9 @@ proptest::proptest! {
         let kind = if divided { "Divided" } else { "Duplicated" };
         let binding = spec(json!({"replicaScheduling": {"replicaSchedulingType": kind}}), json!({"replicas": replicas}));
         let mut fleet = fleet();
-        let want = schedule(&request(&binding, &fleet)).unwrap();
+        let want = schedule(&Request::new(&binding, &fleet)).unwrap();
         fleet.rotate_left(turn);
-        proptest::prop_assert_eq!(schedule(&request(&binding, &fleet)).unwrap(), want);
+        proptest::prop_assert_eq!(schedule(&Request::new(&binding, &fleet)).unwrap(), want);
     }
 }
 

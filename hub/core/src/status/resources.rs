@@ -53,13 +53,13 @@ impl Pod {
     /// container does, and the overhead.
     pub fn of(pod: &Value) -> Self {
         let asked = |container: &Value| quantities(&container["resources"]["requests"]);
-        let list = |field: &str| pod["spec"][field].as_array().cloned().unwrap_or_default();
+        let list = |field: &str| pod["spec"][field].as_array().into_iter().flatten();
         let mut requests = Resources::new();
         for container in list("containers") {
-            add(&mut requests, &asked(&container));
+            add(&mut requests, &asked(container));
         }
         for container in list("initContainers") {
-            for (name, quantity) in asked(&container) {
+            for (name, quantity) in asked(container) {
                 let most = requests.entry(name).or_insert_with(Quantity::zero);
                 *most = (*most).max(quantity);
             }
