@@ -37,6 +37,7 @@ mod body;
 pub mod builtin;
 pub mod crd;
 mod decode;
+pub mod defaults;
 mod definitions;
 pub mod discovery;
 mod fields;
@@ -55,33 +56,8 @@ pub mod service;
 pub mod shape;
 pub mod storage;
 pub mod table;
-mod tables;
+pub mod validation;
 mod watch;
-
-pub mod defaults {
-    //! Defaults.
-    /// Fills in defaults.
-    pub fn apply(_group: &str, _version: &str, _kind: &str, _object: &mut serde_json::Value) {}
-}
-pub mod validation {
-    //! Validation.
-    use karmada_meta::path::FieldError;
-    use serde_json::Value;
-    /// New objects.
-    pub fn create(_group: &str, _kind: &str, _object: &Value) -> Vec<FieldError> {
-        Vec::new()
-    }
-    /// Updates.
-    pub fn update(
-        _group: &str,
-        _kind: &str,
-        _object: &Value,
-        _old: &Value,
-        _subresource: &str,
-    ) -> Vec<FieldError> {
-        Vec::new()
-    }
-}
 
 use std::{fmt, sync::Arc};
 

@@ -41,7 +41,7 @@ use crate::{
     respond::{self, Answer},
     shape::Findings,
     storage::{Framer, quoted},
-    tables::{self, Include},
+    table::{self, Include},
     watch,
 };
 
@@ -338,7 +338,7 @@ impl Inner {
                 let include = Include::parse(exchange.query.get("includeObject"))?;
                 let object = shown.to_value(kind);
                 let revision = object::resource_version(&object).to_owned();
-                tables::render(
+                table::render(
                     kind,
                     version,
                     include,
@@ -396,7 +396,7 @@ impl Inner {
                 let objects: Vec<Value> =
                     page.items.iter().map(|o| self.registry.value_of(kind, o)).collect();
                 let json =
-                    tables::render(kind, version, include, &objects, &metadata, self.registry.env.wall());
+                    table::render(kind, version, include, &objects, &metadata, self.registry.env.wall());
                 return Ok(
                     Answer::ok(json.to_string().into(), accepted).into_response(&exchange.parts.headers)
                 );

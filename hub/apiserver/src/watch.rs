@@ -28,7 +28,7 @@ use crate::{
     registry::{Registry, list::Filter, parse_version},
     shape::Findings,
     storage::{self, Framer, Header, Object},
-    tables::{Include, TableView},
+    table::{Include, TableView},
 };
 
 /// How often a quiet watch says where it stands.

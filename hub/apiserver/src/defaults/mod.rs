@@ -98,7 +98,10 @@ fn deployment(deployment: &mut Value) {
     let Some(strategy) = at(deployment, "/spec/strategy") else { return };
     if text(strategy, "type") == "RollingUpdate" {
         fill(strategy, "rollingUpdate", json!({}));
-        table::fill_paths(&mut strategy["rollingUpdate"], &[("maxUnavailable", "\"25%\""), ("maxSurge", "\"25%\"")]);
+        table::fill_paths(
+            &mut strategy["rollingUpdate"],
+            &[("maxUnavailable", "\"25%\""), ("maxSurge", "\"25%\"")],
+        );
     }
 }
 
@@ -213,7 +216,10 @@ fn service(service: &mut Value) {
     let kind = text(spec, "type").to_owned();
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(port) = port.as_object_mut() else { continue };
-        if matches!(port.get("targetPort"), None | Some(Value::Null)) || port["targetPort"] == json!(0) || port["targetPort"] == json!("") {
+        if matches!(port.get("targetPort"), None | Some(Value::Null))
+            || port["targetPort"] == json!(0)
+            || port["targetPort"] == json!("")
+        {
             let number = port.get("port").cloned().unwrap_or_default();
             port.insert("targetPort".to_owned(), number);
         }

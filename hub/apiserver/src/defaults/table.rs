@@ -45,7 +45,11 @@ const TABLE: &[(&str, &str, &[Row])] = &[
     (
         "batch",
         "Job",
-        &[("spec.completionMode", "\"NonIndexed\""), ("spec.suspend", "false"), ("spec.manualSelector", "false")],
+        &[
+            ("spec.completionMode", "\"NonIndexed\""),
+            ("spec.suspend", "false"),
+            ("spec.manualSelector", "false"),
+        ],
     ),
     (
         "batch",
@@ -57,7 +61,15 @@ const TABLE: &[(&str, &str, &[Row])] = &[
             ("spec.failedJobsHistoryLimit", "1"),
         ],
     ),
-    ("", "Service", &[("spec.type", "\"ClusterIP\""), ("spec.sessionAffinity", "\"None\""), ("spec.ports[].protocol", "\"TCP\"")]),
+    (
+        "",
+        "Service",
+        &[
+            ("spec.type", "\"ClusterIP\""),
+            ("spec.sessionAffinity", "\"None\""),
+            ("spec.ports[].protocol", "\"TCP\""),
+        ],
+    ),
     ("", "Endpoints", &[("subsets[].ports[].protocol", "\"TCP\"")]),
     ("discovery.k8s.io", "EndpointSlice", &[("ports[].protocol", "\"TCP\""), ("ports[].name", "\"\"")]),
     ("", "Secret", &[("type", "\"Opaque\"")]),
@@ -118,7 +130,10 @@ static COMPILED: LazyLock<BTreeMap<(&'static str, &'static str), Vec<Default>>> 
 pub(super) fn compile(rows: &[Row]) -> Vec<Default> {
     rows.iter()
         .map(|(path, json)| Default {
-            path: path.split('.').flat_map(|part| part.strip_suffix("[]").map_or(vec![part], |name| vec![name, "[]"])).collect(),
+            path: path
+                .split('.')
+                .flat_map(|part| part.strip_suffix("[]").map_or(vec![part], |name| vec![name, "[]"]))
+                .collect(),
             value: serde_json::from_str(json).expect("invariant: defaults are JSON, which a test checks"),
         })
         .collect()

@@ -89,7 +89,10 @@ fn containers_are_filled_in() {
         (json!({"image": "r:5000/i"}), json!({"imagePullPolicy": "Always"})),
         (json!({"image": "i@sha256:00"}), json!({"imagePullPolicy": "IfNotPresent"})),
         (json!({"image": "i", "imagePullPolicy": "Never"}), json!({"imagePullPolicy": "Never"})),
-        (json!({"ports": [{"containerPort": 80}]}), json!({"ports": [{"containerPort": 80, "protocol": "TCP"}]})),
+        (
+            json!({"ports": [{"containerPort": 80}]}),
+            json!({"ports": [{"containerPort": 80, "protocol": "TCP"}]}),
+        ),
         (
             json!({"livenessProbe": {"httpGet": {"port": 80}}}),
             json!({"livenessProbe": {"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1,
@@ -129,7 +132,10 @@ fn pods_get_more_than_templates() {
     assert_eq!(spec["tolerations"].as_array().unwrap().len(), 2);
     assert_eq!(spec["containers"][0]["resources"]["requests"], json!({"cpu": "1"}));
     assert_eq!(spec["containers"][0]["ports"][0]["hostPort"], 80);
-    assert_eq!(spec["volumes"], json!([{"name": "v", "emptyDir": {}}, {"name": "s", "secret": {"secretName": "x", "defaultMode": 420}}]));
+    assert_eq!(
+        spec["volumes"],
+        json!([{"name": "v", "emptyDir": {}}, {"name": "s", "secret": {"secretName": "x", "defaultMode": 420}}])
+    );
 }
 
 #[test]
@@ -195,7 +201,8 @@ fn a_job_finds_its_own_pods() {
     assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}));
     assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
     assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
-    let manual = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"manualSelector": true, "template": {}}});
+    let manual =
+        json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"manualSelector": true, "template": {}}});
     let mut same = manual.clone();
     job_selector(&mut same);
     assert_eq!(same, manual);
