@@ -191,3 +191,23 @@ async fn a_failing_disk_stops_the_writer_and_not_the_readers() {
     let store = open(&Disk::with_image(disk.image(disk.steps())), &env);
     assert_eq!(store.get(&key).unwrap().value, "good");
 }
+
+/// The price list: a sync is what a commit costs, so a change of it should be noticed.
+#[tokio::test]
+async fn a_durable_commit_is_one_sync_and_a_relaxed_update_none() {
+    let disk = Disk::new();
+    let store = open(&disk, &env());
+    let commit = async |resource: &str, n: usize| {
+        let before = disk.syncs();
+        let op = |i| Op::put(Key::new(resource, "a", format!("x{i}")), Expect::Any, "value");
+        store.commit((0..n).map(op).collect()).await.unwrap();
+        disk.syncs() - before
+    };
+    assert_eq!(commit("works", 1).await, 1);
+    assert_eq!(commit("works", 100).await, 1);
+    assert_eq!(commit(LEASES, 1).await, 1, "a creation is not relaxed");
+    assert_eq!(commit(LEASES, 1).await, 1, "the first update reserves revisions");
+    for _ in 0..100 {
+        assert_eq!(commit(LEASES, 1).await, 0);
+    }
+}

@@ -56,6 +56,11 @@ impl Disk {
         self.0.lock().steps.len()
     }
 
+    /// How many of them were syncs: what a commit costs on a real disk.
+    pub fn syncs(&self) -> usize {
+        self.0.lock().steps.iter().filter(|s| matches!(s, Step::Sync)).count()
+    }
+
     /// Lets every step from now on but the next `steps` fail.
     pub fn fail_after(&self, steps: usize) {
         let mut state = self.0.lock();
