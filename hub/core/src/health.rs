@@ -222,6 +222,8 @@ impl Monitor {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
@@ -363,5 +365,36 @@ mod tests {
         assert_eq!(Ready::from_status(None), Ready::Never);
         assert_eq!(Ready::from_status(Some("True")), Ready::True);
         assert_eq!(Ready::from_status(Some("Unknown")), Ready::Unknown);
+    }
+
+    proptest! {
+        /// Whatever the hub goes through, a cluster that renews within the grace is never judged.
+        #[test]
+        fn who_renews_lives(steps in prop::collection::vec((1u64..40, any::<bool>(), 0u64..3), 1..60)) {
+            let mut monitor = Monitor::new(Settings::default(), at(0));
+            let (mut now, mut watching) = (0, true);
+            for (i, (seconds, flips, ticks)) in steps.into_iter().enumerate() {
+                now += seconds;
+                watching ^= flips;
+                if watching {
+                    monitor.renewed("m", &format!("t{i}"), at(now));
+                }
+                for _ in 0..ticks {
+                    prop_assert!(monitor.tick(at(now), watching, [("m", Ready::True)]).is_empty(), "at {now}");
+                }
+            }
+        }
+
+        /// And one that falls silent is found within the grace and a period, once the hub has seen long enough.
+        #[test]
+        fn who_is_silent_is_found(renewals in 7u64..30, offset in 0u64..5) {
+            let mut run = Run::new(Ready::True);
+            run.until(renewals * 10, true, true);
+            run.monitor.renewed("m", "last", at(run.now + offset));
+            let silent_since = run.now + offset;
+            let (found, how) = run.until(silent_since + 300, true, false).expect("it is found");
+            prop_assert_eq!(how, Expired::Stopped);
+            prop_assert!((silent_since + 40..=silent_since + 45).contains(&found), "{silent_since} {found}");
+        }
     }
 }
