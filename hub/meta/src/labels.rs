@@ -395,6 +395,11 @@ mod tests {
             ),
             "{bad}"
         );
+        let bad = Selector::parse("a_ b").unwrap_err().to_string();
+        assert!(
+            bad.starts_with("unable to parse requirement: <nil>: Invalid value: \"a_\": name part must"),
+            "{bad}"
+        );
         let bad = Selector::parse("n>x").unwrap_err().to_string();
         assert!(bad.contains("for 'Gt', 'Lt' operators, the value must be an integer"), "{bad}");
     }

@@ -13,6 +13,8 @@ pub mod redb;
 mod codec;
 mod probe;
 
+pub use self::{memory::Memory, redb::Redb};
+
 use bytes::Bytes;
 
 use crate::{

@@ -47,6 +47,11 @@ impl<H> Shared<H> {
         Self { core: RwLock::new(core), boots, past: Mutex::new(Vec::new()) }
     }
 
+    /// Lets go of earlier snapshots that history does not reach any more.
+    pub(crate) fn forget_snapshots(&self, compacted: Revision) {
+        self.past.lock().retain(|snapshot| snapshot.revision() >= compacted);
+    }
+
     /// The state as it was at a revision, made from today's by taking back what happened since.
     pub(crate) fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<H>, Compacted> {
         let (mut state, since) = {

@@ -206,6 +206,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             core.watchers.wake(&event);
         }
         core.history.trim(compacted);
+        self.shared.forget_snapshots(compacted);
         Ok(())
     }
 

@@ -10,6 +10,10 @@
 //! `in` and `notin` are only words of the grammar where an operator may stand; elsewhere they are names.
 
 use super::{InvalidSelector, Operator, Requirement};
+use crate::{
+    names,
+    path::{FieldError, Path},
+};
 
 /// What a lexeme is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +114,14 @@ impl<'a> Parser<'a> {
         if token != Token::Identifier {
             return error(format!("found '{key}', expected: identifier"));
         }
+        // Checked before what follows is looked at, so that a bad key is what the user hears about. There is no
+        // path to it here, which Go prints so.
+        if let Err(e) = names::qualified_name(key) {
+            return error(FieldError::invalid(&Path::new("<nil>"), key, e).to_string());
+        }
         if absent {
             return Requirement::new(key, Operator::DoesNotExist, []);
         }
-        // Checked before what follows is looked at, so that a bad key is what the user hears about.
-        Requirement::new(key, Operator::Exists, [])?;
         if matches!(self.peek().0, Token::End | Token::Comma) {
             return Requirement::new(key, Operator::Exists, []);
         }
