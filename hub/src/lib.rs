@@ -1,1 +1,34 @@
 //! The hub: policies, bindings and the API that agents pull from.
+//!
+//! ```text
+//!                    ┌─────────────── karmada-hub serve ───────────────┐
+//!   users, agents ──▶│ listener ─▶ ApiServer ─▶ store                  │
+//!                    │               ▲                                 │
+//!                    │               │ kube::Client, in process        │
+//!                    │             Hub: controllers                    │
+//!                    └─────────────────────────────────────────────────┘
+//! ```
+//!
+//! [`Hub`] is the controllers over any `kube::Client`; it does not know whether a socket lies in between. Each
+//! controller is a module of `controllers`. What they remember of the API stands in [`index`]es of small
+//! projections ([`heads`]); what they decide is `karmada_core`'s; what they write goes through [`objects`].
+//! [`admission`] is what users hear at once when they write to the embedded API. [`cli`] is the command line.
+
+pub mod admission;
+mod bindings;
+pub mod cli;
+mod context;
+mod controllers;
+mod digest;
+pub mod discovery;
+pub mod embedded;
+pub mod heads;
+mod hub;
+pub mod index;
+pub mod kinds;
+pub mod objects;
+mod reporter;
+mod templates;
+mod works;
+
+pub use hub::{Hub, HubConfig, HubError};

@@ -1,0 +1,223 @@
+//! What writes to Karmada's kinds must pass: for users in the embedded API, for the controllers wherever they run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use karmada_api::{
+    KarmadaKind,
+    cluster::Cluster,
+    policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, ResourceSelector},
+};
+use karmada_apiserver::{
+    admission::{Admission, AdmissionRequest, Operation},
+    authz::agent_cluster,
+    kinds::{Kinds, storage_name},
+    registry::Registry,
+    storage::{ApiStore, Object},
+};
+use karmada_client::Resource;
+use karmada_core::{
+    admit::{self, Verb},
+    delete,
+    select::{self, Subject},
+};
+use karmada_env::Env;
+use karmada_meta::{gvk::GroupVersionKind, object, path::FieldError, status::Status, time::Time};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Admits what the hub itself is about to write: defaults, permanent ids, stamps, and the same checks as users'.
+///
+/// # Errors
+/// All that is wrong with the object.
+pub(crate) fn own(
+    resource: &Resource,
+    old: Option<&Value>,
+    object: &mut Value,
+    env: &Env,
+) -> Result<Vec<String>, Vec<FieldError>> {
+    let verb = if old.is_some() { Verb::Update } else { Verb::Create };
+    admit(&resource.group, &resource.kind, verb, old, object, env)
+}
+
+fn admit(
+    group: &str,
+    kind: &str,
+    verb: Verb,
+    old: Option<&Value>,
+    object: &mut Value,
+    env: &Env,
+) -> Result<Vec<String>, Vec<FieldError>> {
+    let now = Time::now(env).to_string();
+    admit::admit(&format!("{group}/{kind}"), verb, old, object, &mut || env.uuid(), &now)
+}
+
+/// Karmada's rules for writes to the embedded API.
+#[derive(Debug)]
+pub struct KarmadaAdmission {
+    env: Env,
+    /// The server's registry, once there is a server: it knows which kinds are served.
+    registry: OnceLock<Weak<Registry>>,
+}
+
+impl KarmadaAdmission {
+    /// Rules that know of no kinds yet.
+    pub fn new(env: Env) -> Arc<Self> {
+        Arc::new(Self { env, registry: OnceLock::new() })
+    }
+
+    /// Lets the rules look up which kinds the server has. Only the first call counts.
+    pub fn attach(&self, registry: &Arc<Registry>) {
+        // A second server cannot be meant: rules are made for one.
+        let _ = self.registry.set(Arc::downgrade(registry));
+    }
+
+    fn write(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
+        own_name_only(request, object)?;
+        let verb = if request.operation == Operation::Create { Verb::Create } else { Verb::Update };
+        let (group, kind) = (request.kind.gvk.group.as_str(), request.kind.gvk.kind.as_str());
+        let mut warnings = admit(group, kind, verb, request.old, object, &self.env)
+            .map_err(|errors| Status::invalid(kind, group, object::name(object), errors))?;
+        if is::<Cluster>(request) {
+            unique_id(request, object)?;
+        }
+        if is::<PropagationPolicy>(request) || is::<ClusterPropagationPolicy>(request) {
+            warnings.extend(self.idle_policy(request, object));
+        }
+        Ok(warnings)
+    }
+
+    /// What to tell the author of a policy that selects nothing at present.
+    fn idle_policy(&self, request: &AdmissionRequest<'_>, policy: &Value) -> Vec<String> {
+        let unchanged = request.old.is_some_and(|old| {
+            old.pointer("/spec/resourceSelectors") == policy.pointer("/spec/resourceSelectors")
+        });
+        let deleting = object::deletion_timestamp(policy).is_some();
+        let (false, false, Some(registry)) =
+            (unchanged, deleting, self.registry.get().and_then(Weak::upgrade))
+        else {
+            return Vec::new();
+        };
+        let Ok(spec) = PropagationSpec::deserialize(&policy["spec"]) else { return Vec::new() };
+        let namespace = is::<PropagationPolicy>(request).then(|| object::namespace(policy));
+        idle(&spec, namespace, &registry.kinds(), request.store)
+    }
+}
+
+impl Admission for KarmadaAdmission {
+    fn admit(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
+        match request.operation {
+            Operation::Delete => refuse_deletion(request, object).map_or(Ok(Vec::new()), Err),
+            Operation::Create | Operation::Update if request.subresource.is_empty() => {
+                self.write(request, object)
+            }
+            Operation::Create | Operation::Update => Ok(Vec::new()),
+        }
+    }
+}
+
+fn is<K: KarmadaKind>(request: &AdmissionRequest<'_>) -> bool {
+    request.kind.gvk.group == K::GROUP && request.kind.gvk.kind == K::KIND
+}
+
+/// An agent creates only what bears its cluster's name: the name of a new object stands in its body, where the
+/// authoriser does not look.
+fn own_name_only(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+    let Some(cluster) = agent_cluster(request.user).filter(|_| request.operation == Operation::Create) else {
+        return Ok(());
+    };
+    let name = object::name(object);
+    let own = match request.kind.gvk.kind.as_str() {
+        "Cluster" | "Lease" => name == cluster,
+        "Secret" => name == cluster || name.strip_suffix("-impersonator") == Some(cluster),
+        _ => true,
+    };
+    if own {
+        return Ok(());
+    }
+    let why = format!("the agent of cluster {cluster} may create only what bears that name");
+    Err(Status::forbidden(&request.kind.group_resource(), name, why))
+}
+
+/// One member has one name: a second one for its id is a conflict.
+fn unique_id(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+    let id = object.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
+    let before = request.old.and_then(|old| old.pointer("/spec/id")).and_then(Value::as_str);
+    if id.is_empty() || before == Some(id) {
+        return Ok(());
+    }
+    let snapshot = request.store.snapshot();
+    let others: Vec<(String, String)> = snapshot
+        .range(&request.kind.storage, None, None)
+        .filter_map(|entry| {
+            let other: Value = serde_json::from_slice(&entry.value).ok()?;
+            Some((entry.key.name.to_string(), other.pointer("/spec/id")?.as_str()?.to_owned()))
+        })
+        .collect();
+    let name = object::name(object);
+    match admit::duplicate_id(name, id, others.iter().map(|(name, id)| (name.as_str(), id.as_str()))) {
+        Some(why) => Err(Status::conflict(&request.kind.group_resource(), name, why)),
+        None => Ok(()),
+    }
+}
+
+/// Why an object may not be deleted.
+fn refuse_deletion(request: &AdmissionRequest<'_>, object: &Value) -> Option<Status> {
+    let gr = request.kind.group_resource();
+    if let Some(why) = admit::refuse_deletion(object) {
+        return Some(Status::forbidden(&gr, request.name, why));
+    }
+    if request.kind.gvk.kind != "Namespace" || !request.kind.gvk.group.is_empty() {
+        return None;
+    }
+    let snapshot = request.store.snapshot();
+    let clusters = storage_name(Cluster::GROUP, Cluster::PLURAL);
+    let lives =
+        |cluster: &str| snapshot.find(&clusters, "", cluster).is_some_and(|entry| !entry.header.deleting);
+    let why = delete::refuse_namespace_deletion(request.name, lives)?;
+    Some(Status::forbidden(&gr, request.name, why))
+}
+
+/// What is to be said of selectors that mean no object at present.
+fn idle(spec: &PropagationSpec, namespace: Option<&str>, kinds: &Kinds, store: &ApiStore) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut means_any = false;
+    for (i, selector) in spec.resource_selectors.iter().enumerate() {
+        let gvk = GroupVersionKind::from_api_version(&selector.api_version, selector.kind.as_str());
+        let kind = gvk.as_ref().and_then(|gvk| kinds.by_kind(&gvk.group, &gvk.version, &gvk.kind));
+        match kind {
+            None => warnings.push(format!(
+                "spec.resourceSelectors[{i}]: the hub has no kind {} in {}",
+                selector.kind, selector.api_version
+            )),
+            Some(kind) => {
+                let snapshot = store.snapshot();
+                let within = namespace.or(Some(selector.namespace.as_str()).filter(|n| !n.is_empty()));
+                means_any |= snapshot
+                    .range(&kind.storage, within.filter(|_| kind.namespaced), None)
+                    .any(|entry| selects(selector, entry));
+            }
+        }
+    }
+    if !means_any && warnings.is_empty() {
+        warnings.push(
+            "spec.resourceSelectors: no resource matches at present; one that comes later will".to_owned(),
+        );
+    }
+    warnings
+}
+
+fn selects(selector: &ResourceSelector, entry: &Object) -> bool {
+    let labels: BTreeMap<String, String> =
+        entry.header.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let subject = Subject {
+        api_version: selector.api_version.clone(),
+        kind: selector.kind.clone(),
+        namespace: entry.key.namespace.to_string(),
+        name: entry.key.name.to_string(),
+        labels,
+    };
+    !entry.header.deleting && select::selects(selector, &subject).is_some()
+}

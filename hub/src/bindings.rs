@@ -1,0 +1,75 @@
+//! What all controllers of bindings need to know of the two kinds of bindings.
+
+use karmada_api::{
+    consts::{component, finalizer, label},
+    work::{ObjectReference, ResourceBindingSpec},
+};
+use karmada_client::Resource;
+use karmada_meta::gvk::GroupVersionKind;
+use serde_json::{Value, json};
+
+use crate::{
+    heads::Scope,
+    kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
+    objects::Key,
+    templates::TemplateKey,
+};
+
+/// Our extension: the condition of a binding some of whose Works cannot be made. It is there only while that is so.
+pub(crate) const WORKS_SYNCED: &str = "WorksSynced";
+
+/// How a scope's bindings are addressed.
+pub(crate) fn resource(scope: Scope) -> &'static Resource {
+    match scope {
+        Scope::Namespaced => &RESOURCE_BINDINGS,
+        Scope::Cluster => &CLUSTER_RESOURCE_BINDINGS,
+    }
+}
+
+/// The finalizer that keeps a binding until its Works are dealt with.
+pub(crate) fn finalizer(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Namespaced => finalizer::BINDING,
+        Scope::Cluster => finalizer::CLUSTER_RESOURCE_BINDING,
+    }
+}
+
+/// The label with a binding's permanent id, on it and on its Works.
+pub(crate) fn id_label(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Namespaced => label::RESOURCE_BINDING_ID,
+        Scope::Cluster => label::CLUSTER_RESOURCE_BINDING_ID,
+    }
+}
+
+/// Who makes Works of a scope's bindings, in events.
+pub(crate) fn binder(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Namespaced => component::BINDING,
+        Scope::Cluster => component::CLUSTER_RESOURCE_BINDING,
+    }
+}
+
+/// Who collects status into a scope's bindings, in events.
+pub(crate) fn collector(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Namespaced => component::BINDING_STATUS,
+        Scope::Cluster => component::CLUSTER_BINDING_STATUS,
+    }
+}
+
+/// The template that a binding is for, as far as an event needs it.
+pub(crate) fn template_reference(spec: &ResourceBindingSpec) -> Value {
+    let resource = &spec.resource;
+    json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"namespace": resource.namespace, "name": resource.name, "uid": resource.uid},
+    })
+}
+
+/// The template that a binding is for; nothing if its apiVersion is none.
+pub(crate) fn template_key(resource: &ObjectReference) -> Option<TemplateKey> {
+    let kind = GroupVersionKind::from_api_version(&resource.api_version, resource.kind.as_str())?;
+    Some(TemplateKey { kind, key: Key::new(resource.namespace.as_str(), resource.name.as_str()) })
+}

@@ -1,0 +1,160 @@
+//! `karmada-hub apply`: server-side apply of files, for machines without kubectl.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use karmada_client::Patch;
+use karmada_env::Env;
+use karmada_meta::object;
+use serde_json::Value;
+
+use super::{Failure, args::ApplyArgs, ask::Server};
+use crate::{discovery::Lookup, objects::Key};
+
+/// Who owns the fields that this command applies.
+const FIELD_MANAGER: &str = "karmada-hub-cli";
+
+/// Applies every document of every file, and says of each what came of it.
+pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
+    let mut documents = Vec::new();
+    for path in &args.paths {
+        for file in files(path)? {
+            let text =
+                fs::read_to_string(&file).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))?;
+            for document in parse(&text).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))? {
+                documents.push((file.clone(), document));
+            }
+        }
+    }
+    let server = Server::open(&args.server, &env)?;
+    let mut lookup = Lookup::default();
+    let mut failed = 0usize;
+    for (file, document) in documents {
+        match apply(&server, &mut lookup, document).await {
+            Ok(line) => println!("{line}"),
+            Err(reason) => {
+                failed += 1;
+                eprintln!("{}: {reason}", file.display());
+            }
+        }
+    }
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(Failure::failed(format!("{failed} object(s) could not be applied")))
+    }
+}
+
+/// The file itself, or the YAML and JSON files of a folder in order of their names.
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |e: std::io::Error| Failure::usage(format!("{}: {e}", path.display()));
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files: Vec<PathBuf> = fs::read_dir(path)
+        .map_err(unreadable)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::usage(format!("{}: holds no YAML or JSON file", path.display())));
+    }
+    Ok(files)
+}
+
+/// The documents of a YAML stream; lists are taken apart, empty documents skipped.
+fn parse(text: &str) -> Result<Vec<Value>, String> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|e| e.to_string())?;
+    let mut objects = Vec::new();
+    for mut document in documents {
+        match &mut document {
+            Value::Null => {}
+            Value::Object(map) if map.contains_key("items") => match map.remove("items") {
+                Some(Value::Array(items)) => objects.extend(items),
+                _ => return Err("items is not a list".to_owned()),
+            },
+            Value::Object(_) => objects.push(document),
+            _ => return Err("a document is not an object".to_owned()),
+        }
+    }
+    Ok(objects)
+}
+
+async fn apply(server: &Server, lookup: &mut Lookup, mut document: Value) -> Result<String, String> {
+    let api_version = object::api_version(&document).to_owned();
+    let kind = object::kind(&document).to_owned();
+    let name = object::name(&document).to_owned();
+    if api_version.is_empty() || kind.is_empty() || name.is_empty() {
+        return Err("an object needs apiVersion, kind and metadata.name".to_owned());
+    }
+    let rest = server.objects.rest();
+    let served = lookup
+        .find(rest, &api_version, &kind)
+        .await
+        .map_err(|e| e.to_string())?
+        .ok_or_else(|| format!("the server has no kind {kind} in {api_version}"))?;
+    let resource = served.resource;
+    let label = match resource.group.as_str() {
+        "" => format!("{}/{name}", served.singular),
+        group => format!("{}.{group}/{name}", served.singular),
+    };
+    let namespace = match object::namespace(&document) {
+        _ if !resource.namespaced => String::new(),
+        "" => server.namespace.clone(),
+        namespace => namespace.to_owned(),
+    };
+    if resource.namespaced {
+        document["metadata"]["namespace"] = namespace.clone().into();
+    }
+    let before = server
+        .objects
+        .get(&resource, &Key::new(namespace.clone(), name.clone()))
+        .await
+        .map_err(|e| format!("{label}: {e}"))?;
+    let path =
+        format!("{}?fieldManager={FIELD_MANAGER}&force=true", resource.object(Some(&namespace), &name));
+    let after = rest.patch(&path, Patch::Apply, &document).await.map_err(|e| format!("{label}: {e}"))?;
+    let what = match before {
+        None => "created",
+        Some(before) if object::resource_version(&before) == object::resource_version(&after) => "unchanged",
+        Some(_) => "configured",
+    };
+    Ok(format!("{label} {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_lists_are_taken_apart() {
+        let names = |text: &str| {
+            parse(text).map(|all| all.iter().map(|v| object::name(v).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(names("metadata: {name: a}\n---\n---\nmetadata: {name: b}\n").unwrap(), ["a", "b"]);
+        assert_eq!(
+            names("kind: List\nitems: [{metadata: {name: a}}, {metadata: {name: b}}]").unwrap(),
+            ["a", "b"]
+        );
+        assert!(names("- a\n- b\n").is_err());
+        assert!(names("a: [").is_err());
+    }
+
+    #[test]
+    fn folders_are_read_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.yaml", "a.yml", "c.json", "notes.txt"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let names: Vec<_> = files(folder.path())
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
+            .collect();
+        assert_eq!(names, ["a.yml", "b.yaml", "c.json"]);
+        assert!(matches!(files(&folder.path().join("none")), Err(Failure::Usage(_))));
+    }
+}

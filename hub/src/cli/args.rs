@@ -1,0 +1,151 @@
+//! What can be said on the command line. Plain data: nothing is opened or read here.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use super::duration;
+
+/// The hub: policies, bindings and the API that agents pull from.
+#[derive(Debug, Parser)]
+#[command(name = "karmada-hub", version, about)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the hub.
+    Serve(ServeArgs),
+    /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else.
+    Credentials(CredentialsArgs),
+    /// Print objects as the server's table, as kubectl would.
+    Get(GetArgs),
+    /// Apply YAML files to the hub.
+    Apply(ApplyArgs),
+    /// Print the definitions of the Karmada kinds.
+    Crds,
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ServeArgs {
+    /// Where the hub keeps its objects and keys.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Where to listen; port 0 picks a free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:6443")]
+    pub listen: SocketAddr,
+    /// A name or address by which agents and users reach the hub; may be given more than once. The serving
+    /// certificate holds them all, the first one stands in kubeconfigs.
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Vec<String>,
+    /// Run the controllers on this API server instead of the embedded one.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context to use of --kubeconfig.
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// How often the health of clusters is judged.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    pub cluster_monitor_period: Duration,
+    /// How long a cluster may show no sign of life before it counts as unhealthy.
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = duration::parse)]
+    pub cluster_monitor_grace_period: Duration,
+    /// The same for a cluster that has just joined, and for all of them when the hub has just started.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    pub cluster_startup_grace_period: Duration,
+    /// Namespaces that are never propagated, as regular expressions over the whole name.
+    #[arg(long, value_name = "REGEX", value_delimiter = ',', default_value = "kube-.*")]
+    pub skipped_propagating_namespaces: Vec<String>,
+    #[command(flatten)]
+    pub logs: LogArgs,
+}
+
+/// How to log.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct LogArgs {
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// How much is logged: 0 is the usual, 4 shows every decision, 6 every request. RUST_LOG overrides it.
+    #[arg(long = "v", value_name = "N", default_value_t = 0)]
+    pub verbosity: u8,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct CredentialsArgs {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The cluster whose agent is to use it.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: String,
+    /// Write it here (mode 0600) instead of to standard output.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Which server is asked.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct ServerArgs {
+    /// The kubeconfig to use; without it, $KUBECONFIG.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context to use of it.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The namespace; without it, that of the context, or "default".
+    #[arg(short = 'n', long, value_name = "NS")]
+    pub namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct GetArgs {
+    /// Kinds as kubectl takes them: deploy, works, deployments.apps; several with commas; or KIND/NAME.
+    #[arg(value_name = "RESOURCE")]
+    pub resource: String,
+    /// Names of objects; without them, all.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Over all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Only objects with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// What to print.
+    #[arg(short = 'o', long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    #[value(hide = true)]
+    Table,
+    Wide,
+    Yaml,
+    Json,
+    Name,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct ApplyArgs {
+    /// A file, or a folder whose YAML and JSON files are taken in order of their names; may be given more than once.
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}

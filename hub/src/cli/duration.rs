@@ -1,0 +1,62 @@
+//! Durations as Karmada's flags take them: `40s`, `1m30s`, `500ms`.
+
+use std::time::Duration;
+
+/// Parses Go's notation, without a sign.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is not a duration like 40s, 1m30s or 500ms");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let seconds = match &rest[..unit] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return Err(bad()),
+        };
+        rest = &rest[unit..];
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| bad())?;
+        total = total.checked_add(part).ok_or_else(bad)?;
+    }
+    if text.is_empty() { Err(bad()) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gos_notation() {
+        let rows = [
+            ("0", Some(0)),
+            ("40s", Some(40_000)),
+            ("1m30s", Some(90_000)),
+            ("1.5h", Some(5_400_000)),
+            ("500ms", Some(500)),
+            ("", None),
+            ("40", None),
+            ("-5s", None),
+            ("5 s", None),
+            ("1e9h", None),
+            ("5y", None),
+            ("s", None),
+            (".s", None),
+        ];
+        for (text, millis) in rows {
+            assert_eq!(parse(text).ok(), millis.map(Duration::from_millis), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What the controllers share: the API, the clocks, the indexes, and a way to tell people.
+
+use std::{fmt, sync::Arc};
+
+use karmada_client::{EventKind, Resource, Rest, WatchConfig, WorkQueue, watch::Health};
+use karmada_core::skip::Skip;
+use karmada_env::Env;
+use kube::Client;
+use serde_json::Value;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    heads::{
+        BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, NamespaceHead, OverrideHead,
+        PolicyHead, Scope, WorkHead,
+    },
+    index::{Index, follow},
+    kinds,
+    objects::Objects,
+    reporter::Reporter,
+    templates::Templates,
+    works::Written,
+};
+
+/// Both scopes of a pair of kinds.
+#[derive(Debug)]
+pub(crate) struct Pair<P> {
+    pub namespaced: Arc<Index<P>>,
+    pub cluster: Arc<Index<P>>,
+}
+
+impl<P: PartialEq + Send + Sync + 'static> Pair<P> {
+    fn new(index: impl Fn() -> Arc<Index<P>>) -> Self {
+        Self { namespaced: index(), cluster: index() }
+    }
+
+    /// The index of one scope.
+    pub(crate) fn of(&self, scope: Scope) -> &Arc<Index<P>> {
+        match scope {
+            Scope::Namespaced => &self.namespaced,
+            Scope::Cluster => &self.cluster,
+        }
+    }
+
+    /// Both indexes, with their scopes.
+    pub(crate) fn both(&self) -> [(Scope, &Arc<Index<P>>); 2] {
+        [(Scope::Namespaced, &self.namespaced), (Scope::Cluster, &self.cluster)]
+    }
+
+    /// Resolves once the first list of both is complete.
+    pub(crate) async fn synced(&self) {
+        self.namespaced.synced().await;
+        self.cluster.synced().await;
+    }
+}
+
+/// The shared state of the hub's controllers.
+pub(crate) struct Context {
+    pub objects: Objects,
+    pub env: Env,
+    pub skip: Skip,
+    pub clusters: Arc<Index<ClusterHead>>,
+    pub namespaces: Arc<Index<NamespaceHead>>,
+    pub policies: Pair<PolicyHead>,
+    pub overrides: Pair<OverrideHead>,
+    pub bindings: Pair<BindingHead>,
+    pub works: Arc<Index<WorkHead>>,
+    pub leases: Arc<Index<LeaseHead>>,
+    pub definitions: Arc<Index<DefinitionHead>>,
+    pub templates: Arc<Templates>,
+    /// What the hub last wrote into Works.
+    pub written: Written,
+    /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
+    pub to_bind: WorkQueue<BindingKey>,
+    /// Watches and recorders, which end with `stop`.
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
+    reporter: Reporter,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// Empty indexes over a client.
+    pub(crate) fn new(client: Client, env: Env, skip: Skip, stop: CancellationToken) -> Self {
+        let tasks = TaskTracker::new();
+        let reporter = Reporter::new(&client, &env, &tasks, &stop);
+        Self {
+            objects: Objects::new(Rest::new(client)),
+            skip,
+            clusters: Index::new(),
+            namespaces: Index::new(),
+            policies: Pair::new(Index::new),
+            overrides: Pair::new(Index::new),
+            bindings: Pair::new(|| Index::grouped_by(BindingHead::groups)),
+            works: Index::grouped_by(WorkHead::groups),
+            leases: Index::new(),
+            definitions: Index::new(),
+            templates: Arc::new(Templates::new()),
+            written: Written::default(),
+            to_bind: WorkQueue::new(env.clone()),
+            tasks,
+            stop,
+            reporter,
+            env,
+        }
+    }
+
+    /// Starts the watches that keep the indexes current, each as one task of `running`. Listeners are all in place
+    /// by now. Answers how the watch on Leases does.
+    pub(crate) fn watch(&self, running: &mut JoinSet<&'static str>) -> watch::Receiver<Health> {
+        let leases = kinds::LEASES.collection(Some(karmada_api::consts::namespace::CLUSTER));
+        let all = |resource: &Resource| resource.collection(None);
+        self.follow(running, "clusters", &self.clusters, all(&kinds::CLUSTERS), ClusterHead::project);
+        self.follow(running, "namespaces", &self.namespaces, all(&kinds::NAMESPACES), NamespaceHead::project);
+        let policies = &self.policies;
+        let (pp, cpp) = (all(&kinds::PROPAGATION_POLICIES), all(&kinds::CLUSTER_PROPAGATION_POLICIES));
+        self.follow(running, "propagationpolicies", &policies.namespaced, pp, PolicyHead::project);
+        self.follow(
+            running,
+            "clusterpropagationpolicies",
+            &policies.cluster,
+            cpp,
+            PolicyHead::project_cluster,
+        );
+        let overrides = &self.overrides;
+        let (op, cop) = (all(&kinds::OVERRIDE_POLICIES), all(&kinds::CLUSTER_OVERRIDE_POLICIES));
+        self.follow(running, "overridepolicies", &overrides.namespaced, op, OverrideHead::project);
+        self.follow(
+            running,
+            "clusteroverridepolicies",
+            &overrides.cluster,
+            cop,
+            OverrideHead::project_cluster,
+        );
+        let bindings = &self.bindings;
+        let (rb, crb) = (all(&kinds::RESOURCE_BINDINGS), all(&kinds::CLUSTER_RESOURCE_BINDINGS));
+        self.follow(running, "resourcebindings", &bindings.namespaced, rb, BindingHead::project);
+        self.follow(running, "clusterresourcebindings", &bindings.cluster, crb, BindingHead::project);
+        self.follow(running, "works", &self.works, all(&kinds::WORKS), WorkHead::project);
+        let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
+        self.follow(running, "definitions", &self.definitions, definitions, DefinitionHead::project);
+        self.follow(running, "leases", &self.leases, leases, LeaseHead::project)
+    }
+
+    fn follow<P: PartialEq + Send + Sync + 'static>(
+        &self,
+        running: &mut JoinSet<&'static str>,
+        name: &'static str,
+        index: &Arc<Index<P>>,
+        path: String,
+        project: fn(&Value) -> P,
+    ) -> watch::Receiver<Health> {
+        let client = self.objects.rest().client().clone();
+        let (health, following) =
+            follow(index.clone(), client, WatchConfig::new(path), self.env.clone(), project);
+        let stop = self.stop.clone();
+        running.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = following => {}
+            }
+            name
+        });
+        health
+    }
+
+    /// Resolves once all indexes are complete, or the hub stops.
+    pub(crate) async fn synced(&self) {
+        let all = async {
+            self.policies.synced().await;
+            self.overrides.synced().await;
+            self.bindings.synced().await;
+            self.clusters.synced().await;
+            self.namespaces.synced().await;
+            self.works.synced().await;
+            self.leases.synced().await;
+            self.definitions.synced().await;
+        };
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = all => {}
+        }
+    }
+
+    /// Reports that something went as it should.
+    pub(crate) fn normal(&self, component: &str, object: &Value, reason: &str, message: impl Into<String>) {
+        self.reporter.event(component, object, EventKind::Normal, reason, message);
+    }
+
+    /// Reports that somebody may want to look.
+    pub(crate) fn warning(&self, component: &str, object: &Value, reason: &str, message: impl Into<String>) {
+        self.reporter.event(component, object, EventKind::Warning, reason, message);
+    }
+}

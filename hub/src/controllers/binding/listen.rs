@@ -1,0 +1,153 @@
+//! Which bindings a change concerns.
+
+use std::sync::{Arc, Weak};
+
+use karmada_core::{names, overrides, select::Subject};
+
+use super::{Context, bindings_of};
+use crate::{
+    bindings,
+    heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope},
+    index::Change,
+};
+
+/// Adds to the context's queue of bindings whatever a change concerns.
+pub(super) fn listen(context: &Arc<Context>) {
+    let weak = || Arc::downgrade(context);
+    for (scope, index) in context.bindings.both() {
+        let queue = context.to_bind.clone();
+        index.listen(move |change| {
+            if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
+                queue.add(BindingKey { scope, key: change.key.clone() });
+            }
+        });
+    }
+    let shared = weak();
+    context.works.listen(move |change| {
+        let Some(context) = shared.upgrade() else { return };
+        match change.new {
+            // What the hub wrote itself is no news.
+            Some(new) if context.written.is_ours(change.key, new.content) && !new.deleting => return,
+            Some(_) => {}
+            None => context.written.forget(change.key),
+        }
+        if change.differs(|head| &head.content)
+            || change.differs(|head| &head.deleting)
+            || change.differs(|head| &head.uid)
+        {
+            for key in bindings_of(change.old, change.new) {
+                context.to_bind.add(key);
+            }
+        }
+    });
+    for (scope, index) in context.overrides.both() {
+        let shared = weak();
+        index.listen(move |change| with(&shared, |context| overridden(context, scope, change)));
+    }
+    for (_, index) in context.policies.both() {
+        let shared = weak();
+        index.listen(move |change| {
+            if change.differs(|head| &head.spec().dependent_overrides) {
+                with(&shared, |context| claimed(context, change.last().policy().id()));
+            }
+        });
+    }
+    let shared = weak();
+    context.clusters.listen(move |change| {
+        if matters(change) {
+            with(&shared, |context| placed_on(context, &change.key.name));
+        }
+    });
+    let shared = weak();
+    context.namespaces.listen(move |change| {
+        if change.differs(|head| &head.deleting)
+            && let Some(cluster) = names::cluster_of_namespace(&change.key.name)
+        {
+            with(&shared, |context| placed_on(context, cluster));
+        }
+    });
+}
+
+fn with(shared: &Weak<Context>, concerned: impl FnOnce(&Context) -> Vec<BindingKey>) {
+    if let Some(context) = shared.upgrade() {
+        for key in concerned(&context) {
+            context.to_bind.add(key);
+        }
+    }
+}
+
+/// Whether a cluster changed in what Works depend on: what override policies select by, whether it can be reached.
+fn matters(change: &Change<'_, ClusterHead>) -> bool {
+    match (change.old, change.new) {
+        (Some(old), Some(new)) => {
+            old.deleting != new.deleting
+                || old.reporting() != new.reporting()
+                || old.cluster.metadata.labels != new.cluster.metadata.labels
+                || old.cluster.spec != new.cluster.spec
+        }
+        _ => true,
+    }
+}
+
+/// The bindings that want a cluster, and those that have a Work on it.
+fn placed_on(context: &Context, cluster: &str) -> Vec<BindingKey> {
+    let mut keys = all_bindings(context, |head| head.wanted.contains(cluster));
+    let works = context.works.in_namespace(&names::execution_namespace(cluster));
+    keys.extend(works.into_iter().filter_map(|(_, head)| head.binding.clone()));
+    keys
+}
+
+/// The bindings that a policy has claimed.
+fn claimed(context: &Context, permanent_id: &str) -> Vec<BindingKey> {
+    let group = BindingHead::of_policy(permanent_id);
+    let of = |(scope, index): (Scope, &Arc<crate::index::Index<BindingHead>>)| {
+        index.group(&group).into_iter().map(move |(key, _)| BindingKey { scope, key }).collect::<Vec<_>>()
+    };
+    context.bindings.both().into_iter().flat_map(of).collect()
+}
+
+/// The bindings whose template an override policy means or meant, and those whose policy waits for it.
+fn overridden(context: &Context, scope: Scope, change: &Change<'_, OverrideHead>) -> Vec<BindingKey> {
+    let sides: Vec<_> = [change.old, change.new].into_iter().flatten().collect();
+    let mut keys = all_bindings(context, |head| {
+        let resource = &head.resource;
+        if scope == Scope::Namespaced && resource.namespace != change.key.namespace {
+            return false;
+        }
+        let labels = bindings::template_key(resource).and_then(|template| {
+            Some(context.templates.find(&template.kind)?.index.get(&template.key)?.labels.clone())
+        });
+        let Some(labels) = labels else { return true };
+        let subject = Subject {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+            namespace: resource.namespace.clone(),
+            name: resource.name.clone(),
+            labels,
+        };
+        sides.iter().any(|side| overrides::means(side.spec(), &subject).is_some())
+    });
+    if change.old.is_none() || change.new.is_none() {
+        for (key, head) in context.policies.of(scope).all() {
+            let waits = head.policy().spec().dependent_overrides.contains(&change.key.name);
+            if waits && key.namespace == change.key.namespace {
+                keys.extend(claimed(context, head.policy().id()));
+            }
+        }
+    }
+    keys
+}
+
+fn all_bindings(context: &Context, concerned: impl Fn(&BindingHead) -> bool) -> Vec<BindingKey> {
+    let mut keys = Vec::new();
+    for (scope, index) in context.bindings.both() {
+        keys.extend(
+            index
+                .all()
+                .into_iter()
+                .filter(|(_, head)| concerned(head))
+                .map(|(key, _)| BindingKey { scope, key }),
+        );
+    }
+    keys
+}

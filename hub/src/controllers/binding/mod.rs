@@ -1,0 +1,388 @@
+//! The binding controller: one Work per cluster that a binding wants its object on.
+//!
+//! ```text
+//!   binding ─┬─ which override policies must be there? ── missing: Works stay as they are, a condition names them
+//!   template ┼─ replicas, overrides, marks (render) ── cannot be applied: that Work stays, condition and event
+//!   policies ┘                │
+//!                             ▼
+//!                    Works, one per cluster          Works of clusters that are not wanted: orphans
+//! ```
+
+mod listen;
+mod render;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{event, extension},
+    work::ResourceBindingSpec,
+};
+use karmada_client::Error;
+use karmada_core::{delete, names, work as core_work};
+use karmada_meta::{object, time::Time};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::render::overriding;
+use self::render::{Override, Rendered};
+use super::{Context, Next, work};
+use crate::{
+    bindings,
+    heads::{BindingKey, WorkHead},
+    objects::{Key, Part},
+    works::{self, Made, Maker},
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 8;
+/// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Makes Works of bindings.
+pub(crate) struct Binder {
+    context: Arc<Context>,
+}
+
+/// What is wrong with a binding's Works, for people. Each type of condition is there only while it is False.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Problems {
+    /// Override policies that the policy wants to be there and that are not.
+    missing: Vec<String>,
+    /// Works that cannot be made or changed: the reason's word, and which and why.
+    unmade: Vec<(&'static str, String)>,
+}
+
+impl Binder {
+    /// A controller that hears everything that Works are made from, from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        listen::listen(context);
+        Self { context: context.clone() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let context = &self.context;
+        // Half of the overrides would make other Works, and half of the Works or clusters orphans.
+        context.overrides.synced().await;
+        context.policies.synced().await;
+        context.clusters.synced().await;
+        context.namespaces.synced().await;
+        context.works.synced().await;
+        work("binding", &context.to_bind, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let resource = bindings::resource(key.scope);
+        let Some(binding) = self.context.objects.get(resource, &key.key).await? else {
+            self.remove_orphans(&key, &BTreeSet::new()).await?;
+            return Ok(Next::Done);
+        };
+        if object::deletion_timestamp(&binding).is_some() {
+            self.remove_orphans(&key, &BTreeSet::new()).await?;
+            let finalizer = bindings::finalizer(key.scope);
+            if object::finalizers(&binding).contains(&finalizer) {
+                let drop = |live: &mut Value| object::remove_finalizer(live, finalizer);
+                self.context.objects.modify(resource, &key.key, Part::Main, drop).await?;
+            }
+            return Ok(Next::Done);
+        }
+        let spec = match ResourceBindingSpec::deserialize(&binding["spec"]) {
+            Ok(spec) => spec,
+            Err(error) => {
+                // Its Works stay: what cannot be read has not said that they are to go.
+                tracing::warn!(binding = %key, %error, "the binding cannot be read");
+                return Ok(Next::Done);
+            }
+        };
+        if self.mark(&key, &binding).await? {
+            return Ok(Next::Done);
+        }
+        self.remove_orphans(&key, &delete::wanted_clusters(&spec)).await?;
+        self.make_works(&key, &binding, &spec).await
+    }
+
+    /// Gives a binding that somebody else made the finalizer and id it needs. Whether it had to.
+    async fn mark(&self, key: &BindingKey, binding: &Value) -> Result<bool, Error> {
+        let (finalizer, id) = (bindings::finalizer(key.scope), bindings::id_label(key.scope));
+        let has_id = |binding: &Value| object::label(binding, id).is_some_and(|id| !id.is_empty());
+        if object::finalizers(binding).contains(&finalizer) && has_id(binding) {
+            return Ok(false);
+        }
+        let mark = |live: &mut Value| {
+            let unidentified = !has_id(live);
+            if unidentified {
+                object::set_label(live, id, self.context.env.uuid());
+            }
+            object::add_finalizer(live, finalizer) || unidentified
+        };
+        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, mark).await?;
+        Ok(true)
+    }
+
+    async fn remove_orphans(&self, key: &BindingKey, wanted: &BTreeSet<String>) -> Result<(), Error> {
+        let removed = works::remove_orphans(&self.context, key, wanted, || async {
+            let live = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
+            let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
+                return Ok(Some(BTreeSet::new()));
+            };
+            Ok(ResourceBindingSpec::deserialize(&live["spec"])
+                .ok()
+                .map(|spec| delete::wanted_clusters(&spec)))
+        })
+        .await;
+        if let Err(error) = &removed
+            && !error.is_conflict()
+        {
+            let about = json!({
+                "apiVersion": bindings::resource(key.scope).api_version(),
+                "kind": key.kind(),
+                "metadata": {"namespace": key.key.namespace, "name": key.key.name},
+            });
+            let text = format!("Failed to clean up works of {key}: {error}");
+            self.context.warning(bindings::binder(key.scope), &about, event::CLEANUP_WORK_FAILED, text);
+        }
+        removed
+    }
+
+    async fn make_works(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        spec: &ResourceBindingSpec,
+    ) -> Result<Next, Error> {
+        let targets = core_work::targets(spec);
+        let mut problems = Problems { missing: self.missing_overrides(binding), ..Problems::default() };
+        let mut next = Next::Done;
+        if problems.missing.is_empty() && !targets.is_empty() {
+            let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
+            let render = render::Render::new(&self.context, key, binding, spec, &template);
+            let mut written = false;
+            for target in &targets {
+                let made = match self.make(key, &render, target).await {
+                    Ok(made) => made,
+                    Err(error) => {
+                        self.tell_failure(key, binding, spec, &error.to_string(), &error);
+                        return Err(error);
+                    }
+                };
+                match made {
+                    Outcome::Made(Made::Written, applied) => {
+                        written = true;
+                        self.tell_overrides(&template, &target.name, &applied);
+                    }
+                    Outcome::Made(Made::Unchanged, _) | Outcome::NotYet => {}
+                    Outcome::Made(Made::Going, _) => next = Next::After(PATIENCE),
+                    Outcome::Made(Made::Taken(why), _) => {
+                        problems.unmade.push(("WorkNameTaken", format!("{}: {why}", target.name)));
+                        next = Next::After(PATIENCE);
+                    }
+                    Outcome::Made(Made::TooLarge(why), _) => {
+                        problems.unmade.push(("WorkTooLarge", format!("{}: {why}", target.name)));
+                    }
+                    Outcome::Made(Made::Refused(why), _) => {
+                        problems.unmade.push(("WorkRefused", format!("{}: {why}", target.name)));
+                    }
+                    Outcome::Override(why) => {
+                        problems
+                            .unmade
+                            .push((event::APPLY_OVERRIDE_POLICY_FAILED, format!("{}: {why}", target.name)));
+                    }
+                }
+            }
+            if written {
+                let text = format!("Sync work of {key} successful.");
+                for about in [binding, &template] {
+                    let component = bindings::binder(key.scope);
+                    self.context.normal(component, about, event::SYNC_WORK_SUCCEED, text.as_str());
+                }
+            }
+        }
+        self.report(key, binding, spec, &problems).await?;
+        Ok(next)
+    }
+
+    /// The template as it is now; nothing while it is gone, or another one of its name has taken its place.
+    async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
+        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
+        let objects = &self.context.objects;
+        let Some(resource) = self.context.templates.resource(objects.rest(), &template.kind).await? else {
+            return Ok(None);
+        };
+        let live = objects.get(&resource, &template.key).await?;
+        Ok(live.filter(|live| spec.resource.uid.is_empty() || object::uid(live) == spec.resource.uid))
+    }
+
+    async fn make(
+        &self,
+        key: &BindingKey,
+        render: &render::Render<'_>,
+        target: &karmada_api::work::TargetCluster,
+    ) -> Result<Outcome, Error> {
+        let cluster = self.context.clusters.get(&Key::cluster_scoped(target.name.as_str()));
+        let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Outcome::NotYet) };
+        let namespace = names::execution_namespace(&target.name);
+        if self
+            .context
+            .namespaces
+            .get(&Key::cluster_scoped(namespace.as_str()))
+            .is_none_or(|head| head.deleting)
+        {
+            // It comes right after its cluster, and brings the binding back.
+            return Ok(Outcome::NotYet);
+        }
+        let Rendered { manifest, applied } = match render.manifest(&cluster.cluster, target) {
+            Ok(rendered) => rendered,
+            Err(Override(why)) => return Ok(Outcome::Override(why)),
+        };
+        let work_key = Key::new(namespace, render.work_name());
+        let made = works::ensure(&self.context, &work_key, &Maker::Binding(key), |existing, id| {
+            render.work(&manifest, &applied, &target.name, existing, id)
+        })
+        .await?;
+        Ok(Outcome::Made(made, applied))
+    }
+
+    /// The override policies that the binding's policy wants to be there before anything goes out, and that are not.
+    /// They are named in the policy, which is found by the claim on the binding.
+    fn missing_overrides(&self, binding: &Value) -> Vec<String> {
+        let context = &self.context;
+        let Some(claim) = karmada_core::select::Claim::of(binding) else { return Vec::new() };
+        let all =
+            context.policies.both().into_iter().flat_map(|(scope, index)| {
+                index.all().into_iter().map(move |(key, head)| (scope, key, head))
+            });
+        let mut missing = Vec::new();
+        for (scope, key, head) in all.filter(|(_, _, head)| claim.is(head.policy())) {
+            for name in &head.policy().spec().dependent_overrides {
+                let wanted = Key::new(key.namespace.as_str(), name.as_str());
+                if context.overrides.of(scope).get(&wanted).is_none() {
+                    missing.push(wanted.to_string());
+                }
+            }
+        }
+        missing
+    }
+
+    fn tell_overrides(&self, template: &Value, cluster: &str, applied: &karmada_core::overrides::Applied) {
+        let component = karmada_api::consts::component::OVERRIDE_MANAGER;
+        let namespace = object::namespace(template);
+        let said = applied
+            .cluster
+            .iter()
+            .map(|rule| format!("Apply cluster override policy({})", rule.policy_name))
+            .chain(
+                applied
+                    .namespaced
+                    .iter()
+                    .map(|r| format!("Apply override policy({namespace}/{})", r.policy_name)),
+            );
+        let said: BTreeSet<String> = said.collect();
+        for text in said {
+            let text = format!("{text} for cluster({cluster}) succeed.");
+            self.context.normal(component, template, event::APPLY_OVERRIDE_POLICY_SUCCEED, text);
+        }
+    }
+
+    fn tell_failure(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        spec: &ResourceBindingSpec,
+        why: &str,
+        error: &Error,
+    ) {
+        // A conflict is read anew at once; nobody needs to hear of it.
+        if error.is_conflict() || error.is_already_exists() {
+            return;
+        }
+        let text = format!("Failed to sync work of {key}: {why}");
+        for about in [binding, &bindings::template_reference(spec)] {
+            self.context.warning(bindings::binder(key.scope), about, event::SYNC_WORK_FAILED, text.as_str());
+        }
+    }
+
+    /// Keeps the conditions of a binding about its Works in step with what is wrong with them, and says what is new.
+    async fn report(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        spec: &ResourceBindingSpec,
+        problems: &Problems,
+    ) -> Result<(), Error> {
+        let now = Time::now(&self.context.env);
+        let wanted = problems.conditions(now);
+        let apply = |live: &mut Value| {
+            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let mut changed = false;
+            for (type_, condition) in &wanted {
+                changed |= match condition {
+                    Some(condition) => conditions::set(&mut list, condition.clone(), now),
+                    None => conditions::remove(&mut list, type_),
+                };
+            }
+            if changed {
+                object::ensure_map(live, "status").insert("conditions".into(), json!(list));
+            }
+            changed
+        };
+        if !apply(&mut binding.clone()) {
+            return Ok(());
+        }
+        let resource = bindings::resource(key.scope);
+        self.context.objects.modify(resource, &key.key, Part::Status, apply).await?;
+        for condition in wanted.iter().filter_map(|(_, condition)| condition.as_ref()) {
+            let reason = match condition.reason.as_str() {
+                event::APPLY_OVERRIDE_POLICY_FAILED => event::APPLY_OVERRIDE_POLICY_FAILED,
+                _ => event::SYNC_WORK_FAILED,
+            };
+            for about in [binding, &bindings::template_reference(spec)] {
+                self.context.warning(bindings::binder(key.scope), about, reason, condition.message.as_str());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of one cluster's Work.
+enum Outcome {
+    Made(Made, karmada_core::overrides::Applied),
+    /// The cluster or its namespace is not there, or is going.
+    NotYet,
+    /// An override cannot be applied; the Work stays as it is.
+    Override(String),
+}
+
+impl Problems {
+    /// The conditions that say so: those that are to be there, and those that are to go.
+    fn conditions(&self, now: Time) -> [(&'static str, Option<Condition>); 2] {
+        let missing = (!self.missing.is_empty()).then(|| {
+            Condition::new(
+                extension::DEPENDENT_OVERRIDES_PRESENT,
+                false,
+                "DependentOverridesMissing",
+                format!("waiting for override policies: {}", self.missing.join(", ")),
+                now,
+            )
+        });
+        let unmade = self.unmade.first().map(|(reason, _)| {
+            let list: Vec<_> = self.unmade.iter().map(|(_, why)| why.as_str()).collect();
+            let mut message = list.join("; ");
+            if message.len() > MESSAGE_LIMIT {
+                let end = (0..=MESSAGE_LIMIT).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
+                message.truncate(end);
+            }
+            Condition::new(bindings::WORKS_SYNCED, false, *reason, message, now)
+        });
+        [(extension::DEPENDENT_OVERRIDES_PRESENT, missing), (bindings::WORKS_SYNCED, unmade)]
+    }
+}
+
+/// More than this of what is wrong helps nobody.
+const MESSAGE_LIMIT: usize = 4096;
+
+/// The bindings that a change of a Work concerns.
+fn bindings_of(old: Option<&Arc<WorkHead>>, new: Option<&Arc<WorkHead>>) -> BTreeSet<BindingKey> {
+    [old, new].into_iter().flatten().filter_map(|head| head.binding.clone()).collect()
+}

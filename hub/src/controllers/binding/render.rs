@@ -1,0 +1,140 @@
+//! A template as one cluster gets it.
+
+use std::collections::BTreeMap;
+
+use karmada_api::{
+    cluster::Cluster,
+    policy::{ClusterOverridePolicy, OverridePolicy},
+    work::{ResourceBindingSpec, TargetCluster},
+};
+use karmada_core::{
+    names,
+    overrides::{self, Applied},
+    select::Subject,
+    work,
+};
+use karmada_meta::object;
+use serde_json::Value;
+
+use super::Context;
+use crate::{
+    bindings,
+    heads::{BindingKey, OverrideHead, Scope},
+};
+
+/// What is the same for all clusters of a binding.
+pub(super) struct Render<'a> {
+    key: &'a BindingKey,
+    id: &'a str,
+    spec: &'a ResourceBindingSpec,
+    template: &'a Value,
+    /// Completions of a divided Job, per cluster.
+    completions: Option<BTreeMap<String, i64>>,
+    /// The policies that mean the template.
+    cluster_policies: Vec<ClusterOverridePolicy>,
+    policies: Vec<OverridePolicy>,
+}
+
+/// A manifest, and the overrides that made it so.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    pub manifest: Value,
+    pub applied: Applied,
+}
+
+/// An override that cannot be applied.
+#[derive(Debug)]
+pub(super) struct Override(pub String);
+
+impl<'a> Render<'a> {
+    /// Gathers what is needed for a binding and its template.
+    pub(super) fn new(
+        context: &Context,
+        key: &'a BindingKey,
+        binding: &'a Value,
+        spec: &'a ResourceBindingSpec,
+        template: &'a Value,
+    ) -> Self {
+        let (cluster_policies, policies) = overriding(context, &Subject::of(template));
+        Self {
+            key,
+            id: object::label(binding, bindings::id_label(key.scope)).unwrap_or_default(),
+            spec,
+            template,
+            completions: work::job_completions(spec, template),
+            cluster_policies,
+            policies,
+        }
+    }
+
+    /// The name of the Works that carry the template, the same on every cluster.
+    pub(super) fn work_name(&self) -> String {
+        names::work_name(
+            object::kind(self.template),
+            object::namespace(self.template),
+            object::name(self.template),
+        )
+    }
+
+    /// The template for one cluster: its replicas there, then the overrides, which have the last word.
+    pub(super) fn manifest(&self, cluster: &Cluster, target: &TargetCluster) -> Result<Rendered, Override> {
+        let generation = object::meta(self.template, "generation").cloned();
+        let uid = object::uid(self.template).to_owned();
+        let mut manifest = self.template.clone();
+        karmada_interpreter::prune(&mut manifest);
+        if let Some(replicas) = work::replicas(self.spec, target) {
+            karmada_interpreter::revise_replicas(&mut manifest, replicas);
+        }
+        if let Some(completions) = self.completions.as_ref().and_then(|all| all.get(&target.name)) {
+            karmada_interpreter::revise_completions(&mut manifest, *completions);
+        }
+        let applied = overrides::apply(&mut manifest, cluster, &self.cluster_policies, &self.policies)
+            .map_err(|error| Override(error.to_string()))?;
+        // The stamps of the Work are taken from these two, which never travel.
+        object::set_meta(&mut manifest, "uid", uid);
+        if let Some(generation) = generation {
+            object::set_meta(&mut manifest, "generation", generation);
+        }
+        Ok(Rendered { manifest, applied })
+    }
+
+    /// The Work that carries a manifest to a cluster.
+    pub(super) fn work(
+        &self,
+        manifest: &Value,
+        applied: &Applied,
+        cluster: &str,
+        existing: Option<&Value>,
+        id: &str,
+    ) -> Value {
+        let binding = work::Binding {
+            namespace: (self.key.scope == Scope::Namespaced).then_some(self.key.key.namespace.as_str()),
+            name: &self.key.key.name,
+            id: self.id,
+            spec: self.spec,
+        };
+        work::build(&binding, manifest.clone(), applied, cluster, existing, || id.to_owned())
+    }
+}
+
+/// The override policies that mean an object.
+pub(crate) fn overriding(
+    context: &Context,
+    subject: &Subject,
+) -> (Vec<ClusterOverridePolicy>, Vec<OverridePolicy>) {
+    let (mut cluster_policies, mut policies) = (Vec::new(), Vec::new());
+    let near = match subject.namespace.as_str() {
+        "" => Vec::new(),
+        namespace => context.overrides.namespaced.in_namespace(namespace),
+    };
+    for (_, head) in context.overrides.cluster.all().into_iter().chain(near) {
+        if overrides::means(head.spec(), subject).is_none() {
+            continue;
+        }
+        match &*head {
+            OverrideHead::Cluster(policy) => cluster_policies.push(policy.clone()),
+            OverrideHead::Namespaced(policy) => policies.push(policy.clone()),
+        }
+    }
+    (cluster_policies, policies)
+}

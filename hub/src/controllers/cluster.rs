@@ -1,0 +1,229 @@
+//! Clusters: their execution namespaces, and their way out.
+//!
+//! A Cluster that is deleted keeps its finalizer until its Works and its namespace are gone. While its agent
+//! reports, the agent takes down what the Works hold; when it does not, the Works' finalizers are dropped and what
+//! is on the member stays there ([`karmada_core::delete::removal`]).
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::consts::{component, event, finalizer, label};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{
+    delete::{Leaving, Removal, removal},
+    names,
+};
+use karmada_meta::object;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    heads::ClusterHead,
+    kinds::{CLUSTERS, NAMESPACES, WORKS},
+    objects::{Key, Part},
+};
+
+/// How many clusters are worked on at a time.
+const WORKERS: usize = 4;
+/// How long a step of a removal is given before it is looked at again; watches usually say so earlier.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Keeps execution namespaces.
+pub(crate) struct ClusterController {
+    context: Arc<Context>,
+    queue: WorkQueue<String>,
+}
+
+impl ClusterController {
+    /// A controller that hears the context's Clusters, Namespaces and Works from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue = WorkQueue::new(context.env.clone());
+        let of_clusters = queue.clone();
+        context.clusters.listen(move |change| of_clusters.add(change.key.name.clone()));
+        let of_namespaces = queue.clone();
+        context.namespaces.listen(move |change| {
+            if let Some(cluster) = names::cluster_of_namespace(&change.key.name) {
+                of_namespaces.add(cluster.to_owned());
+            }
+        });
+        let (of_works, clusters) = (queue.clone(), context.clusters.clone());
+        context.works.listen(move |change| {
+            // Works matter here only on the way out.
+            if let Some(cluster) = names::cluster_of_namespace(&change.key.namespace)
+                && clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.deleting)
+            {
+                of_works.add(cluster.to_owned());
+            }
+        });
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        self.context.clusters.synced().await;
+        self.context.namespaces.synced().await;
+        work("cluster", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
+    }
+
+    async fn reconcile(&self, name: String) -> Result<Next, Error> {
+        let objects = &self.context.objects;
+        let key = Key::cluster_scoped(name);
+        let Some(mut cluster) = objects.get(&CLUSTERS, &key).await? else { return Ok(Next::Done) };
+        if object::deletion_timestamp(&cluster).is_some() {
+            return self.remove(&key, &cluster).await;
+        }
+        if object::add_finalizer(&mut cluster, finalizer::CLUSTER) {
+            // Before anything is made that the finalizer is to take down.
+            cluster = objects.replace(&CLUSTERS, &cluster).await?;
+        }
+        self.ensure_namespace(&key.name, &cluster).await
+    }
+
+    async fn ensure_namespace(&self, cluster_name: &str, cluster: &Value) -> Result<Next, Error> {
+        let name = names::execution_namespace(cluster_name);
+        let key = Key::cluster_scoped(name.as_str());
+        if let Some(head) = self.context.namespaces.get(&key) {
+            if head.deleting {
+                return Ok(Next::After(PATIENCE));
+            }
+            if head.labels.get(label::SYSTEM).is_some_and(|value| value == label::SYSTEM_VALUE) {
+                return Ok(Next::Done);
+            }
+        }
+        let labelled = |namespace: &mut Value| {
+            let missing = object::label(namespace, label::SYSTEM) != Some(label::SYSTEM_VALUE);
+            object::set_label(namespace, label::SYSTEM, label::SYSTEM_VALUE);
+            missing
+        };
+        if self.context.objects.modify(&NAMESPACES, &key, Part::Main, labelled).await?.is_some() {
+            return Ok(Next::Done);
+        }
+        let namespace = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {label::SYSTEM: label::SYSTEM_VALUE}},
+        });
+        match self.context.objects.create(&NAMESPACES, &namespace).await {
+            Ok(_) => {
+                let text = format!("Created execution space({name}) for cluster({cluster_name}).");
+                self.context.normal(component::CLUSTER, cluster, event::CREATE_EXECUTION_SPACE_SUCCEED, text);
+                Ok(Next::Done)
+            }
+            Err(error) if error.is_already_exists() => Ok(Next::After(Duration::ZERO)),
+            Err(error) => {
+                let text =
+                    format!("Failed to create execution space({name}) for cluster({cluster_name}): {error}.");
+                self.context.warning(component::CLUSTER, cluster, event::CREATE_EXECUTION_SPACE_FAILED, text);
+                Err(error)
+            }
+        }
+    }
+
+    /// One step of a removal.
+    async fn remove(&self, key: &Key, cluster: &Value) -> Result<Next, Error> {
+        if !object::finalizers(cluster).contains(&finalizer::CLUSTER) {
+            return Ok(Next::Done);
+        }
+        let name = names::execution_namespace(&key.name);
+        let (alive, terminating) = self.works(&name).await?;
+        let namespace = self.context.objects.get(&NAMESPACES, &Key::cluster_scoped(name.as_str())).await?;
+        let step = removal(&Leaving {
+            reporting: ClusterHead::project(cluster).reporting(),
+            works_alive: alive.len(),
+            works_terminating: terminating.len(),
+            namespace: namespace.is_some(),
+            namespace_terminating: namespace
+                .as_ref()
+                .is_some_and(|n| object::deletion_timestamp(n).is_some()),
+        });
+        tracing::debug!(cluster = %key, ?step, "removing");
+        let done = self.take(step, key, &alive, &terminating, namespace.as_ref()).await;
+        match done {
+            Ok(next) => {
+                if step == Removal::Done {
+                    let text = format!("Removed execution space({name}) for cluster({}).", key.name);
+                    self.context.normal(
+                        component::CLUSTER,
+                        cluster,
+                        event::REMOVE_EXECUTION_SPACE_SUCCEED,
+                        text,
+                    );
+                }
+                Ok(next)
+            }
+            Err(error) => {
+                let text =
+                    format!("Failed to remove execution space({name}) for cluster({}): {error}.", key.name);
+                self.context.warning(component::CLUSTER, cluster, event::REMOVE_EXECUTION_SPACE_FAILED, text);
+                Err(error)
+            }
+        }
+    }
+
+    async fn take(
+        &self,
+        step: Removal,
+        cluster: &Key,
+        alive: &[Reference],
+        terminating: &[Reference],
+        namespace: Option<&Value>,
+    ) -> Result<Next, Error> {
+        let objects = &self.context.objects;
+        let again = Ok(Next::After(Duration::ZERO));
+        match step {
+            Removal::DeleteWorks => {
+                for work in alive {
+                    objects.delete_uid(&WORKS, &work.key, &work.uid).await?;
+                }
+                again
+            }
+            Removal::Wait => Ok(Next::After(PATIENCE)),
+            Removal::DropWorkFinalizers => {
+                for work in terminating {
+                    let drop = |live: &mut Value| {
+                        object::uid(live) == work.uid && object::remove_finalizer(live, finalizer::EXECUTION)
+                    };
+                    objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
+                }
+                again
+            }
+            Removal::DeleteNamespace => {
+                if let Some(namespace) = namespace {
+                    objects.delete_uid(&NAMESPACES, &Key::of(namespace), object::uid(namespace)).await?;
+                }
+                again
+            }
+            Removal::Done => {
+                let drop = |live: &mut Value| object::remove_finalizer(live, finalizer::CLUSTER);
+                objects.modify(&CLUSTERS, cluster, Part::Main, drop).await?;
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// A live list of a namespace's Works: those without a deletion timestamp, and those that only wait for the
+    /// agent.
+    async fn works(&self, namespace: &str) -> Result<(Vec<Reference>, Vec<Reference>), Error> {
+        let (mut alive, mut terminating) = (Vec::new(), Vec::new());
+        self.context
+            .objects
+            .list(&WORKS, Some(namespace), "", |page| {
+                for work in page {
+                    let reference = Reference { key: Key::of(&work), uid: object::uid(&work).to_owned() };
+                    if object::deletion_timestamp(&work).is_none() {
+                        alive.push(reference);
+                    } else if object::finalizers(&work).contains(&finalizer::EXECUTION) {
+                        terminating.push(reference);
+                    }
+                }
+            })
+            .await?;
+        Ok((alive, terminating))
+    }
+}
+
+/// Exactly one object.
+struct Reference {
+    key: Key,
+    uid: String,
+}

@@ -1,0 +1,174 @@
+//! The detector: templates and policies find each other, in either order, and become bindings.
+//!
+//! ```text
+//!   policies ──▶ kinds to watch ──▶ templates ─┐
+//!      │                                       ├─▶ claim on the template ─▶ binding
+//!      └──── which templates it means ─────────┘
+//! ```
+//!
+//! A template is looked at when it changes, when a policy that means it or has claimed it changes, and when its
+//! binding vanishes. Everything is decided from what is there then ([`karmada_core::select`]).
+
+mod desired;
+mod kinds;
+mod policies;
+mod templates;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use karmada_client::WorkQueue;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, work};
+use crate::{
+    bindings,
+    heads::{BindingHead, PolicyKey},
+    index::Change,
+    templates::TemplateKey,
+};
+
+/// How many templates are worked on at a time.
+const TEMPLATE_WORKERS: usize = 8;
+/// How many policies are worked on at a time.
+const POLICY_WORKERS: usize = 2;
+/// How long a template may be without a policy, or a policy without templates, before an event says so: people
+/// apply both at once, in either order.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Finds what belongs together.
+pub(crate) struct Detector {
+    context: Arc<Context>,
+    templates: WorkQueue<TemplateKey>,
+    policies: WorkQueue<PolicyKey>,
+    memory: Mutex<Memory>,
+}
+
+/// What the detector knows beyond the objects. Losing it costs an event or a look at a binding, nothing else.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The content of each template that its binding is known to be in step with.
+    bound: BTreeMap<TemplateKey, u64>,
+    /// Templates without a policy.
+    unmatched: BTreeMap<TemplateKey, Lonely>,
+    /// Policies without templates, and the generation of which that was said.
+    idle: BTreeMap<PolicyKey, (i64, Lonely)>,
+}
+
+/// Something that misses its counterpart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lonely {
+    /// Since a monotonic time.
+    Since(Duration),
+    /// An event has said so.
+    Told,
+}
+
+/// What is to be done about something lonely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// Say it.
+    Tell,
+    /// Look again after a while.
+    Wait(Duration),
+    /// It was said.
+    Quiet,
+}
+
+impl Lonely {
+    fn patience(&mut self, now: Duration) -> Patience {
+        match *self {
+            Self::Told => Patience::Quiet,
+            Self::Since(since) => match GRACE.checked_sub(now.saturating_sub(since)) {
+                Some(left) if !left.is_zero() => Patience::Wait(left),
+                _ => {
+                    *self = Self::Told;
+                    Patience::Tell
+                }
+            },
+        }
+    }
+}
+
+impl Detector {
+    /// A detector that hears the context's templates, policies, bindings and definitions from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Arc<Self> {
+        let templates = WorkQueue::new(context.env.clone());
+        let policies = WorkQueue::new(context.env.clone());
+
+        let queue: WorkQueue<TemplateKey> = templates.clone();
+        context.templates.listen(move |kind, change| {
+            queue.add(TemplateKey { kind: kind.clone(), key: change.key.clone() });
+        });
+        for (scope, index) in context.policies.both() {
+            let (queue, shared): (WorkQueue<PolicyKey>, _) = (policies.clone(), Arc::downgrade(context));
+            let templates: WorkQueue<TemplateKey> = templates.clone();
+            index.listen(move |change| {
+                queue.add(PolicyKey { scope, key: change.key.clone() });
+                let Some(context) = shared.upgrade() else { return };
+                context.templates.poke();
+                // What a policy claimed must be looked at again even if the policy is gone with its finalizer.
+                if let Some(old) = change.old {
+                    for (kind, watched) in context.templates.kinds() {
+                        for (key, _) in watched.index.group(old.policy().id()) {
+                            templates.add(TemplateKey { kind: kind.clone(), key });
+                        }
+                    }
+                }
+            });
+        }
+        for (_, index) in context.bindings.both() {
+            let (queue, shared) = (templates.clone(), Arc::downgrade(context));
+            index.listen(move |change| {
+                if change.differs(|head| &head.resource)
+                    && let Some(context) = shared.upgrade()
+                {
+                    context.templates.poke();
+                }
+                if let Some(template) = orphaned_template(change) {
+                    queue.add(template);
+                }
+            });
+        }
+        let shared = Arc::downgrade(context);
+        context.definitions.listen(move |_| {
+            if let Some(context) = shared.upgrade() {
+                context.templates.rediscover();
+            }
+        });
+        Arc::new(Self { context: context.clone(), templates, policies, memory: Mutex::default() })
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        // A template must not be judged before all policies are known, nor a policy deleted before all bindings are.
+        self.context.policies.synced().await;
+        self.context.bindings.synced().await;
+        let templates = work("detector", &self.templates, TEMPLATE_WORKERS, &stop, |t| self.template(t));
+        let policies = work("policy", &self.policies, POLICY_WORKERS, &stop, |p| self.policy(p));
+        let kinds = self.watch_kinds(&stop);
+        tokio::join!(templates, policies, kinds);
+    }
+}
+
+/// The template whose binding has just gone.
+fn orphaned_template(change: &Change<'_, BindingHead>) -> Option<TemplateKey> {
+    if change.new.is_some() {
+        return None;
+    }
+    bindings::template_key(&change.old?.resource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loneliness_is_told_once_and_not_at_once() {
+        let at = Duration::from_secs;
+        let mut lonely = Lonely::Since(at(10));
+        assert_eq!(lonely.patience(at(11)), Patience::Wait(at(2)));
+        assert_eq!(lonely.patience(at(13)), Patience::Tell);
+        assert_eq!(lonely.patience(at(14)), Patience::Quiet);
+    }
+}

@@ -1,0 +1,190 @@
+//! Policies: their mark and finalizer, the templates they mean, and what happens when they go.
+
+use std::time::Duration;
+
+use karmada_api::consts::{component, event, finalizer};
+use karmada_client::Error;
+use karmada_core::select::{self, Claim, Subject};
+use karmada_meta::{gvk::GroupVersionKind, object};
+use serde_json::Value;
+
+use super::{Detector, Lonely, Patience, kinds::selected_kinds};
+use crate::{
+    bindings,
+    controllers::Next,
+    heads::{BindingHead, PolicyHead, PolicyKey, Scope, TemplateHead},
+    kinds,
+    objects::{Key, Part},
+    templates::TemplateKey,
+};
+
+/// How long the first list of a kind that a policy selects is waited for before the policy is looked at again.
+const UNSETTLED: Duration = Duration::from_millis(300);
+
+/// How a scope's policies are addressed, and the finalizer they carry.
+fn kind_of(scope: Scope) -> (&'static karmada_client::Resource, &'static str) {
+    match scope {
+        Scope::Namespaced => (&kinds::PROPAGATION_POLICIES, finalizer::PROPAGATION_POLICY),
+        Scope::Cluster => (&kinds::CLUSTER_PROPAGATION_POLICIES, finalizer::CLUSTER_PROPAGATION_POLICY),
+    }
+}
+
+impl Detector {
+    /// Looks at one policy.
+    pub(super) async fn policy(&self, policy: PolicyKey) -> Result<Next, Error> {
+        let Some(head) = self.context.policies.of(policy.scope).get(&policy.key) else {
+            self.memory.lock().idle.remove(&policy);
+            return Ok(Next::Done);
+        };
+        if head.policy().deleting() {
+            return self.release_all(&policy, &head).await;
+        }
+        if head.policy().id().is_empty() || !head.finalizer {
+            return self.mark(&policy, &head).await;
+        }
+        self.find_templates(&policy, &head).await
+    }
+
+    /// Gives a policy what admission would have given it; the watch brings it back.
+    async fn mark(&self, policy: &PolicyKey, head: &PolicyHead) -> Result<Next, Error> {
+        let (resource, finalizer) = kind_of(policy.scope);
+        let id_label = head.policy().id_label();
+        let mark = |live: &mut Value| {
+            if object::deletion_timestamp(live).is_some() {
+                return false;
+            }
+            let mut changed = object::add_finalizer(live, finalizer);
+            if object::label(live, id_label).is_none_or(str::is_empty) {
+                object::set_label(live, id_label, self.context.env.uuid());
+                changed = true;
+            }
+            changed
+        };
+        self.context.objects.modify(resource, &policy.key, Part::Main, mark).await?;
+        Ok(Next::Done)
+    }
+
+    /// Queues every template that a policy means or has claimed, and says so if it means none.
+    async fn find_templates(&self, policy: &PolicyKey, head: &PolicyHead) -> Result<Next, Error> {
+        let mut means_any = false;
+        let kinds = selected_kinds(head);
+        for (kind, watched) in self.context.templates.kinds() {
+            for (key, _) in watched.index.group(head.policy().id()) {
+                self.templates.add(TemplateKey { kind: kind.clone(), key });
+            }
+            if !kinds.contains(&kind) {
+                continue;
+            }
+            let candidates = match policy.scope {
+                Scope::Namespaced => watched.index.in_namespace(&policy.key.namespace),
+                Scope::Cluster => watched.index.all(),
+            };
+            for (key, template) in candidates {
+                if select::means(head.policy(), &subject(&kind, &key, &template)).is_some() {
+                    means_any = true;
+                    self.templates.add(TemplateKey { kind: kind.clone(), key });
+                }
+            }
+        }
+        if !kinds.iter().all(|kind| self.context.templates.is_settled(kind) || self.context.skip.kind(kind)) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        self.tell_idle(policy, head, &kinds, means_any).await
+    }
+
+    async fn tell_idle(
+        &self,
+        policy: &PolicyKey,
+        head: &PolicyHead,
+        kinds: &[GroupVersionKind],
+        means_any: bool,
+    ) -> Result<Next, Error> {
+        let patience = {
+            let idle = &mut self.memory.lock().idle;
+            if means_any {
+                idle.remove(policy);
+                return Ok(Next::Done);
+            }
+            let now = self.context.env.now();
+            let entry = idle.entry(policy.clone()).or_insert((head.generation, Lonely::Since(now)));
+            if entry.0 != head.generation {
+                *entry = (head.generation, Lonely::Since(now));
+            }
+            entry.1.patience(now)
+        };
+        match patience {
+            Patience::Wait(left) => Ok(Next::After(left)),
+            Patience::Quiet => Ok(Next::Done),
+            Patience::Tell => {
+                let (resource, _) = kind_of(policy.scope);
+                if let Some(live) = self.context.objects.get(resource, &policy.key).await? {
+                    let text = idle_message(head, kinds, |kind| self.context.templates.is_unserved(kind));
+                    self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+                }
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// A policy goes: its claims are taken back, and what it placed stays where it is.
+    async fn release_all(&self, policy: &PolicyKey, head: &PolicyHead) -> Result<Next, Error> {
+        let (resource, finalizer) = kind_of(policy.scope);
+        if !head.finalizer {
+            return Ok(Next::Done);
+        }
+        let claim = match policy.scope {
+            Scope::Namespaced => Claim::Namespaced(head.policy().id().to_owned()),
+            Scope::Cluster => Claim::Cluster(head.policy().id().to_owned()),
+        };
+        let settled =
+            |kind: &GroupVersionKind| self.context.templates.is_settled(kind) || self.context.skip.kind(kind);
+        if !selected_kinds(head).iter().all(settled) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        let unclaim = |live: &mut Value| Claim::of(live).as_ref() == Some(&claim) && select::unclaim(live);
+        // Bindings first: a template that is free may be claimed by the next policy at once.
+        for (scope, index) in self.context.bindings.both() {
+            for (key, _) in index.group(&BindingHead::of_policy(head.policy().id())) {
+                self.context.objects.modify(bindings::resource(scope), &key, Part::Main, unclaim).await?;
+            }
+        }
+        for (_, watched) in self.context.templates.kinds() {
+            for (key, _) in watched.index.group(head.policy().id()) {
+                self.context.objects.modify(&watched.resource, &key, Part::Main, unclaim).await?;
+            }
+        }
+        let drop = |live: &mut Value| object::remove_finalizer(live, finalizer);
+        self.context.objects.modify(resource, &policy.key, Part::Main, drop).await?;
+        Ok(Next::Done)
+    }
+}
+
+/// What selectors look at, from what is kept of a template.
+pub(super) fn subject(kind: &GroupVersionKind, key: &Key, template: &TemplateHead) -> Subject {
+    Subject {
+        api_version: kind.api_version(),
+        kind: kind.kind.clone(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        labels: template.labels.clone(),
+    }
+}
+
+fn idle_message(
+    head: &PolicyHead,
+    kinds: &[GroupVersionKind],
+    is_unserved: impl Fn(&GroupVersionKind) -> bool,
+) -> String {
+    if let Some(reason) = &head.unreadable {
+        return format!("The policy cannot be read and selects nothing: {reason}");
+    }
+    let unserved: Vec<_> = kinds.iter().filter(|kind| is_unserved(kind)).map(ToString::to_string).collect();
+    if unserved.is_empty() {
+        "No resource matches the policy's resourceSelectors".to_owned()
+    } else {
+        format!(
+            "No resource matches the policy's resourceSelectors; the hub has no such kind that can be propagated: {}",
+            unserved.join("; ")
+        )
+    }
+}

@@ -1,0 +1,256 @@
+//! Templates: claimed by the policy that means them, and bound.
+
+use karmada_api::{
+    consts::{component, event, label},
+    policy::ActivationPreference,
+};
+use karmada_client::{Error, Resource};
+use karmada_core::select::{self, Claim, Policy, Subject};
+use karmada_meta::object;
+use serde_json::Value;
+
+use super::{
+    Detector, Lonely, Patience,
+    desired::{self, Bound},
+};
+use crate::{
+    bindings,
+    controllers::Next,
+    heads::{BindingKey, PolicyHead, TemplateHead},
+    objects::Part,
+    templates::TemplateKey,
+};
+
+impl Detector {
+    /// Looks at one template.
+    pub(super) async fn template(&self, template: TemplateKey) -> Result<Next, Error> {
+        let Some(watched) = self.context.templates.find(&template.kind) else { return Ok(Next::Done) };
+        let Some(live) = self.context.objects.get(&watched.resource, &template.key).await? else {
+            self.forget(&template);
+            return Ok(Next::Done);
+        };
+        if !self.is_subject(&template, &live) {
+            self.forget(&template);
+            return Ok(Next::Done);
+        }
+        let subject = Subject::of(&live);
+        let claim = Claim::of(&live);
+        let policies = self.policies_over(&template.key.namespace);
+        match select::choose(&subject, claim.as_ref(), policies.iter().map(|head| head.policy())) {
+            Some(policy) if policy.id().is_empty() => {
+                // The policy gets its mark first; its change brings the template back.
+                Ok(Next::Done)
+            }
+            Some(policy) => {
+                self.memory.lock().unmatched.remove(&template);
+                self.apply(&template, &watched.resource, live, policy, claim.as_ref()).await
+            }
+            None => match claim {
+                Some(claim) if self.means_in_another_version(&template, &subject, &claim, &policies) => {
+                    Ok(Next::Done)
+                }
+                Some(claim) => {
+                    self.release(&template, &watched.resource, &live, &claim).await?;
+                    self.tell_unmatched(&template, &live)
+                }
+                None => self.tell_unmatched(&template, &live),
+            },
+        }
+    }
+
+    fn forget(&self, template: &TemplateKey) {
+        let mut memory = self.memory.lock();
+        memory.bound.remove(template);
+        memory.unmatched.remove(template);
+    }
+
+    /// Whether an object may be propagated at all.
+    fn is_subject(&self, template: &TemplateKey, live: &Value) -> bool {
+        let is = |key, value| object::label(live, key) == Some(value);
+        let skipped = self.context.skip.object(&template.kind, &template.key.namespace, &template.key.name)
+            || object::deletion_timestamp(live).is_some()
+            || is(label::MANAGED, label::MANAGED_VALUE)
+            || object::label(live, label::CLAIMED_BY).is_some();
+        !skipped
+    }
+
+    /// All policies that may mean an object of a namespace.
+    fn policies_over(&self, namespace: &str) -> Vec<std::sync::Arc<PolicyHead>> {
+        let policies = &self.context.policies;
+        let near =
+            if namespace.is_empty() { Vec::new() } else { policies.namespaced.in_namespace(namespace) };
+        near.into_iter().chain(policies.cluster.all()).map(|(_, head)| head).collect()
+    }
+
+    /// Whether the policy that claimed an object means it under another version of its kind: the same object is then
+    /// watched twice, and only one of the two may speak.
+    fn means_in_another_version(
+        &self,
+        template: &TemplateKey,
+        subject: &Subject,
+        claim: &Claim,
+        policies: &[std::sync::Arc<PolicyHead>],
+    ) -> bool {
+        let versions = self.context.templates.kinds();
+        versions.iter().filter(|(kind, _)| kind.group_kind() == template.kind.group_kind()).any(
+            |(kind, _)| {
+                let other = Subject { api_version: kind.api_version(), ..subject.clone() };
+                policies.iter().any(|h| claim.is(h.policy()) && select::means(h.policy(), &other).is_some())
+            },
+        )
+    }
+
+    /// Claims a template for its policy and brings its binding in step.
+    async fn apply(
+        &self,
+        template: &TemplateKey,
+        resource: &Resource,
+        live: Value,
+        policy: Policy<'_>,
+        claim: Option<&Claim>,
+    ) -> Result<Next, Error> {
+        let applied = self.claim_and_bind(template, resource, live.clone(), policy, claim).await;
+        let said = match policy {
+            Policy::Namespaced(_) => format!("Apply policy({}/{})", policy.namespace(), policy.name()),
+            Policy::Cluster(_) => format!("Apply cluster policy({})", policy.name()),
+        };
+        match applied {
+            Ok(Bound::Unchanged) => Ok(Next::Done),
+            Ok(Bound::Written) => {
+                self.context.normal(
+                    component::DETECTOR,
+                    &live,
+                    event::APPLY_POLICY_SUCCEED,
+                    format!("{said} succeed"),
+                );
+                Ok(Next::Done)
+            }
+            Ok(Bound::Refused(reason)) => {
+                let text = format!("{said} failed: {reason}");
+                self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+                Ok(Next::Done)
+            }
+            // Somebody was faster; what they wrote is read in a moment.
+            Err(error) if error.is_conflict() || error.is_already_exists() || error.is_not_found() => {
+                Err(error)
+            }
+            Err(error) => {
+                let text = format!("{said} failed: {error}");
+                self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+                Err(error)
+            }
+        }
+    }
+
+    async fn claim_and_bind(
+        &self,
+        template: &TemplateKey,
+        resource: &Resource,
+        mut live: Value,
+        policy: Policy<'_>,
+        claim: Option<&Claim>,
+    ) -> Result<Bound, Error> {
+        let content = TemplateHead::project(&live).content;
+        let known = self.memory.lock().bound.get(template).copied();
+        let claimed = claim.is_some_and(|claim| claim.is(policy));
+        let lazy = policy.spec().activation_preference == Some(ActivationPreference::Lazy);
+
+        let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
+        let binding = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
+        if let Some(reason) = binding.as_ref().and_then(|binding| desired::collision(binding, &live)) {
+            return Ok(Bound::Refused(reason));
+        }
+        if lazy && claimed && binding.is_some() && known.is_none_or(|known| known == content) {
+            // Changes of a lazy policy wait for the next change of the template.
+            self.memory.lock().bound.insert(template.clone(), content);
+            return Ok(Bound::Unchanged);
+        }
+        if select::claim(&mut live, policy) {
+            live = self.context.objects.replace(resource, &live).await?;
+        }
+        let content = TemplateHead::project(&live).content;
+        let bound = match binding {
+            None => {
+                let new = match desired::new_binding(&key, &live, policy, &self.context.env) {
+                    Ok(new) => new,
+                    Err(reason) => return Ok(Bound::Refused(reason)),
+                };
+                self.context.objects.create(bindings::resource(key.scope), &new).await?;
+                Bound::Written
+            }
+            // At the first look since the start nothing is known; then the binding's Works are looked at instead.
+            Some(binding) => {
+                let keep_version = known.is_none_or(|known| known == content);
+                self.update_binding(&key, binding, &live, policy, keep_version).await?
+            }
+        };
+        if known != Some(content) {
+            if bound == Bound::Unchanged {
+                // Nothing in the binding shows that the template may have changed while nobody was looking.
+                self.context.to_bind.add(key);
+            }
+            self.memory.lock().bound.insert(template.clone(), content);
+        }
+        Ok(bound)
+    }
+
+    /// Brings an existing binding in step. `keep_version`: that the template has another resourceVersion is no
+    /// reason to write.
+    async fn update_binding(
+        &self,
+        key: &BindingKey,
+        mut binding: Value,
+        template: &Value,
+        policy: Policy<'_>,
+        keep_version: bool,
+    ) -> Result<Bound, Error> {
+        if object::deletion_timestamp(&binding).is_some() {
+            // It belongs to a template of the same name that is gone; a new one is made when it is gone too.
+            // Its end is heard, and brings the template back.
+            return Ok(Bound::Unchanged);
+        }
+        match desired::update_binding(key, &mut binding, template, policy, keep_version, &self.context.env) {
+            Ok(false) => Ok(Bound::Unchanged),
+            Ok(true) => {
+                self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
+                Ok(Bound::Written)
+            }
+            Err(reason) => Ok(Bound::Refused(reason)),
+        }
+    }
+
+    /// Takes back the claim of a policy that is gone or means the template no longer. What was placed stays.
+    async fn release(
+        &self,
+        template: &TemplateKey,
+        resource: &Resource,
+        live: &Value,
+        claim: &Claim,
+    ) -> Result<(), Error> {
+        let unclaim =
+            |object: &mut Value| Claim::of(object).as_ref() == Some(claim) && select::unclaim(object);
+        let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
+        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, unclaim).await?;
+        let uid = object::uid(live);
+        let same = |object: &mut Value| object::uid(object) == uid && unclaim(object);
+        self.context.objects.modify(resource, &template.key, Part::Main, same).await?;
+        Ok(())
+    }
+
+    fn tell_unmatched(&self, template: &TemplateKey, live: &Value) -> Result<Next, Error> {
+        let patience = {
+            let now = self.context.env.now();
+            let unmatched = &mut self.memory.lock().unmatched;
+            unmatched.entry(template.clone()).or_insert(Lonely::Since(now)).patience(now)
+        };
+        match patience {
+            Patience::Wait(left) => Ok(Next::After(left)),
+            Patience::Quiet => Ok(Next::Done),
+            Patience::Tell => {
+                const TEXT: &str = "No policy match for resource";
+                self.context.warning(component::DETECTOR, live, event::APPLY_POLICY_FAILED, TEXT);
+                Ok(Next::Done)
+            }
+        }
+    }
+}

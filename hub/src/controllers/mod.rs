@@ -1,0 +1,93 @@
+//! The hub's controllers.
+//!
+//! ```text
+//!   templates + policies ─▶ detector ─▶ bindings ─▶ scheduler ─▶ bindings with clusters
+//!                                                                        │
+//!   templates ◀─ status ◀─ bindings' status ◀─ status ◀─ Works ◀─ binding ◀── override policies
+//!                                                          ▲
+//!                              namespaces ─▶ namespace ────┘      clusters ─▶ cluster, lease
+//! ```
+//!
+//! Each is level-triggered: a key in its queue says "look at this", never what happened. It reads what is there,
+//! decides by `karmada_core`, and writes only what differs. A write that meets a newer object is a reason to look
+//! again, not a failure.
+
+pub(crate) mod binding;
+pub(crate) mod cluster;
+pub(crate) mod detector;
+pub(crate) mod lease;
+pub(crate) mod namespace;
+pub(crate) mod scheduler;
+pub(crate) mod status;
+
+use std::{fmt, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use karmada_client::{Error, WorkQueue, queue::Item};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use crate::context::Context;
+
+/// What a reconcile leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing until something changes.
+    Done,
+    /// Look again after a while even if nothing changes.
+    After(Duration),
+}
+
+/// A key fails silently this often before the log says so: conflicts and things that come in the wrong order sort
+/// themselves out.
+const QUIET_FAILURES: u32 = 3;
+
+/// Reconciles the queue's keys, up to `workers` at a time, until told to stop; what is under way then is finished.
+pub(crate) async fn work<K, F>(
+    name: &'static str,
+    queue: &WorkQueue<K>,
+    workers: usize,
+    stop: &CancellationToken,
+    reconcile: impl Fn(K) -> F,
+) where
+    K: Ord + Clone + fmt::Display,
+    F: Future<Output = Result<Next, Error>>,
+{
+    let mut running = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(()) = running.next() => {}
+            Some(item) = queue.next(), if running.len() < workers => {
+                let reconciled = reconcile((*item).clone());
+                running.push(async move { conclude(name, item, reconciled.await, queue) });
+            }
+        }
+    }
+    while running.next().await.is_some() {}
+}
+
+fn conclude<K: Ord + Clone + fmt::Display>(
+    name: &'static str,
+    item: Item<K>,
+    outcome: Result<Next, Error>,
+    queue: &WorkQueue<K>,
+) {
+    match outcome {
+        Ok(Next::Done) => item.done(),
+        Ok(Next::After(delay)) => {
+            let key = (*item).clone();
+            item.done();
+            queue.add_after(key, delay);
+        }
+        Err(error) => {
+            let failures = queue.failures(&item) + 1;
+            if failures > QUIET_FAILURES {
+                tracing::warn!(controller = name, key = %*item, failures, %error, "failed, and will be tried again");
+            } else {
+                tracing::debug!(controller = name, key = %*item, failures, %error, "will be tried again");
+            }
+            item.retry();
+        }
+    }
+}

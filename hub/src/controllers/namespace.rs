@@ -1,0 +1,201 @@
+//! Namespaces: provided on every cluster, so that what is placed there finds its own.
+//!
+//! A Work of a Namespace belongs to the Namespace and goes with it (owner reference). A cluster that has a Namespace
+//! of that name already keeps it: the manifest says `overwrite`, the agent adopts it, and releases it at the end.
+
+use std::sync::Arc;
+
+use karmada_api::consts::{annotation, component, event, label};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{names, overrides, select::Subject, work as core_work};
+use karmada_meta::object;
+use serde_json::Value;
+use std::fmt;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, binding::overriding, work};
+use crate::{
+    heads::NamespaceHead,
+    kinds::NAMESPACES,
+    objects::Key,
+    works::{self, Made, Maker},
+};
+
+/// How many Works are made at a time.
+const WORKERS: usize = 4;
+/// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// One Namespace on one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    namespace: String,
+    cluster: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.namespace, self.cluster)
+    }
+}
+
+/// Provides Namespaces on clusters.
+pub(crate) struct NamespaceController {
+    context: Arc<Context>,
+    queue: WorkQueue<Place>,
+}
+
+impl NamespaceController {
+    /// A controller that hears the context's Namespaces, Clusters, Works and cluster-wide overrides from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<Place> = WorkQueue::new(context.env.clone());
+        let (shared, places) = (Arc::downgrade(context), queue.clone());
+        context.namespaces.listen(move |change| {
+            let Some(context) = shared.upgrade() else { return };
+            match names::cluster_of_namespace(&change.key.name) {
+                // A cluster can take Works once it has its execution namespace.
+                Some(cluster) => everywhere(&context, Some(cluster), None, &places),
+                None => everywhere(&context, None, Some(&change.key.name), &places),
+            }
+        });
+        let (shared, places) = (Arc::downgrade(context), queue.clone());
+        context.clusters.listen(move |change| {
+            let labels = |head: &Arc<crate::heads::ClusterHead>| head.cluster.metadata.labels.clone();
+            if change.old.map(labels) != change.new.map(labels)
+                && let Some(context) = shared.upgrade()
+            {
+                everywhere(&context, Some(&change.key.name), None, &places);
+            }
+        });
+        let (shared, places) = (Arc::downgrade(context), queue.clone());
+        context.works.listen(move |change| {
+            let Some(context) = shared.upgrade() else { return };
+            let last = change.last();
+            let news = change.new.is_none_or(|new| !context.written.is_ours(change.key, new.content));
+            if last.binding.is_some() || last.owner.is_empty() || !news {
+                return;
+            }
+            let owner = context.namespaces.all().into_iter().find(|(_, head)| head.uid == last.owner);
+            if let (Some((key, _)), Some(cluster)) =
+                (owner, names::cluster_of_namespace(&change.key.namespace))
+            {
+                places.add(Place { namespace: key.name, cluster: cluster.to_owned() });
+            }
+        });
+        let (shared, places) = (Arc::downgrade(context), queue.clone());
+        context.overrides.cluster.listen(move |_| {
+            if let Some(context) = shared.upgrade() {
+                everywhere(&context, None, None, &places);
+            }
+        });
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        self.context.clusters.synced().await;
+        self.context.namespaces.synced().await;
+        self.context.works.synced().await;
+        self.context.overrides.synced().await;
+        work("namespace", &self.queue, WORKERS, &stop, |place: Place| self.reconcile(place)).await;
+    }
+
+    async fn reconcile(&self, place: Place) -> Result<Next, Error> {
+        let context = &self.context;
+        let Some(head) = context.namespaces.get(&Key::cluster_scoped(place.namespace.as_str())) else {
+            return Ok(Next::Done);
+        };
+        let cluster = context.clusters.get(&Key::cluster_scoped(place.cluster.as_str()));
+        let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Next::Done) };
+        let execution = names::execution_namespace(&place.cluster);
+        let ready =
+            context.namespaces.get(&Key::cluster_scoped(execution.as_str())).is_some_and(|n| !n.deleting);
+        if !ready || !provided(context, &place.namespace, &head) {
+            return Ok(Next::Done);
+        }
+        let Some(live) =
+            context.objects.get(&NAMESPACES, &Key::cluster_scoped(place.namespace.as_str())).await?
+        else {
+            return Ok(Next::Done);
+        };
+        if object::deletion_timestamp(&live).is_some() {
+            return Ok(Next::Done);
+        }
+        let manifest = match self.manifest(&live, &cluster.cluster) {
+            Ok(manifest) => manifest,
+            Err(why) => {
+                let text = format!("Apply override policy for cluster({}) failed: {why}", place.cluster);
+                context.warning(
+                    component::OVERRIDE_MANAGER,
+                    &live,
+                    event::APPLY_OVERRIDE_POLICY_FAILED,
+                    text,
+                );
+                return Ok(Next::Done);
+            }
+        };
+        let key = Key::new(execution, names::work_name("Namespace", "", &place.namespace));
+        let made = works::ensure(context, &key, &Maker::Namespace(object::uid(&live)), |existing, id| {
+            self.build(&manifest, &place.cluster, existing, id)
+        })
+        .await?;
+        Ok(match made {
+            Made::Unchanged | Made::Written => Next::Done,
+            // A binding that carries the Namespace itself does what is to be done here.
+            Made::Taken(why) => {
+                tracing::debug!(%place, why, "the Namespace is provided otherwise");
+                Next::Done
+            }
+            Made::Going => Next::After(PATIENCE),
+            Made::TooLarge(why) | Made::Refused(why) => {
+                let text = format!("Failed to provide the namespace on cluster({}): {why}", place.cluster);
+                context.warning(component::NAMESPACE_SYNC, &live, event::SYNC_WORK_FAILED, text);
+                Next::Done
+            }
+        })
+    }
+
+    /// The Namespace as a cluster gets it, with the metadata that its Work's stamps are taken from.
+    fn manifest(&self, live: &Value, cluster: &karmada_api::cluster::Cluster) -> Result<Value, String> {
+        let mut manifest = live.clone();
+        let uid = object::uid(live).to_owned();
+        karmada_interpreter::prune(&mut manifest);
+        let (policies, _) = overriding(&self.context, &Subject::of(live));
+        overrides::apply(&mut manifest, cluster, &policies, &[]).map_err(|error| error.to_string())?;
+        object::set_meta(&mut manifest, "uid", uid);
+        if object::annotation(&manifest, annotation::CONFLICT_RESOLUTION).is_none() {
+            let overwrite = annotation::CONFLICT_RESOLUTION_OVERWRITE;
+            object::set_annotation(&mut manifest, annotation::CONFLICT_RESOLUTION, overwrite);
+        }
+        Ok(manifest)
+    }
+
+    fn build(&self, manifest: &Value, cluster: &str, existing: Option<&Value>, id: &str) -> Value {
+        core_work::build_namespace(manifest, cluster, existing, || id.to_owned())
+    }
+}
+
+/// Whether a Namespace goes to all clusters by itself: not the hub's own, not one whose label forbids it, and not
+/// one that a policy places.
+fn provided(context: &Context, name: &str, head: &NamespaceHead) -> bool {
+    let claimed = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
+    !head.deleting
+        && !claimed.iter().any(|key| head.labels.contains_key(*key))
+        && !context.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
+}
+
+/// Queues one Namespace on all clusters, or all Namespaces on one cluster, or all on all.
+fn everywhere(context: &Context, cluster: Option<&str>, namespace: Option<&str>, places: &WorkQueue<Place>) {
+    let clusters = match cluster {
+        Some(cluster) => vec![cluster.to_owned()],
+        None => context.clusters.all().into_iter().map(|(key, _)| key.name).collect(),
+    };
+    for (key, head) in context.namespaces.all() {
+        if namespace.is_some_and(|wanted| wanted != key.name) || !provided(context, &key.name, &head) {
+            continue;
+        }
+        for cluster in &clusters {
+            places.add(Place { namespace: key.name.clone(), cluster: cluster.clone() });
+        }
+    }
+}

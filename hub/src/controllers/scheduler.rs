@@ -1,0 +1,376 @@
+//! The scheduler: bindings get their clusters.
+//!
+//! What goes where is [`karmada_core::place`]'s decision. A binding is looked at when its spec changes, and when a
+//! cluster that it is on, or that its affinity means, joins, leaves, or changes what placement looks at.
+
+use std::sync::Arc;
+
+use karmada_api::{
+    cluster::Cluster,
+    conditions::{self, Condition},
+    consts::{annotation, component, condition, event},
+    policy::{DEFAULT_SCHEDULER, Placement},
+    work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{
+    affinity,
+    place::{self, Decision, PlaceError, Request},
+};
+use karmada_meta::{object, time::Time};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    bindings,
+    heads::{BindingKey, ClusterHead},
+    index::Change,
+    objects::{Key, Part},
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 8;
+
+/// Gives bindings their clusters.
+pub(crate) struct Scheduler {
+    context: Arc<Context>,
+    queue: WorkQueue<BindingKey>,
+    fleet: Arc<Fleet>,
+}
+
+/// All clusters as one list, made anew after a change.
+#[derive(Debug, Default)]
+struct Fleet(Mutex<Option<Arc<Vec<Cluster>>>>);
+
+impl Fleet {
+    fn get(&self, context: &Context) -> Arc<Vec<Cluster>> {
+        let mut fleet = self.0.lock();
+        let all = || context.clusters.all().iter().map(|(_, head)| Cluster::clone(&head.cluster)).collect();
+        fleet.get_or_insert_with(|| Arc::new(all())).clone()
+    }
+}
+
+impl Scheduler {
+    /// A scheduler that hears the context's bindings and clusters from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue = WorkQueue::new(context.env.clone());
+        for (scope, index) in context.bindings.both() {
+            let queue: WorkQueue<BindingKey> = queue.clone();
+            index.listen(move |change| {
+                if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
+                    queue.add(BindingKey { scope, key: change.key.clone() });
+                }
+            });
+        }
+        let fleet = Arc::new(Fleet::default());
+        let (affected, shared, snapshot) = (queue.clone(), Arc::downgrade(context), fleet.clone());
+        context.clusters.listen(move |change| {
+            if let Some(context) = shared.upgrade()
+                && matters(change)
+            {
+                *snapshot.0.lock() = None;
+                for key in affected_by(&context, change) {
+                    affected.add(key);
+                }
+            }
+        });
+        Self { context: context.clone(), queue, fleet }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        // With half of the clusters known, bindings would leave the other half.
+        self.context.clusters.synced().await;
+        work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let Some(binding) = self.context.objects.get(bindings::resource(key.scope), &key.key).await? else {
+            return Ok(Next::Done);
+        };
+        if object::deletion_timestamp(&binding).is_some() {
+            return Ok(Next::Done);
+        }
+        let spec = match ResourceBindingSpec::deserialize(&binding["spec"]) {
+            Ok(spec) => spec,
+            Err(error) => {
+                tracing::warn!(binding = %key, %error, "the binding cannot be read");
+                return Ok(Next::Done);
+            }
+        };
+        let Some(placement) = spec.placement.as_ref().filter(|_| is_ours(&spec)) else {
+            return Ok(Next::Done);
+        };
+        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let gone = |name: &str| {
+            self.context.clusters.get(&Key::cluster_scoped(name)).is_none_or(|head| head.deleting)
+        };
+        let applied = object::annotation(&binding, annotation::APPLIED_PLACEMENT);
+        if place::need_schedule(&spec, &status, applied, gone).is_none() {
+            return self.observe(&key, &binding, &status).await;
+        }
+        let fleet = self.fleet.get(&self.context);
+        let result = place::schedule(&Request {
+            spec: &spec,
+            observed_affinity: &status.scheduler_observed_affinity_name,
+            last_scheduled: status.last_scheduled_time,
+            clusters: &fleet,
+            room: None,
+            empty_workloads: false,
+        });
+        match &result {
+            Ok(decision) => self.assign(&key, binding, &spec, placement, &status, Ok(decision)).await,
+            Err(error) => {
+                tracing::debug!(binding = %key, %error, "not scheduled");
+                self.assign(&key, binding, &spec, placement, &status, Err(error)).await
+            }
+        }
+    }
+
+    /// The present clusters hold; only the generation was not seen yet.
+    async fn observe(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        status: &ResourceBindingStatus,
+    ) -> Result<Next, Error> {
+        let generation = object::generation(binding);
+        if status.scheduler_observed_generation == generation {
+            return Ok(Next::Done);
+        }
+        let seen = |live: &mut Value| {
+            if object::generation(live) != generation
+                || live["status"]["schedulerObservedGeneration"] == generation
+            {
+                return false;
+            }
+            object::ensure_map(live, "status")
+                .insert("schedulerObservedGeneration".into(), generation.into());
+            true
+        };
+        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, seen).await?;
+        Ok(Next::Done)
+    }
+
+    /// Writes a decision, or the lack of one, into the binding and its status.
+    async fn assign(
+        &self,
+        key: &BindingKey,
+        mut binding: Value,
+        spec: &ResourceBindingSpec,
+        placement: &Placement,
+        status: &ResourceBindingStatus,
+        result: Result<&Decision, &PlaceError>,
+    ) -> Result<Next, Error> {
+        let targets = match result {
+            Ok(decision) => Some(decision.clusters.as_slice()),
+            Err(error) if error.empties() => Some([].as_slice()),
+            Err(_) => None,
+        };
+        let mut moved = false;
+        if let Some(targets) = targets {
+            let applied = place::applied_placement(placement);
+            moved = !same(&spec.clusters, targets);
+            if moved || object::annotation(&binding, annotation::APPLIED_PLACEMENT) != Some(&applied) {
+                object::set_annotation(&mut binding, annotation::APPLIED_PLACEMENT, applied);
+                if moved {
+                    set_targets(&mut binding, targets);
+                }
+                binding = self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
+            }
+        }
+        let now = Time::now(&self.context.env);
+        let condition = place::condition(result, now);
+        let before = conditions::find(&status.conditions, condition::SCHEDULED);
+        let told = before.is_some_and(|b| b.status == condition.status && b.message == condition.message);
+        self.conclude(key, &binding, condition.clone(), result.ok(), moved, now).await?;
+        if moved || !told {
+            self.tell(&binding, spec, result, &condition);
+        }
+        Ok(Next::Done)
+    }
+
+    async fn conclude(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        condition: Condition,
+        decision: Option<&Decision>,
+        moved: bool,
+        now: Time,
+    ) -> Result<(), Error> {
+        let generation = object::generation(binding);
+        let conclude = |live: &mut Value| {
+            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let mut changed = conditions::set(&mut list, condition.clone(), now);
+            let status = object::ensure_map(live, "status");
+            status.insert("conditions".into(), json!(list));
+            if let Some(decision) = decision {
+                let seen = status.insert("schedulerObservedGeneration".into(), generation.into());
+                let fresh = moved || seen != Some(generation.into());
+                changed |= fresh;
+                if fresh {
+                    status.insert("lastScheduledTime".into(), json!(now));
+                }
+                let affinity =
+                    (!decision.affinity.is_empty()).then(|| Value::from(decision.affinity.as_str()));
+                let taken = match &affinity {
+                    Some(name) => status.insert("schedulerObservedAffinityName".into(), name.clone()),
+                    None => status.remove("schedulerObservedAffinityName"),
+                };
+                changed |= taken != affinity;
+            }
+            changed
+        };
+        // The answer to our own write is as fresh as a read, so the first attempt needs none.
+        let mut live = binding.clone();
+        if !conclude(&mut live) {
+            return Ok(());
+        }
+        let resource = bindings::resource(key.scope);
+        match self.context.objects.replace_status(resource, &live).await {
+            Err(error) if error.is_conflict() => {
+                self.context.objects.modify(resource, &key.key, Part::Status, conclude).await?;
+                Ok(())
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    fn tell(
+        &self,
+        binding: &Value,
+        spec: &ResourceBindingSpec,
+        result: Result<&Decision, &PlaceError>,
+        condition: &Condition,
+    ) {
+        let template = bindings::template_reference(spec);
+        for about in [binding, &template] {
+            match result {
+                Ok(decision) => {
+                    let text = place::event_message(&decision.clusters);
+                    self.context.normal(component::SCHEDULER, about, event::SCHEDULE_BINDING_SUCCEED, text);
+                }
+                Err(_) => {
+                    let text = condition.message.clone();
+                    self.context.warning(component::SCHEDULER, about, event::SCHEDULE_BINDING_FAILED, text);
+                }
+            }
+        }
+    }
+}
+
+/// Whether this scheduler is asked, and may act.
+fn is_ours(spec: &ResourceBindingSpec) -> bool {
+    let named = spec.scheduler_name.is_empty() || spec.scheduler_name == DEFAULT_SCHEDULER;
+    let suspended = spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(true));
+    named && !suspended
+}
+
+/// Whether two lists place alike; their order means nothing.
+fn same(present: &[TargetCluster], wanted: &[TargetCluster]) -> bool {
+    let sorted = |targets: &[TargetCluster]| {
+        let mut sorted = targets.to_vec();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        sorted
+    };
+    sorted(present) == sorted(wanted)
+}
+
+fn set_targets(binding: &mut Value, targets: &[TargetCluster]) {
+    let spec = object::ensure_map(binding, "spec");
+    if targets.is_empty() {
+        spec.remove("clusters");
+    } else {
+        spec.insert("clusters".to_owned(), json!(targets));
+    }
+}
+
+/// Whether a cluster changed in what placement looks at: conditions other than about its API list do not count,
+/// taints stand for them.
+fn matters(change: &Change<'_, ClusterHead>) -> bool {
+    fn looked_at(head: &ClusterHead) -> impl PartialEq + '_ {
+        let status = head.cluster.status.as_ref();
+        let complete =
+            status.map(|s| conditions::is_true(&s.conditions, condition::COMPLETE_API_ENABLEMENTS));
+        (
+            &head.cluster.metadata.labels,
+            &head.cluster.spec,
+            status.map(|s| &s.api_enablements),
+            complete,
+            head.deleting,
+        )
+    }
+    match (change.old, change.new) {
+        (Some(old), Some(new)) => looked_at(old) != looked_at(new),
+        _ => true,
+    }
+}
+
+/// The bindings whose place may depend on a cluster that has changed.
+fn affected_by(context: &Context, change: &Change<'_, ClusterHead>) -> Vec<BindingKey> {
+    let sides: Vec<&Cluster> =
+        [change.old, change.new].into_iter().flatten().map(|head| &*head.cluster).collect();
+    let mut affected = Vec::new();
+    for (scope, index) in context.bindings.both() {
+        for (key, head) in index.all() {
+            let Some(placement) = &head.placement else { continue };
+            if head.wanted.contains(&change.key.name)
+                || sides.iter().any(|cluster| may_mean(placement, cluster))
+            {
+                affected.push(BindingKey { scope, key });
+            }
+        }
+    }
+    affected
+}
+
+/// Whether any of a placement's affinities means a cluster.
+fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
+    let mut groups = placement.cluster_affinities.iter().map(|term| &term.affinity).peekable();
+    if groups.peek().is_some() {
+        return groups.any(|affinity| affinity::matches(affinity, cluster));
+    }
+    placement.cluster_affinity.as_ref().is_none_or(|affinity| affinity::matches(affinity, cluster))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_targets_means_nothing() {
+        let targets = |names: &[(&str, i32)]| -> Vec<_> {
+            names.iter().map(|(name, replicas)| TargetCluster::new(*name, *replicas)).collect()
+        };
+        assert!(same(&targets(&[("b", 1), ("a", 2)]), &targets(&[("a", 2), ("b", 1)])));
+        assert!(!same(&targets(&[("a", 1)]), &targets(&[("a", 2)])));
+        assert!(!same(&targets(&[("a", 1)]), &[]));
+    }
+
+    #[test]
+    fn any_group_of_clusters_counts() {
+        let placement = |value| Placement::deserialize(&value).unwrap();
+        let cluster = |name: &str| Cluster::new(name, Default::default());
+        let table = [
+            ("no affinity", placement(json!({})), "a", true),
+            ("by name", placement(json!({"clusterAffinity": {"clusterNames": ["a"]}})), "a", true),
+            ("another name", placement(json!({"clusterAffinity": {"clusterNames": ["a"]}})), "b", false),
+            (
+                "the second group",
+                placement(json!({"clusterAffinities": [
+                    {"affinityName": "x", "clusterNames": ["a"]}, {"affinityName": "y", "clusterNames": ["b"]},
+                ]})),
+                "b",
+                true,
+            ),
+        ];
+        for (message, placement, name, want) in table {
+            assert_eq!(may_mean(&placement, &cluster(name)), want, "{message}");
+        }
+    }
+}

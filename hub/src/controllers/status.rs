@@ -1,0 +1,166 @@
+//! The status controller: what Works report goes into their binding, and summed up into the template.
+
+use std::sync::Arc;
+
+use karmada_api::{
+    conditions,
+    consts::{condition, event},
+    work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, Work},
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::aggregate;
+use karmada_meta::{object, time::Time};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    bindings,
+    heads::BindingKey,
+    kinds::WORKS,
+    objects::{Objects, Part},
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 8;
+
+/// Collects status.
+pub(crate) struct StatusController {
+    context: Arc<Context>,
+    queue: WorkQueue<BindingKey>,
+}
+
+impl StatusController {
+    /// A controller that hears the context's Works and bindings from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
+        let of_works = queue.clone();
+        context.works.listen(move |change| {
+            let reported = change.differs(|head| &head.status)
+                || change.differs(|head| &head.deleting)
+                || change.differs(|head| &head.uid);
+            if reported && let Some(binding) = &change.last().binding {
+                of_works.add(binding.clone());
+            }
+        });
+        for (scope, index) in context.bindings.both() {
+            let of_bindings = queue.clone();
+            index.listen(move |change| {
+                // Where it is wanted decides whether it is fully applied, and which template it sums up for.
+                let moved = change.differs(|head| &head.wanted) || change.differs(|head| &head.resource.uid);
+                if change.new.is_some() && moved {
+                    of_bindings.add(BindingKey { scope, key: change.key.clone() });
+                }
+            });
+        }
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        // Sums over half of the Works would be wrong.
+        self.context.works.synced().await;
+        work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let objects = &self.context.objects;
+        let works = self.works(&key).await?;
+        let now = Time::now(&self.context.env);
+        let mut before = None;
+        let collect = |binding: &mut Value| {
+            before = fully_applied(binding);
+            object::deletion_timestamp(binding).is_none() && collect(binding, &works, now)
+        };
+        let Some(binding) =
+            objects.modify(bindings::resource(key.scope), &key.key, Part::Status, collect).await?
+        else {
+            return Ok(Next::Done);
+        };
+        if object::deletion_timestamp(&binding).is_some() {
+            return Ok(Next::Done);
+        }
+        let after = fully_applied(&binding);
+        if after == Some(true) && before != after {
+            let text = format!("Update {key} with AggregatedStatus successfully.");
+            let component = bindings::collector(key.scope);
+            self.context.normal(component, &binding, event::AGGREGATE_STATUS_SUCCEED, text);
+        }
+        match self.sum_up(&binding, now).await {
+            Err(error) if !error.is_conflict() => {
+                let text = format!("Failed to sum up the status of {key}: {error}");
+                let component = bindings::collector(key.scope);
+                self.context.warning(component, &binding, event::AGGREGATE_STATUS_FAILED, text);
+                Err(error)
+            }
+            other => other.map(|()| Next::Done),
+        }
+    }
+
+    /// The binding's Works as they are now.
+    async fn works(&self, key: &BindingKey) -> Result<Vec<Work>, Error> {
+        let mut works = Vec::new();
+        for (work, head) in self.context.works.group(&key.to_string()) {
+            if head.deleting {
+                continue;
+            }
+            let Some(live) = self.context.objects.get(&WORKS, &work).await? else { continue };
+            match Work::deserialize(&live) {
+                Ok(work) => works.push(work),
+                Err(error) => tracing::warn!(%work, %error, "the Work cannot be read"),
+            }
+        }
+        Ok(works)
+    }
+
+    /// Brings the template's status in step with what its binding has collected.
+    async fn sum_up(&self, binding: &Value, now: Time) -> Result<(), Error> {
+        let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return Ok(()) };
+        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let items: &[AggregatedStatusItem] = &status.aggregated_status;
+        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(()) };
+        if items.is_empty() {
+            return Ok(());
+        }
+        let objects: &Objects = &self.context.objects;
+        let Some(resource) = self.context.templates.resource(objects.rest(), &template.kind).await? else {
+            return Ok(());
+        };
+        let sum = |live: &mut Value| {
+            object::uid(live) == spec.resource.uid && karmada_interpreter::aggregate_status(live, items, now)
+        };
+        objects.modify(&resource, &template.key, Part::Status, sum).await?;
+        Ok(())
+    }
+}
+
+/// Collects what Works report into a binding's status. Whether that changed anything.
+fn collect(binding: &mut Value, works: &[Work], now: Time) -> bool {
+    let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return false };
+    let present = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+    let reported =
+        works.iter().any(|work| work.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
+    if !reported && present.aggregated_status.is_empty() {
+        // Works that nobody has looked at yet say nothing that is worth a write.
+        return false;
+    }
+    let wanted = aggregate::status(&spec, &present, works, now);
+    if wanted == present {
+        return false;
+    }
+    let status = object::ensure_map(binding, "status");
+    status.insert("conditions".into(), json!(wanted.conditions));
+    if wanted.aggregated_status.is_empty() {
+        status.remove("aggregatedStatus");
+    } else {
+        status.insert("aggregatedStatus".into(), json!(wanted.aggregated_status));
+    }
+    true
+}
+
+fn fully_applied(binding: &Value) -> Option<bool> {
+    let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+    conditions::find(&status.conditions, condition::FULLY_APPLIED)?;
+    Some(conditions::is_true(&status.conditions, condition::FULLY_APPLIED))
+}

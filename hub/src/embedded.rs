@@ -1,0 +1,84 @@
+//! The embedded engine: the Kubernetes API with Karmada's kinds and rules, over a store of our own.
+
+use std::sync::Arc;
+
+use karmada_api::consts::namespace;
+use karmada_apiserver::{
+    ApiServer, Registration, authn::UserInfo, authz::Coarse, open_store, storage::ApiStore,
+};
+use karmada_client::Rest;
+use karmada_env::Env;
+use karmada_store::{OpenError, engine::Engine};
+use kube::Client;
+use serde_json::json;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{admission::KarmadaAdmission, kinds::NAMESPACES};
+
+/// Who the controllers are, in the fields they own and in the log.
+const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
+
+/// An API server that knows Karmada's kinds.
+#[derive(Debug)]
+pub struct Embedded {
+    server: ApiServer,
+    store: ApiStore,
+    tasks: TaskTracker,
+}
+
+impl Embedded {
+    /// Opens the store on `engine` and starts what an API server does in the background; both end with `stop`,
+    /// after which [`Embedded::close`] makes sure that everything is written.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub async fn start(engine: impl Engine, env: &Env, stop: CancellationToken) -> Result<Self, OpenError> {
+        let store = open_store(engine, env)?;
+        let admission = KarmadaAdmission::new(env.clone());
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: karmada_api::crds(),
+            admission: admission.clone(),
+            authorizer: Arc::new(Coarse),
+        };
+        let server = ApiServer::new(store.clone(), env.clone(), registration, stop);
+        admission.attach(server.registry());
+        let tasks = server.start().await;
+        let embedded = Self { server, store, tasks };
+        embedded.create_namespaces().await;
+        Ok(embedded)
+    }
+
+    /// The server, for a listener.
+    pub fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// A client for the controllers: in process, and allowed everything.
+    pub fn client(&self) -> Client {
+        self.server.client(UserInfo::system("karmada-controller-manager"), AGENT)
+    }
+
+    /// The namespaces that a hub has beside those of every API server.
+    async fn create_namespaces(&self) {
+        let rest = Rest::new(self.client());
+        for name in [namespace::SYSTEM, namespace::CLUSTER] {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            match rest.post(&NAMESPACES.collection(None), &object).await {
+                Err(error) if !error.is_already_exists() => {
+                    tracing::error!(name, %error, "cannot create a namespace of the hub");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the background to end, and for everything to be written. `stop` must have been given.
+    ///
+    /// # Errors
+    /// When something that was answered could not be written.
+    pub async fn close(self) -> Result<(), String> {
+        self.tasks.wait().await;
+        self.store.close().await.map_err(|error| error.to_string())
+    }
+}

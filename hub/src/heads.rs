@@ -1,0 +1,548 @@
+//! What the hub keeps of each object: the few fields that decide whether something is to be done, and a digest of
+//! the rest.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use karmada_api::{
+    cluster::Cluster,
+    conditions,
+    consts::{annotation, condition, extension, finalizer, label},
+    policy::{
+        ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, OverrideSpec, Placement,
+        PropagationPolicy, PropagationSpec,
+    },
+    work::{ObjectReference, ResourceBindingSpec},
+};
+use karmada_core::{delete, health::Ready, names, select};
+use karmada_meta::{gvk::GroupVersionKind, object};
+use kube::core::ObjectMeta;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    digest::{digest, digest_of},
+    objects::Key,
+};
+
+/// Whether something is of a namespace or of the whole control plane: bindings and policies come in both scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// ResourceBinding, PropagationPolicy, OverridePolicy.
+    Namespaced,
+    /// ClusterResourceBinding, ClusterPropagationPolicy, ClusterOverridePolicy.
+    Cluster,
+}
+
+/// A binding of either scope.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BindingKey {
+    /// Which kind of binding.
+    pub scope: Scope,
+    /// Which one.
+    pub key: Key,
+}
+
+impl BindingKey {
+    /// The binding of a template.
+    pub fn of_template(kind: &str, namespace: &str, name: &str) -> Self {
+        let scope = if namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced };
+        Self { scope, key: Key::new(namespace, names::binding_name(kind, name)) }
+    }
+
+    /// The kind, as it stands in objects.
+    pub fn kind(&self) -> &'static str {
+        match self.scope {
+            Scope::Namespaced => "ResourceBinding",
+            Scope::Cluster => "ClusterResourceBinding",
+        }
+    }
+}
+
+impl fmt::Display for BindingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.kind(), self.key)
+    }
+}
+
+/// A policy of either scope.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PolicyKey {
+    /// Which kind of policy.
+    pub scope: Scope,
+    /// Which one.
+    pub key: Key,
+}
+
+impl fmt::Display for PolicyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scope {
+            Scope::Namespaced => write!(f, "PropagationPolicy({})", self.key),
+            Scope::Cluster => write!(f, "ClusterPropagationPolicy({})", self.key),
+        }
+    }
+}
+
+/// Every member cluster, without what changes with every heartbeat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterHead {
+    /// The Cluster with metadata, spec, conditions and API enablements.
+    pub cluster: Arc<Cluster>,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+}
+
+impl ClusterHead {
+    /// Projects a Cluster. Of one that cannot be read only the metadata is known.
+    pub fn project(value: &Value) -> Self {
+        let (mut cluster, _) = lenient(value, Cluster::default);
+        trim(&mut cluster.metadata, value);
+        if let Some(status) = &mut cluster.status {
+            status.resource_summary = None;
+            status.node_summary = None;
+        }
+        Self { deleting: object::deletion_timestamp(value).is_some(), cluster: Arc::new(cluster) }
+    }
+
+    /// What its condition Ready says.
+    pub fn ready(&self) -> Ready {
+        let conditions = self.cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+        Ready::from_status(conditions::find(conditions, condition::READY).map(|c| c.status.as_str()))
+    }
+
+    /// Whether its agent reports: Ready is True or False, not Unknown, and there is one.
+    pub fn reporting(&self) -> bool {
+        matches!(self.ready(), Ready::True | Ready::False)
+    }
+}
+
+/// A propagation policy of either scope, in full: there are few of them, and every template is held against all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyPolicy {
+    /// One for its namespace.
+    Namespaced(PropagationPolicy),
+    /// One for the whole hub.
+    Cluster(ClusterPropagationPolicy),
+}
+
+/// A PropagationPolicy or ClusterPropagationPolicy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyHead {
+    /// The policy, without what servers keep in its metadata.
+    pub policy: AnyPolicy,
+    /// The policy's generation.
+    pub generation: i64,
+    /// Whether the hub's finalizer is on it.
+    pub finalizer: bool,
+    /// Why it cannot be read; it then selects nothing.
+    pub unreadable: Option<String>,
+}
+
+impl PolicyHead {
+    /// Projects a PropagationPolicy.
+    pub fn project(value: &Value) -> Self {
+        let (mut policy, unreadable) = lenient(value, PropagationPolicy::default);
+        trim(&mut policy.metadata, value);
+        Self::of(AnyPolicy::Namespaced(policy), value, finalizer::PROPAGATION_POLICY, unreadable)
+    }
+
+    /// Projects a ClusterPropagationPolicy.
+    pub fn project_cluster(value: &Value) -> Self {
+        let (mut policy, unreadable) = lenient(value, ClusterPropagationPolicy::default);
+        trim(&mut policy.metadata, value);
+        Self::of(AnyPolicy::Cluster(policy), value, finalizer::CLUSTER_PROPAGATION_POLICY, unreadable)
+    }
+
+    fn of(policy: AnyPolicy, value: &Value, finalizer: &str, unreadable: Option<String>) -> Self {
+        Self {
+            policy,
+            generation: object::generation(value),
+            finalizer: object::finalizers(value).contains(&finalizer),
+            unreadable,
+        }
+    }
+
+    /// What the user asks for.
+    pub fn spec(&self) -> &PropagationSpec {
+        match &self.policy {
+            AnyPolicy::Namespaced(policy) => &policy.spec,
+            AnyPolicy::Cluster(policy) => &policy.spec,
+        }
+    }
+
+    /// As the rules take it.
+    pub fn policy(&self) -> select::Policy<'_> {
+        match &self.policy {
+            AnyPolicy::Namespaced(policy) => select::Policy::Namespaced(policy),
+            AnyPolicy::Cluster(policy) => select::Policy::Cluster(policy),
+        }
+    }
+}
+
+/// A typed object, or an empty one of the same name and the reason why it cannot be read.
+fn lenient<T: DeserializeOwned>(value: &Value, empty: fn() -> T) -> (T, Option<String>) {
+    match T::deserialize(value) {
+        Ok(read) => (read, None),
+        Err(error) => {
+            tracing::warn!(object = %Key::of(value), kind = object::kind(value), %error, "an object cannot be read");
+            (empty(), Some(error.to_string()))
+        }
+    }
+}
+
+/// Drops the metadata that changes without anybody's decision.
+fn trim(metadata: &mut ObjectMeta, value: &Value) {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    metadata.name = text(object::name(value));
+    metadata.namespace = text(object::namespace(value));
+    metadata.managed_fields = None;
+    metadata.resource_version = None;
+    metadata.generation = None;
+}
+
+/// An OverridePolicy or ClusterOverridePolicy, in full: every Work is held against all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OverrideHead {
+    /// One for its namespace.
+    Namespaced(OverridePolicy),
+    /// One for the whole hub.
+    Cluster(ClusterOverridePolicy),
+}
+
+impl OverrideHead {
+    /// Projects an OverridePolicy.
+    pub fn project(value: &Value) -> Self {
+        let (mut policy, _) = lenient(value, OverridePolicy::default);
+        trim(&mut policy.metadata, value);
+        Self::Namespaced(policy)
+    }
+
+    /// Projects a ClusterOverridePolicy.
+    pub fn project_cluster(value: &Value) -> Self {
+        let (mut policy, _) = lenient(value, ClusterOverridePolicy::default);
+        trim(&mut policy.metadata, value);
+        Self::Cluster(policy)
+    }
+
+    /// What the user asks for.
+    pub fn spec(&self) -> &OverrideSpec {
+        match self {
+            Self::Namespaced(policy) => &policy.spec,
+            Self::Cluster(policy) => &policy.spec,
+        }
+    }
+}
+
+/// A ResourceBinding or ClusterResourceBinding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BindingHead {
+    /// The binding's uid.
+    pub uid: String,
+    /// What its Works carry.
+    pub permanent_id: String,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Which template it is for.
+    pub resource: ObjectReference,
+    /// The permanent ids of the policies that claimed it (there is one at most, but labels can be edited).
+    pub policies: Vec<String>,
+    /// The clusters it wants its object on.
+    pub wanted: BTreeSet<String>,
+    /// Where its object may go; nothing for a binding that only follows others.
+    pub placement: Option<Arc<Placement>>,
+    /// A digest of labels, annotations and finalizers.
+    pub metadata: u64,
+}
+
+impl BindingHead {
+    /// Projects a binding of either scope.
+    pub fn project(value: &Value) -> Self {
+        let id = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
+        let policies = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
+        let texts = |keys: &[&str]| -> Vec<String> {
+            keys.iter().filter_map(|key| object::label(value, key)).map(str::to_owned).collect()
+        };
+        let metadata = &value["metadata"];
+        Self {
+            uid: object::uid(value).to_owned(),
+            permanent_id: texts(&id).pop().unwrap_or_default(),
+            generation: object::generation(value),
+            deleting: object::deletion_timestamp(value).is_some(),
+            resource: ObjectReference::deserialize(&value["spec"]["resource"]).unwrap_or_default(),
+            policies: texts(&policies),
+            wanted: wanted_clusters(value),
+            placement: Placement::deserialize(&value["spec"]["placement"]).ok().map(Arc::new),
+            metadata: digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]]),
+        }
+    }
+
+    /// The groups by which bindings are found: the policies that claimed them, and the kind they are for.
+    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+        let kind =
+            GroupVersionKind::from_api_version(&head.resource.api_version, head.resource.kind.as_str());
+        head.policies.iter().map(|id| Self::of_policy(id)).chain(kind.iter().map(Self::of_kind)).collect()
+    }
+
+    /// The group of the bindings that a policy claimed.
+    pub fn of_policy(permanent_id: &str) -> String {
+        format!("policy {permanent_id}")
+    }
+
+    /// The group of the bindings for objects of a kind.
+    pub fn of_kind(kind: &GroupVersionKind) -> String {
+        format!("kind {} {}", kind.api_version(), kind.kind)
+    }
+
+    /// The kind of a group that [`BindingHead::of_kind`] names.
+    pub fn kind_of_group(group: &str) -> Option<GroupVersionKind> {
+        let (api_version, kind) = group.strip_prefix("kind ")?.split_once(' ')?;
+        GroupVersionKind::from_api_version(api_version, kind)
+    }
+}
+
+/// The clusters that a binding wants its object on; of one that cannot be read nothing is known.
+pub(crate) fn wanted_clusters(binding: &Value) -> BTreeSet<String> {
+    ResourceBindingSpec::deserialize(&binding["spec"])
+        .map(|spec| delete::wanted_clusters(&spec))
+        .unwrap_or_default()
+}
+
+/// A Work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkHead {
+    /// The Work's uid.
+    pub uid: String,
+    /// What its manifests carry.
+    pub permanent_id: String,
+    /// The binding it was made for; nothing for a Work of another maker.
+    pub binding: Option<BindingKey>,
+    /// That binding's permanent id.
+    pub binding_id: String,
+    /// The uid of its controlling owner, as Works of namespaces have one.
+    pub owner: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether it is marked as unwanted.
+    pub unwanted: bool,
+    /// A digest of what its maker decides: see [`WorkHead::content`].
+    pub content: u64,
+    /// A digest of its status.
+    pub status: u64,
+}
+
+impl WorkHead {
+    /// Projects a Work.
+    pub fn project(value: &Value) -> Self {
+        let ids = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
+        let owner = object::owner_references(value).into_iter().find(|o| o.controller == Some(true));
+        Self {
+            uid: object::uid(value).to_owned(),
+            permanent_id: object::label(value, label::WORK_ID).unwrap_or_default().to_owned(),
+            binding: Self::binding_of(value),
+            binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
+            owner: owner.map(|o| o.uid).unwrap_or_default(),
+            deleting: object::deletion_timestamp(value).is_some(),
+            unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
+            content: Self::content(value),
+            status: digest(&value["status"]),
+        }
+    }
+
+    /// The binding that a Work's annotations name.
+    pub fn binding_of(work: &Value) -> Option<BindingKey> {
+        let text = |key| object::annotation(work, key).filter(|text| !text.is_empty());
+        if let Some(name) = text(annotation::CLUSTER_RESOURCE_BINDING_NAME) {
+            return Some(BindingKey { scope: Scope::Cluster, key: Key::cluster_scoped(name) });
+        }
+        let key =
+            Key::new(text(annotation::RESOURCE_BINDING_NAMESPACE)?, text(annotation::RESOURCE_BINDING_NAME)?);
+        Some(BindingKey { scope: Scope::Namespaced, key })
+    }
+
+    /// A digest of everything in a Work that its maker decides: labels, annotations, owners and spec.
+    pub fn content(work: &Value) -> u64 {
+        let metadata = &work["metadata"];
+        digest_of([
+            &metadata["labels"],
+            &metadata["annotations"],
+            &metadata["ownerReferences"],
+            &work["spec"],
+        ])
+    }
+
+    /// The groups by which Works are found: their binding, and the name of their cluster's namespace is the range.
+    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+        head.binding.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// A Namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamespaceHead {
+    /// The Namespace's uid.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// A digest of all that is propagated.
+    pub content: u64,
+}
+
+impl NamespaceHead {
+    /// Projects a Namespace.
+    pub fn project(value: &Value) -> Self {
+        Self {
+            uid: object::uid(value).to_owned(),
+            deleting: object::deletion_timestamp(value).is_some(),
+            labels: object::label_map(value),
+            content: template_content(value),
+        }
+    }
+}
+
+/// A template: an object of any kind that may be propagated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateHead {
+    /// The object's uid.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// A digest of everything but status and bookkeeping: what a user decides.
+    pub content: u64,
+}
+
+impl TemplateHead {
+    /// Projects an object of any kind.
+    pub fn project(value: &Value) -> Self {
+        Self {
+            uid: object::uid(value).to_owned(),
+            deleting: object::deletion_timestamp(value).is_some(),
+            labels: object::label_map(value),
+            content: template_content(value),
+        }
+    }
+
+    /// The permanent id of the policy that claimed it, by the policy's scope.
+    pub fn claim(&self, scope: Scope) -> Option<&str> {
+        let id = match scope {
+            Scope::Namespaced => label::PROPAGATION_POLICY_ID,
+            Scope::Cluster => label::CLUSTER_PROPAGATION_POLICY_ID,
+        };
+        self.labels.get(id).map(String::as_str)
+    }
+
+    /// The groups by which templates are found: the policies that claimed them.
+    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+        [Scope::Namespaced, Scope::Cluster]
+            .into_iter()
+            .filter_map(|s| head.claim(s))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// A digest of an object without its status and without the metadata that servers keep.
+fn template_content(value: &Value) -> u64 {
+    const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
+    let mut content = value.clone();
+    if let Some(map) = content.as_object_mut() {
+        map.remove("status");
+    }
+    for field in BOOKKEEPING {
+        object::remove_meta(&mut content, field);
+    }
+    digest(&content)
+}
+
+/// An agent's Lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaseHead {
+    /// `spec.renewTime`, as written.
+    pub renew_time: String,
+}
+
+impl LeaseHead {
+    /// Projects a Lease.
+    pub fn project(value: &Value) -> Self {
+        Self { renew_time: karmada_client::lease::renew_time(value).to_owned() }
+    }
+}
+
+/// A CustomResourceDefinition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DefinitionHead {
+    /// A digest of the served versions and the state: any change may bring or take a kind.
+    pub served: u64,
+}
+
+impl DefinitionHead {
+    /// Projects a CustomResourceDefinition.
+    pub fn project(value: &Value) -> Self {
+        let versions: Vec<Value> = value["spec"]["versions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|v| json!([v["name"], v["served"]]))
+            .collect();
+        let conditions = value["status"]["conditions"].as_array().into_iter().flatten();
+        let states: Vec<Value> = conditions.map(|c| json!([c["type"], c["status"]])).collect();
+        Self { served: digest(&json!([versions, states, value["spec"]["names"]])) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_changes_no_cluster() {
+        let at = |free: &str, ready: &str| {
+            ClusterHead::project(&json!({
+                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                "metadata": {"name": "m", "uid": "u", "resourceVersion": free, "labels": {"a": "b"}},
+                "spec": {"syncMode": "Pull"},
+                "status": {
+                    "resourceSummary": {"allocatable": {"cpu": free}},
+                    "conditions": [{"type": "Ready", "status": ready, "reason": "r", "message": "m",
+                                    "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+                },
+            }))
+        };
+        assert_eq!(at("1", "True"), at("2", "True"));
+        assert_ne!(at("1", "True"), at("1", "Unknown"));
+        assert!(at("1", "False").reporting() && !at("1", "Unknown").reporting());
+    }
+
+    #[test]
+    fn a_status_changes_no_template() {
+        let at = |replicas: i64, ready: i64, rv: &str| {
+            TemplateHead::project(&json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "a", "namespace": "b", "resourceVersion": rv, "generation": 1},
+                "spec": {"replicas": replicas}, "status": {"readyReplicas": ready},
+            }))
+        };
+        assert_eq!(at(1, 0, "1"), at(1, 1, "2"));
+        assert_ne!(at(1, 0, "1"), at(2, 0, "2"));
+    }
+
+    #[test]
+    fn a_work_knows_its_binding() {
+        let work = |annotations: Value| {
+            WorkHead::project(&json!({"metadata": {"annotations": annotations}})).binding
+        };
+        let namespaced = json!({"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": "web-deployment"});
+        assert_eq!(work(namespaced), Some(BindingKey::of_template("Deployment", "shop", "web")));
+        let cluster = json!({"clusterresourcebinding.karmada.io/name": "edge-reader-clusterrole"});
+        assert_eq!(work(cluster), Some(BindingKey::of_template("ClusterRole", "", "edge-reader")));
+        assert_eq!(work(json!({})), None);
+    }
+}

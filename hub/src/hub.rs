@@ -1,0 +1,145 @@
+//! All controllers together, from start to stop.
+
+use std::{fmt, sync::Arc};
+
+use karmada_core::{health::Settings, skip::Skip};
+use karmada_env::Env;
+use kube::Client;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    controllers::{
+        binding::Binder, cluster::ClusterController, detector::Detector, lease::LeaseMonitor,
+        namespace::NamespaceController, scheduler::Scheduler, status::StatusController,
+    },
+};
+
+/// How the controllers behave.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// The lease monitor's times.
+    pub health: Settings,
+    /// Namespaces that are never propagated, as regular expressions over the whole name.
+    pub skipped_namespaces: Vec<String>,
+    /// Kinds that are never propagated, in the notation of `--skipped-propagating-apis`.
+    pub skipped_apis: String,
+}
+
+impl Default for HubConfig {
+    fn default() -> Self {
+        Self {
+            health: Settings::default(),
+            skipped_namespaces: vec!["kube-.*".to_owned()],
+            skipped_apis: String::new(),
+        }
+    }
+}
+
+/// Why the controllers cannot run, or do not run any more.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// A part of the configuration cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// A controller or watch ended although nobody asked it to.
+    #[error("the {0} controller ended by itself")]
+    Ended(&'static str),
+    /// A controller or watch panicked; the process must not go on with half of them.
+    #[error("a controller panicked: {0}")]
+    Panicked(String),
+}
+
+/// The controllers over one API.
+pub struct Hub {
+    config: HubConfig,
+    client: Client,
+    env: Env,
+    skip: Skip,
+    ready: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// Controllers that have not started yet.
+    ///
+    /// # Errors
+    /// When a part of the configuration cannot be used.
+    pub fn new(config: HubConfig, client: Client, env: Env) -> Result<Self, HubError> {
+        let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
+        let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
+        Ok(Self { config, client, env, skip, ready: watch::Sender::new(false) })
+    }
+
+    /// Whether all that the controllers decide by has been read once.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// Runs until `shutdown`, then lets everything that is under way end.
+    ///
+    /// # Errors
+    /// When a controller ends or panics before that: half of them would do harm.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), HubError> {
+        let stop = shutdown.child_token();
+        let context = Arc::new(Context::new(self.client, self.env, self.skip, stop.clone()));
+
+        // Every listener is in place before the first watch starts.
+        let cluster = ClusterController::new(&context);
+        let namespace = NamespaceController::new(&context);
+        let detector = Detector::new(&context);
+        let scheduler = Scheduler::new(&context);
+        let binder = Binder::new(&context);
+        let status = StatusController::new(&context);
+        let lease = LeaseMonitor::new(&context, self.config.health);
+
+        let mut running = JoinSet::new();
+        let leases = context.watch(&mut running);
+        spawn(&mut running, "cluster", cluster.run(stop.clone()));
+        spawn(&mut running, "namespace", namespace.run(stop.clone()));
+        spawn(&mut running, "detector", detector.run(stop.clone()));
+        spawn(&mut running, "scheduler", scheduler.run(stop.clone()));
+        spawn(&mut running, "binding", binder.run(stop.clone()));
+        spawn(&mut running, "status", status.run(stop.clone()));
+        spawn(&mut running, "lease", lease.run(leases, stop.clone()));
+
+        let (synced, ready) = (context.clone(), self.ready);
+        context.tasks.spawn(async move {
+            synced.synced().await;
+            ready.send_replace(true);
+            tracing::info!("controllers are ready");
+        });
+
+        let ended = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => Ok(()),
+            ended = running.join_next() => Err(match ended {
+                Some(Ok(name)) => HubError::Ended(name),
+                Some(Err(error)) => HubError::Panicked(error.to_string()),
+                None => HubError::Ended("last"),
+            }),
+        };
+        stop.cancel();
+        while running.join_next().await.is_some() {}
+        context.tasks.close();
+        context.tasks.wait().await;
+        ended
+    }
+}
+
+fn spawn(
+    running: &mut JoinSet<&'static str>,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    running.spawn(async move {
+        task.await;
+        name
+    });
+}

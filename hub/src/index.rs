@@ -1,0 +1,341 @@
+//! What the hub remembers of a kind: a small projection per object, kept current by one watch.
+//!
+//! ```text
+//!   watch of a kind ──▶ Index<P> ──┬──▶ listeners: what changed ──▶ work queues
+//!    (whole objects)    one P per  └──▶ get, range, grouped ──▶ reconciles (which GET what they need in full)
+//!                       object
+//! ```
+//!
+//! The hub never keeps whole Works, bindings or templates. A listener runs while the change is taken in, in the
+//! order of the watch, and must be quick: it adds keys to queues. An index is complete once [`Index::synced`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use karmada_client::{Event, WatchConfig, Watcher, watch::Health};
+use karmada_env::Env;
+use kube::Client;
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::objects::Key;
+
+/// A change of one object's projection.
+#[derive(Debug)]
+pub struct Change<'a, P> {
+    /// Which object.
+    pub key: &'a Key,
+    /// What was known of it; nothing if it is new.
+    pub old: Option<&'a Arc<P>>,
+    /// What is known of it now; nothing if it is gone.
+    pub new: Option<&'a Arc<P>>,
+}
+
+impl<P> Change<'_, P> {
+    /// What is known of the object, or was known at the last.
+    pub fn last(&self) -> &Arc<P> {
+        self.new.or(self.old).expect("a change has an old or a new side")
+    }
+
+    /// Whether a field differs between the two sides, or one side is missing.
+    pub fn differs<T: PartialEq>(&self, field: impl Fn(&P) -> &T) -> bool {
+        self.old.map(|p| field(p)) != self.new.map(|p| field(p))
+    }
+}
+
+type Listener<P> = Box<dyn Fn(&Change<'_, P>) + Send + Sync>;
+type Groups<P> = fn(&Key, &P) -> Vec<String>;
+
+/// The projections of all objects of one kind.
+pub struct Index<P> {
+    groups: Groups<P>,
+    state: RwLock<State<P>>,
+    listeners: RwLock<Vec<Listener<P>>>,
+    synced: watch::Sender<bool>,
+}
+
+struct State<P> {
+    entries: BTreeMap<Key, Arc<P>>,
+    /// Group name to the keys of its members; a group without members is not kept.
+    groups: BTreeMap<String, BTreeSet<Key>>,
+    /// During a list: what the list has not named so far.
+    unseen: Option<BTreeSet<Key>>,
+}
+
+/// Keeps an index current for as long as it is polled; how the watch does is told by the returned receiver.
+pub fn follow<P: PartialEq + Send + Sync + 'static>(
+    index: Arc<Index<P>>,
+    client: Client,
+    config: WatchConfig,
+    env: Env,
+    project: impl Fn(&Value) -> P + Send + Sync + 'static,
+) -> (watch::Receiver<Health>, impl Future<Output = ()> + Send) {
+    let mut watcher = Watcher::new(client, config, env, move |text| {
+        let object: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let projection = project(&object);
+        Ok((Key::of(&object), projection))
+    });
+    let health = watcher.health();
+    let following = async move {
+        loop {
+            index.apply(watcher.next().await);
+        }
+    };
+    (health, following)
+}
+
+impl<P> fmt::Debug for Index<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.read();
+        f.debug_struct("Index")
+            .field("entries", &state.entries.len())
+            .field("synced", &*self.synced.borrow())
+            .finish()
+    }
+}
+
+impl<P: PartialEq + Send + Sync + 'static> Index<P> {
+    /// An empty index.
+    pub fn new() -> Arc<Self> {
+        Self::grouped_by(|_, _| Vec::new())
+    }
+
+    /// An empty index that also finds its entries by the groups that `groups` names for each.
+    pub fn grouped_by(groups: Groups<P>) -> Arc<Self> {
+        Arc::new(Self {
+            groups,
+            state: RwLock::new(State { entries: BTreeMap::new(), groups: BTreeMap::new(), unseen: None }),
+            listeners: RwLock::default(),
+            synced: watch::Sender::new(false),
+        })
+    }
+
+    /// Hears every later change. Listeners are added before the watch starts.
+    pub fn listen(&self, listener: impl Fn(&Change<'_, P>) + Send + Sync + 'static) {
+        self.listeners.write().push(Box::new(listener));
+    }
+
+    /// What is known of one object.
+    pub fn get(&self, key: &Key) -> Option<Arc<P>> {
+        self.state.read().entries.get(key).cloned()
+    }
+
+    /// Everything, in the order of keys.
+    pub fn all(&self) -> Vec<(Key, Arc<P>)> {
+        self.state.read().entries.iter().map(|(key, p)| (key.clone(), p.clone())).collect()
+    }
+
+    /// Everything in one namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<P>)> {
+        self.state
+            .read()
+            .entries
+            .range(Key::new(namespace, "")..)
+            .take_while(|(key, _)| key.namespace == namespace)
+            .map(|(key, p)| (key.clone(), p.clone()))
+            .collect()
+    }
+
+    /// Everything in a group.
+    pub fn group(&self, name: &str) -> Vec<(Key, Arc<P>)> {
+        let state = self.state.read();
+        let keys = state.groups.get(name).into_iter().flatten();
+        keys.filter_map(|key| Some((key.clone(), state.entries.get(key)?.clone()))).collect()
+    }
+
+    /// The names of all groups that have members.
+    pub fn group_names(&self) -> Vec<String> {
+        self.state.read().groups.keys().cloned().collect()
+    }
+
+    /// How many objects are known.
+    pub fn len(&self) -> usize {
+        self.state.read().entries.len()
+    }
+
+    /// Whether no object is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Resolves once the first list is complete.
+    pub async fn synced(&self) {
+        let mut synced = self.synced.subscribe();
+        // The sender lives in `self`, so the channel cannot close while this waits.
+        let _ = synced.wait_for(|synced| *synced).await;
+    }
+
+    /// What a list does not name is gone when it is complete.
+    fn begin_list(&self) {
+        let mut state = self.state.write();
+        state.unseen = Some(state.entries.keys().cloned().collect());
+    }
+
+    fn end_list(&self) {
+        let gone = self.state.write().unseen.take().unwrap_or_default();
+        for key in gone {
+            self.set(&key, None);
+        }
+        self.synced.send_replace(true);
+    }
+
+    /// Takes in what a watch says.
+    pub fn apply(&self, event: Event<(Key, P)>) {
+        match event {
+            Event::Init => self.begin_list(),
+            Event::Upsert((key, projection)) => self.set(&key, Some(Arc::new(projection))),
+            Event::Delete((key, _)) => self.set(&key, None),
+            Event::Synced => self.end_list(),
+        }
+    }
+
+    /// Forgets everything, telling listeners.
+    pub fn clear(&self) {
+        self.begin_list();
+        self.end_list();
+        self.synced.send_replace(false);
+    }
+
+    fn set(&self, key: &Key, new: Option<Arc<P>>) {
+        let old = {
+            let mut state = self.state.write();
+            if let Some(unseen) = &mut state.unseen {
+                unseen.remove(key);
+            }
+            let old = match &new {
+                Some(new) => state.entries.insert(key.clone(), new.clone()),
+                None => state.entries.remove(key),
+            };
+            if old == new {
+                return;
+            }
+            let before = old.as_ref().map(|p| (self.groups)(key, p)).unwrap_or_default();
+            let after = new.as_ref().map(|p| (self.groups)(key, p)).unwrap_or_default();
+            for name in before.iter().filter(|name| !after.contains(name)) {
+                if let Some(group) = state.groups.get_mut(name) {
+                    group.remove(key);
+                    if group.is_empty() {
+                        state.groups.remove(name);
+                    }
+                }
+            }
+            for name in after {
+                state.groups.entry(name).or_default().insert(key.clone());
+            }
+            old
+        };
+        // Listeners may read the index, so the lock is gone by now.
+        let change = Change { key, old: old.as_ref(), new: new.as_ref() };
+        for listener in self.listeners.read().iter() {
+            listener(&change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    fn object(namespace: &str, name: &str, data: &str) -> Event<(Key, String)> {
+        Event::Upsert((Key::new(namespace, name), data.to_owned()))
+    }
+
+    fn gone(namespace: &str, name: &str) -> Event<(Key, String)> {
+        Event::Delete((Key::new(namespace, name), String::new()))
+    }
+
+    fn index() -> Arc<Index<String>> {
+        Index::grouped_by(|_, data: &String| {
+            data.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect()
+        })
+    }
+
+    fn heard(index: &Index<String>) -> Arc<Mutex<Vec<String>>> {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let sink = log.clone();
+        index.listen(move |change| {
+            let side = |p: Option<&Arc<String>>| p.map_or("-".to_owned(), |p| p.to_string());
+            sink.lock().push(format!("{} {}>{}", change.key, side(change.old), side(change.new)));
+        });
+        log
+    }
+
+    #[test]
+    fn listeners_hear_changes_and_nothing_else() {
+        let index = index();
+        let log = heard(&index);
+        index.apply(object("a", "x", "1"));
+        index.apply(object("a", "x", "1"));
+        index.apply(object("a", "x", "2"));
+        index.apply(gone("a", "x"));
+        index.apply(gone("a", "x"));
+        assert_eq!(*log.lock(), ["a/x ->1", "a/x 1>2", "a/x 2>-"]);
+    }
+
+    #[test]
+    fn what_a_list_does_not_name_is_gone() {
+        let index = index();
+        for name in ["x", "y", "z"] {
+            index.apply(object("a", name, "1"));
+        }
+        let log = heard(&index);
+        assert!(!index.is_synced());
+        index.apply(Event::Init);
+        index.apply(object("a", "y", "1"));
+        index.apply(object("a", "w", "1"));
+        assert_eq!(index.len(), 4, "nothing goes before the list is complete");
+        index.apply(Event::Synced);
+        assert!(index.is_synced());
+        assert_eq!(*log.lock(), ["a/w ->1", "a/x 1>-", "a/z 1>-"]);
+    }
+
+    #[test]
+    fn groups_follow_their_members() {
+        let index = index();
+        index.apply(object("a", "x", "red,blue"));
+        index.apply(object("b", "y", "blue"));
+        let names =
+            |group: &str| index.group(group).into_iter().map(|(k, _)| k.to_string()).collect::<Vec<_>>();
+        assert_eq!(names("blue"), ["a/x", "b/y"]);
+        index.apply(object("a", "x", "red"));
+        assert_eq!(names("blue"), ["b/y"]);
+        index.apply(gone("b", "y"));
+        assert_eq!(index.group_names(), ["red"]);
+    }
+
+    #[test]
+    fn a_namespace_is_a_range() {
+        let index = index();
+        for (namespace, name) in [("a", "x"), ("a-b", "x"), ("b", "x"), ("", "x")] {
+            index.apply(object(namespace, name, "1"));
+        }
+        let keys =
+            |ns: &str| index.in_namespace(ns).into_iter().map(|(k, _)| k.to_string()).collect::<Vec<_>>();
+        assert_eq!(keys("a"), ["a/x"]);
+        assert_eq!(keys(""), ["x"]);
+        assert_eq!(keys("c"), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn waiting_for_the_first_list_ends_with_it() {
+        let index = index();
+        let waiter = tokio::spawn({
+            let index = index.clone();
+            async move { index.synced().await }
+        });
+        index.apply(Event::Init);
+        index.apply(Event::Synced);
+        waiter.await.unwrap();
+    }
+}

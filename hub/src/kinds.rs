@@ -1,0 +1,43 @@
+//! The kinds that the hub itself reads and writes, as they are addressed.
+
+use std::sync::LazyLock;
+
+use karmada_api::{KarmadaKind, cluster, policy, work};
+use karmada_client::Resource;
+
+/// How a Karmada kind is addressed.
+pub fn of<K: KarmadaKind>() -> Resource {
+    Resource::new(K::GROUP, K::VERSION, K::PLURAL, K::KIND, K::NAMESPACED)
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
+        $($(#[$doc])* pub static $name: LazyLock<Resource> = LazyLock::new(|| $resource);)*
+    };
+}
+
+kinds! {
+    /// Member clusters.
+    CLUSTERS = of::<cluster::Cluster>();
+    /// What one member is told to hold.
+    WORKS = of::<work::Work>();
+    /// Where a namespaced template goes.
+    RESOURCE_BINDINGS = of::<work::ResourceBinding>();
+    /// Where a cluster-scoped template goes.
+    CLUSTER_RESOURCE_BINDINGS = of::<work::ClusterResourceBinding>();
+    /// Policies over the templates of their own namespace.
+    PROPAGATION_POLICIES = of::<policy::PropagationPolicy>();
+    /// Policies over all templates.
+    CLUSTER_PROPAGATION_POLICIES = of::<policy::ClusterPropagationPolicy>();
+    /// Differences between members, for the templates of their own namespace.
+    OVERRIDE_POLICIES = of::<policy::OverridePolicy>();
+    /// Differences between members, for all templates.
+    CLUSTER_OVERRIDE_POLICIES = of::<policy::ClusterOverridePolicy>();
+    /// Namespaces: the users' own and the execution namespaces.
+    NAMESPACES = Resource::new("", "v1", "namespaces", "Namespace", false);
+    /// The agents' signs of life.
+    LEASES = karmada_client::lease::resource();
+    /// Definitions of further kinds.
+    CUSTOM_RESOURCE_DEFINITIONS =
+        Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false);
+}

@@ -1,0 +1,194 @@
+//! Reading and writing single objects.
+//!
+//! Every write carries the resourceVersion of what was read, so that two writers never undo each other: the later
+//! one gets a conflict, and its reconcile runs again.
+
+use std::fmt;
+
+use karmada_client::{Error, Resource, Rest, rest::query_value};
+use karmada_meta::object;
+use serde_json::{Value, json};
+
+/// The namespace and name of an object; the namespace is empty for what is cluster scoped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Empty for what is cluster scoped.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+}
+
+impl Key {
+    /// The key of a namespaced object.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of a cluster-scoped object.
+    pub fn cluster_scoped(name: impl Into<String>) -> Self {
+        Self::new("", name)
+    }
+
+    /// The key of an object as the API gave it.
+    pub fn of(value: &Value) -> Self {
+        Self::new(object::namespace(value), object::name(value))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// The part of an object that a write is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but the status.
+    Main,
+    /// The status.
+    Status,
+}
+
+/// How often [`Objects::modify`] reads anew after another writer was faster. More would only hide a fight.
+const ATTEMPTS: usize = 5;
+
+/// How many objects a page of a list holds.
+const PAGE: usize = 200;
+
+/// The API, object by object. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    rest: Rest,
+}
+
+impl Objects {
+    /// Objects over a client.
+    pub fn new(rest: Rest) -> Self {
+        Self { rest }
+    }
+
+    /// Requests that are not about one object.
+    pub fn rest(&self) -> &Rest {
+        &self.rest
+    }
+
+    /// The object, or nothing where it (or its kind) is not there.
+    pub async fn get(&self, resource: &Resource, key: &Key) -> Result<Option<Value>, Error> {
+        found(self.rest.get(&resource.object(Some(&key.namespace), &key.name)).await)
+    }
+
+    /// Creates `value`; the answer is what the server made of it.
+    pub async fn create(&self, resource: &Resource, value: &Value) -> Result<Value, Error> {
+        self.rest.post(&resource.collection(Some(object::namespace(value))), value).await
+    }
+
+    /// Replaces an object, if it still has the resourceVersion that `value` carries.
+    pub async fn replace(&self, resource: &Resource, value: &Value) -> Result<Value, Error> {
+        let key = Key::of(value);
+        self.rest.put(&resource.object(Some(&key.namespace), &key.name), value).await
+    }
+
+    /// Replaces an object's status, if it still has the resourceVersion that `value` carries.
+    pub async fn replace_status(&self, resource: &Resource, value: &Value) -> Result<Value, Error> {
+        let key = Key::of(value);
+        self.rest.put(&resource.subresource(Some(&key.namespace), &key.name, "status"), value).await
+    }
+
+    /// Reads an object, lets `change` alter it, and writes it back if `change` says that it did; again if another
+    /// writer was faster. Answers with the object as it is then, or nothing where it is not there.
+    pub async fn modify(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        part: Part,
+        mut change: impl FnMut(&mut Value) -> bool,
+    ) -> Result<Option<Value>, Error> {
+        let mut attempt = 1;
+        loop {
+            let Some(mut value) = self.get(resource, key).await? else { return Ok(None) };
+            if !change(&mut value) {
+                return Ok(Some(value));
+            }
+            let written = match part {
+                Part::Main => self.replace(resource, &value).await,
+                Part::Status => self.replace_status(resource, &value).await,
+            };
+            match written {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if error.is_not_found() => return Ok(None),
+                other => return other.map(Some),
+            }
+        }
+    }
+
+    /// Asks for the deletion of exactly the object that was read: its uid and resourceVersion must still be the
+    /// same. Whether it was still there.
+    pub async fn delete(&self, resource: &Resource, read: &Value) -> Result<bool, Error> {
+        let preconditions = json!({
+            "uid": object::uid(read),
+            "resourceVersion": object::resource_version(read),
+        });
+        self.delete_if(resource, &Key::of(read), preconditions).await
+    }
+
+    /// Asks for the deletion of an object of this uid. Whether it was still there.
+    pub async fn delete_uid(&self, resource: &Resource, key: &Key, uid: &str) -> Result<bool, Error> {
+        self.delete_if(resource, key, json!({ "uid": uid })).await
+    }
+
+    async fn delete_if(&self, resource: &Resource, key: &Key, preconditions: Value) -> Result<bool, Error> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": preconditions,
+        });
+        let path = resource.object(Some(&key.namespace), &key.name);
+        Ok(found(self.rest.delete(&path, &options).await)?.is_some())
+    }
+
+    /// Lists page by page, and hands each page to `each` before the next is fetched: nobody holds a whole list.
+    pub async fn list(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        label_selector: &str,
+        mut each: impl FnMut(Vec<Value>),
+    ) -> Result<(), Error> {
+        let mut path = format!("{}?limit={PAGE}", resource.collection(namespace));
+        if !label_selector.is_empty() {
+            path.push_str(&format!("&labelSelector={}", query_value(label_selector)));
+        }
+        let mut next = String::new();
+        loop {
+            let page = if next.is_empty() {
+                path.clone()
+            } else {
+                format!("{path}&continue={}", query_value(&next))
+            };
+            let mut list = self.rest.get(&page).await?;
+            let token = list.pointer("/metadata/continue").and_then(Value::as_str).map(str::to_owned);
+            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
+                each(items);
+            }
+            match token {
+                Some(token) if !token.is_empty() => next = token,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// A 404 is an answer, not a failure.
+fn found(answer: Result<Value, Error>) -> Result<Option<Value>, Error> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

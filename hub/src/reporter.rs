@@ -1,0 +1,56 @@
+//! Events under the names of Karmada's components.
+
+use std::collections::BTreeMap;
+
+use karmada_api::consts::component;
+use karmada_client::{EventKind, ObjectRef, Recorder};
+use karmada_env::Env;
+use kube::Client;
+use serde_json::Value;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Everything in the hub that reports events.
+const COMPONENTS: [&str; 9] = [
+    component::CLUSTER,
+    component::DETECTOR,
+    component::SCHEDULER,
+    component::BINDING,
+    component::CLUSTER_RESOURCE_BINDING,
+    component::BINDING_STATUS,
+    component::CLUSTER_BINDING_STATUS,
+    component::OVERRIDE_MANAGER,
+    component::NAMESPACE_SYNC,
+];
+
+/// One recorder per component.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    recorders: BTreeMap<&'static str, Recorder>,
+}
+
+impl Reporter {
+    /// Recorders whose tasks run until `stop`.
+    pub(crate) fn new(client: &Client, env: &Env, tasks: &TaskTracker, stop: &CancellationToken) -> Self {
+        let recorders = COMPONENTS.into_iter().map(|component| {
+            let (recorder, task) = Recorder::new(client.clone(), component, env.clone());
+            tasks.spawn(task.run(stop.clone()));
+            (component, recorder)
+        });
+        Self { recorders: recorders.collect() }
+    }
+
+    /// Says that something happened to an object, as `component`.
+    pub(crate) fn event(
+        &self,
+        component: &str,
+        object: &Value,
+        kind: EventKind,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        match self.recorders.get(component) {
+            Some(recorder) => recorder.event(&ObjectRef::of(object), kind, reason, message),
+            None => tracing::error!(component, reason, "an event of an unknown component"),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Making Works what their makers want, and taking away what nobody wants.
+//!
+//! Both makers of Works, the binding and the namespace controller, come through here.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use karmada_api::consts::{extension, finalizer};
+use karmada_client::Error;
+use karmada_core::{
+    delete::{self, Orphan},
+    names, work,
+};
+use karmada_meta::{
+    object,
+    path::{FieldError, aggregate},
+    time::Time,
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    admission, bindings,
+    context::Context,
+    heads::{BindingKey, WorkHead},
+    kinds::WORKS,
+    objects::{Key, Part},
+};
+
+/// Whose a Work is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Maker<'a> {
+    /// A binding's.
+    Binding(&'a BindingKey),
+    /// The namespace controller's, for the Namespace of this uid.
+    Namespace(&'a str),
+}
+
+/// What came of making a Work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// It was as it should be.
+    Unchanged,
+    /// It was created or changed.
+    Written,
+    /// A Work of this name is somebody else's.
+    Taken(String),
+    /// It is on its way out, and not this maker's to replace: look again when it is gone.
+    Going,
+    /// It does not fit into the engine.
+    TooLarge(String),
+    /// The engine refuses it for good.
+    Refused(String),
+}
+
+/// What the hub itself last wrote into Works: a watch that brings it back is no news. Entries of Works that are
+/// gone are dropped with the news of that.
+#[derive(Default)]
+pub(crate) struct Written(Mutex<BTreeMap<Key, u64>>);
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Written").field("works", &self.0.lock().len()).finish()
+    }
+}
+
+impl Written {
+    /// Whether a Work's content is what was written last.
+    pub(crate) fn is_ours(&self, key: &Key, content: u64) -> bool {
+        self.0.lock().get(key) == Some(&content)
+    }
+
+    /// Forgets a Work that is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    fn note(&self, work: &Value) {
+        self.0.lock().insert(Key::of(work), WorkHead::content(work));
+    }
+}
+
+/// Makes the Work at `key` what `build` says: it is given the Work as it is, if it is there, and a permanent id for
+/// one that has none.
+pub(crate) async fn ensure(
+    context: &Context,
+    key: &Key,
+    maker: &Maker<'_>,
+    build: impl Fn(Option<&Value>, &str) -> Value,
+) -> Result<Made, Error> {
+    if let Some(head) = context.works.get(key)
+        && !head.deleting
+        && !head.unwanted
+        && WorkHead::content(&build(None, &head.permanent_id)) == head.content
+    {
+        return Ok(Made::Unchanged);
+    }
+    let Some(live) = context.objects.get(&WORKS, key).await? else {
+        return create(context, build(None, &context.env.uuid())).await;
+    };
+    if let Some(reason) = taken(&live, maker) {
+        return Ok(Made::Taken(reason));
+    }
+    if object::deletion_timestamp(&live).is_some() {
+        return make_anew(context, live, maker, build(None, &context.env.uuid())).await;
+    }
+    let mut changed = build(Some(&live), &context.env.uuid());
+    let manifest = changed.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
+    if let Some(other) = work::collision(&live, manifest) {
+        return Ok(Made::Taken(format!("Work {key} already carries {other}")));
+    }
+    if changed == live {
+        return Ok(Made::Unchanged);
+    }
+    if let Err(errors) = admission::own(&WORKS, Some(&live), &mut changed, &context.env) {
+        return Ok(refused(&errors));
+    }
+    conclude(context, context.objects.replace(&WORKS, &changed).await)
+}
+
+async fn create(context: &Context, mut work: Value) -> Result<Made, Error> {
+    if let Err(errors) = admission::own(&WORKS, None, &mut work, &context.env) {
+        return Ok(refused(&errors));
+    }
+    conclude(context, context.objects.create(&WORKS, &work).await)
+}
+
+/// A Work with a deletion timestamp cannot be called back, but what it holds can: without its finalizer it is gone
+/// at once, and the agent, which finds a new Work of the same name, adopts the object by its annotations.
+async fn make_anew(context: &Context, mut live: Value, maker: &Maker<'_>, new: Value) -> Result<Made, Error> {
+    let manifest = new.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
+    if matches!(maker, Maker::Namespace(_)) || work::collision(&live, manifest).is_some() {
+        // A Namespace that is made again is another one; and another object would be left behind on the member.
+        return Ok(Made::Going);
+    }
+    if object::remove_finalizer(&mut live, finalizer::EXECUTION) {
+        context.objects.replace(&WORKS, &live).await?;
+    }
+    create(context, new).await
+}
+
+/// Why a Work is not the maker's.
+fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
+    let head = WorkHead::project(live);
+    let key = Key::of(live);
+    match (maker, &head.binding) {
+        (Maker::Binding(ours), Some(theirs)) if *ours != theirs => {
+            Some(format!("Work {key} is already that of {theirs}"))
+        }
+        (Maker::Binding(_), Some(_)) => None,
+        // The binding of a Namespace takes over what the namespace controller made for it.
+        (Maker::Binding(_), None) if !head.owner.is_empty() && is_namespace(live) => None,
+        (Maker::Binding(_), None) => Some(format!("Work {key} was not made by the hub")),
+        (Maker::Namespace(_), Some(theirs)) => Some(format!("Work {key} is that of {theirs}")),
+        (Maker::Namespace(uid), None) if head.owner == *uid || is_namespace(live) => None,
+        (Maker::Namespace(_), None) => Some(format!("Work {key} was not made by the hub")),
+    }
+}
+
+fn is_namespace(work: &Value) -> bool {
+    work.pointer("/spec/workload/manifests/0").is_some_and(|m| object::kind(m) == "Namespace")
+}
+
+fn refused(errors: &[FieldError]) -> Made {
+    Made::Refused(aggregate(errors))
+}
+
+fn conclude(context: &Context, answer: Result<Value, Error>) -> Result<Made, Error> {
+    match answer {
+        Ok(work) => {
+            context.written.note(&work);
+            Ok(Made::Written)
+        }
+        Err(error) if is_too_large(&error) => Ok(Made::TooLarge(error.to_string())),
+        Err(error) if error.is_invalid() || error.code() == Some(400) => Ok(Made::Refused(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// 413 from the embedded engine and from proxies; etcd's own refusal comes as a 500 with a text.
+fn is_too_large(error: &Error) -> bool {
+    error.code() == Some(413) || error.status().is_some_and(|s| s.message.contains("request is too large"))
+}
+
+/// Deals with the Works of a binding on clusters that it does not want, and takes marks off those that it wants
+/// again. `reread` gives the clusters that are wanted by a live read of the binding, or nothing if it cannot be
+/// understood. What cannot be deleted now is
+/// marked; that is as good for the binding, which need not wait for it.
+pub(crate) async fn remove_orphans<F>(
+    context: &Context,
+    binding: &BindingKey,
+    wanted: &BTreeSet<String>,
+    reread: impl Fn() -> F,
+) -> Result<(), Error>
+where
+    F: Future<Output = Result<Option<BTreeSet<String>>, Error>>,
+{
+    for (key, head) in context.works.group(&binding.to_string()) {
+        let Some(cluster) = names::cluster_of_namespace(&key.namespace) else { continue };
+        if head.deleting || decide(context, cluster, head.unwanted, wanted) == Orphan::Keep {
+            continue;
+        }
+        // The index only suspects. What is done is decided on a live list of the Works and a live read of the
+        // binding, in this order, so that a Work that is made meanwhile is not on the list.
+        let mut listed = Vec::new();
+        let selector = match head.binding_id.as_str() {
+            "" => String::new(),
+            id => format!("{}={id}", bindings::id_label(binding.scope)),
+        };
+        let ours = |work: &Value| WorkHead::binding_of(work).as_ref() == Some(binding);
+        context
+            .objects
+            .list(&WORKS, Some(&key.namespace), &selector, |page| {
+                listed.extend(page.into_iter().filter(ours))
+            })
+            .await?;
+        let Some(wanted) = reread().await? else { return Ok(()) };
+        for live in listed.iter().filter(|live| object::deletion_timestamp(live).is_none()) {
+            let marked = object::annotation(live, extension::UNWANTED_SINCE).is_some();
+            carry_out(context, live, decide(context, cluster, marked, &wanted)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn decide(context: &Context, cluster: &str, marked: bool, wanted: &BTreeSet<String>) -> Orphan {
+    let reporting = context.clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.reporting());
+    delete::orphan(cluster, marked, wanted, reporting)
+}
+
+async fn carry_out(context: &Context, work: &Value, decision: Orphan) -> Result<(), Error> {
+    let key = Key::of(work);
+    let mark = |on: bool| {
+        let since = Time::now(&context.env).to_string();
+        let uid = object::uid(work).to_owned();
+        move |live: &mut Value| {
+            if object::uid(live) != uid {
+                return false;
+            }
+            if on {
+                object::set_annotation(live, extension::UNWANTED_SINCE, since.as_str());
+                true
+            } else {
+                object::remove_annotation(live, extension::UNWANTED_SINCE).is_some()
+            }
+        }
+    };
+    match decision {
+        Orphan::Keep => {}
+        Orphan::Delete => {
+            tracing::info!(work = %key, "no longer wanted");
+            context.objects.delete(&WORKS, work).await?;
+        }
+        Orphan::Mark => {
+            tracing::info!(work = %key, "no longer wanted, and its cluster cannot be reached");
+            context.objects.modify(&WORKS, &key, Part::Main, mark(true)).await?;
+        }
+        Orphan::Unmark => {
+            context.objects.modify(&WORKS, &key, Part::Main, mark(false)).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(annotations: Value, owner: Value, kind: &str) -> Value {
+        json!({
+            "metadata": {
+                "name": "w", "namespace": "karmada-es-m", "annotations": annotations, "ownerReferences": owner,
+                "labels": {"mine": "x"}, "finalizers": [],
+            },
+            "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": kind, "metadata": {"name": "n"}}]}},
+        })
+    }
+
+    #[test]
+    fn works_of_others_are_left_alone() {
+        let ours = BindingKey::of_template("ConfigMap", "shop", "n");
+        let of = |name: &str| json!({"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": name});
+        let owner = json!([{"kind": "Namespace", "uid": "u", "controller": true}]);
+        let none = json!([]);
+        let binding = Maker::Binding(&ours);
+        let table = [
+            ("ours", work(of("n-configmap"), none.clone(), "ConfigMap"), binding.clone(), false),
+            ("another binding's", work(of("m-configmap"), none.clone(), "ConfigMap"), binding.clone(), true),
+            ("a user's", work(json!({}), none.clone(), "ConfigMap"), binding.clone(), true),
+            ("a namespace's, taken over", work(json!({}), owner.clone(), "Namespace"), binding, false),
+            ("its own", work(json!({}), owner.clone(), "Namespace"), Maker::Namespace("u"), false),
+            (
+                "of a namespace that was there before",
+                work(json!({}), owner, "Namespace"),
+                Maker::Namespace("v"),
+                false,
+            ),
+            ("bound", work(of("n-namespace"), none.clone(), "Namespace"), Maker::Namespace("u"), true),
+            ("a user's, again", work(json!({}), none, "ConfigMap"), Maker::Namespace("u"), true),
+        ];
+        for (message, live, maker, want) in table {
+            assert_eq!(taken(&live, &maker).is_some(), want, "{message}");
+        }
+    }
+}
