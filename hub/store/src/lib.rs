@@ -73,6 +73,16 @@
 //!
 //! An error of the engine is final: whether its batch is on disk is unknown until the file is opened again, so the
 //! writer stops, later commits say why, and reads go on.
+//!
+//! # What it costs
+//!
+//! - **A batch** is one sync, whatever is in it (a test holds that). On a disk that syncs in 5 ms, 64 writers of
+//!   2 kB values get 4,000 writes/s, one alone gets 200.
+//! - **Memory** is the values, once, plus keys and headers; the history adds the values that were replaced, up to
+//!   [`HistoryLimits::bytes`], and redb's cache 4 MiB.
+//! - **A watcher** that waits costs about 0.6 kB with its task, and nothing while its scope is quiet.
+//! - **Opening** reads the file three times (check, repair or not, load): 0.6 s for 20,000 values of 2 kB with as
+//!   much history, on two busy cores. An unclean stop makes no difference in kind: redb walks its trees once more.
 
 pub mod engine;
 

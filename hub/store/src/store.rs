@@ -36,7 +36,8 @@ pub struct Options {
     pub history: HistoryLimits,
     /// Whether updates of this resource may be lost in a crash: they are shown at once and written within `flush`.
     pub relaxed: fn(&str) -> bool,
-    /// For how long such updates may be unwritten.
+    /// For how long such updates may be unwritten. Without a writer thread (see [`crate::engine`]) they are written
+    /// with the next commit after that time, or by [`Store::flush`].
     pub flush: Duration,
     /// The largest value, in bytes.
     pub max_value: usize,
