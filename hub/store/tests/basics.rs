@@ -1,7 +1,14 @@
 //! What the store promises to its callers, on the memory engine and on a file.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Wake, Waker},
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use karmada_env::{Env, ManualClock};
@@ -285,4 +292,41 @@ async fn a_memory_store_restarts() {
 async fn a_file_store_restarts() {
     let dir = tempfile::tempdir().unwrap();
     restarts(|| Redb::open(dir.path()).unwrap()).await;
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_write_wakes_only_who_watches_its_scope() {
+    let store = open(Memory::new());
+    let start = store.revision();
+    let scopes = (0..1000).map(|i| Scope::namespace("works", format!("ns{i}")));
+    let others = [Scope::resource("leases"), Scope::object(&key("ns7/other"))];
+    let mut waiting: Vec<_> = scopes
+        .chain(others)
+        .map(|scope| {
+            let mut watch = store.watch(scope, start).unwrap();
+            let wakes = Arc::new(Wakes::default());
+            let future = Box::pin(async move { watch.next().await });
+            (future, wakes)
+        })
+        .collect();
+    for (future, wakes) in &mut waiting {
+        let waker = Waker::from(wakes.clone());
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    for _ in 0..10 {
+        commit(&store, put("ns7/x", "")).await;
+    }
+    for (i, (_, wakes)) in waiting.iter().enumerate() {
+        assert_eq!(wakes.0.load(Ordering::SeqCst), usize::from(i == 7), "watcher {i}");
+    }
 }
