@@ -1,1 +1,369 @@
-//! The agent: pulls Works, applies them, reports status, renews the lease.
+//! The agent: pulls what the hub wants on this member, brings the member there, and says what became of it.
+//!
+//! ```text
+//!            hub                              │                       member
+//!                                             │
+//!   Cluster ◀── register, reporter ◀──────────┼── health, discovery, summary ◀── /readyz, nodes, pods
+//!   Lease   ◀── heartbeat                     │
+//!   Works   ──▶ watch ──▶ Desired ──▶ queue ──┼──▶ Executor ──▶ Applier ──▶ objects
+//!                                      ▲      │       │                        │
+//!                                      └──────┼───────┼──────── Observer ◀─────┘  watches, by label
+//!   status, ◀── Outbox ◀──────────────────────┼───────┘
+//!   events  ◀── Recorder                      │
+//! ```
+//!
+//! It only dials out. A hub that cannot be reached is waited for, and drift on the member is corrected meanwhile from
+//! what is known. Nothing is deleted for being missing: see `karmada_core::delete`.
+//!
+//! [`Agent`] has no statics, reads no environment and handles no signals: a hub hosts many, tests thousands. The
+//! [`process`] module makes a program of one.
+
+mod config;
+mod hub;
+mod member;
+mod phase;
+pub mod process;
+mod stats;
+mod work;
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_client::{Recorder, Rest, Wake, WatchConfig, Watcher, WorkQueue, events::RecorderTask};
+use karmada_env::Env;
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+pub use config::{AgentConfig, Facts, State};
+pub use phase::Phase;
+pub use stats::{Count, Stats};
+
+use hub::{cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter};
+use member::{apply::Applier, discovery::Discovery, observe::Observer, summary, summary::Figures};
+use phase::Phases;
+use work::{
+    desired::{Desired, DesiredWork},
+    outbox::{Outbox, REPORTERS, works},
+    sync::{COMPONENT, Executor},
+};
+
+/// How long applies that were begun may take at the end. The three limits together stay below the ten seconds that a
+/// kubelet, or whoever stops us, is promised.
+const WORK_ENDS: Duration = Duration::from_secs(4);
+
+/// How long reports that were made may take after that.
+const WORDS_ARE_OUT: Duration = Duration::from_secs(2);
+
+/// How long the lease and the last events may take after that.
+const LAST: Duration = Duration::from_millis(2500);
+
+/// An agent for one member.
+#[derive(Debug)]
+pub struct Agent {
+    config: AgentConfig,
+    hub: Rest,
+    member: Rest,
+    env: Env,
+    state: State,
+    phases: Phases,
+    view: Arc<ClusterView>,
+    desired: Arc<Desired>,
+    queue: WorkQueue<String>,
+    outbox: Arc<Outbox>,
+    executor: Arc<Executor>,
+    discovery: Arc<Discovery>,
+    figures: Arc<Mutex<Figures>>,
+    stats: Arc<Stats>,
+    recorder_task: RecorderTask,
+}
+
+/// The observable side of an agent.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    phase: watch::Receiver<Phase>,
+    desired: Arc<Desired>,
+    executor: Arc<Executor>,
+    outbox: Arc<Outbox>,
+    queue: WorkQueue<String>,
+    stats: Arc<Stats>,
+}
+
+impl Handle {
+    /// Where the agent is in its life.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.clone()
+    }
+
+    /// At work with a full list of Works, or deliberately not at work.
+    pub fn is_ready(&self) -> bool {
+        match *self.phase.borrow() {
+            Phase::Active => self.desired.synced(),
+            Phase::StandingBy | Phase::Removed => true,
+            Phase::Joining | Phase::Refused(_) => false,
+        }
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Works that the hub wants here.
+    pub fn works(&self) -> usize {
+        self.desired.len()
+    }
+
+    /// Objects on the member that are watched.
+    pub fn objects(&self) -> usize {
+        self.executor.observer.len()
+    }
+
+    /// Works that wait to be carried out, now.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Reports that the hub has not taken yet.
+    pub fn unreported(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Events that were lost.
+    pub fn events_dropped(&self) -> u64 {
+        self.executor.recorder.dropped()
+    }
+}
+
+impl Agent {
+    /// An agent that does nothing before [`Agent::run`].
+    pub fn new(config: AgentConfig, hub: kube::Client, member: kube::Client, env: Env, state: State) -> Self {
+        let namespace = config.execution_namespace();
+        let (recorder, recorder_task) = Recorder::new(hub.clone(), COMPONENT, env.clone());
+        let (hub, member) = (Rest::new(hub), Rest::new(member));
+        let view = Arc::new(ClusterView::new(hub.clone(), config.cluster.clone()));
+        let desired = Arc::new(Desired::default());
+        let stats = Arc::new(Stats::default());
+        let queue: WorkQueue<String> = WorkQueue::new(env.clone());
+        let outbox = Arc::new(Outbox::new(hub.clone(), namespace.clone(), env.clone()));
+        let discovery = Arc::new(Discovery::new(member.clone(), env.clone()));
+        let notice = {
+            let queue = queue.clone();
+            move |work: &str| queue.add(work.to_owned())
+        };
+        let observer =
+            Observer::new(member.clone(), env.clone(), namespace.clone(), config.member_back.clone(), notice);
+        let executor = Arc::new(Executor {
+            hub: hub.clone(),
+            env: env.clone(),
+            cluster: config.cluster.clone(),
+            namespace: namespace.clone(),
+            desired: Arc::clone(&desired),
+            applier: Applier::new(member.clone(), env.clone(), config.cluster.clone(), namespace),
+            discovery: Arc::clone(&discovery),
+            observer,
+            outbox: Arc::clone(&outbox),
+            recorder,
+            view: Arc::clone(&view),
+            stats: Arc::clone(&stats),
+            ground: Wake::new(),
+        });
+        Self {
+            config,
+            hub,
+            member,
+            env,
+            state,
+            phases: Phases::new(),
+            view,
+            desired,
+            queue,
+            outbox,
+            executor,
+            discovery,
+            figures: Arc::default(),
+            stats,
+            recorder_task,
+        }
+    }
+
+    /// What can be seen of it while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            phase: self.phases.subscribe(),
+            desired: Arc::clone(&self.desired),
+            executor: Arc::clone(&self.executor),
+            outbox: Arc::clone(&self.outbox),
+            queue: self.queue.clone(),
+            stats: Arc::clone(&self.stats),
+        }
+    }
+
+    /// Runs until shutdown. Whatever fails meanwhile is waited out; only a task of its own that panicked ends it before.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
+        let Self { config, hub, member, env, state, phases, view, desired, queue, outbox, executor, .. } =
+            self;
+        let (discovery, figures, stats) = (self.discovery, self.figures, self.stats);
+
+        let registered = register(&hub, &member, &config, &view, &phases, &env);
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = registered => {}
+        }
+
+        // Tasks that end with the process; one that ends before has panicked.
+        let mut loops: JoinSet<()> = JoinSet::new();
+        // Tasks that end by themselves once told to.
+        let mut drains: JoinSet<()> = JoinSet::new();
+
+        let heartbeat = Heartbeat::new(
+            hub.clone(),
+            env.clone(),
+            config.clone(),
+            state.instance,
+            Arc::clone(&view),
+            Arc::clone(&stats),
+        );
+        let last = CancellationToken::new();
+        drains.spawn({
+            let (phases, last) = (phases.clone(), last.clone());
+            async move {
+                heartbeat.run(&phases, &last).await;
+                // A heartbeat that ends because the Cluster is gone is no reason to end.
+                last.cancelled().await;
+            }
+        });
+        drains.spawn(self.recorder_task.run(last.clone()));
+        loops.spawn({
+            let (view, env, wake, phases) =
+                (Arc::clone(&view), env.clone(), config.hub_back.clone(), phases.clone());
+            async move { view.follow(env, wake, &phases).await }
+        });
+        loops.spawn(summary::follow(
+            member.clone(),
+            env.clone(),
+            config.member_back.clone(),
+            Arc::clone(&figures),
+        ));
+        let reporter = Reporter {
+            hub: hub.clone(),
+            member,
+            env: env.clone(),
+            config: config.clone(),
+            view,
+            discovery,
+            figures,
+            works: queue.clone(),
+            stats: Arc::clone(&stats),
+        };
+        loops.spawn({
+            let phases = phases.clone();
+            async move { reporter.run(&phases).await }
+        });
+        loops.spawn(pull(hub, config.clone(), env, Arc::clone(&desired), queue.clone(), phases.clone()));
+        loops.spawn(hurry(config.clone(), executor.ground.clone(), queue.clone(), Arc::clone(&outbox)));
+        for _ in 0..config.work_syncs.max(1) {
+            drains.spawn(carry_out(Arc::clone(&executor), queue.clone(), phases.clone()));
+        }
+        let mut reporters: JoinSet<()> = JoinSet::new();
+        for _ in 0..REPORTERS {
+            let (outbox, desired, phases, stats) =
+                (Arc::clone(&outbox), Arc::clone(&desired), phases.clone(), Arc::clone(&stats));
+            reporters.spawn(async move { outbox.run(&desired, &phases, &stats).await });
+        }
+
+        let ended = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => None,
+            Some(ended) = loops.join_next() => Some(ended),
+            Some(ended) = drains.join_next() => Some(ended),
+            Some(ended) = reporters.join_next() => Some(ended),
+        };
+        if let Some(ended) = ended {
+            let cause = ended.err().map_or_else(|| "it returned".to_owned(), |error| error.to_string());
+            return Err(AgentError { cause });
+        }
+
+        // First no new work, then what is under way, then what it has to say, then the lease.
+        loops.shutdown().await;
+        queue.close();
+        until(WORK_ENDS, || queue.is_empty() || !phases.is_active()).await;
+        until(WORDS_ARE_OUT, || outbox.len() == 0 || !phases.is_active()).await;
+        outbox.close();
+        reporters.shutdown().await;
+        last.cancel();
+        let _ = tokio::time::timeout(LAST, async { while drains.join_next().await.is_some() {} }).await;
+        Ok(())
+    }
+}
+
+/// A task of the agent's own ended, which none does while it runs.
+#[derive(Debug, thiserror::Error)]
+#[error("a task of the agent ended: {cause}")]
+pub struct AgentError {
+    cause: String,
+}
+
+/// Waits for a condition, but not for ever.
+async fn until(limit: Duration, done: impl Fn() -> bool) {
+    let wait = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = tokio::time::timeout(limit, wait).await;
+}
+
+/// Watches this cluster's Works.
+async fn pull(
+    hub: Rest,
+    config: AgentConfig,
+    env: Env,
+    desired: Arc<Desired>,
+    queue: WorkQueue<String>,
+    phases: Phases,
+) {
+    phases.active().await;
+    let path = works().collection(Some(&config.execution_namespace()));
+    let watch = WatchConfig::new(path).wake(&config.hub_back);
+    let mut watcher = Watcher::new(hub.client().clone(), watch, env, DesiredWork::parse);
+    loop {
+        for work in desired.apply(watcher.next().await) {
+            queue.add(work);
+        }
+    }
+}
+
+/// Lets what waits have its turn when what it waits for came.
+async fn hurry(config: AgentConfig, ground: Wake, queue: WorkQueue<String>, outbox: Arc<Outbox>) {
+    let (mut hub, mut member) = (config.hub_back.listen(), config.member_back.listen());
+    let mut ground = ground.listen();
+    loop {
+        tokio::select! {
+            biased;
+            () = hub.woken() => {
+                outbox.hurry();
+                queue.retry_all_now();
+            }
+            () = member.woken() => queue.retry_all_now(),
+            () = ground.woken() => queue.retry_all_now(),
+        }
+    }
+}
+
+/// One worker: carries out Works, one at a time, until the queue is closed.
+async fn carry_out(executor: Arc<Executor>, queue: WorkQueue<String>, phases: Phases) {
+    while let Some(item) = queue.next().await {
+        phases.active().await;
+        let name = item.clone();
+        let again = executor.sync(&name).await;
+        if again.failed {
+            queue.retry(name.clone());
+        } else {
+            queue.forget(&name);
+        }
+        if let Some(after) = again.after {
+            queue.add_after(name, after);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What an agent is told: plain data, read by nobody but the agent it is given to.
+
+use std::time::Duration;
+
+use karmada_api::consts::{lease, namespace};
+use karmada_client::Wake;
+use karmada_env::Env;
+
+/// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Where the member's API answers, for people and for whoever may reach it.
+    pub api_endpoint: String,
+    /// The cloud provider.
+    pub provider: String,
+    /// The region.
+    pub region: String,
+    /// Failure zones.
+    pub zones: Vec<String>,
+}
+
+/// How an agent behaves. The figures are Karmada's unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The cluster's name on the hub.
+    pub cluster: String,
+    /// Where the hub keeps Leases of clusters.
+    pub cluster_namespace: String,
+    /// What the Cluster object says.
+    pub facts: Facts,
+    /// How often status is collected.
+    pub status_interval: Duration,
+    /// What the Lease promises.
+    pub lease_duration: Duration,
+    /// How often the Lease is renewed.
+    pub lease_interval: Duration,
+    /// How long the member must be well before Ready turns True.
+    pub success_threshold: Duration,
+    /// How long the member must be unwell before Ready turns False.
+    pub failure_threshold: Duration,
+    /// Works that are carried out at a time.
+    pub work_syncs: usize,
+    /// Whether nodes are counted by grade.
+    pub resource_modeling: bool,
+    /// Given when the way to the hub is back; cuts every wait for it short.
+    pub hub_back: Wake,
+    /// The same for the member.
+    pub member_back: Wake,
+}
+
+impl AgentConfig {
+    /// The usual figures for a cluster.
+    pub fn new(cluster: impl Into<String>) -> Self {
+        Self {
+            cluster: cluster.into(),
+            cluster_namespace: namespace::CLUSTER.into(),
+            facts: Facts::default(),
+            status_interval: Duration::from_secs(10),
+            lease_duration: lease::DURATION,
+            lease_interval: lease::RENEW_INTERVAL,
+            success_threshold: Duration::from_secs(30),
+            failure_threshold: Duration::from_secs(30),
+            work_syncs: 5,
+            resource_modeling: true,
+            hub_back: Wake::new(),
+            member_back: Wake::new(),
+        }
+    }
+
+    /// The namespace on the hub that holds this cluster's Works.
+    pub fn execution_namespace(&self) -> String {
+        karmada_core::names::execution_namespace(&self.cluster)
+    }
+}
+
+/// What an agent knows beyond a process' life. In memory now; a durable copy of what the hub said comes here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Tells two agents of one name apart. An agent that keeps it is recognised as itself after a restart.
+    pub instance: String,
+}
+
+impl State {
+    /// The state of an agent that starts from nothing.
+    pub fn fresh(env: &Env) -> Self {
+        Self { instance: env.uuid() }
+    }
+}

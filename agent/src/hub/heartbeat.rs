@@ -1,0 +1,221 @@
+//! The Lease: a sign of life every ten seconds, and the place where two agents of one name notice each other.
+//!
+//! Which agent holds it stands in an annotation (`holderIdentity` is the cluster's name, for Karmada's hub). Renewals go
+//! under the resourceVersion of the last one: whoever finds the Lease changed reads it, and stands by if the change was
+//! another's. The other's life is judged by changes seen at times of our own clock.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::consts::extension::AGENT_INSTANCE;
+use karmada_client::{Backoff, Error, Policy, Rest, lease};
+use karmada_env::Env;
+use karmada_meta::object;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::ClusterView;
+use crate::{
+    config::AgentConfig,
+    phase::{Phase, Phases},
+    stats::Stats,
+};
+
+/// After a renewal that failed. Well below the interval: the hub counts what is missing.
+const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(4));
+
+/// How long giving the Lease back may take at the end.
+const RELEASE: Duration = Duration::from_secs(2);
+
+/// Another agent's claim, as it was seen.
+#[derive(Debug)]
+struct Rival {
+    instance: String,
+    renewed: String,
+    /// [`Env::now`] when it was first seen to be so.
+    seen: Duration,
+}
+
+/// Renews our Lease.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    hub: Rest,
+    env: Env,
+    config: AgentConfig,
+    instance: String,
+    view: Arc<ClusterView>,
+    stats: Arc<Stats>,
+    /// The Lease as our last renewal left it.
+    held: Option<Value>,
+    rival: Option<Rival>,
+}
+
+impl Heartbeat {
+    pub(crate) fn new(
+        hub: Rest,
+        env: Env,
+        config: AgentConfig,
+        instance: String,
+        view: Arc<ClusterView>,
+        stats: Arc<Stats>,
+    ) -> Self {
+        Self { hub, env, config, instance, view, stats, held: None, rival: None }
+    }
+
+    /// Renews until shutdown or until the Cluster is gone; then lets the next agent begin at once.
+    pub(crate) async fn run(mut self, phases: &Phases, shutdown: &CancellationToken) {
+        let mut backoff = Backoff::new(RETRY);
+        let mut back = self.config.hub_back.listen();
+        let mut phase = phases.subscribe();
+        while *phase.borrow_and_update() != Phase::Removed {
+            let pause = match self.beat().await {
+                Ok(true) => {
+                    self.stats.renewals.add();
+                    backoff.reset();
+                    phases.set(Phase::Active);
+                    // Karmada's jitter; keeps a fleet that started together from beating together.
+                    self.env.jitter(self.config.lease_interval, 0.04)
+                }
+                Ok(false) => {
+                    phases.set(Phase::StandingBy);
+                    self.config.lease_interval
+                }
+                Err(error) => {
+                    self.stats.renewal_errors.add();
+                    let pause = backoff.next(&self.env);
+                    tracing::warn!(%error, failures = backoff.failures(), "the lease was not renewed");
+                    pause
+                }
+            };
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                _ = phase.wait_for(|phase| *phase == Phase::Removed) => {}
+                () = back.woken() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        if phases.is_active()
+            && let Some(mut lease) = self.held.take()
+        {
+            object::remove_annotation(&mut lease, AGENT_INSTANCE);
+            let _ = tokio::time::timeout(RELEASE, self.hub.put(&self.path(), &lease)).await;
+        }
+    }
+
+    fn path(&self) -> String {
+        lease::resource().object(Some(&self.config.cluster_namespace), &self.config.cluster)
+    }
+
+    /// One renewal. Answers whether the Lease is ours.
+    async fn beat(&mut self) -> Result<bool, Error> {
+        if let Some(mut lease) = self.held.take() {
+            self.fill(&mut lease);
+            match self.hub.put(&self.path(), &lease).await {
+                Ok(lease) => {
+                    self.held = Some(lease);
+                    return Ok(true);
+                }
+                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                Err(error) => {
+                    // It may have been written all the same; the next conflict tells.
+                    self.held = Some(lease);
+                    return Err(error);
+                }
+            }
+        }
+        let mut lease = match self.hub.get(&self.path()).await {
+            Ok(lease) => lease,
+            Err(error) if error.is_not_found() => {
+                let mut lease = lease::new(&self.config.cluster_namespace, &self.config.cluster);
+                self.fill(&mut lease);
+                let collection = lease::resource().collection(Some(&self.config.cluster_namespace));
+                self.held = Some(self.hub.post(&collection, &lease).await?);
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        let patience = self.config.lease_interval.mul_f64(2.5);
+        if !may_take(&lease, &self.instance, &mut self.rival, self.env.now(), patience) {
+            return Ok(false);
+        }
+        self.fill(&mut lease);
+        match self.hub.put(&self.path(), &lease).await {
+            Ok(lease) => {
+                self.held = Some(lease);
+                Ok(true)
+            }
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fill(&self, lease: &mut Value) {
+        lease::set_annotation(lease, AGENT_INSTANCE, &self.instance);
+        lease::set_spec(lease, "holderIdentity", json!(self.config.cluster));
+        lease::set_spec(lease, "leaseDurationSeconds", json!(self.config.lease_duration.as_secs()));
+        lease::set_spec(lease, "renewTime", json!(lease::micro_time(self.env.wall())));
+        if let Some(cluster) = self.view.get() {
+            // So that the Lease goes with the Cluster.
+            let owner = json!([{
+                "apiVersion": super::clusters().api_version(), "kind": "Cluster",
+                "name": self.config.cluster, "uid": object::uid(&cluster),
+            }]);
+            object::set_meta(lease, "ownerReferences", owner);
+        }
+    }
+}
+
+/// Whether a Lease may be taken: it is ours, nobody's, or of an agent that has not renewed it for longer than it would
+/// have taken to miss one renewal and make the next.
+fn may_take(lease: &Value, me: &str, rival: &mut Option<Rival>, now: Duration, patience: Duration) -> bool {
+    let instance = lease::annotation(lease, AGENT_INSTANCE).unwrap_or_default();
+    if instance.is_empty() || instance == me {
+        *rival = None;
+        return true;
+    }
+    let renewed = lease::renew_time(lease);
+    match rival {
+        Some(known) if known.instance == instance && known.renewed == renewed => {
+            now.saturating_sub(known.seen) >= patience
+        }
+        _ => {
+            *rival = Some(Rival { instance: instance.into(), renewed: renewed.into(), seen: now });
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(instance: Option<&str>, renewed: u32) -> Value {
+        let mut lease = lease::new("karmada-cluster", "m");
+        if let Some(instance) = instance {
+            lease::set_annotation(&mut lease, AGENT_INSTANCE, instance);
+        }
+        lease::set_spec(&mut lease, "renewTime", json!(format!("2026-01-01T00:00:{renewed:02}.000000Z")));
+        lease
+    }
+
+    #[test]
+    fn the_later_agent_stands_by_while_the_other_renews() {
+        // (at, holder, renewed at, may take)
+        let rows = [
+            (0, None, 0, true),
+            (0, Some("me"), 0, true),
+            (1, Some("other"), 0, false),
+            (20, Some("other"), 0, false),
+            (25, Some("other"), 20, false),
+            (44, Some("other"), 20, false),
+            (50, Some("other"), 20, true),
+            (51, Some("third"), 20, false),
+        ];
+        let mut rival = None;
+        for (at, holder, renewed, want) in rows {
+            let lease = held_by(holder, renewed);
+            let got = may_take(&lease, "me", &mut rival, Duration::from_secs(at), Duration::from_secs(25));
+            assert_eq!(got, want, "at {at} s, held by {holder:?}, renewed at {renewed}");
+        }
+    }
+}

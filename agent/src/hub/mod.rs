@@ -1,0 +1,14 @@
+//! The hub's side: our Cluster, our Lease, our status. With the verbs that a registered Karmada agent has: PUT for
+//! Cluster status and Lease; others only where they may fail without harm.
+
+pub(crate) mod cluster;
+pub(crate) mod heartbeat;
+pub(crate) mod register;
+pub(crate) mod reporter;
+
+use karmada_client::Resource;
+
+/// The Cluster kind.
+pub(crate) fn clusters() -> Resource {
+    Resource::new("cluster.karmada.io", "v1alpha1", "clusters", "Cluster", false)
+}

@@ -1,0 +1,246 @@
+//! Becoming a cluster of the hub's: our Cluster object, made or found.
+//!
+//! A cluster's identity is the uid of the member's `kube-system` namespace. A name on the hub that stands for another
+//! identity is not taken over: two members under one name would delete each other's work.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_client::{Backoff, Error, Patch, Policy, Rest};
+use karmada_env::Env;
+use karmada_meta::object;
+use serde_json::{Value, json};
+
+use super::{cluster::ClusterView, clusters};
+use crate::{
+    config::{AgentConfig, Facts},
+    phase::{Phase, Phases},
+};
+
+/// While the hub or the member cannot be reached, or does not let us in yet.
+const RETRY: Policy = Policy::full(Duration::from_millis(500), Duration::from_secs(5));
+
+/// A refusal is looked at again now and then: somebody may have resolved it.
+const REFUSED: Duration = Duration::from_secs(20);
+
+/// What to do about our Cluster.
+#[derive(Debug, PartialEq)]
+enum Plan {
+    /// Make it.
+    Create,
+    /// It is ours; this part of its spec is behind (none if it is not).
+    Keep(Option<Value>),
+    /// It may not be taken.
+    Refuse(String),
+}
+
+/// Judges the Cluster that stands on the hub under our name.
+fn plan(live: Option<&Value>, name: &str, id: &str, facts: &Facts) -> Plan {
+    let Some(live) = live else { return Plan::Create };
+    let spec = &live["spec"];
+    let text = |field: &str| spec[field].as_str().unwrap_or_default();
+    if !text("id").is_empty() && text("id") != id {
+        return Plan::Refuse(format!(
+            "the hub's Cluster {name} has the id {}, but this member's id is {id} (the uid of its kube-system \
+             namespace): it is another member, or this one made anew. Give this agent another --cluster-name, or, \
+             if that member is gone, delete the Cluster: kubectl delete cluster {name}",
+            text("id"),
+        ));
+    }
+    if text("syncMode") == "Push" {
+        return Plan::Refuse(format!(
+            "the hub's Cluster {name} is in Push mode: the hub itself works on this member. Give this agent another \
+             --cluster-name, or unjoin the cluster first"
+        ));
+    }
+    let mut behind = serde_json::Map::new();
+    for (field, value) in wanted(id, facts) {
+        if spec.get(field) != Some(&value) {
+            behind.insert(field.to_owned(), value);
+        }
+    }
+    Plan::Keep((!behind.is_empty()).then_some(Value::Object(behind)))
+}
+
+/// What we say of the member; a fact that we were not told is not said.
+fn wanted(id: &str, facts: &Facts) -> Vec<(&'static str, Value)> {
+    let mut fields = vec![("id", json!(id))];
+    for (field, value) in
+        [("apiEndpoint", &facts.api_endpoint), ("provider", &facts.provider), ("region", &facts.region)]
+    {
+        if !value.is_empty() {
+            fields.push((field, json!(value)));
+        }
+    }
+    if !facts.zones.is_empty() {
+        fields.push(("zones", json!(facts.zones)));
+    }
+    fields
+}
+
+/// The Cluster as it is made.
+fn cluster(name: &str, id: &str, facts: &Facts) -> Value {
+    let mut spec = json!({"syncMode": "Pull"});
+    for (field, value) in wanted(id, facts) {
+        spec[field] = value;
+    }
+    json!({
+        "apiVersion": clusters().api_version(), "kind": "Cluster",
+        "metadata": {"name": name}, "spec": spec,
+    })
+}
+
+/// Registers, and waits for whatever that takes. Returns once the hub has a Cluster that is ours.
+pub(crate) async fn register(
+    hub: &Rest,
+    member: &Rest,
+    config: &AgentConfig,
+    view: &ClusterView,
+    phases: &Phases,
+    env: &Env,
+) {
+    let mut backoff = Backoff::new(RETRY);
+    let (mut hub_back, mut member_back) = (config.hub_back.listen(), config.member_back.listen());
+    loop {
+        let pause = match attempt(hub, member, config, view).await {
+            Ok(None) => return,
+            Ok(Some(refusal)) => {
+                phases.set(Phase::Refused(Arc::from(refusal)));
+                REFUSED
+            }
+            Err(error) => {
+                let pause = backoff.next(env);
+                if backoff.failures() == 1 || backoff.failures().is_multiple_of(20) {
+                    tracing::warn!(%error, "cannot register yet, trying again");
+                }
+                pause
+            }
+        };
+        tokio::select! {
+            biased;
+            () = hub_back.woken() => {}
+            () = member_back.woken() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// One attempt: none if it succeeded, else why it may not.
+async fn attempt(
+    hub: &Rest,
+    member: &Rest,
+    config: &AgentConfig,
+    view: &ClusterView,
+) -> Result<Option<String>, Error> {
+    let system = member.get("/api/v1/namespaces/kube-system").await?;
+    let (name, id) = (config.cluster.as_str(), object::uid(&system));
+    let live = match hub.get(&view.path()).await {
+        Ok(live) => Some(live),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    match plan(live.as_ref(), name, id, &config.facts) {
+        Plan::Refuse(why) => return Ok(Some(why)),
+        Plan::Create => {
+            if let Some(why) = name_of_id(hub, name, id).await? {
+                return Ok(Some(why));
+            }
+            match hub.post(&clusters().collection(None), &cluster(name, id, &config.facts)).await {
+                Ok(created) => {
+                    tracing::info!(cluster = name, id, "registered");
+                    view.set(created);
+                }
+                // The hub knows this id under another name, or will not have the name at all.
+                Err(error) if error.is_invalid() || (error.is_conflict() && !error.is_already_exists()) => {
+                    return Ok(Some(format!(
+                        "the hub does not take the Cluster {name} (id {id}): {error}. If this member is registered \
+                         under another name, start the agent with that name or delete that Cluster"
+                    )));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Plan::Keep(behind) => {
+            let mut live = live.unwrap_or_default();
+            if let Some(behind) = behind {
+                let patch = json!({"metadata": {"uid": object::uid(&live)}, "spec": behind});
+                match hub.patch(&view.path(), Patch::Merge, &patch).await {
+                    Ok(patched) => live = patched,
+                    // A stock Karmada gives its agents no right to change a Cluster.
+                    Err(error) if error.is_forbidden() => {
+                        tracing::warn!(%error, "the Cluster's spec stays as it is on the hub");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            tracing::info!(cluster = name, id, "registered before");
+            view.set(live);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the hub knows this id under another name, where it lets us ask; a hub of ours answers the creation with
+/// 409 instead.
+async fn name_of_id(hub: &Rest, name: &str, id: &str) -> Result<Option<String>, Error> {
+    let list = match hub.get(&clusters().collection(None)).await {
+        Ok(list) => list,
+        Err(error) if error.is_forbidden() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let items = list["items"].as_array().into_iter().flatten();
+    let other = items.filter(|c| c["spec"]["id"] == id).map(object::name).find(|other| *other != name);
+    Ok(other.map(|other| {
+        format!(
+            "this member (id {id}) is registered as Cluster {other}. Start the agent with --cluster-name {other}, \
+             or delete that Cluster: kubectl delete cluster {other}"
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts { region: "eu".into(), zones: vec!["a".into(), "b".into()], ..Facts::default() }
+    }
+
+    #[test]
+    fn what_stands_on_the_hub_decides() {
+        let ours = json!({"spec": {"id": "u", "syncMode": "Pull", "region": "eu", "zones": ["a", "b"],
+                                   "provider": "set by hand", "taints": [{"key": "k"}]}});
+        let moved = json!({"spec": {"id": "u", "syncMode": "Pull", "region": "us"}});
+        let unnamed = json!({"spec": {"syncMode": "Pull", "region": "eu", "zones": ["a", "b"]}});
+        assert_eq!(plan(None, "m", "u", &facts()), Plan::Create);
+        assert_eq!(plan(Some(&ours), "m", "u", &facts()), Plan::Keep(None));
+        assert_eq!(
+            plan(Some(&moved), "m", "u", &facts()),
+            Plan::Keep(Some(json!({"region": "eu", "zones": ["a", "b"]})))
+        );
+        assert_eq!(plan(Some(&unnamed), "m", "u", &facts()), Plan::Keep(Some(json!({"id": "u"}))));
+        assert_eq!(
+            plan(Some(&ours), "m", "u", &Facts::default()),
+            Plan::Keep(None),
+            "nothing said, nothing changed"
+        );
+        for (live, want) in [
+            (json!({"spec": {"id": "v", "syncMode": "Pull"}}), "kubectl delete cluster m"),
+            (json!({"spec": {"id": "u", "syncMode": "Push"}}), "Push mode"),
+        ] {
+            match plan(Some(&live), "m", "u", &facts()) {
+                Plan::Refuse(why) => assert!(why.contains(want), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(plan(Some(&json!(3)), "m", "u", &facts()), Plan::Keep(Some(_))));
+    }
+
+    #[test]
+    fn a_cluster_is_made_in_pull_mode() {
+        let cluster = cluster("m", "u", &facts());
+        assert_eq!(
+            cluster["spec"],
+            json!({"syncMode": "Pull", "id": "u", "region": "eu", "zones": ["a", "b"]})
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! The Cluster's status: collected on the member every ten seconds, and told where the hub has something else.
+//!
+//! What is compared is the hub's Cluster, not our own last post: a hub that came to think otherwise (its monitor, a
+//! restored backup) hears from us at its first sign, and at once when the link is back.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::{
+    cluster::{Cluster, ClusterStatus, ResourceModel},
+    conditions::{self, Condition},
+    consts::{condition, reason},
+    models::default_resource_models,
+};
+use karmada_client::{Error, Rest, WorkQueue};
+use karmada_env::Env;
+use karmada_meta::time::Time;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::cluster::ClusterView;
+use crate::{
+    config::AgentConfig,
+    member::{
+        discovery::{Apis, Discovery},
+        health::{Health, Threshold},
+        summary::Figures,
+    },
+    phase::Phases,
+    stats::Stats,
+};
+
+/// Somebody else may write the Cluster in between; then we look again, so often.
+const TRIES: u32 = 4;
+
+/// The first report waits this long for the first lists of nodes and pods, so that it need not be corrected.
+const FIRST_LISTS: Duration = Duration::from_secs(3);
+
+/// What a look at the member brought.
+#[derive(Debug)]
+struct Look {
+    health: Health,
+    /// With a healthy member only.
+    version: Option<String>,
+    apis: Option<Result<Arc<Apis>, String>>,
+}
+
+/// Collects and tells.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    pub(crate) hub: Rest,
+    pub(crate) member: Rest,
+    pub(crate) env: Env,
+    pub(crate) config: AgentConfig,
+    pub(crate) view: Arc<ClusterView>,
+    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) figures: Arc<Mutex<Figures>>,
+    pub(crate) works: WorkQueue<String>,
+    pub(crate) stats: Arc<Stats>,
+}
+
+impl Reporter {
+    /// Reports until dropped.
+    pub(crate) async fn run(&self, phases: &Phases) {
+        let mut threshold = Threshold::new(self.config.success_threshold, self.config.failure_threshold);
+        let mut back = self.config.hub_back.listen();
+        let mut member_back = self.config.member_back.listen();
+        let mut view = self.view.subscribe();
+        phases.active().await;
+        self.first_lists().await;
+        let mut tick = interval_at(Instant::now(), self.config.status_interval);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last: Option<Look> = None;
+        loop {
+            let mut refresh = false;
+            tokio::select! {
+                biased;
+                () = back.woken() => refresh = true,
+                changed = view.changed() => if changed.is_err() { return },
+                () = member_back.woken() => last = Some(self.look().await),
+                _ = tick.tick() => last = Some(self.look().await),
+            }
+            phases.active().await;
+            view.borrow_and_update();
+            if refresh && let Err(error) = self.view.refresh().await {
+                tracing::debug!(%error, "cannot read the Cluster");
+            }
+            if let Some(look) = &last
+                && let Err(error) = self.tell(look, &mut threshold).await
+            {
+                tracing::warn!(%error, "the cluster's status was not reported");
+            }
+            // Our own report comes back as a change that there is nothing to say about.
+            view.borrow_and_update();
+        }
+    }
+
+    async fn first_lists(&self) {
+        let ready = async {
+            while !self.figures.lock().synced() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_LISTS, ready).await;
+    }
+
+    async fn look(&self) -> Look {
+        let health = Health::ask(&self.member).await;
+        if health != Health::Ready {
+            return Look { health, version: None, apis: None };
+        }
+        let version = match self.member.get("/version").await {
+            Ok(version) => version["gitVersion"].as_str().map(str::to_owned),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the member's version");
+                None
+            }
+        };
+        let apis = match self.discovery.look().await {
+            Ok((apis, changed)) => {
+                if changed {
+                    // What failed for want of a kind may have it now.
+                    self.works.retry_all_now();
+                }
+                Ok(apis)
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        Look { health, version, apis: Some(apis) }
+    }
+
+    /// Tells the hub what it does not have.
+    async fn tell(&self, look: &Look, threshold: &mut Threshold) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let Some(cluster) = self.view.get() else {
+                self.view.refresh().await?;
+                continue;
+            };
+            let typed = serde_json::from_value::<Cluster>((*cluster).clone());
+            let (old, models) = match typed {
+                Ok(cluster) => (cluster.status.unwrap_or_default(), cluster.spec.resource_models),
+                Err(error) => {
+                    tracing::debug!(%error, "the hub's Cluster is odd; its status is written anew");
+                    (ClusterStatus::default(), Vec::new())
+                }
+            };
+            let new = self.status(&old, look, threshold, models);
+            if new == old {
+                return Ok(());
+            }
+            let mut body = (*cluster).clone();
+            merge(&mut body["status"], &new);
+            match self.hub.put(&format!("{}/status", self.view.path()), &body).await {
+                Ok(cluster) => {
+                    self.stats.cluster_reports.add();
+                    self.view.set(cluster);
+                    return Ok(());
+                }
+                Err(error) if error.is_conflict() => {
+                    self.view.refresh().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn status(
+        &self,
+        old: &ClusterStatus,
+        look: &Look,
+        threshold: &mut Threshold,
+        models: Vec<ResourceModel>,
+    ) -> ClusterStatus {
+        let now = Time::now(&self.env);
+        let mut new = old.clone();
+        let on_hub = conditions::find(&old.conditions, condition::READY);
+        let ready = threshold.adjust(on_hub, look.health.condition(now), self.env.now());
+        if let Some(apis) = &look.apis {
+            let complete = match apis {
+                Ok(apis) => {
+                    new.api_enablements = apis.enablements().to_vec();
+                    enablements(apis, now)
+                }
+                Err(error) if old.api_enablements.is_empty() => api_condition(
+                    false,
+                    reason::API_ENABLEMENTS_EMPTY,
+                    format!("{}: {error}", reason::API_ENABLEMENTS_EMPTY_MESSAGE),
+                    now,
+                ),
+                // What is known is still the best that is known.
+                Err(error) => api_condition(
+                    false,
+                    reason::API_ENABLEMENTS_PARTIAL,
+                    format!("{}: {error}", reason::API_ENABLEMENTS_PARTIAL_MESSAGE),
+                    now,
+                ),
+            };
+            conditions::set(&mut new.conditions, complete, now);
+            if let Some(version) = &look.version {
+                new.kubernetes_version.clone_from(version);
+            }
+            let figures = self.figures.lock();
+            if figures.synced() {
+                let models = if models.is_empty() { default_resource_models() } else { models };
+                new.node_summary = Some(figures.nodes());
+                new.resource_summary =
+                    Some(figures.resources(self.config.resource_modeling.then_some(models.as_slice())));
+            }
+        }
+        conditions::set(&mut new.conditions, ready, now);
+        new
+    }
+}
+
+fn enablements(apis: &Apis, now: Time) -> Condition {
+    if apis.missing.is_empty() {
+        let message = reason::API_ENABLEMENTS_COMPLETE_MESSAGE.to_owned();
+        return api_condition(true, reason::API_ENABLEMENTS_COMPLETE, message, now);
+    }
+    let missing: Vec<_> = apis.missing.iter().map(String::as_str).collect();
+    let message =
+        format!("{}: no answer for {}", reason::API_ENABLEMENTS_PARTIAL_MESSAGE, missing.join(", "));
+    api_condition(false, reason::API_ENABLEMENTS_PARTIAL, message, now)
+}
+
+fn api_condition(holds: bool, reason: &str, message: String, now: Time) -> Condition {
+    Condition::new(condition::COMPLETE_API_ENABLEMENTS, holds, reason, message, now)
+}
+
+/// Puts the fields that we know into a status; what others put there stays.
+fn merge(status: &mut Value, new: &ClusterStatus) {
+    let Ok(Value::Object(fields)) = serde_json::to_value(new) else { return };
+    if !status.is_object() {
+        *status = Value::Object(serde_json::Map::new());
+    }
+    for (name, value) in fields {
+        status[name] = value;
+    }
+}

@@ -1,0 +1,525 @@
+//! One object on the member: bringing it to what a Work says, or taking it away.
+//!
+//! ```text
+//!   manifest the same, object as we left it ──▶ nothing (no request at all)
+//!                        else GET
+//!          nothing there │ there
+//!        apply, unforced │ whose is it?
+//!        created?        │  nobody's, another hub's ─▶ refuse (or, told to overwrite, take it)
+//!         yes ▼  no: somebody was faster               ours, or another Work's of this cluster:
+//!        ours    give our fields up, report            fields written by Update made Apply's; apply, forced, with its uid
+//! ```
+//!
+//! Apply refuses lists with duplicate keys; such a manifest goes by PUT. Every write carries a uid or a
+//! resourceVersion, so that an object that was replaced in between is never mistaken for the one that was judged.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karmada_api::consts::{annotation, extension, manager::AGENT};
+use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest};
+use karmada_core::{
+    delete::{Budget, Verdict, WorkFacts, may_delete},
+    members::{self, Written},
+};
+use karmada_env::Env;
+use karmada_meta::object;
+use karmada_smd::adoption_patch;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{
+    config::{self, Owner, configuration, has_other_writers, is_namespace, replacement},
+    discovery::Discovery,
+    observe::{Observer, Sight, look},
+};
+use crate::work::{
+    desired::{Desired, Manifest, ObjectId},
+    report::Seen,
+};
+
+/// Somebody may change the object between our look at it and our write; then we look again, so often.
+const LOOKS: u32 = 4;
+
+/// Corrections of one object that are made at once; a controller of the member's that disagrees with the template
+/// reaches this soon, a person does not.
+const FREE_CORRECTIONS: u32 = 6;
+
+/// Between further corrections.
+const CORRECTION_PAUSE: Policy = Policy::new(Duration::from_secs(1), Duration::from_secs(61));
+
+/// An object that needed no correction for so long starts anew.
+const PEACE: Duration = Duration::from_secs(90);
+
+/// What became of an object.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Something was written.
+    pub(crate) written: bool,
+    /// It was written by PUT, for this reason.
+    pub(crate) by_put: Option<String>,
+    pub(crate) seen: Seen,
+    /// It was changed behind our back: once more, and no correction before this has passed.
+    pub(crate) later: Option<Duration>,
+}
+
+/// Why an object is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    /// What to expect of trying again.
+    pub(crate) hope: Hope,
+}
+
+/// What to expect of trying again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hope {
+    /// It waits for something that is likely under way: a namespace, a kind, a deletion.
+    Soon,
+    /// The member said no, or is away.
+    Sometime,
+}
+
+impl Failure {
+    fn soon(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hope: Hope::Soon }
+    }
+
+    fn sometime(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hope: Hope::Sometime }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        // "namespaces \"x\" not found": the Work that makes it may be on its way.
+        let soon = error.is_not_found() || error.is_conflict();
+        Self { message: error.to_string(), hope: if soon { Hope::Soon } else { Hope::Sometime } }
+    }
+}
+
+/// What we remember of an object that we wrote.
+#[derive(Debug)]
+struct Record {
+    work: String,
+    manifest: u64,
+    uid: String,
+    /// Of the member's answer.
+    fingerprint: u64,
+    by_put: bool,
+    /// [`Env::now`] of the last write.
+    written: Duration,
+    /// Corrections without a time of peace between them.
+    corrections: u32,
+    pause: Backoff,
+    /// [`Env::now`] before which no correction is made.
+    not_before: Duration,
+}
+
+/// Everything about a Work that one of its objects needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) work: &'a str,
+    pub(crate) manifest: &'a Manifest,
+    /// The hub's record says that the object was put here under this Work.
+    pub(crate) recorded: bool,
+    /// Whether another Work of this cluster wants the object, too.
+    pub(crate) desired: &'a Desired,
+}
+
+/// Writes objects on the member.
+#[derive(Debug)]
+pub(crate) struct Applier {
+    member: Rest,
+    env: Env,
+    cluster: String,
+    execution_namespace: String,
+    records: Mutex<BTreeMap<ObjectId, Record>>,
+}
+
+/// The next step after a look at the member.
+enum Step {
+    Done(Done),
+    /// The object changed between look and write.
+    Again(Error),
+}
+
+impl Applier {
+    pub(crate) fn new(member: Rest, env: Env, cluster: String, execution_namespace: String) -> Self {
+        Self { member, env, cluster, execution_namespace, records: Mutex::default() }
+    }
+
+    /// Brings an object to what its manifest says.
+    pub(crate) async fn apply(
+        &self,
+        discovery: &Discovery,
+        observer: &Observer,
+        order: Order<'_>,
+    ) -> Result<Done, Failure> {
+        let manifest = order.manifest;
+        if let Some(problem) = &manifest.problem {
+            return Err(Failure::sometime(problem.clone()));
+        }
+        let (group, version, kind) = (&manifest.id.group, &manifest.version, &manifest.id.kind);
+        let Some(resource) = discovery.resource(group, version, kind).await? else {
+            let version = Resource::new(group, version, "", "", false).api_version();
+            return Err(Failure::soon(format!("no matches for kind \"{kind}\" in version \"{version}\"")));
+        };
+        let mut id = manifest.id.clone();
+        if !resource.namespaced {
+            id.namespace.clear();
+        } else if id.namespace.is_empty() {
+            return Err(Failure::sometime(format!("{kind} {} has no namespace", id.name)));
+        }
+        observer.watch(&resource);
+        if let Some(sight) = observer.get(&id)
+            && self.is_settled(&id, &order, &sight)
+        {
+            return Ok(Done { written: false, by_put: None, seen: sight.seen, later: None });
+        }
+        let mut last = None;
+        for _ in 0..LOOKS {
+            match self.bring(observer, &resource, &id, order).await? {
+                Step::Done(done) => return Ok(done),
+                Step::Again(error) => last = Some(error),
+            }
+        }
+        let why = last.map(|error| error.to_string()).unwrap_or_default();
+        Err(Failure::soon(format!("the object changes faster than it can be applied: {why}")))
+    }
+
+    /// The manifest is the one that was applied, and the object is as the member left it then.
+    fn is_settled(&self, id: &ObjectId, order: &Order<'_>, sight: &Sight) -> bool {
+        self.records.lock().get(id).is_some_and(|record| {
+            record.work == order.work
+                && record.manifest == order.manifest.digest
+                && record.uid == sight.uid
+                && record.fingerprint == sight.fingerprint
+                && !sight.going
+        })
+    }
+
+    async fn bring(
+        &self,
+        observer: &Observer,
+        resource: &Resource,
+        id: &ObjectId,
+        order: Order<'_>,
+    ) -> Result<Step, Failure> {
+        let path = resource.object(Some(&id.namespace), &id.name);
+        let manifest: Value = serde_json::from_str(&order.manifest.text)
+            .map_err(|error| Failure::sometime(format!("the manifest is not an object: {error}")))?;
+        let live = match self.member.get(&path).await {
+            Ok(live) => Some(live),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(live) = &live {
+            let sight = Sight::of(live, &self.execution_namespace);
+            if self.is_settled(id, &order, &sight) {
+                let seen = sight.seen.clone();
+                observer.note(id, sight);
+                return Ok(Step::Done(Done { written: false, by_put: None, seen, later: None }));
+            }
+            if sight.going {
+                return Err(Failure::soon(format!(
+                    "{} {} is being deleted on the member",
+                    id.kind,
+                    id.path()
+                )));
+            }
+        }
+        if let Some(later) = self.pause(id, &order) {
+            let seen = live.as_ref().map(look).unwrap_or_default();
+            return Ok(Step::Done(Done { written: false, by_put: None, seen, later: Some(later) }));
+        }
+        let step = match live {
+            None => self.create(resource, &path, manifest, id, order).await?,
+            Some(live) => self.change(resource, &path, manifest, live, id, order).await?,
+        };
+        match step {
+            Wrote::Again(error) => Ok(Step::Again(error)),
+            Wrote::Object { object, by_put } => {
+                let sight = Sight::of(&object, &self.execution_namespace);
+                self.remember(id, &order, &sight, by_put.is_some());
+                let seen = sight.seen.clone();
+                observer.note(id, sight);
+                Ok(Step::Done(Done { written: true, by_put, seen, later: None }))
+            }
+        }
+    }
+
+    /// Nothing is there: a first apply, which must not take anything from anybody.
+    async fn create(
+        &self,
+        resource: &Resource,
+        path: &str,
+        manifest: Value,
+        id: &ObjectId,
+        order: Order<'_>,
+    ) -> Result<Wrote, Failure> {
+        let owner = Owner { namespace: &self.execution_namespace, name: order.work };
+        let overwrite = overwrites(&manifest);
+        if self.goes_by_put(id, &order) {
+            let object = replacement(manifest, owner, None, false);
+            return self.put(resource, path, object, None, "apply refused it before").await;
+        }
+        let config = configuration(manifest.clone(), owner, None, false);
+        match self.member.apply(path, AGENT, false, &config).await {
+            Ok((true, object)) => Ok(Wrote::object(object)),
+            Ok((false, object)) if overwrite || is_namespace(&object) || !has_other_writers(&object) => {
+                Ok(Wrote::object(object))
+            }
+            Ok((false, object)) => {
+                // Somebody made it just before us and said the same so far. It is theirs.
+                let nothing = config::nothing(&object);
+                self.member.apply(path, AGENT, false, &nothing).await?;
+                Err(self.refusal(&object))
+            }
+            Err(error) if is_duplicate(&error) => {
+                let object = replacement(manifest, owner, None, false);
+                self.put(resource, path, object, None, &error.to_string()).await
+            }
+            Err(error) if error.is_conflict() => Ok(Wrote::Again(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Something is there: is it ours to write?
+    async fn change(
+        &self,
+        resource: &Resource,
+        path: &str,
+        manifest: Value,
+        mut live: Value,
+        id: &ObjectId,
+        order: Order<'_>,
+    ) -> Result<Wrote, Failure> {
+        let owner = members::owner(&live, &self.execution_namespace, order.work);
+        let known = self.records.lock().get(id).is_some_and(|record| record.uid == object::uid(&live));
+        // Its annotations may have been taken off; that we wrote it stands in the hub's record and in the object's own.
+        let recorded =
+            order.recorded && owner == members::Owner::Foreign && members::written(&live) != Written::Never;
+        let ours = owner == members::Owner::This || known || recorded;
+        if let members::Owner::Other { namespace, name } = &owner
+            && *namespace == self.execution_namespace
+            && order.desired.claims(name, id)
+        {
+            return Err(Failure::sometime(format!("{} {} is in the Work {name}, too", id.kind, id.path())));
+        }
+        if !ours
+            && !is_namespace(&live)
+            && !members::may_adopt(&owner, &self.execution_namespace, overwrites(&manifest))
+        {
+            return Err(self.refusal(&live));
+        }
+        let adopted = is_namespace(&live)
+            && (object::annotation(&live, extension::ADOPTED) == Some("true")
+                || (!ours && members::written(&live) == Written::Never));
+        let owner = Owner { namespace: &self.execution_namespace, name: order.work };
+        if self.goes_by_put(id, &order) {
+            let object = replacement(manifest, owner, Some(&live), adopted);
+            return self.put(resource, path, object, Some(&live), "apply refused it before").await;
+        }
+        if let Some(patch) = adoption_patch(&live, AGENT, AGENT) {
+            // Written by Karmada's own agent, or by PUT: what the manifest drops would stay for ever otherwise.
+            let target = format!("{path}?fieldManager={AGENT}");
+            live = match self.member.patch(&target, Patch::Json, &patch).await {
+                Ok(object) => object,
+                Err(error) if error.is_conflict() || error.is_not_found() => return Ok(Wrote::Again(error)),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        let config = configuration(manifest.clone(), owner, Some(&live), adopted);
+        match self.member.apply(path, AGENT, true, &config).await {
+            Ok((_, object)) => Ok(Wrote::object(object)),
+            Err(error) if is_duplicate(&error) => {
+                let object = replacement(manifest, owner, Some(&live), adopted);
+                self.put(resource, path, object, Some(&live), &error.to_string()).await
+            }
+            Err(error) if error.is_conflict() || is_another_uid(&error) => Ok(Wrote::Again(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn put(
+        &self,
+        resource: &Resource,
+        path: &str,
+        object: Value,
+        live: Option<&Value>,
+        why: &str,
+    ) -> Result<Wrote, Failure> {
+        let answer = if live.is_some() {
+            self.member.put(&format!("{path}?fieldManager={AGENT}"), &object).await
+        } else {
+            let collection = resource.collection(Some(object::namespace(&object)));
+            self.member.post(&format!("{collection}?fieldManager={AGENT}"), &object).await
+        };
+        match answer {
+            Ok(object) => Ok(Wrote::Object { object, by_put: Some(why.to_owned()) }),
+            Err(error) if error.is_conflict() || error.is_already_exists() => Ok(Wrote::Again(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn refusal(&self, object: &Value) -> Failure {
+        let name = object::name(object);
+        let path = match object::namespace(object) {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        };
+        // Karmada's words, which people search for.
+        Failure::sometime(format!(
+            "resource(kind={}, {path}) already exists in the cluster {} and the {} strategy value is empty, Karmada \
+             will not manage this resource",
+            object::kind(object),
+            self.cluster,
+            annotation::CONFLICT_RESOLUTION,
+        ))
+    }
+
+    /// Apply has refused this very manifest before.
+    fn goes_by_put(&self, id: &ObjectId, order: &Order<'_>) -> bool {
+        let records = self.records.lock();
+        records.get(id).is_some_and(|record| record.by_put && record.manifest == order.manifest.digest)
+    }
+
+    /// How long a correction has to wait, if the object was corrected too often of late.
+    fn pause(&self, id: &ObjectId, order: &Order<'_>) -> Option<Duration> {
+        let records = self.records.lock();
+        let record = records.get(id)?;
+        let same = record.work == order.work && record.manifest == order.manifest.digest;
+        let now = self.env.now();
+        (same && record.not_before > now).then(|| record.not_before - now)
+    }
+
+    fn remember(&self, id: &ObjectId, order: &Order<'_>, sight: &Sight, by_put: bool) {
+        let now = self.env.now();
+        let mut records = self.records.lock();
+        let mut record = Record {
+            work: order.work.to_owned(),
+            manifest: order.manifest.digest,
+            uid: sight.uid.clone(),
+            fingerprint: sight.fingerprint,
+            by_put,
+            written: now,
+            corrections: 0,
+            pause: Backoff::new(CORRECTION_PAUSE),
+            not_before: Duration::ZERO,
+        };
+        if let Some(old) = records.remove(id)
+            && old.work == record.work
+            && old.manifest == record.manifest
+        {
+            tracing::info!(kind = %id.kind, object = %id.path(), "corrected a change that was not the hub's");
+            if now.saturating_sub(old.written) < PEACE {
+                record.corrections = old.corrections + 1;
+                record.pause = old.pause;
+            }
+            if record.corrections >= FREE_CORRECTIONS {
+                record.not_before = now + record.pause.next(&self.env);
+            }
+        }
+        records.insert(id.clone(), record);
+    }
+
+    /// Whether we have written this object before, under this Work and manifest: writing it again is a correction.
+    pub(crate) fn is_known(&self, id: &ObjectId, order: &Order<'_>) -> bool {
+        let records = self.records.lock();
+        records.get(id).is_some_and(|r| r.work == order.work && r.manifest == order.manifest.digest)
+    }
+
+    /// Objects that we wrote under a Work.
+    pub(crate) fn of_work(&self, work: &str) -> Vec<ObjectId> {
+        let records = self.records.lock();
+        records.iter().filter(|(_, record)| record.work == work).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Forgets what was written under a Work: it is gone from the hub. The objects stay.
+    pub(crate) fn forget_work(&self, work: &str) {
+        self.records.lock().retain(|_, record| record.work != work);
+    }
+
+    /// Takes an object away, if that may be. Answers whether something was deleted.
+    pub(crate) async fn remove(
+        &self,
+        discovery: &Discovery,
+        facts: &WorkFacts<'_>,
+        id: &ObjectId,
+    ) -> Result<bool, Failure> {
+        // A kind that is not served any more has no objects.
+        let Some(resource) = discovery.preferred(&id.group, &id.kind).await? else { return Ok(false) };
+        let path = resource.object(Some(&id.namespace), &id.name);
+        for _ in 0..LOOKS {
+            let live = match self.member.get(&path).await {
+                Ok(live) => live,
+                Err(error) if error.is_not_found() => break,
+                Err(error) => return Err(error.into()),
+            };
+            let answer = match may_delete(facts, &live, Budget::UNLIMITED) {
+                Verdict::Later(why) => {
+                    return Err(Failure::sometime(format!("{} {}: {why}", id.kind, id.path())));
+                }
+                Verdict::Keep(why) => {
+                    tracing::info!(kind = %id.kind, object = %id.path(), why, "not deleted");
+                    break;
+                }
+                Verdict::Release(why) => {
+                    tracing::info!(kind = %id.kind, object = %id.path(), why, "released");
+                    let target = format!("{path}?fieldManager={AGENT}");
+                    self.member.patch(&target, Patch::Json, &config::release(&live)).await.map(|_| false)
+                }
+                Verdict::Delete { uid } => {
+                    let options = json!({
+                        "apiVersion": "v1", "kind": "DeleteOptions",
+                        "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+                    });
+                    tracing::info!(kind = %id.kind, object = %id.path(), %uid, "deleted");
+                    self.member.delete(&path, &options).await.map(|_| true)
+                }
+            };
+            match answer {
+                Ok(deleted) => {
+                    self.records.lock().remove(id);
+                    return Ok(deleted);
+                }
+                Err(error) if error.is_conflict() => {}
+                Err(error) if error.is_not_found() => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.records.lock().remove(id);
+        Ok(false)
+    }
+}
+
+/// What a write came to.
+enum Wrote {
+    Object { object: Value, by_put: Option<String> },
+    Again(Error),
+}
+
+impl Wrote {
+    fn object(object: Value) -> Self {
+        Self::Object { object, by_put: None }
+    }
+}
+
+/// Whether a manifest's conflict resolution allows taking what is there.
+fn overwrites(manifest: &Value) -> bool {
+    object::annotation(manifest, annotation::CONFLICT_RESOLUTION)
+        == Some(annotation::CONFLICT_RESOLUTION_OVERWRITE)
+}
+
+/// kube-apiserver's answer to an apply whose lists name a key twice. It has no reason of its own.
+fn is_duplicate(error: &Error) -> bool {
+    error.code().is_some_and(|code| code == 500 || code == 400)
+        && error.to_string().contains("failed to create typed patch object")
+        && error.to_string().contains("duplicate entries for key")
+}
+
+/// The answer to an apply with the uid of an object that was replaced.
+fn is_another_uid(error: &Error) -> bool {
+    error.is_invalid() && error.to_string().contains("metadata.uid: Invalid value")
+}

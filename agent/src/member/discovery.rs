@@ -1,0 +1,340 @@
+//! What a member serves: for finding a kind's path, and for the Cluster's `apiEnablements`.
+//!
+//! Two requests for aggregated discovery, or one per group where a server does not know that. An answer that the
+//! server calls stale (an aggregated API that is away) is kept with what it says and makes the list "partial".
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use karmada_api::cluster::{ApiEnablement, ApiResource};
+use karmada_client::{Error, Resource, Rest};
+use karmada_env::Env;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+/// Aggregated discovery in the newest form the server has, else the legacy form.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// A kind that is missing makes us look again, but not more often than this.
+const LOOK_AGAIN: Duration = Duration::from_millis(700);
+
+/// Requests under way at a time in legacy discovery.
+const PARALLEL: usize = 4;
+
+/// What a member serves, as of some time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Apis {
+    /// By group and kind; a kind's resources by version, the server's preferred version first.
+    kinds: BTreeMap<(String, String), Vec<Resource>>,
+    /// By group and version.
+    enablements: Vec<ApiEnablement>,
+    /// Group versions that could not be asked.
+    pub(crate) missing: BTreeSet<String>,
+}
+
+impl Apis {
+    /// Where objects of a kind live, in a version of its group; none if that version is not served.
+    pub(crate) fn resource(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
+        self.kinds.get(&(group.to_owned(), kind.to_owned()))?.iter().find(|r| r.version == version)
+    }
+
+    /// Where objects of a kind live, in the server's preferred version.
+    pub(crate) fn preferred(&self, group: &str, kind: &str) -> Option<&Resource> {
+        self.kinds.get(&(group.to_owned(), kind.to_owned()))?.first()
+    }
+
+    /// For the Cluster's status: by group version, resources by name.
+    pub(crate) fn enablements(&self) -> &[ApiEnablement] {
+        &self.enablements
+    }
+
+    fn add(&mut self, group: &str, version: &str, resources: Vec<Found>) {
+        let mut enabled = Vec::new();
+        for found in resources {
+            if found.plural.contains('/') || found.kind.is_empty() {
+                continue;
+            }
+            enabled.push(ApiResource { name: found.plural.clone(), kind: found.kind.clone() });
+            let resource = Resource::new(group, version, &found.plural, &found.kind, found.namespaced);
+            self.kinds.entry((group.to_owned(), found.kind)).or_default().push(resource);
+        }
+        if enabled.is_empty() {
+            return;
+        }
+        enabled.sort_by(|a, b| a.name.cmp(&b.name));
+        let group_version = Resource::new(group, version, "", "", false).api_version();
+        self.enablements.push(ApiEnablement { group_version, resources: enabled });
+    }
+
+    fn finish(mut self) -> Self {
+        self.enablements.sort_by(|a, b| a.group_version.cmp(&b.group_version));
+        self
+    }
+}
+
+struct Found {
+    plural: String,
+    kind: String,
+    namespaced: bool,
+}
+
+/// Either form of an answer to `/api` or `/apis`.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    kind: String,
+    /// Aggregated: the groups.
+    #[serde(default)]
+    items: Vec<AggregatedGroup>,
+    /// Legacy `/api`.
+    #[serde(default)]
+    versions: Vec<String>,
+    /// Legacy `/apis`.
+    #[serde(default)]
+    groups: Vec<LegacyGroup>,
+}
+
+#[derive(Deserialize)]
+struct AggregatedGroup {
+    #[serde(default)]
+    metadata: Name,
+    #[serde(default)]
+    versions: Vec<AggregatedVersion>,
+}
+
+#[derive(Default, Deserialize)]
+struct Name {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct AggregatedVersion {
+    version: String,
+    #[serde(default)]
+    resources: Vec<AggregatedResource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedResource {
+    resource: String,
+    #[serde(default)]
+    response_kind: Option<Kind>,
+    #[serde(default)]
+    scope: String,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LegacyGroup {
+    name: String,
+    #[serde(default)]
+    versions: Vec<LegacyVersion>,
+    #[serde(default)]
+    preferred_version: Option<LegacyVersion>,
+}
+
+#[derive(Deserialize)]
+struct LegacyVersion {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct LegacyList {
+    #[serde(default)]
+    resources: Vec<LegacyResource>,
+}
+
+#[derive(Deserialize)]
+struct LegacyResource {
+    name: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    namespaced: bool,
+}
+
+fn aggregated(apis: &mut Apis, groups: Vec<AggregatedGroup>) {
+    for group in groups {
+        for version in group.versions {
+            if version.freshness == "Stale" {
+                apis.missing.insert(format!("{}/{}", group.metadata.name, version.version));
+            }
+            let resources = version.resources.into_iter().map(|r| Found {
+                namespaced: r.scope == "Namespaced",
+                kind: r.response_kind.map(|k| k.kind).unwrap_or_default(),
+                plural: r.resource,
+            });
+            apis.add(&group.metadata.name, &version.version, resources.collect());
+        }
+    }
+}
+
+async fn ask<T: for<'de> Deserialize<'de>>(member: &Rest, path: &str, accept: &str) -> Result<T, Error> {
+    let bytes = member.get_bytes(path, accept).await?;
+    serde_json::from_slice(&bytes).map_err(|error| Error::Answer {
+        method: http::Method::GET,
+        path: path.to_owned(),
+        cause: error.to_string(),
+    })
+}
+
+/// Asks a member what it serves.
+async fn discover(member: &Rest) -> Result<Apis, Error> {
+    let mut apis = Apis::default();
+    let mut legacy: Vec<(String, String)> = Vec::new();
+    for path in ["/api", "/apis"] {
+        let answer: Answer = ask(member, path, ACCEPT).await?;
+        if answer.kind == "APIGroupDiscoveryList" {
+            aggregated(&mut apis, answer.items);
+            continue;
+        }
+        legacy.extend(answer.versions.into_iter().map(|version| (String::new(), version)));
+        for group in answer.groups {
+            let preferred = group.preferred_version.map(|v| v.version).unwrap_or_default();
+            let mut versions: Vec<_> = group.versions.into_iter().map(|v| v.version).collect();
+            versions.sort_by_key(|version| *version != preferred);
+            legacy.extend(versions.into_iter().map(|version| (group.name.clone(), version)));
+        }
+    }
+    let lists = stream::iter(legacy.into_iter().map(|(group, version)| async move {
+        let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let list = ask::<LegacyList>(member, &format!("{root}/{version}"), "application/json").await;
+        (group, version, list)
+    }))
+    .buffered(PARALLEL)
+    .collect::<Vec<_>>()
+    .await;
+    for (group, version, list) in lists {
+        match list {
+            Ok(list) => {
+                let found =
+                    |r: LegacyResource| Found { plural: r.name, kind: r.kind, namespaced: r.namespaced };
+                apis.add(&group, &version, list.resources.into_iter().map(found).collect());
+            }
+            Err(error) if error.is_unreachable() => return Err(error),
+            Err(_) => {
+                apis.missing.insert(format!("{group}/{version}"));
+            }
+        }
+    }
+    Ok(apis.finish())
+}
+
+/// What a member serves, kept and looked up.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    member: Rest,
+    env: Env,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    apis: Option<Arc<Apis>>,
+    /// [`Env::now`] of the last look.
+    looked: Option<Duration>,
+}
+
+impl Discovery {
+    pub(crate) fn new(member: Rest, env: Env) -> Self {
+        Self { member, env, known: Mutex::default() }
+    }
+
+    /// Looks now. Answers what there is and whether it differs from what was known.
+    pub(crate) async fn look(&self) -> Result<(Arc<Apis>, bool), Error> {
+        let apis = Arc::new(discover(&self.member).await?);
+        let mut known = self.known.lock();
+        known.looked = Some(self.env.now());
+        if let Some(old) = &known.apis
+            && **old == *apis
+        {
+            return Ok((Arc::clone(old), false));
+        }
+        known.apis = Some(Arc::clone(&apis));
+        Ok((apis, true))
+    }
+
+    /// The last look, if there was one.
+    pub(crate) fn known(&self) -> Option<Arc<Apis>> {
+        self.known.lock().apis.clone()
+    }
+
+    /// Where objects of a kind live; looks anew if that is not known, unless it did just now.
+    pub(crate) async fn resource(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Result<Option<Resource>, Error> {
+        let find = |apis: &Apis| apis.resource(group, version, kind).cloned();
+        {
+            let known = self.known.lock();
+            if let Some(found) = known.apis.as_deref().and_then(find) {
+                return Ok(Some(found));
+            }
+            let just_now = known.looked.is_some_and(|at| self.env.now().saturating_sub(at) < LOOK_AGAIN);
+            if known.apis.is_some() && just_now {
+                return Ok(None);
+            }
+        }
+        Ok(find(&self.look().await?.0))
+    }
+
+    /// The same for an object whose version does not matter.
+    pub(crate) async fn preferred(&self, group: &str, kind: &str) -> Result<Option<Resource>, Error> {
+        if let Some(found) = self.known().and_then(|apis| apis.preferred(group, kind).cloned()) {
+            return Ok(Some(found));
+        }
+        let just_now =
+            self.known.lock().looked.is_some_and(|at| self.env.now().saturating_sub(at) < LOOK_AGAIN);
+        if just_now {
+            return Ok(None);
+        }
+        Ok(self.look().await?.0.preferred(group, kind).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aggregated_answers_are_read_and_sorted() {
+        let text = r#"{"kind":"APIGroupDiscoveryList","items":[
+            {"metadata":{"name":"apps"},"versions":[{"version":"v1","freshness":"Current","resources":[
+                {"resource":"deployments","responseKind":{"group":"","version":"","kind":"Deployment"},"scope":"Namespaced",
+                 "subresources":[{"subresource":"status"}]},
+                {"resource":"daemonsets","responseKind":{"kind":"DaemonSet"},"scope":"Namespaced"}]}]},
+            {"metadata":{},"versions":[{"version":"v1","resources":[
+                {"resource":"namespaces","responseKind":{"kind":"Namespace"},"scope":"Cluster"}]}]},
+            {"metadata":{"name":"metrics.k8s.io"},"versions":[{"version":"v1beta1","freshness":"Stale"}]}]}"#;
+        let answer: Answer = serde_json::from_str(text).unwrap();
+        let mut apis = Apis::default();
+        aggregated(&mut apis, answer.items);
+        let apis = apis.finish();
+        let versions: Vec<_> = apis.enablements().iter().map(|e| e.group_version.as_str()).collect();
+        assert_eq!(versions, ["apps/v1", "v1"]);
+        let names: Vec<_> = apis.enablements()[0].resources.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(names, ["daemonsets", "deployments"]);
+        assert!(apis.missing.contains("metrics.k8s.io/v1beta1"));
+        let namespaces = apis.resource("", "v1", "Namespace").unwrap();
+        assert_eq!(namespaces.object(None, "a"), "/api/v1/namespaces/a");
+        assert!(apis.resource("apps", "v1beta1", "Deployment").is_none());
+        assert!(apis.preferred("apps", "Deployment").unwrap().namespaced);
+    }
+}

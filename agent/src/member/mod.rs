@@ -1,0 +1,9 @@
+//! The member's side: what it serves, what is on it, and how that is changed.
+
+pub(crate) mod apply;
+pub(crate) mod config;
+pub(crate) mod discovery;
+pub(crate) mod drift;
+pub(crate) mod health;
+pub(crate) mod observe;
+pub(crate) mod summary;

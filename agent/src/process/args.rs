@@ -1,0 +1,418 @@
+//! The command line: Karmada's flags with Karmada's defaults, so that its manifests and scripts start this agent, too.
+//! What means nothing here is taken and said.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum, error::ErrorKind};
+
+use crate::{AgentConfig, Facts};
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Why there is no agent to start.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Somebody asked for this text.
+    Help(String),
+    /// What is wrong, in one line.
+    Wrong(String),
+}
+
+/// What the command line says, checked.
+#[derive(Debug)]
+pub(super) struct Args {
+    pub(super) config: AgentConfig,
+    pub(super) karmada_kubeconfig: PathBuf,
+    pub(super) karmada_context: Option<String>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) context: Option<String>,
+    pub(super) state_dir: Option<PathBuf>,
+    pub(super) health_bind: String,
+    pub(super) metrics_bind: String,
+    pub(super) verbosity: u8,
+    pub(super) log_format: LogFormat,
+    /// What was asked for and means nothing here.
+    pub(super) notes: Vec<String>,
+}
+
+/// The agent of a member cluster: pulls its Works from the hub, applies them, reports.
+#[derive(Debug, Parser)]
+#[command(name = "karmada-agent", version, disable_help_subcommand = true)]
+struct Flags {
+    /// Name of the member cluster on the hub.
+    #[arg(long, value_name = "NAME")]
+    cluster_name: String,
+    /// Kubeconfig of the hub.
+    #[arg(long, value_name = "FILE")]
+    karmada_kubeconfig: PathBuf,
+    /// Context in the hub's kubeconfig; its current one if not given.
+    #[arg(long, value_name = "NAME")]
+    karmada_context: Option<String>,
+    /// Kubeconfig of the member; in a pod, the pod's own account if not given.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the member's kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Folder for what must outlive the process.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Namespace on the hub for Leases of clusters.
+    #[arg(long, value_name = "NAME", default_value = "karmada-cluster")]
+    cluster_namespace: String,
+    /// Address of the member's API, for people who look at the Cluster.
+    #[arg(long, value_name = "URL", default_value = "")]
+    cluster_api_endpoint: String,
+    /// Cloud provider of the member.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    cluster_provider: String,
+    /// Region of the member.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    cluster_region: String,
+    /// Failure zones of the member, with commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    cluster_zones: Vec<String>,
+    /// How often the member's status is collected.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    cluster_status_update_frequency: Duration,
+    /// How long the lease on the hub is good for.
+    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = duration)]
+    cluster_lease_duration: Duration,
+    /// Which part of the lease's duration passes between renewals.
+    #[arg(long, value_name = "PART", default_value_t = 0.25)]
+    cluster_lease_renew_interval_fraction: f64,
+    /// How long the member must be well before it is reported as ready again.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    cluster_success_threshold: Duration,
+    /// How long the member must be unwell before it is reported as not ready.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    cluster_failure_threshold: Duration,
+    /// Works that are carried out at a time.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    concurrent_work_syncs: usize,
+    /// Whether the member's nodes are counted by grade.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    enable_cluster_resource_modeling: bool,
+    /// Where health is told (/healthz, /readyz); 0 for nowhere.
+    #[arg(long, value_name = "ADDR:PORT", default_value = ":10357")]
+    health_probe_bind_address: String,
+    /// Where metrics are told (/metrics); 0 for nowhere.
+    #[arg(long, value_name = "ADDR:PORT", default_value = ":8080")]
+    metrics_bind_address: String,
+    /// How much is logged: 0 the usual, 4 details, 6 everything.
+    #[arg(short = 'v', long = "v", value_name = "N", default_value_t = 0)]
+    verbosity: u8,
+    /// How logs are written.
+    #[arg(long, alias = "logging-format", value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: LogFormat,
+    #[command(flatten)]
+    karmadas: Karmadas,
+}
+
+/// Flags of Karmada's agent that this one takes and has no use for.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Flags of Karmada's agent that change nothing here")]
+struct Karmadas {
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*")]
+    controllers: Vec<String>,
+    #[arg(long, value_name = "URL")]
+    proxy_server_address: Option<String>,
+    #[arg(long, value_name = "N", default_value_t = 40.0)]
+    cluster_api_qps: f64,
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    cluster_api_burst: u32,
+    #[arg(long, value_name = "N", default_value_t = 40.0)]
+    kube_api_qps: f64,
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    kube_api_burst: u32,
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
+    cluster_cache_sync_timeout: Duration,
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
+    resync_period: Duration,
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    concurrent_cluster_syncs: usize,
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "None")]
+    report_secrets: Vec<String>,
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    leader_elect: bool,
+    #[arg(long, value_name = "NAME", default_value = "karmada-system")]
+    leader_elect_resource_namespace: String,
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    leader_elect_lease_duration: Duration,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    leader_elect_renew_deadline: Duration,
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    leader_elect_retry_period: Duration,
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    cert_rotation_checking_interval: Duration,
+    #[arg(long, value_name = "PART", default_value_t = 0.2)]
+    cert_rotation_remaining_time_threshold: f64,
+    #[arg(long, value_name = "NAME", default_value = "karmada-system")]
+    karmada_kubeconfig_namespace: String,
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
+    rate_limiter_base_delay: Duration,
+    #[arg(long, value_name = "TIME", default_value = "1000s", value_parser = duration)]
+    rate_limiter_max_delay: Duration,
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rate_limiter_qps: u32,
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    rate_limiter_bucket_size: u32,
+    #[arg(long, value_name = "GATES", default_value = "")]
+    feature_gates: String,
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    enable_pprof: bool,
+    #[arg(long, value_name = "ADDR:PORT", default_value = ":6060")]
+    profiling_bind_address: String,
+}
+
+impl Args {
+    /// Reads and checks a command line, the program's name first.
+    pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Refusal> {
+        let command = Flags::command().color(clap::ColorChoice::Never);
+        let matches = command.try_get_matches_from(arguments).map_err(|error| refusal(&error))?;
+        let flags = Flags::from_arg_matches(&matches).map_err(|error| refusal(&error))?;
+        let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
+        let notes = flags.karmadas.notes(&given);
+        flags.check(notes).map_err(Refusal::Wrong)
+    }
+}
+
+impl Flags {
+    fn check(self, notes: Vec<String>) -> Result<Args, String> {
+        cluster_name(&self.cluster_name).map_err(|problem| format!("--cluster-name: {problem}"))?;
+        let fraction = self.cluster_lease_renew_interval_fraction;
+        if !(fraction > 0.0 && fraction < 1.0) {
+            return Err(
+                "--cluster-lease-renew-interval-fraction: must be greater than 0 and less than 1".into()
+            );
+        }
+        for (flag, value) in [
+            ("--cluster-status-update-frequency", self.cluster_status_update_frequency),
+            ("--cluster-lease-duration", self.cluster_lease_duration),
+        ] {
+            if value < Duration::from_secs(1) {
+                return Err(format!("{flag}: must be at least 1s"));
+            }
+        }
+        if self.concurrent_work_syncs == 0 {
+            return Err("--concurrent-work-syncs: must be at least 1".into());
+        }
+        let config = AgentConfig {
+            cluster_namespace: self.cluster_namespace,
+            facts: Facts {
+                api_endpoint: self.cluster_api_endpoint,
+                provider: self.cluster_provider,
+                region: self.cluster_region,
+                zones: self.cluster_zones.into_iter().filter(|zone| !zone.is_empty()).collect(),
+            },
+            status_interval: self.cluster_status_update_frequency,
+            lease_duration: self.cluster_lease_duration,
+            lease_interval: self.cluster_lease_duration.mul_f64(fraction),
+            success_threshold: self.cluster_success_threshold,
+            failure_threshold: self.cluster_failure_threshold,
+            work_syncs: self.concurrent_work_syncs,
+            resource_modeling: self.enable_cluster_resource_modeling,
+            ..AgentConfig::new(self.cluster_name)
+        };
+        Ok(Args {
+            config,
+            karmada_kubeconfig: self.karmada_kubeconfig,
+            karmada_context: self.karmada_context,
+            kubeconfig: self.kubeconfig,
+            context: self.context,
+            state_dir: self.state_dir,
+            health_bind: self.health_probe_bind_address,
+            metrics_bind: self.metrics_bind_address,
+            verbosity: self.verbosity,
+            log_format: self.log_format,
+            notes,
+        })
+    }
+}
+
+impl Karmadas {
+    /// A sentence for each flag that was given in vain and may be missed.
+    fn notes(&self, given: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut note = |is: bool, text: &str| {
+            if is {
+                notes.push(text.to_owned());
+            }
+        };
+        let asks_for_secrets = self.report_secrets.iter().any(|name| !name.is_empty() && name != "None");
+        note(asks_for_secrets, "--report-secrets: this agent never uploads the member's credentials");
+        note(
+            self.leader_elect,
+            "--leader-elect: not needed, two agents of one name notice each other by the lease",
+        );
+        note(
+            self.controllers.iter().any(|name| name == "certRotation"),
+            "--controllers: certRotation is not supported yet",
+        );
+        note(given("proxy_server_address"), "--proxy-server-address: not supported yet");
+        note(given("feature_gates"), "--feature-gates: there are none");
+        note(given("resync_period"), "--resync-period: not needed, every watch compares after each list");
+        note(
+            given("rate_limiter_max_delay") || given("rate_limiter_base_delay"),
+            "--rate-limiter-*: delays are the agent's own, 30s at most",
+        );
+        notes
+    }
+}
+
+fn refusal(error: &clap::Error) -> Refusal {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refusal::Help(error.to_string()),
+        _ => {
+            let text = error.to_string();
+            // The message is everything up to the first empty line; tips and usage follow.
+            let message: Vec<_> =
+                text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+            let line = message.join(" ");
+            Refusal::Wrong(line.strip_prefix("error: ").unwrap_or(&line).to_owned())
+        }
+    }
+}
+
+/// Karmada's rule for names of clusters: a DNS label of at most 48 characters.
+fn cluster_name(name: &str) -> Result<(), String> {
+    const LIMIT: usize = 48;
+    if name.len() > LIMIT {
+        return Err(format!("{name:?} is longer than {LIMIT} characters"));
+    }
+    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let ends = name.as_bytes().first().is_some_and(|b| alphanumeric(*b))
+        && name.as_bytes().last().is_some_and(|b| alphanumeric(*b));
+    if !ends || !name.bytes().all(|b| alphanumeric(b) || b == b'-') {
+        return Err(format!("{name:?} is not a name of lower-case letters, digits and dashes"));
+    }
+    Ok(())
+}
+
+/// A duration as Go writes them: `1m30s`, `500ms`, `0`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration such as 30s, 1m30s or 500ms");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let (mut rest, mut total) = (text, Duration::ZERO);
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let seconds = match &rest[..unit] {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        rest = &rest[unit..];
+        total += Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Args, String> {
+        let words = std::iter::once("karmada-agent").chain(line.split_whitespace()).map(OsString::from);
+        Args::read(words).map_err(|refusal| match refusal {
+            Refusal::Help(text) | Refusal::Wrong(text) => text,
+        })
+    }
+
+    #[test]
+    fn defaults_are_karmadas() {
+        let args = read("--cluster-name m --karmada-kubeconfig f").unwrap();
+        assert_eq!(args.config.lease_interval, Duration::from_secs(10));
+        assert_eq!(args.config.lease_duration, Duration::from_secs(40));
+        assert_eq!(args.config.status_interval, Duration::from_secs(10));
+        assert_eq!((args.config.work_syncs, args.config.resource_modeling), (5, true));
+        assert_eq!((args.health_bind.as_str(), args.metrics_bind.as_str()), (":10357", ":8080"));
+        assert!(args.notes.is_empty(), "{:?}", args.notes);
+    }
+
+    #[test]
+    fn karmadas_own_command_lines_are_taken() {
+        // As in Karmada's artifacts/agent and what register writes.
+        let args = read(
+            "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig --karmada-context=karmada-apiserver \
+             --cluster-name=member1 --cluster-status-update-frequency=10s --leader-elect \
+             --leader-elect-resource-namespace=karmada-system --metrics-bind-address=0.0.0.0:8080 \
+             --health-probe-bind-address=0.0.0.0:10357 --feature-gates=CustomizedClusterResourceModeling=true \
+             --report-secrets=None --cluster-provider= --cluster-zones=a,b --v=4 --logging-format=json \
+             --controllers=*,certRotation --enable-cluster-resource-modeling=false --cluster-api-qps=40.0",
+        )
+        .unwrap();
+        assert_eq!(args.config.facts.zones, ["a", "b"]);
+        assert_eq!((args.verbosity, args.log_format), (4, LogFormat::Json));
+        assert!(!args.config.resource_modeling);
+        assert_eq!(args.notes.len(), 3, "{:?}", args.notes);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        let base = "--cluster-name m --karmada-kubeconfig f";
+        let rows = [
+            ("".to_owned(), "the following required arguments were not provided: --cluster-name <NAME>"),
+            (format!("{base} --no-such-flag"), "unexpected argument '--no-such-flag' found"),
+            (format!("{base} extra"), "unexpected argument 'extra' found"),
+            (
+                format!("{base} --cluster-lease-duration 40"),
+                "invalid value '40' for '--cluster-lease-duration <TIME>': \"40\" is not a duration",
+            ),
+            (
+                format!("{base} --cluster-lease-duration 10ms"),
+                "--cluster-lease-duration: must be at least 1s",
+            ),
+            (
+                format!("{base} --cluster-lease-renew-interval-fraction 1"),
+                "--cluster-lease-renew-interval-fraction: must be",
+            ),
+            (format!("{base} --concurrent-work-syncs 0"), "--concurrent-work-syncs: must be at least 1"),
+            ("--cluster-name A_b --karmada-kubeconfig f".into(), "--cluster-name: \"A_b\" is not a name"),
+            (format!("--cluster-name {} --karmada-kubeconfig f", "a".repeat(49)), "--cluster-name: "),
+        ];
+        for (line, want) in rows {
+            let error = read(&line).expect_err(want);
+            assert!(error.starts_with(want), "{error:?}\n  wanted {want:?}");
+            assert_eq!(error.lines().count(), 1, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn go_durations() {
+        let rows = [
+            ("0", 0),
+            ("10s", 10_000),
+            ("1m30s", 90_000),
+            ("500ms", 500),
+            ("1.5h", 5_400_000),
+            ("2m", 120_000),
+        ];
+        for (text, millis) in rows {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "s", "10", "-1s", "1x", "1e400s", "1s2", "1..2s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

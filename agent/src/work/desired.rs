@@ -1,0 +1,383 @@
+//! What the hub wants on this member, as far as it has been told: the seam between the watch of Works and the applier.
+//!
+//! Manifests are kept as the bytes they came as; everything else is small. Nothing here decides: a Work that is missing
+//! is just missing. A durable copy would stand behind the same functions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use karmada_api::{
+    consts::finalizer,
+    work::{ResourceIdentifier, WorkStatus},
+};
+use karmada_client::Event;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Which object, whatever version of its kind it is spoken of in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ObjectId {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    /// Empty for objects of the whole cluster.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl ObjectId {
+    /// As Karmada names objects in messages: `shop/web`, or `web` without a namespace.
+    pub(crate) fn path(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+impl From<&ResourceIdentifier> for ObjectId {
+    fn from(id: &ResourceIdentifier) -> Self {
+        Self {
+            group: id.group.clone(),
+            kind: id.kind.clone(),
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+        }
+    }
+}
+
+/// One object that a Work holds.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    pub(crate) id: ObjectId,
+    pub(crate) version: String,
+    /// The object's JSON.
+    pub(crate) text: Box<str>,
+    /// Tells whether two manifests are the same text.
+    pub(crate) digest: u64,
+    /// What makes it impossible to apply, known without asking anybody.
+    pub(crate) problem: Option<String>,
+}
+
+/// One Work, reduced to what carrying it out takes.
+#[derive(Debug)]
+pub(crate) struct DesiredWork {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) deleting: bool,
+    /// Our finalizer is on it.
+    pub(crate) held: bool,
+    pub(crate) suspended: bool,
+    pub(crate) preserve: bool,
+    pub(crate) manifests: Vec<Manifest>,
+    on_hub: Mutex<OnHub>,
+}
+
+/// What the hub has, as of a revision. Changes with our own reports.
+#[derive(Debug)]
+struct OnHub {
+    revision: String,
+    status: Arc<WorkStatus>,
+}
+
+#[derive(Deserialize)]
+struct WorkIn<'a> {
+    #[serde(default)]
+    metadata: MetaIn,
+    #[serde(borrow, default)]
+    spec: SpecIn<'a>,
+    #[serde(default)]
+    status: Option<serde_json::Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MetaIn {
+    name: String,
+    namespace: Option<String>,
+    uid: String,
+    resource_version: String,
+    deletion_timestamp: Option<String>,
+    finalizers: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SpecIn<'a> {
+    #[serde(borrow)]
+    workload: Option<WorkloadIn<'a>>,
+    suspend_dispatching: Option<bool>,
+    preserve_resources_on_deletion: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WorkloadIn<'a> {
+    #[serde(borrow)]
+    manifests: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ManifestIn {
+    api_version: String,
+    kind: String,
+    metadata: MetaIn,
+}
+
+impl DesiredWork {
+    /// Reads a Work from its JSON.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let work: WorkIn<'_> = serde_json::from_str(text).map_err(|error| format!("not a Work: {error}"))?;
+        if work.metadata.name.is_empty() {
+            return Err("a Work without a name".into());
+        }
+        // A status that some other agent wrote in a way we cannot read is written anew.
+        let status = work.status.and_then(|status| serde_json::from_value(status).ok()).unwrap_or_default();
+        let manifests = work.spec.workload.and_then(|workload| workload.manifests).unwrap_or_default();
+        let finalizers = work.metadata.finalizers.unwrap_or_default();
+        Ok(Self {
+            name: work.metadata.name,
+            uid: work.metadata.uid,
+            on_hub: Mutex::new(OnHub { revision: work.metadata.resource_version, status: Arc::new(status) }),
+            deleting: work.metadata.deletion_timestamp.is_some(),
+            held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
+            suspended: work.spec.suspend_dispatching.unwrap_or(false),
+            preserve: work.spec.preserve_resources_on_deletion.unwrap_or(false),
+            manifests: manifests.into_iter().map(|raw| Manifest::parse(raw.get())).collect(),
+        })
+    }
+
+    /// The status that the hub has.
+    pub(crate) fn status(&self) -> Arc<WorkStatus> {
+        Arc::clone(&self.on_hub.lock().status)
+    }
+}
+
+impl Manifest {
+    fn parse(text: &str) -> Self {
+        let (object, mut problem) = match serde_json::from_str::<ManifestIn>(text) {
+            Ok(object) => (object, None),
+            Err(error) => (ManifestIn::default(), Some(format!("the manifest is not an object: {error}"))),
+        };
+        let parts: Vec<&str> = object.api_version.split('/').collect();
+        let (group, version) = match parts.as_slice() {
+            [version] => ("", *version),
+            [group, version] => (*group, *version),
+            _ => ("", ""),
+        };
+        for (value, field) in [
+            (version, "apiVersion"),
+            (object.kind.as_str(), "kind"),
+            (object.metadata.name.as_str(), "metadata.name"),
+        ] {
+            if value.is_empty() && problem.is_none() {
+                problem = Some(format!("the manifest's {field} is missing"));
+            }
+        }
+        Self {
+            id: ObjectId {
+                group: group.to_owned(),
+                kind: object.kind,
+                namespace: object.metadata.namespace.unwrap_or_default(),
+                name: object.metadata.name,
+            },
+            version: version.to_owned(),
+            text: text.into(),
+            digest: karmada_core::names::fnv64a(text.as_bytes()),
+            problem,
+        }
+    }
+}
+
+/// All Works of this cluster, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Desired {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    works: BTreeMap<String, Arc<DesiredWork>>,
+    /// Names seen in the full list that is under way.
+    listing: Option<Vec<String>>,
+    synced: bool,
+}
+
+impl Desired {
+    /// Takes in what the watch tells, and answers which Works there is something to do about.
+    pub(crate) fn apply(&self, event: Event<DesiredWork>) -> Vec<String> {
+        let mut inner = self.inner.lock();
+        match event {
+            Event::Init => {
+                inner.listing = Some(Vec::new());
+                Vec::new()
+            }
+            Event::Upsert(work) => {
+                let name = work.name.clone();
+                if let Some(listing) = &mut inner.listing {
+                    listing.push(name.clone());
+                }
+                if inner.works.get(&name).is_some_and(|known| is_older(&work, known)) {
+                    return Vec::new();
+                }
+                inner.works.insert(name.clone(), Arc::new(work));
+                vec![name]
+            }
+            Event::Delete(work) => {
+                inner.works.remove(&work.name);
+                vec![work.name]
+            }
+            Event::Synced => {
+                inner.synced = true;
+                let mut listed = inner.listing.take().unwrap_or_default();
+                listed.sort_unstable();
+                let gone: Vec<String> =
+                    inner.works.keys().filter(|name| listed.binary_search(name).is_err()).cloned().collect();
+                for name in &gone {
+                    inner.works.remove(name);
+                }
+                gone
+            }
+        }
+    }
+
+    /// A full list was had.
+    pub(crate) fn synced(&self) -> bool {
+        self.inner.lock().synced
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<DesiredWork>> {
+        self.inner.lock().works.get(name).cloned()
+    }
+
+    /// Whether a Work is there to stay and holds an object.
+    pub(crate) fn claims(&self, work: &str, id: &ObjectId) -> bool {
+        let Some(work) = self.get(work) else { return false };
+        let same = |m: &Manifest| m.id.group == id.group && m.id.kind == id.kind && m.id.name == id.name;
+        !work.deleting && work.manifests.iter().any(|m| same(m) && m.id.namespace == id.namespace)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.inner.lock().works.len()
+    }
+
+    /// Kinds that some Work holds or held.
+    pub(crate) fn kinds(&self) -> BTreeSet<(String, String)> {
+        let inner = self.inner.lock();
+        let held = inner.works.values().flat_map(|work| work.manifests.iter().map(|m| &m.id));
+        let mut kinds: BTreeSet<_> = held.map(|id| (id.group.clone(), id.kind.clone())).collect();
+        for work in inner.works.values() {
+            let status = work.status();
+            let recorded = status.manifest_statuses.iter().map(|status| &status.identifier);
+            kinds.extend(recorded.map(|id| (id.group.clone(), id.kind.clone())));
+        }
+        kinds
+    }
+
+    /// The hub has taken this status: what it answered with.
+    pub(crate) fn reported(&self, name: &str, resource_version: &str, status: &WorkStatus) {
+        if let Some(work) = self.get(name) {
+            *work.on_hub.lock() =
+                OnHub { revision: resource_version.to_owned(), status: Arc::new(status.clone()) };
+        }
+    }
+}
+
+/// Whether a Work is an older state of one that is known: an answer may overtake the watch. Revisions are compared as
+/// the numbers that they have been on every server so far; what is no number is taken for new.
+fn is_older(work: &DesiredWork, known: &DesiredWork) -> bool {
+    let number = |work: &DesiredWork| work.on_hub.lock().revision.parse::<u64>().ok();
+    work.uid == known.uid && matches!((number(work), number(known)), (Some(new), Some(old)) if new < old)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(name: &str, revision: u64) -> DesiredWork {
+        let manifest =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
+        let text = json!({
+            "metadata": {"name": name, "uid": "u", "resourceVersion": revision.to_string()},
+            "spec": {"workload": {"manifests": [manifest]}},
+        });
+        DesiredWork::parse(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_work_is_read() {
+        let text = json!({
+            "metadata": {
+                "name": "w", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": ["karmada.io/execution-controller"], "labels": null,
+            },
+            "spec": {
+                "suspendDispatching": true, "preserveResourcesOnDeletion": true,
+                "workload": {"manifests": [
+                    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}},
+                    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+                    {"apiVersion": "a/b/c", "kind": "X", "metadata": {"name": "x"}},
+                    {"apiVersion": "v1", "kind": "X", "metadata": {}},
+                    3,
+                ]},
+            },
+            "status": {"conditions": [{"type": "Applied", "status": "True", "reason": "R", "message": "",
+                                       "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        });
+        let work = DesiredWork::parse(&text.to_string()).unwrap();
+        assert!(work.deleting && work.held && work.suspended && work.preserve);
+        assert_eq!(work.status().conditions.len(), 1);
+        let ids: Vec<_> = work.manifests.iter().map(|m| m.id.path()).collect();
+        assert_eq!(&ids[..2], ["shop/web", "shop"]);
+        let problems: Vec<_> = work.manifests.iter().map(|m| m.problem.clone().unwrap_or_default()).collect();
+        assert_eq!(
+            problems[..4],
+            ["", "", "the manifest's apiVersion is missing", "the manifest's metadata.name is missing"]
+        );
+        assert!(problems[4].starts_with("the manifest is not an object: "));
+    }
+
+    #[test]
+    fn odd_works_are_read_or_refused_but_never_panic() {
+        for text in ["", "{}", "[]", r#"{"metadata":{"name":3}}"#, r#"{"metadata":{"name":"a"},"spec":7}"#] {
+            assert!(DesiredWork::parse(text).is_err(), "{text}");
+        }
+        for text in [
+            r#"{"metadata":{"name":"a"}}"#,
+            r#"{"metadata":{"name":"a"},"spec":{"workload":null},"status":null}"#,
+            r#"{"metadata":{"name":"a"},"spec":{"workload":{"manifests":null}},"status":{"conditions":7}}"#,
+        ] {
+            assert!(DesiredWork::parse(text).unwrap().manifests.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_overtook_the_watch_is_not_undone() {
+        let desired = Desired::default();
+        assert_eq!(desired.apply(Event::Upsert(work("a", 5))), ["a"]);
+        assert!(desired.apply(Event::Upsert(work("a", 4))).is_empty());
+        assert_eq!(desired.apply(Event::Upsert(work("a", 6))), ["a"]);
+        desired.reported("a", "9", &WorkStatus::default());
+        assert!(desired.apply(Event::Upsert(work("a", 8))).is_empty());
+    }
+
+    #[test]
+    fn a_full_list_tells_what_is_gone() {
+        let desired = Desired::default();
+        for event in [Event::Init, Event::Upsert(work("a", 1)), Event::Upsert(work("b", 2)), Event::Synced] {
+            desired.apply(event);
+        }
+        assert!(desired.synced());
+        desired.apply(Event::Init);
+        desired.apply(Event::Upsert(work("b", 2)));
+        assert_eq!(desired.apply(Event::Synced), ["a"]);
+        assert!(desired.get("a").is_none() && desired.get("b").is_some());
+        assert_eq!(desired.kinds().len(), 1);
+    }
+}

@@ -1,0 +1,157 @@
+//! What is to be said to the hub about Works: the newest status of each, and nothing twice. The seam between the applier
+//! and the hub; a durable form would stand behind the same functions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_api::{consts::finalizer, work::WorkStatus};
+use karmada_client::{Error, Patch, Policy, Resource, Rest, WorkQueue};
+use karmada_env::Env;
+use karmada_meta::object;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::desired::Desired;
+use crate::{phase::Phases, stats::Stats};
+
+/// Waits after a report that failed. Short, since what fails is the link, whose return wakes all anyway.
+const RETRY: Policy = Policy::new(Duration::from_millis(250), Duration::from_secs(8));
+
+/// A status waits this long for its successor: pods become ready in bursts. Not felt by people, and a fraction of what
+/// one status costs on the wire.
+const GATHER: Duration = Duration::from_millis(15);
+
+/// Reports under way at a time. On one connection more would only queue there.
+pub(crate) const REPORTERS: usize = 4;
+
+/// What the hub is to hear.
+#[derive(Debug, Default)]
+struct Pending {
+    statuses: BTreeMap<String, (String, Arc<WorkStatus>)>,
+    /// Works, by name, with their uid, that are carried out to their end: our finalizer is to go.
+    finished: BTreeSet<(String, String)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    hub: Rest,
+    works: Resource,
+    namespace: String,
+    queue: WorkQueue<String>,
+    pending: Mutex<Pending>,
+}
+
+/// The Work kind.
+pub(crate) fn works() -> Resource {
+    Resource::new("work.karmada.io", "v1alpha1", "works", "Work", true)
+}
+
+impl Outbox {
+    pub(crate) fn new(hub: Rest, namespace: String, env: Env) -> Self {
+        let queue = WorkQueue::with_policy(env, RETRY);
+        Self { hub, works: works(), namespace, queue, pending: Mutex::default() }
+    }
+
+    /// A Work's status is now this.
+    pub(crate) fn status(&self, name: &str, uid: &str, status: WorkStatus) {
+        let mut pending = self.pending.lock();
+        pending.statuses.insert(name.to_owned(), (uid.to_owned(), Arc::new(status)));
+        drop(pending);
+        self.queue.add_after(name.to_owned(), GATHER);
+    }
+
+    /// A Work that is being deleted is carried out.
+    pub(crate) fn finished(&self, name: &str, uid: &str) {
+        let mut pending = self.pending.lock();
+        pending.statuses.remove(name);
+        pending.finished.insert((name.to_owned(), uid.to_owned()));
+        drop(pending);
+        self.queue.add(name.to_owned());
+    }
+
+    /// Reports that have not been taken yet.
+    pub(crate) fn len(&self) -> usize {
+        let pending = self.pending.lock();
+        pending.statuses.len() + pending.finished.len()
+    }
+
+    /// The way to the hub is back.
+    pub(crate) fn hurry(&self) {
+        self.queue.retry_all_now();
+    }
+
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
+    /// Reports until closed. Run [`REPORTERS`] of them.
+    pub(crate) async fn run(&self, desired: &Desired, phases: &Phases, stats: &Stats) {
+        while let Some(name) = self.queue.next().await {
+            phases.active().await;
+            match self.report(&name, desired, stats).await {
+                Ok(()) => name.done(),
+                Err(error) => {
+                    let failures = self.queue.failures(&name);
+                    if error.is_unreachable() || failures > 0 {
+                        tracing::debug!(work = %*name, %error, "report waits");
+                    } else {
+                        tracing::warn!(work = %*name, %error, "the hub does not take a report");
+                    }
+                    name.retry();
+                }
+            }
+        }
+    }
+
+    async fn report(&self, name: &str, desired: &Desired, stats: &Stats) -> Result<(), Error> {
+        let finished = self.pending.lock().finished.iter().find(|(n, _)| n == name).cloned();
+        if let Some(done) = finished {
+            self.let_go(name, &done.1).await?;
+            self.pending.lock().finished.remove(&done);
+        }
+        let Some((uid, status)) = self.pending.lock().statuses.get(name).cloned() else { return Ok(()) };
+        let current = desired.get(name).filter(|work| work.uid == uid);
+        let known = current.as_ref().is_some_and(|work| *work.status() == *status);
+        if current.is_some() && !known {
+            let path = self.works.subresource(Some(&self.namespace), name, "status");
+            let lists =
+                json!({"conditions": status.conditions, "manifestStatuses": status.manifest_statuses});
+            match self.hub.patch(&path, Patch::Merge, &json!({"status": lists})).await {
+                Ok(work) => {
+                    stats.work_reports.add();
+                    desired.reported(name, object::resource_version(&work), &status);
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut pending = self.pending.lock();
+        if pending.statuses.get(name).is_some_and(|(_, newest)| Arc::ptr_eq(newest, &status)) {
+            pending.statuses.remove(name);
+        }
+        Ok(())
+    }
+
+    /// Takes our finalizer off a Work, by PUT: a registered agent may not patch Works.
+    async fn let_go(&self, name: &str, uid: &str) -> Result<(), Error> {
+        let path = self.works.object(Some(&self.namespace), name);
+        let mut work = match self.hub.get(&path).await {
+            Ok(work) => work,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let same = object::uid(&work) == uid && object::deletion_timestamp(&work).is_some();
+        if !same || !object::remove_finalizer(&mut work, finalizer::EXECUTION) {
+            return Ok(());
+        }
+        match self.hub.put(&path, &work).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

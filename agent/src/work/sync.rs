@@ -1,0 +1,402 @@
+//! Carrying out one Work: its objects applied, what left it taken away, its status made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_api::{
+    consts::{annotation, component, event},
+    work::{ResourceIdentifier, WorkStatus},
+};
+use karmada_client::{Error, ObjectRef, Recorder, Rest, Wake};
+use karmada_core::delete::{Cause, WorkFacts};
+use karmada_env::Env;
+use karmada_meta::{object, time::Time};
+use serde_json::Value;
+
+use super::{
+    desired::{Desired, DesiredWork, Manifest, ObjectId},
+    outbox::Outbox,
+    report::{Outcome, Outcomes, Seen},
+};
+use crate::{
+    hub::cluster::ClusterView,
+    member::{
+        apply::{Applier, Failure, Hope, Order},
+        discovery::Discovery,
+        observe::Observer,
+    },
+    stats::Stats,
+};
+
+/// What waits for a namespace, a kind or a deletion is tried again at least this often. The namespace's own Work may take
+/// another way through the hub and arrive seconds later.
+pub(crate) const SOON: Duration = Duration::from_secs(2);
+
+/// The component that Karmada's events come from.
+pub(crate) const COMPONENT: &str = component::EXECUTION;
+
+/// When to look at a Work again, beside when something happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Again {
+    /// Something failed: after the Work's backoff.
+    pub(crate) failed: bool,
+    /// No later than this.
+    pub(crate) after: Option<Duration>,
+}
+
+impl Again {
+    const FAILED: Self = Self { failed: true, after: None };
+    const SOON: Self = Self { failed: true, after: Some(SOON) };
+
+    fn after(pause: Duration) -> Self {
+        Self { failed: false, after: Some(pause) }
+    }
+
+    fn of(failure: &Failure) -> Self {
+        if failure.hope == Hope::Soon { Self::SOON } else { Self::FAILED }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let after = self.after.into_iter().chain(other.after).min();
+        Self { failed: self.failed || other.failed, after }
+    }
+}
+
+/// Carries out Works.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    pub(crate) hub: Rest,
+    pub(crate) env: Env,
+    pub(crate) cluster: String,
+    pub(crate) namespace: String,
+    pub(crate) desired: Arc<Desired>,
+    pub(crate) applier: Applier,
+    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) observer: Observer,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) recorder: Recorder,
+    pub(crate) view: Arc<ClusterView>,
+    pub(crate) stats: Arc<Stats>,
+    /// Given when something was made that other Works may wait for: a namespace, a kind.
+    pub(crate) ground: Wake,
+}
+
+impl Executor {
+    /// Brings the member to what a Work says, and answers when to look again.
+    pub(crate) async fn sync(&self, name: &str) -> Again {
+        let Some(work) = self.desired.get(name) else {
+            // Not a deletion: what it put here stays, and is found again by its annotations.
+            self.applier.forget_work(name);
+            self.observer.keep_only(&self.desired.kinds());
+            return Again::default();
+        };
+        self.stats.syncs.add();
+        if work.deleting { self.take_away(&work).await } else { self.bring(&work).await }
+    }
+
+    async fn bring(&self, work: &DesiredWork) -> Again {
+        let old = work.status();
+        let recorded = recorded(&old);
+        let mut outcomes = Outcomes { suspended: work.suspended, ..Outcomes::default() };
+        let mut again = Again::default();
+        let mut wrote = false;
+        for (ordinal, manifest) in work.manifests.iter().enumerate() {
+            let identifier = identifier(ordinal, manifest);
+            if work.suspended {
+                outcomes.manifests.push(Outcome {
+                    identifier,
+                    error: None,
+                    seen: self.seen(&manifest.id, &recorded),
+                });
+                continue;
+            }
+            let order = Order {
+                work: &work.name,
+                manifest,
+                recorded: recorded.contains_key(&manifest.id),
+                desired: &self.desired,
+            };
+            let correction = self.applier.is_known(&manifest.id, &order);
+            match self.applier.apply(&self.discovery, &self.observer, order).await {
+                Ok(done) => {
+                    if done.written {
+                        wrote = true;
+                        self.wrote(work, manifest, correction, done.by_put.as_deref());
+                    }
+                    again = again.and(done.later.map(Again::after).unwrap_or_default());
+                    outcomes.manifests.push(Outcome { identifier, error: None, seen: Some(done.seen) });
+                }
+                Err(failure) => {
+                    self.failed(manifest, &failure);
+                    again = again.and(Again::of(&failure));
+                    let seen = self.seen(&manifest.id, &recorded);
+                    outcomes.manifests.push(Outcome { identifier, error: Some(failure.message), seen });
+                }
+            }
+        }
+        if !work.suspended {
+            again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
+        } else {
+            outcomes.leftovers =
+                self.leftovers(work, &recorded).into_iter().map(|(_, outcome)| outcome).collect();
+        }
+        self.tell(work, &old, outcomes, wrote);
+        again
+    }
+
+    /// Takes away what the Work held before and no longer lists: only when all that it lists is there, and never on
+    /// the word of an empty list.
+    async fn clear_up(&self, work: &DesiredWork, recorded: &Recorded, outcomes: &mut Outcomes) -> Again {
+        let mut again = Again::default();
+        let leftovers = self.leftovers(work, recorded);
+        if leftovers.is_empty() {
+            return again;
+        }
+        let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
+        let facts = self.facts(work, Cause::LeftTheWork, false);
+        for (id, mut outcome) in leftovers {
+            if !settled {
+                outcomes.leftovers.push(outcome);
+                continue;
+            }
+            match self.applier.remove(&self.discovery, &facts, &id).await {
+                Ok(deleted) => {
+                    if deleted {
+                        self.stats.deletions.add();
+                    }
+                }
+                Err(failure) => {
+                    again = again.and(Again::of(&failure));
+                    outcome.error = Some(failure.message);
+                    outcomes.leftovers.push(outcome);
+                }
+            }
+        }
+        again
+    }
+
+    /// Objects of the Work that none of its manifests names, with how they are recorded.
+    fn leftovers(&self, work: &DesiredWork, recorded: &Recorded) -> Vec<(ObjectId, Outcome)> {
+        let listed: BTreeSet<&ObjectId> = work.manifests.iter().map(|m| &m.id).collect();
+        // A manifest of a kind without namespaces may name one all the same.
+        let is_listed = |id: &ObjectId| {
+            listed.contains(id)
+                || (id.namespace.is_empty()
+                    && listed.iter().any(|l| l.group == id.group && l.kind == id.kind && l.name == id.name))
+        };
+        let known = recorded.keys().cloned();
+        let found = self.observer.of_work(&work.name).into_iter().chain(self.applier.of_work(&work.name));
+        let ids: BTreeSet<ObjectId> = known.chain(found).filter(|id| !is_listed(id)).collect();
+        ids.into_iter()
+            .enumerate()
+            .map(|(index, id)| {
+                let ordinal = (work.manifests.len() + index) as i64;
+                let version = recorded.get(&id).map(|r| r.0.version.clone());
+                let version = version.or_else(|| {
+                    let apis = self.discovery.known()?;
+                    apis.preferred(&id.group, &id.kind).map(|resource| resource.version.clone())
+                });
+                let identifier = ResourceIdentifier {
+                    ordinal,
+                    group: id.group.clone(),
+                    version: version.unwrap_or_default(),
+                    kind: id.kind.clone(),
+                    resource: String::new(),
+                    namespace: id.namespace.clone(),
+                    name: id.name.clone(),
+                };
+                let seen = Some(self.seen(&id, recorded).unwrap_or_default());
+                (id, Outcome { identifier, error: None, seen })
+            })
+            .collect()
+    }
+
+    /// What is seen of an object, or what the hub was last told of it while its kind has not been looked at yet.
+    fn seen(&self, id: &ObjectId, recorded: &Recorded) -> Option<Seen> {
+        if let Some(sight) = self.observer.get(id) {
+            return Some(sight.seen);
+        }
+        if self.observer.synced(&id.group, &id.kind) {
+            return None;
+        }
+        recorded.get(id).map(|(_, seen)| seen.clone())
+    }
+
+    fn facts<'a>(
+        &'a self,
+        work: &'a DesiredWork,
+        cause: Cause,
+        namespace_terminating: bool,
+    ) -> WorkFacts<'a> {
+        WorkFacts {
+            namespace: &self.namespace,
+            name: &work.name,
+            cause,
+            preserve: work.preserve,
+            namespace_terminating,
+            cluster_terminating: self.view.is_terminating(),
+            hub_is_known: true,
+        }
+    }
+
+    /// A Work that is being deleted: its objects go, then our finalizer does.
+    async fn take_away(&self, work: &DesiredWork) -> Again {
+        if !work.held {
+            return Again::default();
+        }
+        let namespace_terminating = match self.namespace_is_terminating().await {
+            Ok(terminating) => terminating,
+            Err(error) => {
+                tracing::warn!(work = %work.name, %error, "cannot tell whether the execution namespace is going");
+                return Again::SOON;
+            }
+        };
+        let old = work.status();
+        let recorded = recorded(&old);
+        let facts = self.facts(work, Cause::WorkDeleted, namespace_terminating);
+        let listed = work.manifests.iter().filter(|m| m.problem.is_none()).map(|m| m.id.clone());
+        let left = self.leftovers(work, &recorded).into_iter().map(|(id, _)| id);
+        let mut failed = false;
+        for id in listed.chain(left) {
+            match self.applier.remove(&self.discovery, &facts, &id).await {
+                Ok(deleted) => {
+                    if deleted {
+                        self.stats.deletions.add();
+                    }
+                }
+                Err(failure) => {
+                    failed = true;
+                    self.stats.sync_errors.add();
+                    let message = format!(
+                        "Failed to delete resource({}) from cluster({}): {failure}",
+                        id.path(),
+                        self.cluster
+                    );
+                    tracing::warn!(work = %work.name, %message);
+                    self.recorder.warning(&self.reference(work), event::SYNC_FAILED, message);
+                }
+            }
+        }
+        if failed {
+            return Again::FAILED;
+        }
+        self.applier.forget_work(&work.name);
+        self.outbox.finished(&work.name, &work.uid);
+        Again::default()
+    }
+
+    /// Whether the execution namespace is being deleted. A hub that does not let us ask does not delete it behind our
+    /// back either.
+    async fn namespace_is_terminating(&self) -> Result<bool, Error> {
+        match self.hub.get(&format!("/api/v1/namespaces/{}", self.namespace)).await {
+            Ok(namespace) => Ok(object::deletion_timestamp(&namespace).is_some()),
+            Err(error) if error.is_forbidden() || error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn wrote(&self, work: &DesiredWork, manifest: &Manifest, correction: bool, by_put: Option<&str>) {
+        self.stats.applies.add();
+        if correction {
+            self.stats.corrections.add();
+        }
+        let kind = (manifest.id.group.as_str(), manifest.id.kind.as_str());
+        if matches!(kind, ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")) {
+            self.ground.wake();
+        }
+        let message =
+            format!("Successfully applied resource({}) to cluster {}", manifest.id.path(), self.cluster);
+        self.recorder.normal(&template(manifest), event::SYNC_SUCCEED, message);
+        if let Some(why) = by_put {
+            let message =
+                format!("{} was written by update, since apply does not take it: {why}", manifest.id.path());
+            tracing::warn!(work = %work.name, %message);
+            self.recorder.warning(&self.reference(work), event::SYNC_SUCCEED, message);
+        }
+    }
+
+    fn failed(&self, manifest: &Manifest, failure: &Failure) {
+        self.stats.sync_errors.add();
+        let (path, cluster) = (manifest.id.path(), &self.cluster);
+        let message =
+            format!("Failed to create or update resource({path}) in member cluster({cluster}): {failure}");
+        self.recorder.warning(&template(manifest), event::SYNC_FAILED, message);
+    }
+
+    /// Says what became of the Work: its status to the outbox if it changed, events for people.
+    fn tell(&self, work: &DesiredWork, old: &WorkStatus, outcomes: Outcomes, wrote: bool) {
+        let reference = self.reference(work);
+        let (name, cluster) = (format!("{}/{}", self.namespace, work.name), &self.cluster);
+        if let Some(error) = outcomes.error() {
+            let message = format!("Failed to sync work({name}) to cluster({cluster}), err: {error}");
+            tracing::warn!(work = %work.name, %error, "not carried out");
+            self.recorder.warning(&reference, event::SYNC_FAILED, message);
+        } else if wrote {
+            tracing::info!(work = %work.name, "carried out");
+            let message = format!("Sync work({name}) to cluster({cluster}) successful.");
+            self.recorder.normal(&reference, event::SYNC_SUCCEED, message);
+        }
+        let status = outcomes.status(old, Time::now(&self.env));
+        let dispatching = |status: &WorkStatus| {
+            let condition = karmada_api::conditions::find(
+                &status.conditions,
+                karmada_api::consts::condition::DISPATCHING,
+            )?;
+            Some((condition.status, condition.message.clone()))
+        };
+        if let (before, Some(after)) = (dispatching(old), dispatching(&status))
+            && before.as_ref() != Some(&after)
+        {
+            self.recorder.normal(&reference, event::WORK_DISPATCHING, after.1);
+        }
+        self.outbox.status(&work.name, &work.uid, status);
+    }
+
+    fn reference(&self, work: &DesiredWork) -> ObjectRef {
+        ObjectRef {
+            api_version: "work.karmada.io/v1alpha1".into(),
+            kind: "Work".into(),
+            namespace: self.namespace.clone(),
+            name: work.name.clone(),
+            uid: work.uid.clone(),
+            resource_version: String::new(),
+        }
+    }
+}
+
+/// What the hub's record of a Work says of its objects.
+type Recorded = BTreeMap<ObjectId, (ResourceIdentifier, Seen)>;
+
+fn recorded(status: &WorkStatus) -> Recorded {
+    let entry = |manifest: &karmada_api::work::ManifestStatus| {
+        let seen = Seen { status: manifest.status.clone(), health: manifest.health.unwrap_or_default() };
+        (ObjectId::from(&manifest.identifier), (manifest.identifier.clone(), seen))
+    };
+    status.manifest_statuses.iter().map(entry).collect()
+}
+
+fn identifier(ordinal: usize, manifest: &Manifest) -> ResourceIdentifier {
+    ResourceIdentifier {
+        ordinal: ordinal as i64,
+        group: manifest.id.group.clone(),
+        version: manifest.version.clone(),
+        kind: manifest.id.kind.clone(),
+        // Karmada leaves it empty.
+        resource: String::new(),
+        namespace: manifest.id.namespace.clone(),
+        name: manifest.id.name.clone(),
+    }
+}
+
+/// The template that a manifest was made from, for events on the hub.
+fn template(manifest: &Manifest) -> ObjectRef {
+    let value: Value = serde_json::from_str(&manifest.text).unwrap_or_default();
+    ObjectRef {
+        uid: object::annotation(&value, annotation::TEMPLATE_UID).unwrap_or_default().to_owned(),
+        resource_version: String::new(),
+        ..ObjectRef::of(&value)
+    }
+}
