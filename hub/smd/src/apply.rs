@@ -16,7 +16,7 @@ use crate::fieldpath::{Path, Set};
 use crate::lastapplied;
 use crate::managed::{Entry, Managed, Manager, Operation, is_reset};
 use crate::schema::TypeRef;
-use crate::typed::{Comparison, compare, field_set, merge, reconcile, remove, validate};
+use crate::typed::{Comparison, compare, field_set, merge_into, reconcile, remove, validate};
 
 /// The manager to whom the fields of an object are given that has none when it is first applied to.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -130,8 +130,10 @@ pub fn apply(
         track_update(&nothing, live_or_empty, schema, &mut managed, writer, o.now, o.reset_fields);
     }
 
-    let applied = match merge_and_own(live_or_empty, config, schema, &managed, o, o.force) {
-        Err(ApplyError::Conflicts(conflicts)) if o.manager == lastapplied::MANAGER => {
+    // Only kubectl may try a second time.
+    let spare = (o.manager == lastapplied::MANAGER).then(|| managed.clone());
+    let applied = match (merge_and_own(live_or_empty, config, schema, managed, o, o.force), spare) {
+        (Err(ApplyError::Conflicts(conflicts)), Some(managed)) => {
             let Some(allowed) = lastapplied::still_as_applied(live_or_empty, schema, o.api_version) else {
                 return Err(ApplyError::Conflicts(conflicts));
             };
@@ -139,20 +141,17 @@ pub fn apply(
             if !left.is_empty() {
                 return Err(ApplyError::Conflicts(left));
             }
-            merge_and_own(live_or_empty, config, schema, &managed, o, true)
+            merge_and_own(live_or_empty, config, schema, managed, o, true)
         }
-        other => other,
+        (other, _) => other,
     };
-    let (changed, mut managed) = applied?;
+    let (mut new, changed, mut managed) = applied?;
 
     let this = manager(o.manager, Operation::Apply, o.api_version, o.subresource);
     strip_meta(&mut managed, &this);
-    if changed.is_some()
-        && let Some(entry) = managed.entries.iter_mut().find(|e| e.manager.is(&this))
-    {
+    if changed && let Some(entry) = managed.entries.iter_mut().find(|e| e.manager.is(&this)) {
         entry.time = Some(o.now.to_owned());
     }
-    let mut new = changed.unwrap_or_else(|| live_or_empty.clone());
     if o.manager == lastapplied::MANAGER {
         lastapplied::follow(&mut new, config);
     }
@@ -229,46 +228,54 @@ fn empty_object(of: &Value) -> Value {
     Value::Object(map)
 }
 
-/// The merged object, none if it is the live one, and who owns what then.
+/// The merged object, whether it differs from the live one, and who owns what then.
 fn merge_and_own(
     live: &Value,
     config: &Value,
     schema: &TypeRef,
-    managed: &Managed,
+    managed: Managed,
     o: &ApplyOptions<'_>,
     force: bool,
-) -> Result<(Option<Value>, Managed), ApplyError> {
+) -> Result<(Value, bool, Managed), ApplyError> {
     let (types, id) = (&*schema.schema, schema.id);
     validate(types, id, config).map_err(|error| {
         ApplyError::Invalid(format!("failed to create typed patch object ({}): {error}", describe(config)))
     })?;
-    let of_live = |error| {
-        ApplyError::Invalid(format!("failed to create typed live object ({}): {error}", describe(live)))
-    };
     let mut managed = reconciled(managed, schema, live);
-    let mut new = merge(types, id, live, config)
+    let mut new = live.clone();
+    let mut changed = merge_into(types, id, &mut new, config)
         .map_err(|error| ApplyError::Invalid(format!("failed to merge config: {error}")))?;
     let this = manager(o.manager, Operation::Apply, o.api_version, o.subresource);
     let set = field_set(types, id, config).recursive_difference(o.reset_fields);
-    let last = managed.get(&this).cloned();
-    let time = last.as_ref().and_then(|l| l.time.clone());
-    managed.put(Entry { manager: this.clone(), set: set.clone(), time });
-    if let Some(last) = last {
-        let last = last.set.recursive_difference(o.reset_fields);
-        if !last.is_subset(&set) {
-            prune(&mut new, schema, &last, &managed);
-        }
+    let last = managed.take(&this);
+    let (last, time) = last.map_or((Set::new(), None), |last| (last.set, last.time));
+    let last = last.recursive_difference(o.reset_fields);
+    let kept_all = last.is_subset(&set);
+    managed.put(Entry { manager: this.clone(), set, time });
+    if !kept_all {
+        changed |= prune(&mut new, schema, &last, &managed);
     }
-    let comparison = compare(types, id, live, &new).map_err(of_live)?.without(o.reset_fields);
+    let comparison = if changed {
+        compare(types, id, live, &new)
+            .map_err(|error| {
+                ApplyError::Invalid(format!(
+                    "failed to create typed live object ({}): {error}",
+                    describe(live)
+                ))
+            })?
+            .without(o.reset_fields)
+    } else {
+        Comparison::default()
+    };
     take_over(&mut managed, &comparison, &this, force)?;
-    Ok(((new != *live).then_some(new), managed))
+    Ok((new, changed, managed))
 }
 
 /// Removes from a merged object what its applier owned and no one owns now.
 ///
 /// Sets of appliers do not have the structs on the way to a field, so those are put in first on all sides: a struct is
-/// then owned by whoever owns something in it.
-fn prune(merged: &mut Value, schema: &TypeRef, last: &Set, managed: &Managed) {
+/// then owned by whoever owns something in it. Says whether there was anything to remove.
+fn prune(merged: &mut Value, schema: &TypeRef, last: &Set, managed: &Managed) -> bool {
     let (types, id) = (&*schema.schema, schema.id);
     let full = |set: &Set| set.with_named_fields(types, Some(id));
     let last = full(last);
@@ -281,6 +288,7 @@ fn prune(merged: &mut Value, schema: &TypeRef, last: &Set, managed: &Managed) {
     let kept = all.recursive_difference(&unowned);
     let gone = all.difference(&kept).intersection(&last);
     remove(types, id, merged, &gone);
+    !gone.is_empty()
 }
 
 /// Settles who owns what changed. Without force, what another manager owns of it is a conflict.
@@ -331,7 +339,7 @@ fn track_update(
 ) {
     // What cannot be compared (an element without its key) leaves everything as it was: a write must not fail for it.
     let Ok(changes) = compare(&schema.schema, schema.id, live, new) else { return };
-    *managed = reconciled(managed, schema, live);
+    *managed = reconciled(std::mem::take(managed), schema, live);
     let filtered = changes.without(reset_fields);
     let touched = filtered.modified.union(&filtered.added).union(&filtered.removed);
     for entry in &mut managed.entries {
@@ -346,8 +354,7 @@ fn track_update(
     managed.cap_updates(MAX_UPDATE_MANAGERS, ANCIENT_CHANGES);
 }
 
-fn reconciled(managed: &Managed, schema: &TypeRef, live: &Value) -> Managed {
-    let mut managed = managed.clone();
+fn reconciled(mut managed: Managed, schema: &TypeRef, live: &Value) -> Managed {
     if !schema.is_deduced() {
         for entry in &mut managed.entries {
             let applied = entry.manager.operation == Operation::Apply;

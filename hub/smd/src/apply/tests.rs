@@ -395,7 +395,8 @@ proptest! {
         let this = manager("x", Operation::Apply, V1, "");
         let set = field_set(&ty.schema, ty.id, &d);
         managed.put(Entry { manager: this, set: set.clone(), time: None });
-        let merged = merge(&ty.schema, ty.id, &live, &d).unwrap();
+        let mut merged = live.clone();
+        merge_into(&ty.schema, ty.id, &mut merged, &d).unwrap();
         let mut pruned = merged.clone();
         prune(&mut pruned, &ty, &last, &managed);
         let wanted = prune_by_values(&merged, &last, &managed, &ty);

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::PathElement;
 use super::set::{Node, Set};
-use super::{PathElement, Scalar};
 
 /// `fieldsV1` that is not a set of paths.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,11 +71,5 @@ impl Set {
             out.push('\n');
         });
         out
-    }
-}
-
-impl From<&str> for Scalar {
-    fn from(text: &str) -> Self {
-        Self::String(text.into())
     }
 }

@@ -1,9 +1,14 @@
 //! One step of a path: a field, a list element by its keys, a set's value, an index.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+
+/// The fields by which a list element is known, sorted by name. Names are shared: a schema has few, sets have many.
+pub type KeyFields = Box<[(Arc<str>, Scalar)]>;
 
 /// One step from a value to a part of it. The order is that of `fieldsV1`: fields, keys, values, indexes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,7 +16,7 @@ pub enum PathElement {
     /// A field of a struct or a key of a map.
     Field(Box<str>),
     /// An element of a list of objects by the values of its key fields, sorted by field name.
-    Key(Box<[(Box<str>, Scalar)]>),
+    Key(KeyFields),
     /// An element of a set, by its value.
     Value(Scalar),
     /// An element of a list by its place. No merge makes these; they are read and kept.
@@ -51,6 +56,15 @@ impl Scalar {
             Self::String(s) => Value::String(s.to_string()),
             Self::Bool(b) => Value::Bool(*b),
             Self::Other(v) => (**v).clone(),
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::String(text) => write_json_string(text, out),
+            other => {
+                let _ = write!(out, "{}", other.to_value());
+            }
         }
     }
 
@@ -99,9 +113,69 @@ impl fmt::Display for Scalar {
             Self::Int(i) => write!(f, "{i}"),
             Self::Float(x) => write!(f, "{x}"),
             Self::Bool(b) => write!(f, "{b}"),
-            Self::String(s) => f.write_str(&Value::from(&**s).to_string()),
+            Self::String(s) => {
+                let mut text = String::new();
+                write_json_string(s, &mut text);
+                f.write_str(&text)
+            }
             Self::Other(v) => write!(f, "{v}"),
         }
+    }
+}
+
+impl From<&str> for Scalar {
+    fn from(text: &str) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl From<i64> for Scalar {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::of(&Value::deserialize(deserializer)?))
+    }
+}
+
+/// The object of a `k:` element, without a map in between.
+struct Fields(Vec<(Arc<str>, Scalar)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of key fields")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields: Vec<(Arc<str>, Scalar)> = Vec::with_capacity(2);
+                while let Some((name, value)) = map.next_entry::<String, Scalar>()? {
+                    let name: Arc<str> = name.into();
+                    fields.retain(|f| f.0 != name);
+                    fields.push((name, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// A string as JSON; most need no escapes.
+fn write_json_string(text: &str, out: &mut String) {
+    if text.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
+        out.push_str(&Value::from(text).to_string());
+    } else {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
     }
 }
 
@@ -112,24 +186,39 @@ impl PathElement {
     }
 
     /// A list element with these key fields.
-    pub fn key<'a>(fields: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Self {
-        let mut fields: Vec<_> = fields.into_iter().map(|(k, v)| (Box::from(k), Scalar::of(v))).collect();
-        fields.sort_by(|a: &(Box<str>, Scalar), b| a.0.cmp(&b.0));
+    pub fn key<N: Into<Arc<str>>>(fields: impl IntoIterator<Item = (N, Scalar)>) -> Self {
+        let mut fields: Vec<(Arc<str>, Scalar)> =
+            fields.into_iter().map(|(name, v)| (name.into(), v)).collect();
+        fields.sort_by(|a, b| a.0.cmp(&b.0));
         Self::Key(fields.into())
     }
 
     /// How `fieldsV1` writes it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:3`.
     pub fn encode(&self) -> String {
+        let mut out = String::new();
         match self {
-            Self::Field(name) => format!("f:{name}"),
-            Self::Key(fields) => {
-                let object: Map<String, Value> =
-                    fields.iter().map(|(k, v)| (k.to_string(), v.to_value())).collect();
-                format!("k:{}", Value::Object(object))
+            Self::Field(name) => {
+                out.reserve(name.len() + 2);
+                out.push_str("f:");
+                out.push_str(name);
             }
-            Self::Value(value) => format!("v:{}", value.to_value()),
-            Self::Index(i) => format!("i:{i}"),
+            Self::Key(fields) => {
+                out.push_str("k:");
+                for (i, (name, value)) in fields.iter().enumerate() {
+                    out.push(if i == 0 { '{' } else { ',' });
+                    write_json_string(name, &mut out);
+                    out.push(':');
+                    value.write(&mut out);
+                }
+                out.push_str(if fields.is_empty() { "{}" } else { "}" });
+            }
+            Self::Value(value) => {
+                out.push_str("v:");
+                value.write(&mut out);
+            }
+            Self::Index(i) => out = format!("i:{i}"),
         }
+        out
     }
 
     /// Reads what [`encode`](Self::encode) writes. `Ok(None)`: a form of some later version, which a reader skips.
@@ -143,11 +232,11 @@ impl PathElement {
         let bad = |error: &dyn fmt::Display| format!("bad path element {text}: {error}");
         Ok(Some(match prefix {
             "f" => Self::field(rest),
-            "v" => Self::Value(Scalar::of(&serde_json::from_str(rest).map_err(|e| bad(&e))?)),
+            "v" => Self::Value(serde_json::from_str(rest).map_err(|e| bad(&e))?),
             "i" => Self::Index(rest.parse().map_err(|e| bad(&e))?),
             "k" => {
-                let object: Map<String, Value> = serde_json::from_str(rest).map_err(|e| bad(&e))?;
-                Self::key(object.iter().map(|(k, v)| (k.as_str(), v)))
+                let Fields(fields) = serde_json::from_str(rest).map_err(|e| bad(&e))?;
+                Self::key(fields)
             }
             _ => return Ok(None),
         }))

@@ -13,7 +13,7 @@ mod set;
 use std::fmt;
 
 pub use codec::DecodeError;
-pub use element::{PathElement, Scalar};
+pub use element::{KeyFields, PathElement, Scalar};
 pub use set::{Node, Set};
 
 /// A way from the root of an object to a part of it. Shown as `.spec.containers[name="c"].image`.

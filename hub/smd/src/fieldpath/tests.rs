@@ -10,7 +10,7 @@ fn element() -> impl Strategy<Value = PathElement> {
     prop_oneof![
         "[abc]".prop_map(|f| PathElement::field(&f)),
         (0..3i64)
-            .prop_map(|p| PathElement::key([("port", &Value::from(p * 40)), ("name", &Value::from("x"))])),
+            .prop_map(|p| PathElement::key([("port", Scalar::from(p * 40)), ("name", Scalar::from("x"))])),
         "[ab]".prop_map(|v| PathElement::Value(Scalar::from(v.as_str()))),
         (0..2i64).prop_map(PathElement::Index),
     ]

@@ -105,7 +105,7 @@ pub(crate) enum ListKind {
     /// Each scalar is owned by itself.
     Set,
     /// Each object is known by these fields.
-    Map(Box<[Cow<'static, str>]>),
+    Map(Box<[Arc<str>]>),
 }
 
 #[derive(Clone, Debug, Default)]

@@ -149,7 +149,7 @@ fn list_kind(node: &Value) -> ListKind {
         Some("map") => {
             let keys = node.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
             let keys = keys.into_iter().flatten().filter_map(Value::as_str);
-            ListKind::Map(keys.map(|k| Cow::Owned(k.to_owned())).collect())
+            ListKind::Map(keys.map(Arc::from).collect())
         }
         _ => ListKind::Atomic,
     }

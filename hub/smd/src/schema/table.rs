@@ -150,7 +150,7 @@ impl Reader {
         } else if let Some(element) = text.strip_prefix("[=") {
             list(self.ty(element), ListKind::Set)
         } else if let Some((keys, element)) = text.strip_prefix("[(").and_then(|t| t.split_once(')')) {
-            list(self.ty(element), ListKind::Map(keys.split(',').map(Cow::Borrowed).collect()))
+            list(self.ty(element), ListKind::Map(keys.split(',').map(Arc::from).collect()))
         } else if let Some(element) = text.strip_prefix("!{") {
             map(self.ty(element), true)
         } else if let Some(element) = text.strip_prefix('{') {

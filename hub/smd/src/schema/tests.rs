@@ -18,7 +18,7 @@ fn keys(ty: &TypeRef) -> String {
     match &ty.schema.get(ty.id).list.as_ref().expect("a list").kind {
         ListKind::Atomic => "atomic".to_owned(),
         ListKind::Set => "set".to_owned(),
-        ListKind::Map(keys) => keys.join(","),
+        ListKind::Map(keys) => keys.to_vec().join(","),
     }
 }
 

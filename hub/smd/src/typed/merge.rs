@@ -1,146 +1,177 @@
 //! Merges a configuration into an object: what the configuration says wins, all else stays.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::{as_list, as_map, element_of};
+use super::element_of;
 use crate::fieldpath::PathElement;
 use crate::schema::{Form, ListKind, ListType, MapType, Schema, TypeId};
 
-/// The merge of two values of one type; `right` wins where both have a leaf.
+/// Merges `right` into `left`, values of one type; `right` wins where both have a leaf. Says whether `left` changed.
 ///
 /// # Errors
-/// An element of a list cannot be named, or comes twice in `right`.
-pub(crate) fn merge(schema: &Schema, id: TypeId, left: &Value, right: &Value) -> Result<Value, String> {
-    let out = match schema.form(id, right) {
-        Form::Scalar(_) => None,
-        Form::List(list) => {
-            let (l, r) = (as_list(Some(left)), as_list(Some(right)));
-            let empty = l.is_none_or(Vec::is_empty) && r.is_none_or(Vec::is_empty);
-            if matches!(list.kind, ListKind::Atomic) || empty {
-                None
-            } else {
-                Some(merge_lists(schema, list, l.map_or(&[], |l| l), r.map_or(&[], |r| r))?)
-            }
+/// An element of a list cannot be named, or comes twice in `right`; `left` is then half merged.
+pub(crate) fn merge_into(
+    schema: &Schema,
+    id: TypeId,
+    left: &mut Value,
+    right: &Value,
+) -> Result<bool, String> {
+    match (schema.form(id, right), &mut *left, right) {
+        (Form::Map(map), Value::Object(l), Value::Object(r))
+            if !map.atomic && !(l.is_empty() && r.is_empty()) =>
+        {
+            merge_maps(schema, map, l, r)
         }
-        Form::Map(map) => {
-            let (l, r) = (as_map(Some(left)), as_map(Some(right)));
-            let empty = l.is_none_or(Map::is_empty) && r.is_none_or(Map::is_empty);
-            if map.atomic || empty { None } else { Some(merge_maps(schema, map, l, r)?) }
+        (Form::List(list), Value::Array(l), Value::Array(r))
+            if !matches!(list.kind, ListKind::Atomic) && !(l.is_empty() && r.is_empty()) =>
+        {
+            merge_lists(schema, list, l, r)
         }
-    };
-    Ok(out.unwrap_or_else(|| right.clone()))
+        // Null says nothing where there is something that is merged.
+        (Form::Map(map), Value::Object(l), Value::Null) if !map.atomic && !l.is_empty() => Ok(false),
+        (Form::List(list), Value::Array(l), Value::Null)
+            if !matches!(list.kind, ListKind::Atomic) && !l.is_empty() =>
+        {
+            Ok(false)
+        }
+        (_, l, r) if l == r => Ok(false),
+        _ => {
+            *left = right.clone();
+            Ok(true)
+        }
+    }
 }
 
 fn merge_maps(
     schema: &Schema,
     map: &MapType,
-    left: Option<&Map<String, Value>>,
-    right: Option<&Map<String, Value>>,
-) -> Result<Value, String> {
-    let mut out = Map::with_capacity(left.map_or(0, Map::len).max(right.map_or(0, Map::len)));
-    for (key, l) in left.into_iter().flatten() {
-        let merged = match right.and_then(|r| r.get(key)) {
-            None => l.clone(),
-            Some(r) => merge(schema, map.child(key), l, r).map_err(|e| prefixed(&format!(".{key}"), &e))?,
-        };
-        out.insert(key.clone(), merged);
-    }
-    for (key, r) in right.into_iter().flatten() {
-        if left.is_none_or(|l| !l.contains_key(key)) {
-            out.insert(key.clone(), r.clone());
+    left: &mut Map<String, Value>,
+    right: &Map<String, Value>,
+) -> Result<bool, String> {
+    let mut changed = false;
+    for (key, r) in right {
+        if let Some(l) = left.get_mut(key) {
+            changed |=
+                merge_into(schema, map.child(key), l, r).map_err(|e| prefixed(&format!(".{key}"), &e))?;
+        } else {
+            left.insert(key.clone(), r.clone());
+            changed = true;
         }
     }
-    Ok(Value::Object(out))
+    Ok(changed)
 }
 
-/// The elements of a list by name, and their names in order.
-struct Indexed<'a> {
-    order: Vec<PathElement>,
-    /// None for a name that comes more than once: such elements are never merged, only kept or replaced.
-    items: BTreeMap<PathElement, Option<&'a Value>>,
+/// The elements of a list by name.
+struct Names {
+    /// In the order of the list.
+    all: Vec<PathElement>,
+    /// The places in the list, sorted by name, then place.
+    sorted: Vec<usize>,
 }
 
-fn index<'a>(
+impl Names {
+    fn of(schema: &Schema, list: &ListType, items: &[Value]) -> Result<Self, String> {
+        let named = |(i, item)| element_of(schema, list, item).map_err(|e| format!("element {i}: {e}"));
+        let all = items.iter().enumerate().map(named).collect::<Result<Vec<_>, _>>()?;
+        let mut sorted: Vec<usize> = (0..all.len()).collect();
+        sorted.sort_by(|a, b| all[*a].cmp(&all[*b]));
+        Ok(Self { all, sorted })
+    }
+
+    /// Where a name stands first, and whether it stands more than once.
+    fn find(&self, name: &PathElement) -> Option<(usize, bool)> {
+        let i = self.sorted.partition_point(|place| self.all[*place].cmp(name) == Ordering::Less);
+        let first = *self.sorted.get(i).filter(|place| self.all[**place] == *name)?;
+        let twice = self.sorted.get(i + 1).is_some_and(|place| self.all[*place] == *name);
+        Some((first, twice))
+    }
+
+    fn duplicate(&self) -> Option<&PathElement> {
+        self.sorted.windows(2).find(|w| self.all[w[0]] == self.all[w[1]]).map(|w| &self.all[w[1]])
+    }
+}
+
+fn merge_lists(
     schema: &Schema,
     list: &ListType,
-    items: &'a [Value],
-    duplicates: bool,
-) -> Result<Indexed<'a>, String> {
-    let mut out = Indexed { order: Vec::with_capacity(items.len()), items: BTreeMap::new() };
-    for (i, item) in items.iter().enumerate() {
-        let element = element_of(schema, list, item).map_err(|e| format!("element {i}: {e}"))?;
-        match out.items.entry(element.clone()) {
-            Entry::Vacant(entry) => {
-                entry.insert(Some(item));
-            }
-            Entry::Occupied(_) if !duplicates => return Err(format!("duplicate entries for key {element}")),
-            Entry::Occupied(mut entry) => {
-                entry.insert(None);
-            }
-        }
-        out.order.push(element);
+    left: &mut Vec<Value>,
+    right: &[Value],
+) -> Result<bool, String> {
+    let r = Names::of(schema, list, right)?;
+    if let Some(twice) = r.duplicate() {
+        return Err(format!("duplicate entries for key {twice}"));
     }
-    Ok(out)
+    let l = Names::of(schema, list, left)?;
+    let plan = order(&l, &r);
+    let mut changed = plan.len() != left.len();
+    let mut old: Vec<Value> = std::mem::take(left);
+    left.reserve_exact(plan.len());
+    for (place, slot) in plan.into_iter().enumerate() {
+        changed |= slot.0 != Some(place);
+        left.push(match slot {
+            (Some(l), None) => std::mem::take(&mut old[l]),
+            (None, Some(r)) => right[r].clone(),
+            (Some(l), Some(ri)) => {
+                let mut item = std::mem::take(&mut old[l]);
+                changed |= merge_into(schema, list.element, &mut item, &right[ri])
+                    .map_err(|e| prefixed(&r.all[ri].to_string(), &e))?;
+                item
+            }
+            (None, None) => Value::Null,
+        });
+    }
+    Ok(changed)
 }
 
-/// Elements that both have come in the order of `right`; those that only one has stay between the neighbours they had,
-/// as far as that is possible.
-fn merge_lists(schema: &Schema, list: &ListType, left: &[Value], right: &[Value]) -> Result<Value, String> {
-    let r = index(schema, list, right, false)?;
-    let l = index(schema, list, left, true)?;
-    let merged = |element: &PathElement| -> Result<Value, String> {
-        let of = |side: &Indexed<'_>| side.items.get(element).copied().flatten().cloned();
-        match (l.items.get(element).copied().flatten(), r.items.get(element).copied().flatten()) {
-            (Some(a), Some(b)) => {
-                merge(schema, list.element, a, b).map_err(|e| prefixed(&element.to_string(), &e))
-            }
-            _ => Ok(of(&r).or_else(|| of(&l)).unwrap_or(Value::Null)),
-        }
-    };
-
-    let mut shared = r.order.iter().filter(|e| l.items.contains_key(e));
+/// The merged list, as places in the two. Elements that both have come in the order of the right; those that only one
+/// has stay between the neighbours they had, as far as that is possible. What comes twice on the left is never merged:
+/// it stays as it is, or is replaced.
+fn order(l: &Names, r: &Names) -> Vec<(Option<usize>, Option<usize>)> {
+    let mut plan = Vec::with_capacity(l.all.len().max(r.all.len()));
+    let left_of = |name: &PathElement| l.find(name).filter(|(_, twice)| !twice).map(|(place, _)| place);
+    let mut shared = r.all.iter().filter(|name| l.find(name).is_some());
     let mut next_shared = shared.next();
-    let mut out = Vec::with_capacity(left.len().max(right.len()));
-    let mut done = std::collections::BTreeSet::new();
+    let mut done = vec![false; r.all.len()];
     let (mut li, mut ri) = (0, 0);
-    while li < l.order.len() || ri < r.order.len() {
-        if let (Some(le), Some(re)) = (l.order.get(li), r.order.get(ri)) {
-            if le == re {
-                done.insert(le);
-                out.push(merged(le)?);
+    while li < l.all.len() || ri < r.all.len() {
+        let in_right = l.all.get(li).and_then(|name| r.find(name)).map(|(place, _)| place);
+        if let (Some(left), Some(right)) = (l.all.get(li), r.all.get(ri)) {
+            if left == right {
+                done[ri] = true;
+                plan.push((left_of(left), Some(ri)));
                 (li, ri) = (li + 1, ri + 1);
                 next_shared = shared.next();
                 continue;
             }
-            if r.items.contains_key(le) && next_shared.is_some_and(|n| n != le) {
+            if in_right.is_some() && next_shared.is_some_and(|next| next != left) {
                 // Shared, but its turn comes later, or was.
                 li += 1;
                 continue;
             }
         }
-        if let Some(le) = l.order.get(li) {
-            if !r.items.contains_key(le) {
-                // Taken by place: an element that comes twice stays twice.
-                out.push(left[li].clone());
-                li += 1;
-                continue;
-            } else if done.contains(le) {
-                li += 1;
+        if li < l.all.len() {
+            match in_right {
+                None => {
+                    plan.push((Some(li), None));
+                    li += 1;
+                    continue;
+                }
+                Some(place) if done[place] => li += 1,
+                Some(_) => {}
             }
         }
-        if let Some(re) = r.order.get(ri) {
-            done.insert(re);
-            out.push(merged(re)?);
-            ri += 1;
-            if next_shared == Some(re) {
+        if let Some(right) = r.all.get(ri) {
+            done[ri] = true;
+            plan.push((left_of(right), Some(ri)));
+            if next_shared == Some(right) {
                 next_shared = shared.next();
             }
+            ri += 1;
         }
     }
-    Ok(Value::Array(out))
+    plan
 }
 
 fn prefixed(step: &str, error: &str) -> String {

@@ -10,12 +10,14 @@ mod merge;
 mod reconcile;
 mod validate;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 pub(crate) use compare::{Comparison, compare};
 pub(crate) use extract::{extract, remove};
 pub(crate) use fieldset::field_set;
-pub(crate) use merge::merge;
+pub(crate) use merge::merge_into;
 pub(crate) use reconcile::reconcile;
 pub(crate) use validate::validate;
 
@@ -57,10 +59,9 @@ pub(crate) fn element_of(schema: &Schema, list: &ListType, item: &Value) -> Resu
                 Value::from(&**key)
             ));
         };
-        fields.push((Box::from(&**key), Scalar::of(value)));
+        fields.push((Arc::clone(key), Scalar::of(value)));
     }
-    fields.sort_by(|a: &(Box<str>, Scalar), b| a.0.cmp(&b.0));
-    Ok(PathElement::Key(fields.into()))
+    Ok(PathElement::key(fields))
 }
 
 /// What stands for a field that is not there, in the form in which Kubernetes compares objects.

@@ -1,10 +1,19 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{compare, extract, field_set, merge, reconcile, remove, validate};
+use super::{compare, extract, field_set, merge_into, reconcile, remove, validate};
 use crate::fieldpath::Set;
 use crate::schema::TypeRef;
+use crate::schema::{Schema, TypeId};
 use crate::testing::{object, schema, widget};
+
+/// What a merge makes; it must say whether that is another value.
+fn merge(schema: &Schema, id: TypeId, left: &Value, right: &Value) -> Result<Value, String> {
+    let mut merged = left.clone();
+    let changed = merge_into(schema, id, &mut merged, right)?;
+    assert_eq!(changed, merged != *left, "{left} and {right}");
+    Ok(merged)
+}
 
 fn lines(set: &Set) -> String {
     set.to_lines().trim_end().replace('\n', " ")

@@ -1,7 +1,5 @@
 //! Does a value fit its type? What an applied configuration must pass before it is merged.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use super::element_of;
@@ -10,7 +8,7 @@ use crate::schema::{Form, ListKind, ListType, MapType, ScalarType, Schema, TypeI
 
 /// Every way in which the value does not fit, as `.path: message`: also unknown fields, and elements that come twice.
 pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(), String> {
-    let mut walker = Walker { schema, path: String::new(), errors: Vec::new() };
+    let mut walker = Walker { schema, path: Vec::new(), errors: Vec::new() };
     walker.visit(id, value);
     match walker.errors.len() {
         0 => Ok(()),
@@ -19,22 +17,31 @@ pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(),
     }
 }
 
-struct Walker<'a> {
+/// A step of the way to where the walker stands.
+enum Step<'v> {
+    Field(&'v str),
+    Element(PathElement),
+}
+
+struct Walker<'a, 'v> {
     schema: &'a Schema,
-    path: String,
+    path: Vec<Step<'v>>,
     errors: Vec<String>,
 }
 
-impl<'a> Walker<'a> {
+impl<'a, 'v> Walker<'a, 'v> {
     fn error(&mut self, message: &str) {
-        self.errors.push(if self.path.is_empty() {
-            message.to_owned()
-        } else {
-            format!("{}: {message}", self.path)
-        });
+        let mut text = String::new();
+        for step in &self.path {
+            text.push_str(&match step {
+                Step::Field(name) => format!(".{name}"),
+                Step::Element(element) => element.to_string(),
+            });
+        }
+        self.errors.push(if text.is_empty() { message.to_owned() } else { format!("{text}: {message}") });
     }
 
-    fn visit(&mut self, id: TypeId, value: &Value) {
+    fn visit(&mut self, id: TypeId, value: &'v Value) {
         if value.is_null() {
             return;
         }
@@ -66,44 +73,44 @@ impl<'a> Walker<'a> {
         self.error(&message);
     }
 
-    fn list(&mut self, list: &'a ListType, items: &[Value]) {
-        let mut seen = BTreeSet::new();
+    fn list(&mut self, list: &'a ListType, items: &'v [Value]) {
+        let named = !matches!(list.kind, ListKind::Atomic);
+        let mut seen: Vec<PathElement> = Vec::with_capacity(if named { items.len() } else { 0 });
         for (i, item) in items.iter().enumerate() {
-            let element = if matches!(list.kind, ListKind::Atomic) {
-                PathElement::Index(i64::try_from(i).unwrap_or(i64::MAX))
-            } else {
+            let element = if named {
                 match element_of(self.schema, list, item) {
                     Ok(element) => element,
                     Err(error) => return self.error(&format!("element {i}: {error}")),
                 }
-            };
-            if seen.contains(&element) {
-                self.error(&format!("duplicate entries for key {element}"));
-            }
-            self.nested(&element.to_string(), list.element, item);
-            seen.insert(element);
-        }
-    }
-
-    fn map(&mut self, map: &'a MapType, object: &serde_json::Map<String, Value>) {
-        for (key, value) in object {
-            let declared = map.field(key).map(|f| f.ty).or(map.element);
-            if let Some(ty) = declared {
-                self.nested(&format!(".{key}"), ty, value);
             } else {
-                let depth = self.path.len();
-                self.path.push_str(&format!(".{key}"));
+                PathElement::Index(i64::try_from(i).unwrap_or(i64::MAX))
+            };
+            if named {
+                match seen.binary_search(&element) {
+                    Ok(_) => self.error(&format!("duplicate entries for key {element}")),
+                    Err(place) => seen.insert(place, element.clone()),
+                }
+            }
+            self.nested(Step::Element(element), list.element, item);
+        }
+    }
+
+    fn map(&mut self, map: &'a MapType, object: &'v serde_json::Map<String, Value>) {
+        for (key, value) in object {
+            if let Some(ty) = map.field(key).map(|f| f.ty).or(map.element) {
+                self.nested(Step::Field(key), ty, value);
+            } else {
+                self.path.push(Step::Field(key));
                 self.error("field not declared in schema");
-                self.path.truncate(depth);
+                self.path.pop();
             }
         }
     }
 
-    fn nested(&mut self, step: &str, ty: TypeId, value: &Value) {
-        let depth = self.path.len();
-        self.path.push_str(step);
+    fn nested(&mut self, step: Step<'v>, ty: TypeId, value: &'v Value) {
+        self.path.push(step);
         self.visit(ty, value);
-        self.path.truncate(depth);
+        self.path.pop();
     }
 }
 
