@@ -204,12 +204,28 @@ pub(crate) fn yaml(bytes: &[u8], findings: &mut Findings) -> Result<Value, Strin
     }
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
     let value: Value =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| format!("yaml: {error}"))?;
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_error(text, &error))?;
     let strict = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error };
     if let Err(error) = serde_saphyr::from_str_with_options::<Value>(text, strict) {
         findings.0.push(duplicate_in_yaml(text, &error));
     }
     Ok(value)
+}
+
+/// A syntax error, in the words of Go's YAML decoder for the mistakes that people make.
+fn yaml_error(text: &str, error: &serde_saphyr::Error) -> String {
+    let whole = error.to_string();
+    let message = whole.lines().next().unwrap_or_default();
+    let tab = text.lines().position(|line| line.starts_with('\t'));
+    if let Some(line) = tab.filter(|_| message.contains("tab")) {
+        return format!("yaml: line {}: found a tab character that violates indentation", line + 1);
+    }
+    let line = error.location().map_or(1, |location| location.line());
+    match message {
+        m if m.contains("unclosed bracket '['") => format!("yaml: line {line}: did not find expected ',' or ']'"),
+        m if m.contains("unclosed bracket '{'") => format!("yaml: line {line}: did not find expected ',' or '}}'"),
+        m => format!("yaml: {}", m.trim_start_matches("error: ")),
+    }
 }
 
 /// Go's words for a key that stands twice.

@@ -2,12 +2,13 @@
 
 mod prepare;
 pub mod types;
+mod warnings;
 
 use std::sync::Arc;
 
 use karmada_meta::path::FieldError;
 use karmada_smd::schema::TypeRef;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     crd,
@@ -47,20 +48,17 @@ impl BuiltIn {
 impl Shape for BuiltIn {
     fn decode(&self, object: &mut Value, findings: &mut Findings) -> Result<(), String> {
         let Some(ty) = self.ty else { return Ok(()) };
-        let mut head = serde_json::Map::new();
-        if let Some(map) = object.as_object_mut() {
-            for field in ["kind", "apiVersion"] {
-                if let Some(value) = map.remove(field) {
-                    head.insert(field.to_owned(), value);
-                }
-            }
-        }
+        let head = take_head(object);
         let decoded = types::decode(ty, object, findings).map_err(|error| error.0)?;
-        if let Value::Object(rest) = decoded {
-            head.extend(rest);
-        }
-        *object = Value::Object(head);
+        *object = with_head(head, decoded);
         Ok(())
+    }
+
+    fn settle(&self, object: &mut Value) {
+        let Some(ty) = self.ty else { return };
+        let head = take_head(object);
+        let settled = types::settle(ty, object).unwrap_or_else(|| object.take());
+        *object = with_head(head, settled);
     }
 
     fn default(&self, object: &mut Value) {
@@ -111,9 +109,33 @@ impl Shape for BuiltIn {
         crate::validation::update(&self.group, &self.kind, object, old, subresource)
     }
 
+    fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::of(&self.group, &self.kind, object)
+    }
+
     fn schema(&self) -> &TypeRef {
         &self.schema
     }
+}
+
+/// Takes out what the table of types does not have: kind and apiVersion.
+fn take_head(object: &mut Value) -> Map<String, Value> {
+    let mut head = Map::new();
+    if let Some(map) = object.as_object_mut() {
+        for field in ["kind", "apiVersion"] {
+            if let Some(value) = map.remove(field) {
+                head.insert(field.to_owned(), value);
+            }
+        }
+    }
+    head
+}
+
+fn with_head(mut head: Map<String, Value>, object: Value) -> Value {
+    if let Value::Object(rest) = object {
+        head.extend(rest);
+    }
+    Value::Object(head)
 }
 
 /// A kind of Kubernetes' own API.

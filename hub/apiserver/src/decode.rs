@@ -105,8 +105,7 @@ pub(crate) fn object(
     };
     check_versions(kinds, kind, &value)?;
     check_kind(kind, &mut value, Expected::Body).map_err(|why| refuse(why))?;
-    metadata(kind, &mut value, &mut findings).map_err(&refuse)?;
-    kind.shape.decode(&mut value, &mut findings).map_err(&refuse)?;
+    fields(kind, &mut value, &mut findings).map_err(&refuse)?;
     match validation {
         FieldValidation::Strict if !findings.0.is_empty() => {
             return Err(refuse(format!("strict decoding error: {}", strict_error(&findings))));
@@ -197,17 +196,23 @@ pub(crate) fn check_kind(kind: &Kind, value: &mut Value, expected: Expected) -> 
     Ok(())
 }
 
-/// Decodes the metadata of a custom resource; built-in kinds decode theirs with the rest.
+/// Decodes an object of the kind.
 ///
 /// # Errors
 /// A value of the wrong type, in Go's words.
-pub(crate) fn metadata(kind: &Kind, value: &mut Value, findings: &mut Findings) -> Result<(), String> {
-    if kind.custom.is_none() {
-        return Ok(());
+pub(crate) fn fields(kind: &Kind, value: &mut Value, findings: &mut Findings) -> Result<(), String> {
+    // An empty list here means something: nobody is to own anything any more.
+    let reset = value.pointer("/metadata/managedFields").filter(|list| **list == Value::Array(Vec::new())).cloned();
+    if kind.custom.is_some() {
+        // Built-in kinds decode their metadata with the rest.
+        let meta = value.get("metadata").cloned().unwrap_or_default();
+        let meta = types::decode_at(types::object_meta(), &meta, "metadata", findings).map_err(|e| e.0)?;
+        value["metadata"] = meta;
     }
-    let meta = value.get("metadata").cloned().unwrap_or_default();
-    let meta = types::decode_at(types::object_meta(), &meta, "metadata", findings).map_err(|e| e.0)?;
-    value["metadata"] = meta;
+    kind.shape.decode(value, findings)?;
+    if let Some(reset) = reset {
+        object::set_meta(value, "managedFields", reset);
+    }
     Ok(())
 }
 
@@ -219,6 +224,20 @@ pub(crate) fn check_place(value: &mut Value, target: &Target<'_>) -> Result<(), 
     if !value["metadata"].is_object() {
         value["metadata"] = Value::Object(Default::default());
     }
+    check_names(value, target)?;
+    if target.kind.namespaced {
+        object::set_meta(value, "namespace", target.namespace);
+    } else {
+        object::remove_meta(value, "namespace");
+    }
+    Ok(())
+}
+
+/// As [`check_place`], without filling anything in.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_names(value: &Value, target: &Target<'_>) -> Result<(), Status> {
     if !target.name.is_empty() {
         match object::name(value) {
             "" => {
@@ -236,12 +255,8 @@ pub(crate) fn check_place(value: &mut Value, target: &Target<'_>) -> Result<(), 
             _ => {}
         }
     }
-    let namespace = object::namespace(value).to_owned();
-    if !target.kind.namespaced {
-        object::remove_meta(value, "namespace");
-    } else if namespace.is_empty() {
-        object::set_meta(value, "namespace", target.namespace);
-    } else if namespace != target.namespace {
+    let namespace = object::namespace(value);
+    if target.kind.namespaced && !namespace.is_empty() && namespace != target.namespace {
         return Err(Status::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));

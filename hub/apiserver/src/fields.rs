@@ -1,6 +1,6 @@
 //! Who owns which field: the registry's side of structured merge.
 
-use karmada_meta::status::{FIELD_MANAGER_CONFLICT, Status, StatusCause};
+use karmada_meta::{object, status::{FIELD_MANAGER_CONFLICT, Status, StatusCause}};
 use karmada_smd::{ApplyError, ApplyOptions, Set, UpdateOptions};
 use serde_json::Value;
 
@@ -34,6 +34,16 @@ pub(crate) fn update(
     karmada_smd::update(live, new, kind.shape.schema(), &options)
 }
 
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(
+            map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), without_nulls(v))).collect(),
+        ),
+        Value::Array(list) => Value::Array(list.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
 /// `live` with `config` applied, managed fields included.
 ///
 /// # Errors
@@ -56,7 +66,12 @@ pub(crate) fn apply(
         now,
         reset_fields: &reset,
     };
-    karmada_smd::apply(live, config, kind.shape.schema(), &options).map_err(|error| match error {
+    karmada_smd::apply(live, config, kind.shape.schema(), &options).map_err(apply_error)
+}
+
+/// The answer to a configuration that was not applied.
+pub(crate) fn apply_error(error: ApplyError) -> Status {
+    match error {
         ApplyError::Conflicts(conflicts) => Status::apply_conflict(
             conflicts
                 .into_iter()
@@ -69,5 +84,5 @@ pub(crate) fn apply(
         ),
         ApplyError::BadRequest(message) => Status::bad_request(message),
         ApplyError::Invalid(message) => Status::unclassified(message),
-    })
+    }
 }

@@ -326,6 +326,9 @@ impl Collector {
         self.change(&target, None, &|value| {
             if let Some(Value::Array(list)) = value.pointer_mut("/metadata/ownerReferences") {
                 list.retain(|owner| !owners.iter().any(|uid| owner["uid"] == **uid));
+                if list.is_empty() {
+                    object::remove_meta(value, "ownerReferences");
+                }
             }
         })
         .await

@@ -93,6 +93,20 @@ fn clauses(text: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
+/// What is being answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// One object.
+    Object,
+    /// A list.
+    List,
+    /// A watch.
+    Watch,
+}
+
+/// The media types of a watch.
+const STREAM: &[&str] = &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
 /// Chooses the form of an answer.
 ///
 /// # Errors
@@ -101,7 +115,7 @@ pub(crate) fn accept(
     headers: &HeaderMap,
     pretty: Option<&str>,
     custom: bool,
-    streaming: bool,
+    endpoint: Endpoint,
 ) -> Result<Accepted, Status> {
     let agent = headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let for_people = ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix));
@@ -116,7 +130,7 @@ pub(crate) fn accept(
         let encoding = match clause.media {
             "*/*" | "application/json" => Encoding::Json { pretty },
             // Only whole documents are written as YAML.
-            "application/yaml" if !streaming => Encoding::Yaml,
+            "application/yaml" if endpoint != Endpoint::Watch => Encoding::Yaml,
             "application/vnd.kubernetes.protobuf" | "application/yaml" => {
                 known = true;
                 continue;
@@ -146,13 +160,18 @@ pub(crate) fn accept(
         };
         return Ok(Accepted { encoding, form });
     }
-    let offered = if custom { CUSTOM } else { BUILT_IN };
     if known {
-        return Err(Status::not_acceptable(offered));
+        return Err(Status::not_acceptable(match (endpoint, custom) {
+            (Endpoint::Watch, _) => STREAM,
+            (_, true) => CUSTOM,
+            (_, false) => BUILT_IN,
+        }));
     }
     // Words of the web framework below kube-apiserver, which refuses media types that it never heard of.
+    let streams = if endpoint == Endpoint::Object { &[] } else { STREAM };
+    let offered: Vec<&str> = BUILT_IN.iter().chain(streams).copied().collect();
     Err(Status {
-        message: format!("406: Not Acceptable\n\nAvailable representations: {}", BUILT_IN.join(", ")),
+        message: format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", ")),
         details: Some(StatusDetails::default()),
         ..Status::not_acceptable(&[])
     })
@@ -195,7 +214,7 @@ mod tests {
     fn negotiate(text: &str) -> Result<Accepted, u16> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, text.parse().unwrap());
-        accept(&headers, None, false, false).map_err(|status| status.code())
+        accept(&headers, None, false, Endpoint::Object).map_err(|status| status.code())
     }
 
     #[test]

@@ -94,6 +94,23 @@ pub(crate) fn status(status: &Status) -> Response<Body> {
     response.body(Body::from(json)).expect("invariant: the headers are constants and a number")
 }
 
+/// A Status in another format than JSON, or indented.
+pub(crate) fn status_as(failure: &Status, encoding: Encoding) -> Response<Body> {
+    let mut response = status(failure);
+    let json = Bytes::from(serde_json::to_vec(failure).unwrap_or_default());
+    let (bytes, content_type) = match encoding {
+        Encoding::Json { pretty: false } => return response,
+        Encoding::Json { pretty: true } => (indented(&json).unwrap_or(json), "application/json"),
+        Encoding::Yaml => match yaml(&json) {
+            Ok(text) => (text.into(), "application/yaml"),
+            Err(_) => return response,
+        },
+    };
+    *response.body_mut() = Body::from(bytes);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
 /// Plain text, such as a health check's.
 pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
     let mut response = Response::new(Body::from(text.into()));

@@ -27,7 +27,7 @@ use crate::{
     authz::{self, Attributes, ResourceTarget},
     body, decode,
     kinds::Kind,
-    negotiate::{self, Accepted, BodyType, Form},
+    negotiate::{self, Accepted, BodyType, Encoding, Endpoint, Form},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
     registry::{
         Caller, Shown, Target, Written,
@@ -116,7 +116,11 @@ impl Inner {
             Exchange { parts: &parts, caller: Caller::new(user, agent(&parts.headers)), query, info };
         let mut response = match self.route(&exchange, body).await {
             Ok(response) => response,
-            Err(status) => respond::status(&status),
+            Err(status) => {
+                // An error comes in the format that the answer would have come in, but never in another form.
+                let accepted = negotiate::accept(&parts.headers, exchange.query.get("pretty"), false, Endpoint::List);
+                respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
+            }
         };
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
@@ -293,13 +297,13 @@ impl Inner {
         }
     }
 
-    fn accepted(&self, exchange: &Exchange<'_>, kind: &Kind, streaming: bool) -> Result<Accepted, Status> {
+    fn accepted(&self, exchange: &Exchange<'_>, kind: &Kind, endpoint: Endpoint) -> Result<Accepted, Status> {
         let pretty = exchange.query.get("pretty");
-        negotiate::accept(&exchange.parts.headers, pretty, kind.custom.is_some(), streaming)
+        negotiate::accept(&exchange.parts.headers, pretty, kind.custom.is_some(), endpoint)
     }
 
     fn get(&self, exchange: &Exchange<'_>, target: &Target<'_>) -> Result<Response<Body>, Status> {
-        let accepted = self.accepted(exchange, target.kind, false)?;
+        let accepted = self.accepted(exchange, target.kind, Endpoint::Object)?;
         if let Some(text) = exchange.query.get("resourceVersion") {
             parse_version(text).map_err(|status| {
                 Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {}", status.message))
@@ -359,7 +363,7 @@ impl Inner {
         kind: &Arc<Kind>,
         namespace: &str,
     ) -> Result<Response<Body>, Status> {
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::List)?;
         let options = ListOptions::parse(&exchange.query, kind, false)?;
         let include = self.include(exchange, &accepted)?;
         refuse_single(kind, &accepted)?;
@@ -441,7 +445,7 @@ impl Inner {
         kind: &Arc<Kind>,
         namespace: &str,
     ) -> Result<Response<Body>, Status> {
-        let accepted = self.accepted(exchange, kind, true)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Watch)?;
         let options = ListOptions::parse(&exchange.query, kind, true)?;
         let include = self.include(exchange, &accepted)?;
         watch::respond(&self.registry, kind, namespace, &options, &accepted, include, self.shutdown.clone())
@@ -450,7 +454,7 @@ impl Inner {
     /// A watch of one object by its path.
     fn watch_one(&self, exchange: &Exchange<'_>, target: &Target<'_>) -> Result<Response<Body>, Status> {
         let kind = target.kind;
-        let accepted = self.accepted(exchange, kind, true)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Watch)?;
         let mut options = ListOptions::parse(&exchange.query, kind, true)?;
         options.fields = FieldSelector::parse(&format!("metadata.name={}", target.name))
             .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -473,7 +477,7 @@ impl Inner {
         namespace: &str,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
         let body_type = negotiate::body_type(&exchange.parts.headers, kind.custom.is_some())?;
         let bytes = body::read(body).await?;
@@ -495,7 +499,7 @@ impl Inner {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = target.kind;
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Update)?;
         let body_type = negotiate::body_type(&exchange.parts.headers, kind.custom.is_some())?;
         let bytes = body::read(body).await?;
@@ -524,7 +528,7 @@ impl Inner {
     ) -> Result<Response<Body>, Status> {
         let kind = target.kind;
         let patch_type = patch_type(&exchange.parts.headers, kind)?;
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Object)?;
         let apply = patch_type == PatchType::Apply;
         let options = WriteOptions::parse(&exchange.query, Write::Patch { apply })?;
         let bytes = body::read(body).await?;
@@ -539,7 +543,7 @@ impl Inner {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = target.kind;
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Object)?;
         let options = delete_options(exchange, body).await?;
         let shown = match self.registry.delete(&exchange.caller, target, &options).await? {
             Deleted::Gone(shown) if !kind.rules.delete_returns_object => {
@@ -560,7 +564,7 @@ impl Inner {
         namespace: &str,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::List)?;
         let list = ListOptions::parse(&exchange.query, kind, false)?;
         let include = self.include(exchange, &accepted)?;
         let options = delete_options(exchange, body).await?;
@@ -570,7 +574,7 @@ impl Inner {
     }
 
     fn get_scale(&self, exchange: &Exchange<'_>, target: &Target<'_>) -> Result<Response<Body>, Status> {
-        let accepted = self.accepted(exchange, target.kind, false)?;
+        let accepted = self.accepted(exchange, target.kind, Endpoint::Object)?;
         let value = self.registry.read(target).ok_or_else(|| target.not_found())?;
         let json = scale::scale_of(target.kind, &value).to_string().into();
         Ok(Answer::ok(json, accepted).into_response(&exchange.parts.headers))
@@ -583,7 +587,7 @@ impl Inner {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = target.kind;
-        let accepted = self.accepted(exchange, kind, false)?;
+        let accepted = self.accepted(exchange, kind, Endpoint::Object)?;
         let headers = &exchange.parts.headers;
         let written = if exchange.parts.method == Method::PATCH {
             let patch_type = patch_type(headers, kind)?;

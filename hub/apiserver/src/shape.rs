@@ -41,6 +41,10 @@ pub trait Shape: Send + Sync + fmt::Debug {
     /// object it was and makes it a 400.
     fn decode(&self, object: &mut Value, findings: &mut Findings) -> Result<(), String>;
 
+    /// What storing an object and reading it back does to it (Go's protobuf knows no empty lists). The last step before
+    /// an object is compared with the stored one.
+    fn settle(&self, _object: &mut Value) {}
+
     /// Fills in defaults.
     fn default(&self, object: &mut Value);
 

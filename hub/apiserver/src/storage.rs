@@ -292,18 +292,22 @@ impl Framer {
     }
 }
 
-/// An object as Go's JSON of a map shows it: keys sorted at the top.
-pub fn sorted_text(value: &Value) -> String {
-    match value {
-        Value::Object(map) => {
-            let mut members: Vec<(&String, &Value)> = map.iter().collect();
-            members.sort_by(|a, b| a.0.cmp(b.0));
-            let members: Vec<String> =
-                members.into_iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
-            format!("{{{}}}", members.join(","))
-        }
-        other => other.to_string(),
+/// What Go's JSON patch library writes: an object that a patch went into has its keys sorted, any other stays as it was.
+pub(crate) fn touched_text(value: &Value, before: Option<&Value>, top: bool) -> String {
+    let Value::Object(map) = value else { return value.to_string() };
+    if !top && before == Some(value) {
+        return value.to_string();
     }
+    let mut members: Vec<(&String, &Value)> = map.iter().collect();
+    members.sort_by(|a, b| a.0.cmp(b.0));
+    let members: Vec<String> = members
+        .into_iter()
+        .map(|(key, value)| {
+            let before = before.and_then(|before| before.get(key));
+            format!("{}:{}", quoted(key), touched_text(value, before, false))
+        })
+        .collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// A string as JSON.

@@ -3,11 +3,14 @@
 use karmada_meta::object;
 use serde_json::{Value, json};
 
+use crate::defaults;
+
 /// A Namespace's own finalizer, in its spec.
 const KUBERNETES: &str = "kubernetes";
 
 /// A new object.
 pub(super) fn create(group: &str, kind: &str, object: &mut Value) {
+    defaults::allocate(group, kind, object);
     match (group, kind) {
         ("", "Namespace") => {
             let spec = object::ensure_map(object, "spec");
@@ -29,6 +32,7 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Value) {
 
 /// An update through the main endpoint.
 pub(super) fn update(group: &str, kind: &str, object: &mut Value, old: &Value) {
+    defaults::allocate(group, kind, object);
     if let ("", "Namespace") = (group, kind) {
         // Only the finalize subresource writes these.
         match old["spec"].get("finalizers") {

@@ -106,7 +106,7 @@ pub struct TypeMismatch(pub String);
 
 /// Reads `value` as a `ty` and writes it out again, as Go would. Unknown fields are noted and dropped.
 pub fn decode(ty: TypeId, value: &Value, findings: &mut Findings) -> Result<Value, TypeMismatch> {
-    let mut walk = Walk { findings, path: String::new() };
+    let mut walk = Walk { findings, path: String::new(), stored: false };
     let name = TABLE.structs[ty.0].go_name();
     match value {
         Value::Object(map) => walk.object(ty.0, map, name),
@@ -118,6 +118,13 @@ pub fn decode(ty: TypeId, value: &Value, findings: &mut Findings) -> Result<Valu
     }
 }
 
+/// As [`decode`], for an object that has been decoded: what storing it and reading it back does to it.
+pub fn settle(ty: TypeId, value: &Value) -> Option<Value> {
+    let mut findings = Findings::default();
+    let mut walk = Walk { findings: &mut findings, path: String::new(), stored: true };
+    walk.object(ty.0, value.as_object()?, "").ok()
+}
+
 /// As [`decode`], for a value that stands at `path` (`metadata`) of a larger object.
 pub fn decode_at(
     ty: TypeId,
@@ -125,7 +132,7 @@ pub fn decode_at(
     path: &str,
     findings: &mut Findings,
 ) -> Result<Value, TypeMismatch> {
-    let mut walk = Walk { findings, path: path.to_owned() };
+    let mut walk = Walk { findings, path: path.to_owned(), stored: false };
     let name = TABLE.structs[ty.0].go_name();
     match value {
         Value::Object(map) => walk.object(ty.0, map, name),
@@ -309,7 +316,7 @@ impl Type {
             | Self::Pointer(_) => Value::Null,
             Self::Struct(index) => {
                 let mut findings = Findings::default();
-                let mut walk = Walk { findings: &mut findings, path: String::new() };
+                let mut walk = Walk { findings: &mut findings, path: String::new(), stored: false };
                 let zero = walk.object(*index, &Map::new(), "");
                 zero.expect("invariant: an empty object has no value of a wrong type")
             }
@@ -356,6 +363,8 @@ struct Walk<'a> {
     findings: &'a mut Findings,
     /// Where we are, with indices: what unknown fields are named by.
     path: String,
+    /// Write as after storing and reading again.
+    stored: bool,
 }
 
 impl Walk<'_> {
@@ -424,7 +433,7 @@ impl Walk<'_> {
                     Some(value)
                 }
             };
-            if let Some(value) = field.written(value) {
+            if let Some(value) = field.written(value, self.stored) {
                 out.insert(field.json.clone(), value);
             }
         }
@@ -504,10 +513,10 @@ impl Walk<'_> {
 
 impl Field {
     /// The value as Go writes it, or nothing.
-    fn written(&self, value: Option<Value>) -> Option<Value> {
+    fn written(&self, value: Option<Value>, stored: bool) -> Option<Value> {
         let value = match value {
             // Nothing tells an empty list from none once it has been stored.
-            Some(value) if matches!(self.ty, Type::Slice(_) | Type::Map(_)) && self.ty.is_empty(&value) => {
+            Some(value) if stored && matches!(self.ty, Type::Slice(_) | Type::Map(_)) && self.ty.is_empty(&value) => {
                 Value::Null
             }
             Some(value) => value,
@@ -668,7 +677,10 @@ mod tests {
                    "lastTimestamp": null, "eventTime": null, "reportingComponent": "", "reportingInstance": ""})
         );
         let (role, _) = read("rbac.authorization.k8s.io", "v1", "Role", &json!({"rules": []}));
-        assert_eq!(role.unwrap(), json!({"metadata": {}, "rules": null}));
+        let role = role.unwrap();
+        assert_eq!(role, json!({"metadata": {}, "rules": []}));
+        let ty = of_kind("rbac.authorization.k8s.io", "v1", "Role").unwrap();
+        assert_eq!(settle(ty, &role), Some(json!({"metadata": {}, "rules": null})));
         let (lease, _) = read(
             "coordination.k8s.io",
             "v1",

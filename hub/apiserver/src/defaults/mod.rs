@@ -242,15 +242,22 @@ fn service(service: &mut Value) {
             }
         }
     }
-    if let Some(spec) = at(service, "/spec")
-        && kind != "ExternalName"
-    {
+}
+
+/// What the server itself sets in a Service, after it was noted who owns which field.
+///
+/// Address families, as a server with one IPv4 range says them. No address is allocated: a template has no use for
+/// one, and a member gives out its own.
+pub fn allocate(group: &str, kind: &str, object: &mut Value) {
+    let external = object.pointer("/spec/type").and_then(Value::as_str) == Some("ExternalName");
+    if (group, kind) != ("", "Service") || external {
+        return;
+    }
+    if let Some(spec) = at(object, "/spec") {
         addresses(spec);
     }
 }
 
-/// Address families, as a server with one IPv4 range says them. No address is allocated: a template has no use for
-/// one, and a member gives out its own.
 fn addresses(spec: &mut Map<String, Value>) {
     let address = text(spec, "clusterIP").to_owned();
     if !address.is_empty() {

@@ -4,8 +4,10 @@ use super::*;
 
 fn defaulted(group: &str, version: &str, kind: &str, mut object: Value) -> Value {
     apply(group, version, kind, &mut object);
+    allocate(group, kind, &mut object);
     let once = object.clone();
     apply(group, version, kind, &mut object);
+    allocate(group, kind, &mut object);
     assert_eq!(object, once, "defaults are there after the first time");
     object
 }

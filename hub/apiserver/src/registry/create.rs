@@ -41,6 +41,10 @@ impl Registry {
         for warning in metadata::dedup_owners(&mut object) {
             caller.warn(warning);
         }
+        // Not a client's to set, so neither a client's to own.
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            object::remove_meta(&mut object, field);
+        }
         let manager = caller.manager(options);
         let mut object = fields::update(kind, None, &object, manager, "", &self.now());
         let name = object::name(&object).to_owned();
@@ -90,6 +94,7 @@ impl Registry {
         if let Some(there) = self.store.get(&key) {
             return Err(taken(kind, &name, &there));
         }
+        kind.shape.settle(&mut object);
         let value = Self::encode(kind, object);
         if options.dry_run {
             return Ok(Written { shown: self.made(&target, value, None), created: true });

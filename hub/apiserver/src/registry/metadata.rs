@@ -54,7 +54,7 @@ pub fn validate_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
 }
 
 /// What holds for metadata at any time.
-fn common(value: &Value) -> Vec<FieldError> {
+pub(super) fn common(value: &Value) -> Vec<FieldError> {
     let path = Path::new("metadata");
     let mut errors = Vec::new();
     if object::generation(value) < 0 {
@@ -63,7 +63,13 @@ fn common(value: &Value) -> Vec<FieldError> {
     }
     let pairs = |map| object::meta(value, map).and_then(Value::as_object).into_iter().flatten();
     let labels = pairs("labels").map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()));
-    errors.extend(validate_labels(labels, &path.child("labels")));
+    errors.extend(validate_labels(labels, &path.child("labels")).into_iter().map(|mut error| {
+        // The same rule, told of labels.
+        if let Some(rest) = error.detail.strip_prefix("a qualified name must") {
+            error.detail = format!("a valid label key must{rest}");
+        }
+        error
+    }));
     let at = path.child("annotations");
     let mut size = 0;
     for (key, value) in pairs("annotations") {

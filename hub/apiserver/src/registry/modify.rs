@@ -140,7 +140,10 @@ impl Registry {
             count_generation(kind, &mut new, &old);
         }
         let mut errors = metadata::validate_update(&new, &old);
+        // ConfigMaps and Secrets are judged as new objects on top.
+        let rounds = if matches!(&*kind.storage, "core/configmaps" | "core/secrets") { 2 } else { 0 };
         errors.extend(errors.clone());
+        (0..rounds).for_each(|_| errors.extend(metadata::common(&new)));
         errors.extend(kind.shape.validate_update(&new, &old, target.subresource));
         if !errors.is_empty() {
             return Err(Status::invalid(&kind.gvk.kind, &kind.gvk.group, target.name, errors));
@@ -148,6 +151,7 @@ impl Registry {
         for warning in kind.shape.warnings(&new, Some(&old)) {
             caller.warn(warning);
         }
+        kind.shape.settle(&mut new);
         karmada_smd::keep_times(&old, &mut new);
         if new == old {
             return Ok(Some(Written { shown: Shown::Stored(live.clone()), created: false }));

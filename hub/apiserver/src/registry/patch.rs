@@ -83,7 +83,8 @@ impl Registry {
         let mut produce = |live: Option<&Value>| {
             let live = live.ok_or_else(|| target.not_found())?;
             let mut findings = Findings::default();
-            let (patched, shown) = apply_patch(target, patch_type, bytes, live, &mut findings)?;
+            let patched = apply_patch(target, patch_type, bytes, live, &mut findings)?;
+            let shown = || describe(target, patch_type, bytes, live);
             let mut new = decode_patched(caller, target, patched, &shown, findings, options)?;
             for warning in metadata::dedup_owners(&mut new) {
                 caller.warn(warning);
@@ -102,7 +103,7 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Value, Status> {
         let mut findings = Findings::default();
-        let mut config = body::yaml(bytes, &mut findings)
+        let config = body::yaml(bytes, &mut findings)
             .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
         if !config.is_object() {
             return Err(Status::bad_request("error decoding YAML: the document is not an object"));
@@ -121,7 +122,7 @@ impl Registry {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={name}")));
         }
-        decode::check_place(&mut config, target)?;
+        decode::check_names(&config, target)?;
         Ok(config)
     }
 }
@@ -134,8 +135,8 @@ fn finish_apply(target: &Target<'_>, mut applied: Value, config: &Value) -> Resu
     if !version.is_empty() {
         object::set_meta(&mut applied, "resourceVersion", version);
     }
-    decode::metadata(kind, &mut applied, &mut Findings::default()).map_err(|why| unreadable(target, &why))?;
-    kind.shape.decode(&mut applied, &mut Findings::default()).map_err(|why| unreadable(target, &why))?;
+    decode::fields(kind, &mut applied, &mut Findings::default()).map_err(|why| unreadable(target, &why))?;
+    decode::check_place(&mut applied, target)?;
     kind.shape.default(&mut applied);
     Ok(applied)
 }
@@ -144,36 +145,43 @@ fn unreadable(target: &Target<'_>, why: &str) -> Status {
     Status::unclassified(format!("failed to convert {} to its type: {why}", target.kind.gvk.kind))
 }
 
-/// Applies a patch. Also returns how an error message shows what was being patched.
+/// Applies a patch.
 fn apply_patch(
     target: &Target<'_>,
     patch_type: PatchType,
     bytes: &Bytes,
     live: &Value,
     findings: &mut Findings,
-) -> Result<(Value, String), Status> {
+) -> Result<Value, Status> {
     match patch_type {
         PatchType::Json => {
             let operations = body::json(bytes, findings).map_err(|why| decoding(&why))?;
-            let patched = patch::json_patch(live, &operations).map_err(|error| patch_error(&error))?;
-            let shown = storage::sorted_text(&patched);
-            Ok((patched, shown))
+            patch::json_patch(live, &operations).map_err(|error| patch_error(&error))
         }
         PatchType::Merge => {
             let change = read_object(bytes, findings)?;
-            let patched = patch::merge_patch(live, &change);
-            let shown = storage::sorted_text(&patched);
-            Ok((patched, shown))
+            Ok(patch::merge_patch(live, &change))
         }
         PatchType::Strategic => {
             let change = read_object(bytes, findings)?;
-            let patched = strategic::strategic_merge(live, &change, target.kind.shape.schema())
-                .map_err(|e| patch_error(&e))?;
-            let shown = karmada_smd::go_text(&change);
-            Ok((patched, shown))
+            strategic::strategic_merge(live, &change, target.kind.shape.schema())
+                .map_err(|error| patch_error(&error))
         }
         PatchType::Apply => Err(Status::internal("an apply is not a patch of this kind")),
     }
+}
+
+/// How an error message shows what a patch made: the outcome, or for a strategic merge the patch.
+fn describe(target: &Target<'_>, patch_type: PatchType, bytes: &Bytes, live: &Value) -> String {
+    let findings = &mut Findings::default();
+    if patch_type == PatchType::Strategic {
+        return read_object(bytes, findings).map(|change| karmada_smd::go_text(&change)).unwrap_or_default();
+    }
+    let mut before = live.clone();
+    // In the order of Go's structs.
+    target.kind.shape.settle(&mut before);
+    let after = apply_patch(target, patch_type, bytes, &before, findings).unwrap_or_default();
+    storage::touched_text(&after, Some(&before), true)
 }
 
 fn decoding(why: &str) -> Status {
@@ -214,7 +222,7 @@ fn decode_patched(
     caller: &Caller<'_>,
     target: &Target<'_>,
     mut patched: Value,
-    shown: &str,
+    shown: &dyn Fn() -> String,
     mut findings: Findings,
     options: &WriteOptions,
 ) -> Result<Value, Status> {
@@ -225,15 +233,14 @@ fn decode_patched(
             decode::go_kind(&patched),
             kind.gvk.kind
         );
-        return Err(invalid_patch(shown, &why));
+        return Err(invalid_patch(&shown(), &why));
     }
-    decode::check_kind(kind, &mut patched, Expected::Patched).map_err(|why| invalid_patch(shown, &why))?;
-    decode::metadata(kind, &mut patched, &mut findings).map_err(|why| invalid_patch(shown, &why))?;
-    kind.shape.decode(&mut patched, &mut findings).map_err(|why| invalid_patch(shown, &why))?;
+    decode::check_kind(kind, &mut patched, Expected::Patched).map_err(|why| invalid_patch(&shown(), &why))?;
+    decode::fields(kind, &mut patched, &mut findings).map_err(|why| invalid_patch(&shown(), &why))?;
     match options.validation {
         FieldValidation::Strict if !findings.0.is_empty() => {
             return Err(invalid_patch(
-                shown,
+                &shown(),
                 &format!("strict decoding error: {}", decode::strict_error(&findings)),
             ));
         }

@@ -6,6 +6,9 @@ use karmada_meta::{
     path::{FieldError, Path},
     status::Status,
 };
+use karmada_smd::{
+    ApplyOptions, Managed, Path as FieldPath, Set, TypeRef, UpdateOptions, scale::SCALE_API_VERSION,
+};
 use serde_json::{Map, Value, json};
 
 use super::{Caller, Registry, Target, Written, modify::Modify, patch::PatchType};
@@ -109,37 +112,66 @@ impl Registry {
         let kind = target.kind;
         let manager = caller.manager(options).to_owned();
         let now = self.now();
+        let schema = TypeRef::builtin("autoscaling", "v1", "Scale").unwrap_or_else(TypeRef::deduced);
+        let wanted_path = paths(kind).wanted;
+        let replicas = |_: &str| Some(FieldPath::of_fields(&wanted_path.split('.').collect::<Vec<_>>()));
         let mut produce = |live: Option<&Value>| {
             let live = live.ok_or_else(|| target.not_found())?;
-            let shown = scale_of(kind, live);
-            let scale = match write {
-                ScaleWrite::Update(scale) => scale.clone(),
-                ScaleWrite::Patch(patch_type, bytes) => patched(&shown, patch_type, bytes)?,
+            let owners = Managed::of(live).unwrap_or_default();
+            // The Scale as it is, with the owners of what it shows.
+            let mut shown = scale_of(kind, live);
+            karmada_smd::scale::to_scale(&owners, &replicas).write(&mut shown);
+            let reset = Set::new();
+            let (api_version, subresource) = (SCALE_API_VERSION, "scale");
+            let new = match write {
+                ScaleWrite::Patch(PatchType::Apply, bytes) => {
+                    let config = patched(&shown, PatchType::Apply, bytes)?;
+                    check_kind(&config)?;
+                    let options = ApplyOptions {
+                        manager: &manager,
+                        api_version,
+                        subresource,
+                        force: options.force,
+                        now: &now,
+                        reset_fields: &reset,
+                    };
+                    karmada_smd::apply(Some(&shown), &config, &schema, &options).map_err(fields::apply_error)?
+                }
+                write => {
+                    let scale = match write {
+                        ScaleWrite::Update(scale) => scale.clone(),
+                        ScaleWrite::Patch(patch_type, bytes) => patched(&shown, patch_type, bytes)?,
+                    };
+                    let options =
+                        UpdateOptions { manager: &manager, api_version, subresource, now: &now, reset_fields: &reset };
+                    karmada_smd::update(Some(&shown), &scale, &schema, &options)
+                }
             };
-            let wanted = check(&scale, target)?;
-            let version = object::resource_version(&scale).to_owned();
-            let path = paths(kind).wanted;
-            if let ScaleWrite::Patch(PatchType::Apply, _) = write {
-                let mut config = json!({"apiVersion": &*kind.api_version, "kind": kind.gvk.kind,
-                    "metadata": {"name": target.name, "namespace": target.namespace}});
-                set(&mut config, path, wanted.into());
-                let mut new =
-                    fields::apply(kind, Some(live), &config, &manager, "scale", options.force, &now)?;
-                kind.shape.default(&mut new);
-                return Ok(new);
-            }
-            let mut new = live.clone();
-            set(&mut new, path, wanted.into());
-            object::set_meta(&mut new, "resourceVersion", version.clone());
-            let mut new = fields::update(kind, Some(live), &new, &manager, "scale", &now);
+            let wanted = check(&new, target)?;
+            let new_owners = Managed::of(&new).unwrap_or_default();
+            let mut parent = live.clone();
+            set(&mut parent, wanted_path, wanted.into());
+            karmada_smd::scale::to_parent(&owners, &new_owners, &kind.api_version, &replicas).write(&mut parent);
             // A Scale without a version overwrites, also of kinds that otherwise insist on one.
-            if version.is_empty() && !kind.rules.unconditional_update {
-                object::set_meta(&mut new, "resourceVersion", object::resource_version(live));
-            }
-            Ok(new)
+            let version = match object::resource_version(&new) {
+                "" => object::resource_version(live),
+                version => version,
+            };
+            object::set_meta(&mut parent, "resourceVersion", version);
+            Ok(parent)
         };
         self.modify(caller, target, &Modify::default(), options, &mut produce).await
     }
+}
+
+/// An apply says of what kind it is.
+fn check_kind(config: &Value) -> Result<(), Status> {
+    let (api_version, kind) = (object::api_version(config), object::kind(config));
+    if api_version == SCALE_API_VERSION && kind == "Scale" {
+        return Ok(());
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")))
 }
 
 fn patched(shown: &Value, patch_type: PatchType, bytes: &bytes::Bytes) -> Result<Value, Status> {
