@@ -5,11 +5,15 @@
 //!   link      a TCP proxy that passes, swallows or refuses
 //!   process   a child process with a log
 //!   fleet     hub, members and agents as processes, or against real clusters
+//!   inprocess hub, members and agents in one runtime under paused time, where a seed decides everything
+//!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
 //! ```
 
 pub mod fleet;
+pub mod inprocess;
 pub mod kubesim;
 pub mod link;
 pub mod process;
+pub mod samples;
 pub mod wait;

@@ -1,15 +1,16 @@
-//! A link that can be cut: a TCP proxy on the loopback, between an agent and its hub.
+//! A link that can be cut, between an agent and its hub: a TCP proxy on the loopback; in process, see
+//! [`crate::inprocess`].
 
 use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
@@ -21,7 +22,8 @@ pub enum Mode {
     /// Forwards them.
     Pass,
     /// Takes and keeps them, and answers nothing: what a dead radio link looks like from a socket. Connections
-    /// that were open stay open, and new ones are accepted and hang. Nothing that was sent meanwhile arrives later.
+    /// that were open stay open, and new ones are accepted and hang. Nothing that was sent meanwhile arrives later,
+    /// and no connection that lost something works again.
     BlackHole,
     /// Closes every connection, and every new one at once.
     Refuse,
@@ -36,9 +38,12 @@ pub struct Link {
     _tasks: JoinSet<()>,
 }
 
+/// Read at a time.
+const BUFFER: usize = 16 * 1024;
+
 /// Bytes that went through, at the TCP payload.
 #[derive(Debug, Default)]
-struct Bytes {
+pub(crate) struct Bytes {
     up: AtomicU64,
     down: AtomicU64,
 }
@@ -79,56 +84,80 @@ impl Link {
     }
 }
 
-async fn connection(mut client: TcpStream, target: SocketAddr, mut mode: watch::Receiver<Mode>, bytes: Arc<Bytes>) {
-    let mut server = None;
-    let (mut from_client, mut from_server) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
-    // A connection that lost bytes in a black hole must never pass any again: TCP would not have.
-    let mut lost = false;
+async fn connection(client: TcpStream, target: SocketAddr, mode: watch::Receiver<Mode>, bytes: Arc<Bytes>) {
+    let mut opening = mode.clone();
+    // A connection that begins in a black hole gets nowhere, also later: its first packets are gone.
+    if *opening.borrow_and_update() != Mode::Pass {
+        return swallow(client, opening).await;
+    }
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    let _ = server.set_nodelay(true);
+    let _ = client.set_nodelay(true);
+    carry(client, server, mode, &bytes).await;
+}
+
+/// Takes what comes and answers nothing, until the other end leaves or the link refuses.
+async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: watch::Receiver<Mode>) {
+    let mut buffer = vec![0; BUFFER];
     loop {
-        let now = *mode.borrow_and_update();
-        match now {
-            Mode::Refuse => return,
-            Mode::BlackHole => {
-                lost = true;
-                tokio::select! {
-                    biased;
-                    changed = mode.changed() => if changed.is_err() { return },
-                    read = client.read(&mut from_client) => if !matches!(read, Ok(n) if n > 0) { return },
-                }
-            }
-            Mode::Pass if lost => {
-                tokio::select! {
-                    biased;
-                    changed = mode.changed() => if changed.is_err() { return },
-                    // The far end has given the connection up long ago; so does this one when it speaks.
-                    _ = client.read(&mut from_client) => return,
-                }
-            }
-            Mode::Pass => {
-                let upstream = match &mut server {
-                    Some(upstream) => upstream,
-                    None => {
-                        let Ok(upstream) = TcpStream::connect(target).await else { return };
-                        let _ = upstream.set_nodelay(true);
-                        let _ = client.set_nodelay(true);
-                        server.insert(upstream)
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    changed = mode.changed() => if changed.is_err() { return },
-                    read = client.read(&mut from_client) => {
-                        let Ok(n) = read else { return };
-                        if n == 0 || upstream.write_all(&from_client[..n]).await.is_err() { return }
-                        bytes.up.fetch_add(n as u64, Ordering::Relaxed);
-                    }
-                    read = upstream.read(&mut from_server) => {
-                        let Ok(n) = read else { return };
-                        if n == 0 || client.write_all(&from_server[..n]).await.is_err() { return }
-                        bytes.down.fetch_add(n as u64, Ordering::Relaxed);
-                    }
-                }
-            }
+        if *mode.borrow_and_update() == Mode::Refuse {
+            return;
         }
+        tokio::select! {
+            biased;
+            changed = mode.changed() => if changed.is_err() { return },
+            read = stream.read(&mut buffer) => if !matches!(read, Ok(n) if n > 0) { return },
+        }
+    }
+}
+
+/// Carries bytes both ways between two ends as the mode says, until either end closes or the link refuses.
+pub(crate) async fn carry<C, S>(client: C, server: S, mode: watch::Receiver<Mode>, bytes: &Bytes)
+where
+    C: AsyncRead + AsyncWrite,
+    S: AsyncRead + AsyncWrite,
+{
+    // A connection that lost bytes in a black hole passes none any more: to TCP they are missing for ever.
+    let lost = AtomicBool::new(false);
+    let (from_client, to_client) = split(client);
+    let (from_server, to_server) = split(server);
+    tokio::select! {
+        biased;
+        () = direction(from_client, to_server, mode.clone(), &bytes.up, &lost) => {}
+        () = direction(from_server, to_client, mode, &bytes.down, &lost) => {}
+    }
+}
+
+async fn direction(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut mode: watch::Receiver<Mode>,
+    count: &AtomicU64,
+    lost: &AtomicBool,
+) {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        if *mode.borrow_and_update() == Mode::Refuse {
+            return;
+        }
+        let read = tokio::select! {
+            biased;
+            changed = mode.changed() => if changed.is_err() { return } else { continue },
+            read = from.read(&mut buffer) => read,
+        };
+        let Ok(n) = read else { return };
+        if n == 0 {
+            return;
+        }
+        if *mode.borrow() == Mode::BlackHole {
+            lost.store(true, Ordering::Relaxed);
+        }
+        if lost.load(Ordering::Relaxed) {
+            continue;
+        }
+        if to.write_all(&buffer[..n]).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
+        count.fetch_add(n as u64, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,531 @@
+//! A whole fleet in one runtime: hub, agents and members under paused time, where a seed decides everything.
+//!
+//! ```text
+//!                    ┌ Hub's controllers ─▶ ApiServer ─▶ Memory ┐                     ┌ Kubesim ┐
+//!   test ── Rest ──▶ │                         ▲                │      Agent ───────▶ │ (plain  │
+//!                    └─────────────────────────┼────────────────┘        │  in process│ client) │
+//!                                          TLS, HTTP/2                   │            └─────────┘
+//!                                              └──── Wire: passes, ◀─────┘ the agent's own Link dials it
+//!                                                    swallows, refuses
+//! ```
+//!
+//! An agent reaches the hub through the Link that it has in production, over a [`Wire`] in memory instead of TCP: what
+//! is true of dead connections here is true of them outside. Only keys and certificates come from the machine's
+//! randomness and clock (TLS judges them by the real time); no behaviour depends on their bytes.
+
+use std::{
+    fmt, io,
+    net::Ipv4Addr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures::future::BoxFuture;
+use http::Request;
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, State};
+use karmada_api::consts::subject;
+use karmada_apiserver::{ApiServer, authn::UserInfo, pki::Pki};
+use karmada_client::{
+    Endpoint, Kubeconfig, Link, LinkConfig, Rest,
+    link::{Dial, Io},
+};
+use karmada_core::names;
+use karmada_env::{Clock, Env};
+use karmada_hub::{Hub, HubConfig, HubError, embedded::Embedded};
+use karmada_store::engine::Memory;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::duplex,
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt;
+
+use crate::{
+    fleet::{cluster_path, collection, condition},
+    kubesim::{self, Kubesim},
+    link::{Bytes, Mode, carry},
+    samples,
+    wait::eventually,
+};
+
+/// When every fleet's time begins: 2026-01-01.
+const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+/// What fits between the two ends of a wire: about a socket's buffers.
+const WIRE_BUFFER: usize = 256 << 10;
+
+/// How long anything may take that has no limit of its own in a test. Virtual time costs nothing.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Both clocks follow the runtime's, which a test pauses.
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + EPOCH + self.now()
+    }
+}
+
+/// A fleet. Its namespace for user objects is [`World::NAMESPACE`].
+pub struct World {
+    env: Env,
+    engine: Memory,
+    hub: Option<HubRun>,
+    door: Arc<Mutex<Option<Door>>>,
+    pki: Pki,
+    endpoint: Endpoint,
+    config: HubConfig,
+    /// The members, in order.
+    pub members: Vec<Member>,
+    _keys: TempDir,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+/// What is told to stop together, and awaited together.
+struct HubRun {
+    stop: CancellationToken,
+    embedded: Embedded,
+    controllers: JoinHandle<Result<(), HubError>>,
+}
+
+/// Where wires lead while the hub runs.
+#[derive(Clone)]
+struct Door {
+    server: ApiServer,
+    acceptor: TlsAcceptor,
+    /// Cancelled when the hub stops: connections end with it.
+    stop: CancellationToken,
+}
+
+/// One member and its agent.
+#[derive(Debug)]
+pub struct Member {
+    /// The cluster's name.
+    pub name: String,
+    /// The stand-in.
+    pub sim: Kubesim,
+    /// The member, as its administrator sees it.
+    pub api: Rest,
+    /// Between agent and hub.
+    pub wire: Wire,
+    /// What the agent keeps over restarts.
+    pub state: State,
+    /// The agent, while it runs.
+    pub agent: Option<AgentRun>,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct AgentRun {
+    /// What can be seen of it.
+    pub handle: Handle,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), AgentError>>,
+}
+
+impl AgentRun {
+    /// Waits until its phase is as wanted.
+    ///
+    /// # Panics
+    /// When it is not within `limit`.
+    pub async fn phase(&self, what: &str, limit: Duration, is: impl Fn(&Phase) -> bool) {
+        eventually(&format!("an agent to be {what}"), limit, || async {
+            let phase = self.handle.phase().borrow().clone();
+            if is(&phase) { Ok(()) } else { Err(phase) }
+        })
+        .await;
+    }
+
+    /// Asks it to stop, and waits until it has.
+    ///
+    /// # Panics
+    /// When it does not within ten seconds, or has panicked.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        let ended = timeout(Duration::from_secs(10), self.task).await.expect("an agent stops within ten seconds");
+        ended.expect("an agent does not panic").expect("no task of an agent ends before");
+    }
+
+    /// Ends it where it stands, as `kill -9` would.
+    pub async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// A wire from an agent to the hub. Clones are the same wire.
+#[derive(Clone)]
+pub struct Wire {
+    mode: watch::Sender<Mode>,
+    door: Arc<Mutex<Option<Door>>>,
+    user: UserInfo,
+    bytes: Arc<Bytes>,
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("mode", &*self.mode.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Wire {
+    /// Changes what the wire does, from now on.
+    pub fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+
+    /// One connection from the hub's door to the agent.
+    async fn serve(self, door: Door, agent_end: tokio::io::DuplexStream) {
+        let (near, far) = duplex(WIRE_BUFFER);
+        let user = self.user.clone();
+        let server = async {
+            let Ok(stream) = door.acceptor.accept(far).await else { return };
+            let handler = tower::service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(user.clone());
+                door.server.service().oneshot(request)
+            });
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let service = TowerToHyperService::new(handler);
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        };
+        tokio::select! {
+            biased;
+            () = door.stop.cancelled() => {}
+            () = carry(agent_end, near, self.mode.subscribe(), &self.bytes) => {}
+            () = server => {}
+        }
+    }
+}
+
+impl Dial for Wire {
+    fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>> {
+        let wire = self.clone();
+        Box::pin(async move {
+            let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "nobody listens");
+            let mode = *wire.mode.borrow();
+            match mode {
+                // A first packet that is lost is lost.
+                Mode::BlackHole => std::future::pending().await,
+                Mode::Refuse => Err(refused()),
+                Mode::Pass => {
+                    let door = wire.door.lock().clone().ok_or_else(refused)?;
+                    let (agent_end, hub_end) = duplex(WIRE_BUFFER);
+                    wire.tasks.spawn(wire.clone().serve(door, hub_end));
+                    Ok((Box::new(agent_end) as Box<dyn Io>, "hub".to_owned()))
+                }
+            }
+        })
+    }
+}
+
+impl World {
+    /// The namespace of user objects.
+    pub const NAMESPACE: &'static str = "shop";
+
+    /// A hub, and `members` members with their agents (member1, member2, …), all Ready. There is a Namespace for
+    /// user objects.
+    ///
+    /// # Panics
+    /// When something does not come up.
+    pub async fn start(seed: u64, members: usize) -> Self {
+        let mut world = Self::hub_alone(seed).await;
+        for n in 1..=members {
+            let name = format!("member{n}");
+            world.join(&name).await;
+        }
+        for n in 0..members {
+            world.ready(&world.members[n].name, PATIENCE).await;
+        }
+        world.api().post("/api/v1/namespaces", &samples::namespace(Self::NAMESPACE)).await.expect("a namespace");
+        world
+    }
+
+    /// A hub without members.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub async fn hub_alone(seed: u64) -> Self {
+        let env = Env::seeded(RuntimeClock(Instant::now()), seed);
+        let keys = tempfile::tempdir().expect("a temporary folder");
+        let pki = Pki::open_or_create(keys.path(), &[Ipv4Addr::LOCALHOST.to_string()], &Env::system())
+            .expect("an authority is made");
+        let credential = pki
+            .issue_client("fleet", subject::AGENTS, Duration::from_secs(24 * 3600))
+            .expect("a certificate is issued");
+        let kubeconfig = pki.kubeconfig(&pki.server_url(6443), "fleet", &credential);
+        let endpoint = Kubeconfig::parse("in process", &kubeconfig)
+            .and_then(|k| k.endpoint(None))
+            .expect("a kubeconfig of our own is read");
+        let mut world = Self {
+            env,
+            engine: Memory::new(),
+            hub: None,
+            door: Arc::default(),
+            pki,
+            endpoint,
+            config: HubConfig::default(),
+            members: Vec::new(),
+            _keys: keys,
+        };
+        world.start_hub().await;
+        world
+    }
+
+    /// The environment that everything here shares.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The hub, as its administrator sees it.
+    ///
+    /// # Panics
+    /// While the hub is stopped.
+    pub fn api(&self) -> Rest {
+        self.api_as(UserInfo::new("admin", [subject::MASTERS]))
+    }
+
+    /// The hub, as somebody else sees it.
+    ///
+    /// # Panics
+    /// While the hub is stopped.
+    pub fn api_as(&self, user: UserInfo) -> Rest {
+        let hub = self.hub.as_ref().expect("the hub runs");
+        Rest::new(hub.embedded.server().client(user, "tests"))
+    }
+
+    /// The store's revision.
+    ///
+    /// # Panics
+    /// While the hub is stopped.
+    pub fn revision(&self) -> String {
+        let hub = self.hub.as_ref().expect("the hub runs");
+        hub.embedded.server().registry().store.revision().to_string()
+    }
+
+    /// Starts the hub on what it left behind.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub async fn start_hub(&mut self) {
+        let stop = CancellationToken::new();
+        let embedded =
+            Embedded::start(self.engine.clone(), &self.env, stop.clone()).await.expect("a memory engine opens");
+        let hub = Hub::new(self.config.clone(), embedded.client(), self.env.clone()).expect("usual settings");
+        let mut ready = hub.ready();
+        let controllers = tokio::spawn(hub.run(stop.clone()));
+        timeout(PATIENCE, ready.wait_for(|ready| *ready)).await.expect("controllers get ready").expect("they run");
+        let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has them")
+            .with_no_client_auth()
+            .with_cert_resolver(self.pki.serving());
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        *self.door.lock() = Some(Door {
+            server: embedded.server().clone(),
+            acceptor: TlsAcceptor::from(Arc::new(tls)),
+            stop: stop.clone(),
+        });
+        self.hub = Some(HubRun { stop, embedded, controllers });
+    }
+
+    /// Stops the hub; its store keeps what it held.
+    ///
+    /// # Panics
+    /// When it does not stop within ten seconds, or a controller had failed.
+    pub async fn stop_hub(&mut self) {
+        *self.door.lock() = None;
+        let Some(HubRun { stop, embedded, controllers }) = self.hub.take() else { return };
+        assert!(!controllers.is_finished(), "the controllers ended by themselves");
+        stop.cancel();
+        let ended = timeout(Duration::from_secs(10), controllers).await.expect("controllers stop in ten seconds");
+        ended.expect("no controller panics").expect("no controller fails");
+        timeout(Duration::from_secs(10), embedded.close()).await.expect("a store closes").expect("all was written");
+    }
+
+    /// A new member with its agent.
+    pub async fn join(&mut self, name: &str) {
+        let config = kubesim::Config::default();
+        let sim = Kubesim::in_memory(&self.env, &config, CancellationToken::new()).await;
+        let mut member = Member {
+            name: name.to_owned(),
+            api: Rest::new(sim.admin()),
+            sim,
+            wire: self.wire(name),
+            state: State::fresh(&self.env),
+            agent: None,
+        };
+        member.agent = Some(self.agent(&member, AgentConfig::new(name), member.state.clone()));
+        self.members.push(member);
+    }
+
+    /// A wire to the hub for a cluster's agent.
+    pub fn wire(&self, cluster: &str) -> Wire {
+        Wire {
+            mode: watch::Sender::new(Mode::Pass),
+            door: self.door.clone(),
+            user: UserInfo::new(names::agent_user(cluster), [subject::AGENTS]),
+            bytes: Arc::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Runs an agent on a member, besides those that run already.
+    pub fn agent(&self, member: &Member, mut config: AgentConfig, state: State) -> AgentRun {
+        let link = LinkConfig {
+            dialer: Arc::new(member.wire.clone()),
+            ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
+        };
+        let link = Link::new(link, self.env.clone());
+        config.hub_back = link.status().connected().clone();
+        let hub = kube::Client::new(link, "default");
+        let agent = Agent::new(config, hub, member.sim.admin(), self.env.clone(), state);
+        let (stop, handle) = (CancellationToken::new(), agent.handle());
+        let task = tokio::spawn(agent.run(stop.clone()));
+        AgentRun { handle, stop, task }
+    }
+
+    /// Stops a member's agent.
+    ///
+    /// # Panics
+    /// When it does not stop, or none runs.
+    pub async fn stop_agent(&mut self, member: usize) {
+        self.members[member].agent.take().expect("the agent runs").stop().await;
+    }
+
+    /// Starts a member's agent again, as the same instance.
+    pub fn start_agent(&mut self, member: usize) {
+        let this = &self.members[member];
+        let run = self.agent(this, AgentConfig::new(this.name.as_str()), this.state.clone());
+        self.members[member].agent = Some(run);
+    }
+
+    /// Ends a member's agent where it stands.
+    ///
+    /// # Panics
+    /// When none runs.
+    pub async fn kill_agent(&mut self, member: usize) {
+        self.members[member].agent.take().expect("the agent runs").kill().await;
+    }
+
+    /// Creates objects on the hub, in the world's namespace unless they are cluster-scoped.
+    ///
+    /// # Panics
+    /// When the hub does not take one.
+    pub async fn create(&self, objects: impl IntoIterator<Item = Value>) {
+        let api = self.api();
+        for object in objects {
+            let path = collection(&object, Self::NAMESPACE);
+            api.post(&path, &object).await.unwrap_or_else(|e| panic!("POST {path}: {e}"));
+        }
+    }
+
+    /// Deletes one object on the hub.
+    ///
+    /// # Panics
+    /// When the hub refuses.
+    pub async fn delete(&self, path: &str) {
+        self.api().delete(path, &json!({})).await.unwrap_or_else(|e| panic!("DELETE {path}: {e}"));
+    }
+
+    /// Waits until the hub says that a cluster is Ready, and has taken its taints off.
+    pub async fn ready(&self, cluster: &str, limit: Duration) {
+        self.cluster_until(cluster, "Ready and without taints", limit, |cluster| {
+            let taints = cluster["spec"]["taints"].as_array().map_or(0, Vec::len);
+            condition(cluster, "Ready") == Some("True") && taints == 0
+        })
+        .await;
+    }
+
+    /// Waits until a Cluster is as wanted.
+    pub async fn cluster_until(&self, cluster: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+        self.hub_until(&cluster_path(cluster), what, limit, is).await
+    }
+
+    /// Waits until an object on the hub is as wanted.
+    pub async fn hub_until(&self, path: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+        until(&self.api(), path, what, limit, is).await
+    }
+
+    /// Waits until an object on a member is as wanted.
+    pub async fn member_until(
+        &self,
+        member: usize,
+        path: &str,
+        what: &str,
+        limit: Duration,
+        is: impl Fn(&Value) -> bool,
+    ) -> Value {
+        until(&self.members[member].api, path, what, limit, is).await
+    }
+
+    /// Stops everything in order, and sees to it that nothing had ended or panicked before.
+    ///
+    /// # Panics
+    /// When something had.
+    pub async fn stop(mut self) {
+        for member in &mut self.members {
+            if let Some(agent) = member.agent.take() {
+                assert!(!agent.task.is_finished(), "the agent of {} ended by itself", member.name);
+                agent.stop().await;
+            }
+        }
+        self.stop_hub().await;
+    }
+}
+
+/// Waits until an object is as wanted, and returns it.
+///
+/// # Panics
+/// When it is not within `limit`, with the object as it was last seen.
+pub async fn until(api: &Rest, path: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+    eventually(&format!("{path} to be {what}"), limit, || async {
+        let object = api.get(path).await.map_err(|e| e.to_string())?;
+        if is(&object) { Ok(object) } else { Err(without_bookkeeping(object)) }
+    })
+    .await
+}
+
+/// Waits until an object is not there any more.
+///
+/// # Panics
+/// When it is still there after `limit`.
+pub async fn gone(api: &Rest, path: &str, limit: Duration) {
+    eventually(&format!("{path} to be gone"), limit, || async {
+        match api.get(path).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(object) => Err(without_bookkeeping(object)),
+        }
+    })
+    .await;
+}
+
+/// An object for a failure's text: without the fields that only fill the screen.
+fn without_bookkeeping(mut object: Value) -> String {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object.to_string()
+}

@@ -1,0 +1,263 @@
+//! Which cluster gets what.
+
+use std::time::Duration;
+
+use karmada_client::Patch;
+use karmada_tests::{
+    fleet::{cluster_path, condition},
+    inprocess::{PATIENCE, World, gone},
+    samples::{self, binding_path, condition_of, config_map, deployment, deployment_policy, policy_path, selector},
+    wait::throughout,
+};
+use serde_json::{Value, json};
+
+use crate::{config_map_is, config_map_path, deployment_path, event, placed_config_map, works::widgets};
+
+fn divided(name: &str, weights: &[(&str, i64)]) -> Value {
+    let clusters: Vec<&str> = weights.iter().map(|(cluster, _)| *cluster).collect();
+    let rules: Vec<Value> = weights
+        .iter()
+        .map(|(cluster, weight)| json!({ "targetCluster": { "clusterNames": [cluster] }, "weight": weight }))
+        .collect();
+    let mut policy = deployment_policy(name, &clusters);
+    policy["spec"]["placement"]["replicaScheduling"] = json!({
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": { "staticWeightList": rules },
+    });
+    policy
+}
+
+async fn replicas(world: &World, name: &str, wanted: &[i64]) {
+    for (member, replicas) in wanted.iter().enumerate() {
+        let what = format!("of {replicas} replicas");
+        world.member_until(member, &deployment_path(name), &what, PATIENCE, |o| o["spec"]["replicas"] == *replicas).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_are_divided_by_weight() {
+    let world = World::start(80, 2).await;
+    world.create([deployment("web", 3), divided("web", &[("member1", 1), ("member2", 2)])]).await;
+    replicas(&world, "web", &[1, 2]).await;
+    let sum = |n: i64| move |o: &Value| o["status"]["readyReplicas"] == n;
+    world.hub_until(&deployment_path("web"), "3 ready", PATIENCE, sum(3)).await;
+    let scale = json!({ "spec": { "replicas": 9 } });
+    world.api().patch(&deployment_path("web"), Patch::Merge, &scale).await.unwrap();
+    replicas(&world, "web", &[3, 6]).await;
+    world.hub_until(&deployment_path("web"), "9 ready", PATIENCE, sum(9)).await;
+    let weights = divided("web", &[("member1", 2), ("member2", 1)])["spec"]["placement"].clone();
+    let path = policy_path(World::NAMESPACE, "propagationpolicies", "web");
+    world.api().patch(&path, Patch::Merge, &json!({ "spec": { "placement": weights } })).await.unwrap();
+    replicas(&world, "web", &[6, 3]).await;
+    world.stop().await;
+}
+
+async fn label(world: &World, cluster: &str, site: &str) {
+    let patch = json!({ "metadata": { "labels": { "site": site } } });
+    world.api().patch(&cluster_path(cluster), Patch::Merge, &patch).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relabelled_cluster_is_left_and_another_taken() {
+    let world = World::start(81, 2).await;
+    label(&world, "member1", "north").await;
+    label(&world, "member2", "south").await;
+    let mut policy = samples::config_map_policy("settings", &[]);
+    policy["spec"]["placement"] =
+        json!({ "clusterAffinity": { "labelSelector": { "matchLabels": { "site": "north" } } } });
+    world.create([config_map("settings", "a"), policy]).await;
+    config_map_is(&world, 0, "settings", "a", PATIENCE).await;
+    assert!(world.members[1].api.get(&config_map_path("settings")).await.is_err());
+    label(&world, "member2", "north").await;
+    config_map_is(&world, 1, "settings", "a", PATIENCE).await;
+    label(&world, "member1", "south").await;
+    gone(&world.members[0].api, &config_map_path("settings"), PATIENCE).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_joins_gets_what_is_meant_for_all() {
+    let mut world = World::start(82, 1).await;
+    let mut policy = samples::config_map_policy("settings", &[]);
+    policy["spec"]["placement"] = json!({ "clusterAffinity": { "exclude": ["member2"] } });
+    world.create([config_map("settings", "a"), policy]).await;
+    config_map_is(&world, 0, "settings", "a", PATIENCE).await;
+    world.join("member2").await;
+    world.join("member3").await;
+    config_map_is(&world, 2, "settings", "a", PATIENCE).await;
+    assert!(world.members[1].api.get(&config_map_path("settings")).await.is_err(), "it is excluded");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_keep_new_work_away_and_tolerations_let_it_in() {
+    let world = World::start(83, 1).await;
+    placed_config_map(&world, "old", "a").await;
+    let taint = json!({ "spec": { "taints": [{ "key": "maintenance", "value": "yes", "effect": "NoSchedule" }] } });
+    world.api().patch(&cluster_path("member1"), Patch::Merge, &taint).await.unwrap();
+    world.create([config_map("new", "a"), samples::config_map_policy("new", &["member1"])]).await;
+    let binding = binding_path(World::NAMESPACE, "new-configmap");
+    let unplaced = world
+        .hub_until(&binding, "unscheduled", PATIENCE, |b| condition(b, "Scheduled") == Some("False"))
+        .await;
+    let scheduled = condition_of(&unplaced, "Scheduled").unwrap();
+    assert_eq!(scheduled["reason"], "NoClusterFit");
+    let message = scheduled["message"].as_str().unwrap();
+    assert!(message.starts_with("0/1 clusters are available: "), "{message}");
+    event(&world, World::NAMESPACE, "new-configmap", "ScheduleBindingFailed", "0/1 clusters").await;
+    let tolerate = json!({ "spec": { "placement": { "clusterTolerations": [
+        { "key": "maintenance", "operator": "Exists" },
+    ] } } });
+    let path = policy_path(World::NAMESPACE, "propagationpolicies", "new");
+    world.api().patch(&path, Patch::Merge, &tolerate).await.unwrap();
+    config_map_is(&world, 0, "new", "a", PATIENCE).await;
+    config_map_is(&world, 0, "old", "a", PATIENCE).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_the_namespace_comes_before_one_of_the_cluster() {
+    let world = World::start(84, 2).await;
+    let cluster_policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
+        "metadata": { "name": "everything" },
+        "spec": {
+            "resourceSelectors": [selector("v1", "ConfigMap", "settings")],
+            "placement": { "clusterAffinity": { "clusterNames": ["member2"] } },
+        },
+    });
+    world.create([cluster_policy, samples::config_map_policy("settings", &["member1"])]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.create([config_map("settings", "a")]).await;
+    config_map_is(&world, 0, "settings", "a", PATIENCE).await;
+    assert!(world.members[1].api.get(&config_map_path("settings")).await.is_err());
+    // When it goes, the other takes over.
+    world.delete(&policy_path(World::NAMESPACE, "propagationpolicies", "settings")).await;
+    config_map_is(&world, 1, "settings", "a", PATIENCE).await;
+    gone(&world.members[0].api, &config_map_path("settings"), PATIENCE).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_scoped_objects_go_by_cluster_policies() {
+    let world = World::start(85, 2).await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "edge-reader", "labels": { "tier": "edge" } },
+        "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"] }],
+    });
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
+        "metadata": { "name": "edge-roles" },
+        "spec": {
+            "resourceSelectors": [{
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "labelSelector": { "matchLabels": { "tier": "edge" } },
+            }],
+            "placement": { "clusterAffinity": { "exclude": ["member1"] } },
+        },
+    });
+    world.create([role, policy]).await;
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/edge-reader";
+    world.member_until(1, path, "there", PATIENCE, |o| o["rules"][0]["resources"] == json!(["pods"])).await;
+    assert!(world.members[0].api.get(path).await.is_err());
+    world.delete(path).await;
+    gone(&world.members[1].api, path, PATIENCE).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_kind_is_found_within_seconds() {
+    let world = World::start(86, 1).await;
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" }, "spec": { "size": 3 },
+    });
+    let definitions = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
+        "metadata": { "name": "definitions" },
+        "spec": {
+            "resourceSelectors": [selector("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com")],
+            "placement": {},
+        },
+    });
+    world.create([samples::policy("widgets", selector("example.com/v1", "Widget", ""), &["member1"]), definitions]).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    world.create([widgets()]).await;
+    let collection = format!("/apis/example.com/v1/namespaces/{}/widgets", World::NAMESPACE);
+    let path = format!("{collection}/w");
+    karmada_tests::wait::eventually("the hub to serve Widgets", PATIENCE, || async {
+        world.api().post(&collection, &widget).await.map_err(|e| e.to_string())
+    })
+    .await;
+    world.member_until(0, &path, "there", Duration::from_secs(30), |o| o["spec"]["size"] == 3).await;
+    world.api().patch(&path, Patch::Merge, &json!({ "spec": { "size": 4 } })).await.unwrap();
+    world.member_until(0, &path, "larger", PATIENCE, |o| o["spec"]["size"] == 4).await;
+    world.delete(&path).await;
+    gone(&world.members[0].api, &path, PATIENCE).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserved_namespaces_are_never_propagated() {
+    let world = World::start(87, 1).await;
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
+        "metadata": { "name": "everything" },
+        "spec": { "resourceSelectors": [selector("v1", "ConfigMap", "")], "placement": {} },
+    });
+    world.create([policy, config_map("settings", "a")]).await;
+    for namespace in ["kube-system", "karmada-system", "karmada-es-member1"] {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+        world.api().post(&path, &config_map("hidden", "a")).await.unwrap_or_else(|e| panic!("{namespace}: {e}"));
+    }
+    config_map_is(&world, 0, "settings", "a", PATIENCE).await;
+    throughout("a member without the hub's own objects", Duration::from_secs(10), || async {
+        let list = world.members[0].api.get("/api/v1/configmaps").await.map_err(|e| e.to_string())?;
+        if list.to_string().contains("hidden") { Err(list.to_string()) } else { Ok(()) }
+    })
+    .await;
+    let skip = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": "here-only", "labels": { "namespace.karmada.io/skip-auto-propagation": "true" } },
+    });
+    world.api().post("/api/v1/namespaces", &skip).await.unwrap();
+    world.api().post("/api/v1/namespaces", &samples::namespace("everywhere")).await.unwrap();
+    world.member_until(0, "/api/v1/namespaces/everywhere", "there", PATIENCE, |_| true).await;
+    assert!(world.members[0].api.get("/api/v1/namespaces/here-only").await.is_err());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_templates_of_one_binding_name_do_not_overwrite_each_other() {
+    let world = World::start(88, 1).await;
+    let group = |group: &str| {
+        let mut definition = widgets();
+        definition["metadata"]["name"] = format!("widgets.{group}").into();
+        definition["spec"]["group"] = group.into();
+        definition
+    };
+    for g in ["one.example.com", "two.example.com"] {
+        world.create([group(g)]).await;
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        world.members[0].api.post(definitions, &group(g)).await.unwrap();
+    }
+    let widget = |group: &str, size: i64| {
+        json!({ "apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": { "name": "w" }, "spec": { "size": size } })
+    };
+    for (n, g) in ["one.example.com", "two.example.com"].into_iter().enumerate() {
+        let collection = format!("/apis/{g}/v1/namespaces/{}/widgets", World::NAMESPACE);
+        karmada_tests::wait::eventually("the hub to serve Widgets", PATIENCE, || async {
+            world.api().post(&collection, &widget(g, n as i64)).await.map_err(|e| e.to_string())
+        })
+        .await;
+        world
+            .create([samples::policy(&format!("widgets-{n}"), selector(&format!("{g}/v1"), "Widget", "w"), &["member1"])])
+            .await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+    let path = |g: &str| format!("/apis/{g}/v1/namespaces/{}/widgets/w", World::NAMESPACE);
+    world.member_until(0, &path("one.example.com"), "there", PATIENCE, |o| o["spec"]["size"] == 0).await;
+    event(&world, World::NAMESPACE, "w", "ApplyPolicyFailed", "w-widget").await;
+    assert!(world.members[0].api.get(&path("two.example.com")).await.is_err());
+    world.stop().await;
+}
