@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::fieldpath::{Path, Set};
 use crate::lastapplied;
-use crate::managed::{Entry, Managed, Manager, Operation, is_reset};
+use crate::managed::{Entry, Managed, Manager, Operation, Source, is_reset};
 use crate::schema::TypeRef;
 use crate::typed::{Comparison, compare, field_set, merge_into, reconcile, remove, validate};
 
@@ -151,11 +151,12 @@ pub fn apply(
     strip_meta(&mut managed, &this);
     if changed && let Some(entry) = managed.entries.iter_mut().find(|e| e.manager.is(&this)) {
         entry.time = Some(o.now.to_owned());
+        entry.source = Source::default();
     }
     if o.manager == lastapplied::MANAGER {
         lastapplied::follow(&mut new, config);
     }
-    managed.write(&mut new);
+    managed.write_back(&mut new);
     Ok(new)
 }
 
@@ -246,14 +247,15 @@ fn merge_and_own(
     let mut changed = merge_into(types, id, &mut new, config)
         .map_err(|error| ApplyError::Invalid(format!("failed to merge config: {error}")))?;
     let this = manager(o.manager, Operation::Apply, o.api_version, o.subresource);
-    let set = field_set(types, id, config).recursive_difference(o.reset_fields);
-    let last = managed.take(&this);
-    let (last, time) = last.map_or((Set::new(), None), |last| (last.set, last.time));
-    let last = last.recursive_difference(o.reset_fields);
-    let kept_all = last.is_subset(&set);
-    managed.put(Entry { manager: this.clone(), set, time });
+    let set = without(field_set(types, id, config), o.reset_fields);
+    let last = managed.take(&this).unwrap_or_else(|| Entry::new(this.clone(), Set::new(), None));
+    let now = strip(set.clone());
+    let source = if now == last.set && last.manager == this { last.source } else { Source::default() };
+    let last_set = without(last.set, o.reset_fields);
+    let kept_all = last_set.is_subset(&set);
+    managed.put(Entry { manager: this.clone(), set, time: last.time, source });
     if !kept_all {
-        changed |= prune(&mut new, schema, &last, &managed);
+        changed |= prune(&mut new, schema, &last_set, &managed);
     }
     let comparison = if changed {
         compare(types, id, live, &new)
@@ -315,12 +317,10 @@ fn take_over(
         return Err(ApplyError::Conflicts(conflicts));
     }
     for (entry, lost) in managed.entries.iter_mut().zip(taken) {
-        if !lost.is_empty() {
-            entry.set = entry.set.difference(&lost);
-        }
+        entry.lose(&lost);
         // What the applier itself removed is not in its new set anyway.
-        if !changes.removed.is_empty() && !entry.manager.is(this) {
-            entry.set = entry.set.difference(&changes.removed);
+        if !entry.manager.is(this) {
+            entry.lose(&changes.removed);
         }
     }
     managed.entries.retain(|e| !e.set.is_empty());
@@ -343,13 +343,13 @@ fn track_update(
     let filtered = changes.without(reset_fields);
     let touched = filtered.modified.union(&filtered.added).union(&filtered.removed);
     for entry in &mut managed.entries {
-        entry.set = entry.set.difference(&touched);
+        entry.lose(&touched);
     }
     managed.entries.retain(|e| !e.set.is_empty());
-    let own = strip(&filtered.modified.union(&filtered.added));
+    let own = strip(filtered.modified.union(&filtered.added));
     if !own.is_empty() {
         let set = managed.get(&writer).map_or_else(|| own.clone(), |e| e.set.union(&own));
-        managed.put(Entry { manager: writer, set, time: Some(now.to_owned()) });
+        managed.put(Entry::new(writer, set, Some(now.to_owned())));
     }
     managed.cap_updates(MAX_UPDATE_MANAGERS, ANCIENT_CHANGES);
 }
@@ -360,14 +360,19 @@ fn reconciled(mut managed: Managed, schema: &TypeRef, live: &Value) -> Managed {
             let applied = entry.manager.operation == Operation::Apply;
             if let Some(set) = reconcile(&schema.schema, schema.id, live, &entry.set, applied) {
                 entry.set = set;
+                entry.source = Source::default();
             }
         }
     }
     managed
 }
 
+fn without(set: Set, excluded: &Set) -> Set {
+    if excluded.is_empty() { set } else { set.recursive_difference(excluded) }
+}
+
 /// What is never owned: it says which object this is, or the server sets it.
-fn strip(set: &Set) -> Set {
+fn strip(mut set: Set) -> Set {
     use std::sync::LazyLock;
     static STRIPPED: LazyLock<Set> = LazyLock::new(|| {
         Set::of_fields(&[
@@ -385,12 +390,13 @@ fn strip(set: &Set) -> Set {
             "metadata.resourceVersion",
         ])
     });
-    set.difference(&STRIPPED)
+    set.subtract(&STRIPPED);
+    set
 }
 
 fn strip_meta(managed: &mut Managed, of: &Manager) {
     if let Some(entry) = managed.entries.iter_mut().find(|e| e.manager.is(of)) {
-        entry.set = strip(&entry.set);
+        entry.set = strip(std::mem::take(&mut entry.set));
     }
     managed.entries.retain(|e| !e.set.is_empty());
 }

@@ -83,6 +83,34 @@ pub struct Entry {
     pub set: Set,
     /// RFC 3339; none for an apply that changed nothing but owners.
     pub time: Option<String>,
+    pub(crate) source: Source,
+}
+
+/// The place of an entry in the list that it was read from, as long as it is as it was there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Source(pub(crate) Option<usize>);
+
+impl PartialEq for Source {
+    /// Where an entry came from makes it no other entry.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Source {}
+
+impl Entry {
+    /// What a manager owns since when.
+    pub fn new(manager: Manager, set: Set, time: Option<String>) -> Self {
+        Self { manager, set, time, source: Source::default() }
+    }
+
+    /// Takes fields from the manager.
+    pub(crate) fn lose(&mut self, set: &Set) {
+        if self.set.subtract(set) {
+            self.source = Source::default();
+        }
+    }
 }
 
 /// All managers of an object; of each there is one.
@@ -141,7 +169,7 @@ impl Managed {
                 Some(fields) => Set::from_fields_v1(fields)?,
             };
             let time = value.get("time").and_then(Value::as_str).map(str::to_owned);
-            managed.put(Entry { manager, set, time });
+            managed.put(Entry { manager, set, time, source: Source(Some(i)) });
         }
         Ok(managed)
     }
@@ -164,6 +192,24 @@ impl Managed {
             object.entry("metadata").or_insert_with(|| Value::Object(Map::new()))
         {
             metadata.insert("managedFields".to_owned(), self.encode());
+        }
+    }
+
+    /// [`write`](Self::write) into the object that these were read from, or a copy of it: what is as it was stays.
+    pub(crate) fn write_back(&self, object: &mut Value) {
+        let old = object.pointer_mut("/metadata/managedFields").map(std::mem::take);
+        let (Some(Value::Array(mut old)), false) = (old, self.entries.is_empty()) else {
+            return self.write(object);
+        };
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_by(|a, b| order(a).cmp(&order(b)));
+        let value = |entry: &Entry| match entry.source.0.and_then(|i| old.get_mut(i)) {
+            Some(old) => std::mem::take(old),
+            None => encode_entry(entry),
+        };
+        let list: Vec<Value> = entries.into_iter().map(value).collect();
+        if let Some(slot) = object.pointer_mut("/metadata/managedFields") {
+            *slot = Value::Array(list);
         }
     }
 
@@ -228,7 +274,7 @@ impl Managed {
             if self.get(&bucket).is_none()
                 && let Some(first) = self.take(first)
             {
-                self.put(Entry { manager: bucket.clone(), ..first });
+                self.put(Entry::new(bucket.clone(), first.set, first.time));
             }
             if manager.is(&bucket) {
                 continue;
@@ -236,7 +282,7 @@ impl Managed {
             if let Some(merged) = self.take(&manager) {
                 let set = self.get(&bucket).map_or(Set::new(), |b| b.set.clone()).union(&merged.set);
                 // The time of what is merged in: it is the younger one.
-                self.put(Entry { manager: bucket, set, time: merged.time });
+                self.put(Entry::new(bucket, set, merged.time));
                 count -= 1;
             }
         }

@@ -38,7 +38,7 @@ pub fn adopted(object: &Value, from: &str, to: &str) -> Option<Value> {
     let time = youngest.time.clone();
     let before = managed.get(&manager).map_or(Set::new(), |e| e.set.clone());
     let set = old.iter().fold(before, |all, entry| all.union(&entry.set));
-    managed.put(Entry { manager, set, time });
+    managed.put(Entry::new(manager, set, time));
     Some(managed.encode())
 }
 

@@ -22,7 +22,7 @@ pub fn to_scale(parent: &Managed, replicas: ReplicasPath<'_>) -> Managed {
     for entry in parent.entries() {
         if replicas(&entry.manager.api_version).is_some_and(|path| entry.set.has(&path.0)) {
             let manager = Manager { api_version: SCALE_API_VERSION.to_owned(), ..entry.manager.clone() };
-            scale.put(Entry { manager, set: replicas_of_scale(), time: entry.time.clone() });
+            scale.put(Entry::new(manager, replicas_of_scale(), entry.time.clone()));
         }
     }
     scale
@@ -42,7 +42,7 @@ pub fn to_parent(
         let Some(path) = replicas(&entry.manager.api_version) else { continue };
         let mut entry = entry.clone();
         if entry.set.has(&path.0) && scale.get(&entry.manager).is_none() {
-            entry.set = entry.set.difference(&Set::from_paths([path]));
+            entry.lose(&Set::from_paths([path]));
         }
         if !entry.set.is_empty() {
             out.put(entry);
@@ -55,7 +55,7 @@ pub fn to_parent(
             let manager = Manager { api_version: api_version.to_owned(), ..entry.manager.clone() };
             let own = Set::from_paths([path.clone()]);
             let set = out.get(&manager).map_or_else(|| own.clone(), |e| e.set.union(&own));
-            out.put(Entry { manager, set, time: None });
+            out.put(Entry::new(manager, set, None));
         }
     }
     out

@@ -361,7 +361,7 @@ proptest! {
         let twice = apply(Some(&once), &b, &ty, &by("y", &t(3))).unwrap();
         prop_assert_eq!(&twice, &once, "no conflict and no change");
         let mine = owned_by(&once, "y", Operation::Apply);
-        prop_assert_eq!(&mine, &strip(&field_set(&ty.schema, ty.id, &b)));
+        prop_assert_eq!(&mine, &strip(field_set(&ty.schema, ty.id, &b)));
         // On what it owns, the object is as configured, but for what stood in places that it owns empty.
         let leaves = mine.leaves();
         let differs = compare(&ty.schema, ty.id, &project(&b, &leaves, &ty), &project(&once, &leaves, &ty)).unwrap();
@@ -394,7 +394,7 @@ proptest! {
         let mut managed = Managed::of(&live).unwrap();
         let this = manager("x", Operation::Apply, V1, "");
         let set = field_set(&ty.schema, ty.id, &d);
-        managed.put(Entry { manager: this, set: set.clone(), time: None });
+        managed.put(Entry::new(this, set.clone(), None));
         let mut merged = live.clone();
         merge_into(&ty.schema, ty.id, &mut merged, &d).unwrap();
         let mut pruned = merged.clone();
@@ -417,7 +417,7 @@ proptest! {
         let managed = Managed::of(&three).unwrap();
         let owned = managed.entries.iter().fold(Set::new(), |all, e| all.union(&e.set));
         let changes = compare(&ty.schema, ty.id, &two, &new).unwrap();
-        let written = strip(&changes.added.union(&changes.modified));
+        let written = strip(changes.added.union(&changes.modified));
         prop_assert!(written.is_subset(&owned));
         prop_assert!(owned.intersection(&changes.removed).is_subset(&written));
         for entry in managed.entries.iter().filter(|e| e.manager.name != "v") {

@@ -14,7 +14,7 @@ pub type KeyFields = Box<[(Arc<str>, Scalar)]>;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathElement {
     /// A field of a struct or a key of a map.
-    Field(Box<str>),
+    Field(Arc<str>),
     /// An element of a list of objects by the values of its key fields, sorted by field name.
     Key(KeyFields),
     /// An element of a set, by its value.

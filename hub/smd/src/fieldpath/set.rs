@@ -132,6 +132,9 @@ impl Set {
 
     /// The paths that are in both.
     pub fn intersection(&self, other: &Self) -> Self {
+        if self.is_empty() || other.is_empty() {
+            return Self::new();
+        }
         self.zip(other, false, false, &|a, b| Node {
             element: a.element.clone(),
             member: a.member && b.member,
@@ -148,8 +151,29 @@ impl Set {
         })
     }
 
+    /// Takes the paths of `other` out. Says whether there were any.
+    pub fn subtract(&mut self, other: &Self) -> bool {
+        let mut changed = false;
+        for node in &other.nodes {
+            let Ok(i) = self.position(&node.element) else { continue };
+            let mine = &mut self.nodes[i];
+            if node.member && mine.member {
+                mine.member = false;
+                changed = true;
+            }
+            changed |= mine.children.subtract(&node.children);
+            if mine.is_empty() {
+                self.nodes.remove(i);
+            }
+        }
+        changed
+    }
+
     /// The paths that are neither in `other` nor below one that is.
     pub fn recursive_difference(&self, other: &Self) -> Self {
+        if other.is_empty() {
+            return self.clone();
+        }
         self.zip(other, true, false, &|a, b| Node {
             element: a.element.clone(),
             member: a.member && !b.member,

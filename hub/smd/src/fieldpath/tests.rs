@@ -44,6 +44,9 @@ proptest! {
         prop_assert_eq!(model(&x.intersection(&y)), a.intersection(&b).cloned().collect::<BTreeSet<_>>());
         prop_assert_eq!(model(&x.difference(&y)), a.difference(&b).cloned().collect::<BTreeSet<_>>());
         prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
+        let mut rest = x.clone();
+        prop_assert_eq!(rest.subtract(&y), !a.is_disjoint(&b));
+        prop_assert_eq!(rest, x.difference(&y));
         let below = |p: &Path| b.iter().any(|q| p.0.starts_with(&q.0));
         let rest: BTreeSet<Path> = a.iter().filter(|p| !below(p)).cloned().collect();
         prop_assert_eq!(model(&x.recursive_difference(&y)), rest);

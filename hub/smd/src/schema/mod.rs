@@ -6,7 +6,6 @@
 mod structural;
 mod table;
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -120,7 +119,8 @@ pub(crate) struct MapType {
 /// A declared field of a struct.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
-    pub(crate) name: Cow<'static, str>,
+    /// Shared by all fields of that name, and by the paths made of it.
+    pub(crate) name: Arc<str>,
     pub(crate) ty: TypeId,
     pub(crate) absent: Absent,
     /// What a list-map key stands for when it is left out.

@@ -1,6 +1,5 @@
 //! The schema of a custom resource, from the structural OpenAPI schema of its definition.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -140,7 +139,7 @@ impl Converter<'_> {
 }
 
 fn field(name: &str, ty: TypeId) -> Field {
-    Field { name: Cow::Owned(name.to_owned()), ty, absent: Absent::Nothing, default: None, patch: None }
+    Field { name: Arc::from(name), ty, absent: Absent::Nothing, default: None, patch: None }
 }
 
 fn list_kind(node: &Value) -> ListKind {

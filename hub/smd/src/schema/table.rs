@@ -12,7 +12,6 @@
 //! `[(a,b)T` a list of objects known by a and b. Absent, what Go writes for the zero value: `-` nothing, `n` null,
 //! `o` {}, `s` "", `i` 0, `q` "0", `b` false. Strategic merge: `strategy[,strategy]:key`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ impl Tables {
 
 /// The table is part of the program; a test reads all of it, so what is malformed shows there and is skipped here.
 pub(super) fn parse() -> Tables {
-    let mut reader = Reader { schema: Schema::new(), inline: BTreeMap::new() };
+    let mut reader = Reader { schema: Schema::new(), inline: BTreeMap::new(), names: BTreeMap::new() };
     let (mut roots, mut structs): (Vec<_>, Vec<(&'static str, Vec<&'static str>)>) = (Vec::new(), Vec::new());
     for line in TEXT.lines() {
         if let Some(root) = line.strip_prefix('@') {
@@ -84,6 +83,8 @@ struct Reader {
     schema: Schema,
     /// Types without a name, by how they are written.
     inline: BTreeMap<&'static str, TypeId>,
+    /// Every field name, once.
+    names: BTreeMap<&'static str, Arc<str>>,
 }
 
 impl Reader {
@@ -109,7 +110,7 @@ impl Reader {
             _ => None,
         });
         Some(Field {
-            name: Cow::Borrowed(name),
+            name: Arc::clone(self.names.entry(name).or_insert_with(|| Arc::from(name))),
             ty: self.ty(ty),
             absent,
             default: default.map(Box::new),

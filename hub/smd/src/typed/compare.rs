@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{absent_value, as_list, as_map, element_of};
+use super::{Trail, absent_value, as_list, as_map, element_of};
 use crate::fieldpath::{PathElement, Set};
 use crate::schema::{Form, ListKind, ListType, MapType, Schema, TypeId};
 
@@ -40,34 +40,6 @@ pub(crate) fn compare(
     let mut walker = Walker { schema, out: Comparison::default() };
     walker.visit(id, Some(left), Some(right), &Trail::Root)?;
     Ok(walker.out)
-}
-
-/// The way to where the walker stands; on the stack, so that a path is only built where something differs.
-enum Trail<'a> {
-    Root,
-    Field(&'a Self, &'a str),
-    Element(&'a Self, &'a PathElement),
-}
-
-impl Trail<'_> {
-    fn path(&self) -> Vec<PathElement> {
-        let (mut path, mut at) = (Vec::new(), self);
-        loop {
-            at = match at {
-                Self::Root => break,
-                Self::Field(above, name) => {
-                    path.push(PathElement::field(name));
-                    above
-                }
-                Self::Element(above, element) => {
-                    path.push((*element).clone());
-                    above
-                }
-            };
-        }
-        path.reverse();
-        path
-    }
 }
 
 struct Walker<'s> {

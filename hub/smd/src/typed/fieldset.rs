@@ -1,6 +1,7 @@
 //! The paths of everything that a value sets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -29,8 +30,14 @@ fn of_map(schema: &Schema, map: &MapType, object: &Map<String, Value>) -> Set {
     let node = |(key, value): (&String, &Value)| {
         let (leaf, children) = below(schema, map.child(key), value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        let member = leaf || empty || map.field(key).is_none();
-        (member || !children.is_empty()).then(|| Node { element: PathElement::field(key), member, children })
+        let declared = map.field(key);
+        let member = leaf || empty || declared.is_none();
+        let name = || declared.map_or_else(|| Arc::from(key.as_str()), |f| Arc::clone(&f.name));
+        (member || !children.is_empty()).then(|| Node {
+            element: PathElement::Field(name()),
+            member,
+            children,
+        })
     };
     Set::from_nodes(object.iter().filter_map(node).collect())
 }

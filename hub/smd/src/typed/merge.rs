@@ -1,10 +1,8 @@
 //! Merges a configuration into an object: what the configuration says wins, all else stays.
 
-use std::cmp::Ordering;
-
 use serde_json::{Map, Value};
 
-use super::element_of;
+use super::Names;
 use crate::fieldpath::PathElement;
 use crate::schema::{Form, ListKind, ListType, MapType, Schema, TypeId};
 
@@ -63,36 +61,6 @@ fn merge_maps(
     Ok(changed)
 }
 
-/// The elements of a list by name.
-struct Names {
-    /// In the order of the list.
-    all: Vec<PathElement>,
-    /// The places in the list, sorted by name, then place.
-    sorted: Vec<usize>,
-}
-
-impl Names {
-    fn of(schema: &Schema, list: &ListType, items: &[Value]) -> Result<Self, String> {
-        let named = |(i, item)| element_of(schema, list, item).map_err(|e| format!("element {i}: {e}"));
-        let all = items.iter().enumerate().map(named).collect::<Result<Vec<_>, _>>()?;
-        let mut sorted: Vec<usize> = (0..all.len()).collect();
-        sorted.sort_by(|a, b| all[*a].cmp(&all[*b]));
-        Ok(Self { all, sorted })
-    }
-
-    /// Where a name stands first, and whether it stands more than once.
-    fn find(&self, name: &PathElement) -> Option<(usize, bool)> {
-        let i = self.sorted.partition_point(|place| self.all[*place].cmp(name) == Ordering::Less);
-        let first = *self.sorted.get(i).filter(|place| self.all[**place] == *name)?;
-        let twice = self.sorted.get(i + 1).is_some_and(|place| self.all[*place] == *name);
-        Some((first, twice))
-    }
-
-    fn duplicate(&self) -> Option<&PathElement> {
-        self.sorted.windows(2).find(|w| self.all[w[0]] == self.all[w[1]]).map(|w| &self.all[w[1]])
-    }
-}
-
 fn merge_lists(
     schema: &Schema,
     list: &ListType,
@@ -116,7 +84,7 @@ fn merge_lists(
             (Some(l), Some(ri)) => {
                 let mut item = std::mem::take(&mut old[l]);
                 changed |= merge_into(schema, list.element, &mut item, &right[ri])
-                    .map_err(|e| prefixed(&r.all[ri].to_string(), &e))?;
+                    .map_err(|e| prefixed(&r.all()[ri].to_string(), &e))?;
                 item
             }
             (None, None) => Value::Null,
@@ -129,15 +97,15 @@ fn merge_lists(
 /// has stay between the neighbours they had, as far as that is possible. What comes twice on the left is never merged:
 /// it stays as it is, or is replaced.
 fn order(l: &Names, r: &Names) -> Vec<(Option<usize>, Option<usize>)> {
-    let mut plan = Vec::with_capacity(l.all.len().max(r.all.len()));
+    let mut plan = Vec::with_capacity(l.all().len().max(r.all().len()));
     let left_of = |name: &PathElement| l.find(name).filter(|(_, twice)| !twice).map(|(place, _)| place);
-    let mut shared = r.all.iter().filter(|name| l.find(name).is_some());
+    let mut shared = r.all().iter().filter(|name| l.find(name).is_some());
     let mut next_shared = shared.next();
-    let mut done = vec![false; r.all.len()];
+    let mut done = vec![false; r.all().len()];
     let (mut li, mut ri) = (0, 0);
-    while li < l.all.len() || ri < r.all.len() {
-        let in_right = l.all.get(li).and_then(|name| r.find(name)).map(|(place, _)| place);
-        if let (Some(left), Some(right)) = (l.all.get(li), r.all.get(ri)) {
+    while li < l.all().len() || ri < r.all().len() {
+        let in_right = l.all().get(li).and_then(|name| r.find(name)).map(|(place, _)| place);
+        if let (Some(left), Some(right)) = (l.all().get(li), r.all().get(ri)) {
             if left == right {
                 done[ri] = true;
                 plan.push((left_of(left), Some(ri)));
@@ -151,7 +119,7 @@ fn order(l: &Names, r: &Names) -> Vec<(Option<usize>, Option<usize>)> {
                 continue;
             }
         }
-        if li < l.all.len() {
+        if li < l.all().len() {
             match in_right {
                 None => {
                     plan.push((Some(li), None));
@@ -162,7 +130,7 @@ fn order(l: &Names, r: &Names) -> Vec<(Option<usize>, Option<usize>)> {
                 Some(_) => {}
             }
         }
-        if let Some(right) = r.all.get(ri) {
+        if let Some(right) = r.all().get(ri) {
             done[ri] = true;
             plan.push((left_of(right), Some(ri)));
             if next_shared == Some(right) {

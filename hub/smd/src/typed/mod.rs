@@ -7,7 +7,9 @@ mod compare;
 mod extract;
 mod fieldset;
 mod merge;
+mod names;
 mod reconcile;
+mod trail;
 mod validate;
 
 use std::sync::Arc;
@@ -18,7 +20,9 @@ pub(crate) use compare::{Comparison, compare};
 pub(crate) use extract::{extract, remove};
 pub(crate) use fieldset::field_set;
 pub(crate) use merge::merge_into;
+use names::Names;
 pub(crate) use reconcile::reconcile;
+use trail::Trail;
 pub(crate) use validate::validate;
 
 use crate::fieldpath::{PathElement, Scalar};

@@ -1,15 +1,15 @@
 //! Does a value fit its type? What an applied configuration must pass before it is merged.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::element_of;
-use crate::fieldpath::PathElement;
+use super::{Names, Trail};
+use crate::fieldpath::{Path, PathElement};
 use crate::schema::{Form, ListKind, ListType, MapType, ScalarType, Schema, TypeId};
 
 /// Every way in which the value does not fit, as `.path: message`: also unknown fields, and elements that come twice.
 pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(), String> {
-    let mut walker = Walker { schema, path: Vec::new(), errors: Vec::new() };
-    walker.visit(id, value);
+    let mut walker = Walker { schema, errors: Vec::new() };
+    walker.visit(id, value, &Trail::Root);
     match walker.errors.len() {
         0 => Ok(()),
         1 => Err(walker.errors.remove(0)),
@@ -17,44 +17,31 @@ pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(),
     }
 }
 
-/// A step of the way to where the walker stands.
-enum Step<'v> {
-    Field(&'v str),
-    Element(PathElement),
-}
-
-struct Walker<'a, 'v> {
+struct Walker<'a> {
     schema: &'a Schema,
-    path: Vec<Step<'v>>,
     errors: Vec<String>,
 }
 
-impl<'a, 'v> Walker<'a, 'v> {
-    fn error(&mut self, message: &str) {
-        let mut text = String::new();
-        for step in &self.path {
-            text.push_str(&match step {
-                Step::Field(name) => format!(".{name}"),
-                Step::Element(element) => element.to_string(),
-            });
-        }
-        self.errors.push(if text.is_empty() { message.to_owned() } else { format!("{text}: {message}") });
+impl<'a> Walker<'a> {
+    fn error(&mut self, at: &Trail<'_>, message: &str) {
+        let path = Path(at.path());
+        self.errors.push(if path.0.is_empty() { message.to_owned() } else { format!("{path}: {message}") });
     }
 
-    fn visit(&mut self, id: TypeId, value: &'v Value) {
+    fn visit(&mut self, id: TypeId, value: &Value, at: &Trail<'_>) {
         if value.is_null() {
             return;
         }
         match (self.schema.form(id, value), value) {
-            (Form::Map(map), Value::Object(object)) => self.map(map, object),
-            (Form::Map(_), _) => self.error(&format!("expected map, got {value}")),
-            (Form::List(list), Value::Array(items)) => self.list(list, items),
-            (Form::List(_), _) => self.error(&format!("expected list, got {value}")),
-            (Form::Scalar(scalar), _) => self.scalar(scalar, value),
+            (Form::Map(map), Value::Object(object)) => self.map(map, object, at),
+            (Form::Map(_), _) => self.error(at, &format!("expected map, got {value}")),
+            (Form::List(list), Value::Array(items)) => self.list(list, items, at),
+            (Form::List(_), _) => self.error(at, &format!("expected list, got {value}")),
+            (Form::Scalar(scalar), _) => self.scalar(scalar, value, at),
         }
     }
 
-    fn scalar(&mut self, scalar: ScalarType, value: &Value) {
+    fn scalar(&mut self, scalar: ScalarType, value: &Value, at: &Trail<'_>) {
         let fits = match scalar {
             ScalarType::Numeric => value.is_number(),
             ScalarType::String => value.is_string(),
@@ -70,47 +57,37 @@ impl<'a, 'v> Walker<'a, 'v> {
             ScalarType::Boolean => format!("expected boolean, got {value}"),
             ScalarType::Untyped => format!("expected any scalar, got {value}"),
         };
-        self.error(&message);
+        self.error(at, &message);
     }
 
-    fn list(&mut self, list: &'a ListType, items: &'v [Value]) {
-        let named = !matches!(list.kind, ListKind::Atomic);
-        let mut seen: Vec<PathElement> = Vec::with_capacity(if named { items.len() } else { 0 });
-        for (i, item) in items.iter().enumerate() {
-            let element = if named {
-                match element_of(self.schema, list, item) {
-                    Ok(element) => element,
-                    Err(error) => return self.error(&format!("element {i}: {error}")),
-                }
-            } else {
-                PathElement::Index(i64::try_from(i).unwrap_or(i64::MAX))
-            };
-            if named {
-                match seen.binary_search(&element) {
-                    Ok(_) => self.error(&format!("duplicate entries for key {element}")),
-                    Err(place) => seen.insert(place, element.clone()),
-                }
+    fn list(&mut self, list: &'a ListType, items: &[Value], at: &Trail<'_>) {
+        if matches!(list.kind, ListKind::Atomic) {
+            for (i, item) in items.iter().enumerate() {
+                let element = PathElement::Index(i64::try_from(i).unwrap_or(i64::MAX));
+                self.visit(list.element, item, &Trail::Element(at, &element));
             }
-            self.nested(Step::Element(element), list.element, item);
+            return;
+        }
+        let names = match Names::of(self.schema, list, items) {
+            Ok(names) => names,
+            Err(error) => return self.error(at, &error),
+        };
+        for (i, (item, name)) in items.iter().zip(names.all()).enumerate() {
+            if names.find(name).is_some_and(|(first, _)| first != i) {
+                self.error(at, &format!("duplicate entries for key {name}"));
+            }
+            self.visit(list.element, item, &Trail::Element(at, name));
         }
     }
 
-    fn map(&mut self, map: &'a MapType, object: &'v serde_json::Map<String, Value>) {
+    fn map(&mut self, map: &'a MapType, object: &Map<String, Value>, at: &Trail<'_>) {
         for (key, value) in object {
-            if let Some(ty) = map.field(key).map(|f| f.ty).or(map.element) {
-                self.nested(Step::Field(key), ty, value);
-            } else {
-                self.path.push(Step::Field(key));
-                self.error("field not declared in schema");
-                self.path.pop();
+            let at = Trail::Field(at, key);
+            match map.field(key).map(|f| f.ty).or(map.element) {
+                Some(ty) => self.visit(ty, value, &at),
+                None => self.error(&at, "field not declared in schema"),
             }
         }
-    }
-
-    fn nested(&mut self, step: Step<'v>, ty: TypeId, value: &'v Value) {
-        self.path.push(step);
-        self.visit(ty, value);
-        self.path.pop();
     }
 }
 
