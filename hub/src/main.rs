@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    karmada_hub::cli::run()
+    karmada_hub::cli::run(std::env::args_os())
 }

@@ -10,7 +10,7 @@ use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::Value;
 
-use super::{Failure, args::ApplyArgs, ask::Server};
+use super::{Failure, args::ApplyArgs, ask::Server, print};
 use crate::{discovery::Lookup, objects::Key};
 
 /// Who owns the fields that this command applies.
@@ -33,7 +33,7 @@ pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
     let mut failed = 0usize;
     for (file, document) in documents {
         match apply(&server, &mut lookup, document).await {
-            Ok(line) => println!("{line}"),
+            Ok(line) => print(&format!("{line}\n"))?,
             Err(reason) => {
                 failed += 1;
                 eprintln!("{}: {reason}", file.display());

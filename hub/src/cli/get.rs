@@ -8,6 +8,7 @@ use super::{
     Failure,
     args::{GetArgs, Output},
     ask::Server,
+    print,
     table::{self, Columns},
 };
 use crate::discovery::{self, Served};
@@ -31,9 +32,9 @@ pub(super) async fn run(args: GetArgs, env: Env) -> Result<(), Failure> {
         missing.extend(not_found);
         if !text.is_empty() {
             if printed > 0 && matches!(args.output, Output::Table | Output::Wide) {
-                println!();
+                print("\n")?;
             }
-            print!("{text}");
+            print(&text)?;
             printed += 1;
         }
     }

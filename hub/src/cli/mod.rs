@@ -9,7 +9,11 @@ mod logs;
 mod serve;
 mod table;
 
-use std::{fmt, process::ExitCode};
+use std::{
+    fmt,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use karmada_env::Env;
@@ -37,12 +41,13 @@ impl Failure {
     }
 }
 
-/// Parses the process's arguments and does what they say.
-pub fn run() -> ExitCode {
-    match parse(std::env::args_os()).and_then(execute) {
+/// Parses a process's arguments (its name first) and does what they say.
+pub fn run(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
+    match parse(args).and_then(execute) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Parsed::Help(text)) => {
-            print!("{text}");
+        Err(Parsed::Help(help)) => {
+            // Coloured where it goes to a terminal; a pager that was closed early is no failure.
+            let _ = help.print();
             ExitCode::SUCCESS
         }
         Err(Parsed::Failure(Failure::Usage(reason))) => {
@@ -57,7 +62,7 @@ pub fn run() -> ExitCode {
 }
 
 enum Parsed {
-    Help(String),
+    Help(clap::Error),
     Failure(Failure),
 }
 
@@ -76,7 +81,7 @@ fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, Par
             let reason = first.trim_start_matches("error: ").to_owned();
             Failure::Usage(format!("{reason} (see --help)")).into()
         } else {
-            Parsed::Help(error.render().ansi().to_string())
+            Parsed::Help(error)
         }
     })
 }
@@ -92,9 +97,18 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Credentials(credentials) => serve::credentials(&credentials, &env)?,
         args::Command::Get(get) => ask::run(|| get::run(get, env))?,
         args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
-        args::Command::Crds => print!("{}", crds()?),
+        args::Command::Crds => print(&crds()?)?,
     }
     Ok(())
+}
+
+/// Writes to standard output. A reader that has had enough is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The Karmada kinds' definitions as one YAML stream.

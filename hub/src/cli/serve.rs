@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, ServeArgs, args::CredentialsArgs, logs};
+use super::{Failure, ServeArgs, args::CredentialsArgs, logs, print};
 use crate::{Hub, HubConfig, HubError, embedded::Embedded};
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.
@@ -203,7 +203,7 @@ pub(super) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(), Failu
     let server = endpoint.server.to_string();
     let text = pki.kubeconfig(server.trim_end_matches('/'), &user, &credential);
     match &args.output {
-        None => print!("{text}"),
+        None => print(&text)?,
         Some(path) => {
             write_private(path, &text)
                 .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;

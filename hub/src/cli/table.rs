@@ -53,7 +53,8 @@ pub(super) fn render(table: &Value, columns: Columns, kind: &str) -> String {
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::Null => "<none>".to_owned(),
+        // Nothing at all, as kubectl has it.
+        Value::Null => String::new(),
         // A line break inside a cell would break the table; kubectl prints only what stands before it.
         Value::String(text) => match text.split_once('\n') {
             Some((first, _)) => format!("{first}..."),
@@ -125,7 +126,7 @@ mod tests {
             "columnDefinitions": [{"name": "A"}, {"name": "B"}, {"name": "C"}],
             "rows": [{"cells": ["x", null, "one\ntwo"]}, {"cells": ["y", true, 1.5]}],
         });
-        let want = "A     B        C\nx     <none>   one...\ny     true     1.5\n";
+        let want = "A     B      C\nx            one...\ny     true   1.5\n";
         assert_eq!(render(&table, Columns::default(), ""), want);
     }
 }

@@ -14,7 +14,7 @@ use karmada_api::{
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    affinity,
+    affinity, names,
     place::{self, Decision, PlaceError, Request},
 };
 use karmada_meta::{object, time::Time};
@@ -84,6 +84,7 @@ impl Scheduler {
     pub(crate) async fn run(self, stop: CancellationToken) {
         // With half of the clusters known, bindings would leave the other half.
         self.context.clusters.synced().await;
+        self.context.works.synced().await;
         work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
@@ -113,8 +114,9 @@ impl Scheduler {
             return self.observe(&key, &binding, &status).await;
         }
         let fleet = self.fleet.get(&self.context);
+        let there = self.with_where_it_is(&key, &spec);
         let result = place::schedule(&Request {
-            spec: &spec,
+            spec: &there,
             observed_affinity: &status.scheduler_observed_affinity_name,
             last_scheduled: status.last_scheduled_time,
             clusters: &fleet,
@@ -128,6 +130,21 @@ impl Scheduler {
                 self.assign(&key, binding, &spec, placement, &status, Err(error)).await
             }
         }
+    }
+
+    /// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
+    /// binding (its template was deleted and made again) the object may stay like where it is placed now, or it would
+    /// be taken away from a cluster that happens to be tainted, and brought back later.
+    fn with_where_it_is(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
+        let mut spec = spec.clone();
+        for (work, _) in self.context.works.group(&key.to_string()) {
+            if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
+                && !spec.clusters.iter().any(|target| target.name == cluster)
+            {
+                spec.clusters.push(TargetCluster::new(cluster, 0));
+            }
+        }
+        spec
     }
 
     /// The present clusters hold; only the generation was not seen yet.
