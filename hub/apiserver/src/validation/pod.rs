@@ -31,11 +31,16 @@ pub(super) fn pod(pod: &Value) -> Vec<FieldError> {
     spec(pod.get("spec").unwrap_or(&Value::Null), &Path::new("spec"))
 }
 
-/// Of a Pod that exists, little may change.
+/// Of a Pod that exists, little may change. A Pod without a node may be given one: there is no `pods/binding` here,
+/// by which schedulers say so otherwise.
 pub(super) fn update(pod: &Value, old: &Value) -> Option<FieldError> {
+    let unscheduled = text(old, "/spec/nodeName").is_empty();
     let masked = |pod: &Value| {
         let mut spec = pod.get("spec").cloned().unwrap_or_default();
         if let Some(map) = spec.as_object_mut() {
+            if unscheduled {
+                map.shift_remove("nodeName");
+            }
             for field in
                 ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates"]
             {
