@@ -26,6 +26,9 @@ const YAML: &str = "application/yaml";
 /// Media types named in a 406. Protobuf is in kube-apiserver's list and so in the text; see [`Form`] for what is served.
 const SERVED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
+/// What `/` lists beside the paths of discovery.
+const SERVED_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/readyz", "/version"];
+
 /// Discovery documents of the latest [`Kinds`], made when first asked for.
 #[derive(Debug, Default)]
 pub struct Cache {
@@ -98,6 +101,11 @@ impl Discovery {
                 list.push(Value::Object(document));
             }
         }
+        let mut paths: Vec<String> =
+            SERVED_PATHS.iter().map(|p| (*p).to_owned()).chain(legacy.keys().cloned()).collect();
+        paths.push("/apis".to_owned());
+        paths.sort_unstable();
+        legacy.insert(String::new(), json!({"paths": paths}));
         legacy
             .insert("/apis".to_owned(), json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}));
         let (core, named): (Vec<&Group<'_>>, Vec<&Group<'_>>) =

@@ -198,6 +198,11 @@ impl Kind {
         GroupResource { group: self.gvr.group.clone(), resource: self.gvr.resource.clone() }
     }
 
+    /// The group that a 422 names: an Event is core's, whatever it is served as.
+    pub fn error_group(&self) -> &str {
+        if &*self.storage == "core/events" { "" } else { &self.gvk.group }
+    }
+
     /// Whether discovery lists the verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
@@ -262,6 +267,12 @@ impl Kinds {
     /// Whether anything is served in the group.
     pub fn has_group(&self, group: &str) -> bool {
         self.by_resource.contains_key(group)
+    }
+
+    /// Whether a kind that is no custom resource is served in the group.
+    pub fn has_native_group(&self, group: &str) -> bool {
+        let versions = self.by_resource.get(group).into_iter().flat_map(BTreeMap::values);
+        versions.flat_map(BTreeMap::values).any(|kind| kind.custom.is_none())
     }
 
     /// Whether anything is served in the group and version.

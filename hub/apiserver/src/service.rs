@@ -215,7 +215,8 @@ impl Inner {
     async fn resource(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
         let (info, kinds) = (&exchange.info, self.registry.kinds());
         let Some(kind) = kinds.by_resource(&info.group, &info.version, &info.resource) else {
-            if !info.group.is_empty() && !kinds.has_group(&info.group) {
+            // Built-in groups know that they have no such resource; the others are asked one after another, and none does.
+            if !info.group.is_empty() && !kinds.has_native_group(&info.group) {
                 return Ok(respond::text(StatusCode::NOT_FOUND, "404 page not found\n"));
             }
             return Err(Status::no_such_resource());
@@ -249,7 +250,7 @@ impl Inner {
             }
         };
         if verbs.is_empty() {
-            return Err(Status::no_such_resource());
+            return Err(if kind.custom.is_some() { target.not_found() } else { Status::no_such_resource() });
         }
         let verb = match *method {
             Method::GET => "get",
@@ -428,7 +429,7 @@ impl Inner {
                 framer.write(&mut out, &object.header, &object.value, Some(object.revision));
             } else {
                 let mut value = self.registry.value_of(kind, object);
-                if let Some(map) = value.as_object_mut() {
+                if let Some(map) = value.as_object_mut().filter(|_| kind.custom.is_none()) {
                     map.remove("kind");
                     map.remove("apiVersion");
                 }

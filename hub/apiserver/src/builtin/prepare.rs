@@ -11,6 +11,7 @@ const KUBERNETES: &str = "kubernetes";
 /// A new object.
 pub(super) fn create(group: &str, kind: &str, object: &mut Value) {
     defaults::allocate(group, kind, object);
+    defaults::complete(group, kind, object);
     match (group, kind) {
         ("", "Namespace") => {
             let spec = object::ensure_map(object, "spec");

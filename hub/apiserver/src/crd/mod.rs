@@ -14,7 +14,8 @@
 //! status and swaps the served kinds is the registry's.
 //!
 //! Not here yet: `x-kubernetes-validations` (CEL rules) are stored and not evaluated; conversion webhooks are refused
-//! where they would be called.
+//! where they would be called. Defaults come when an object is written: one that was written before a default was
+//! added does not show it.
 
 pub mod definition;
 pub mod fill;
@@ -114,7 +115,9 @@ pub fn kind_of(definition: &Value, version: &str) -> Option<Kind> {
         subresources,
     };
     let keeps_unknown = definition.pointer("/spec/preserveUnknownFields") == Some(&json!(true));
-    let shape = CustomShape::new(&schema, scale, keeps_unknown);
+    let stored = versions(definition).iter().find(|v| v["storage"] == json!(true) && text(v, "/name") != version);
+    let stored = stored.and_then(|v| v.pointer("/schema/openAPIV3Schema"));
+    let shape = CustomShape::new(&schema, stored, scale, keeps_unknown);
     let mut kind = Kind::new(row, rules::custom(has_status, selectable), Arc::new(shape), Some(custom));
     kind.list_kind = accepted("listKind").into();
     Some(kind)

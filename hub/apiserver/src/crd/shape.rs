@@ -37,6 +37,8 @@ const METADATA: &[&str] = &[
 #[derive(Debug)]
 pub struct CustomShape {
     schema: Schema,
+    /// The schema of the version that is stored, if that is another one.
+    storage: Option<Schema>,
     merge: TypeRef,
     scale: Option<ScalePaths>,
     /// `spec.preserveUnknownFields` of an old definition: nothing is pruned.
@@ -44,10 +46,11 @@ pub struct CustomShape {
 }
 
 impl CustomShape {
-    /// Compiles `openAPIV3Schema`.
-    pub fn new(schema: &Value, scale: Option<ScalePaths>, keeps_unknown: bool) -> Self {
+    /// Compiles `openAPIV3Schema` of the version, and of the stored one if that is another.
+    pub fn new(schema: &Value, storage: Option<&Value>, scale: Option<ScalePaths>, keeps_unknown: bool) -> Self {
         Self {
             schema: Schema::compile(schema),
+            storage: storage.map(Schema::compile),
             merge: karmada_smd::schema::from_structural(schema),
             scale,
             keeps_unknown,
@@ -118,6 +121,19 @@ impl Shape for CustomShape {
     fn schema(&self) -> &TypeRef {
         &self.merge
     }
+
+    fn is_stored_form(&self) -> bool {
+        self.storage.is_none()
+    }
+
+    /// Converting changes the apiVersion alone, which the registry writes; but only what the stored version knows is
+    /// kept.
+    fn to_stored(&self, mut object: Value) -> Value {
+        if let Some(schema) = self.storage.as_ref().filter(|_| !self.keeps_unknown) {
+            fill::prune(&mut object, schema);
+        }
+        object
+    }
 }
 
 fn has_embedded(schema: &Schema) -> bool {
@@ -187,7 +203,7 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"r": {
             "type": "object", "x-kubernetes-embedded-resource": true, "properties": {
                 "spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}}}}});
-        let shape = CustomShape::new(&schema, None, false);
+        let shape = CustomShape::new(&schema, None, None, false);
         let mut object = json!({"spec": {"r": {"apiVersion": "v1", "kind": "Thing",
             "metadata": {"name": "x", "labels": {"a": "b"}, "nothing": 1}, "spec": {"a": "1", "z": 2}, "top": 1}}});
         let mut findings = Findings::default();
@@ -222,7 +238,7 @@ mod tests {
             status_replicas_path: ".status.replicas".to_owned(),
             label_selector_path: None,
         };
-        let shape = CustomShape::new(&json!({"type": "object"}), Some(scale), false);
+        let shape = CustomShape::new(&json!({"type": "object"}), None, Some(scale), false);
         let cases = [
             (json!({}), ""),
             (json!({"spec": {"replicas": 3}}), ""),
@@ -242,11 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn only_what_the_stored_version_knows_is_kept() {
+        let schema = |properties: Value| json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": properties}}});
+        let (v1, v2) = (schema(json!({"n": {"type": "integer"}})), schema(json!({"n": {"type": "integer"}, "m": {"type": "integer"}})));
+        let shape = CustomShape::new(&v2, Some(&v1), None, false);
+        assert!(!shape.is_stored_form());
+        assert_eq!(shape.to_stored(json!({"spec": {"n": 1, "m": 2}})), json!({"spec": {"n": 1}}));
+    }
+
+    #[test]
     fn a_status_is_judged_by_itself() {
         let schema = json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {"n": {"type": "integer"}}},
             "status": {"type": "object", "properties": {"p": {"type": "string"}}}}});
-        let shape = CustomShape::new(&schema, None, false);
+        let shape = CustomShape::new(&schema, None, None, false);
         let errors =
             shape.validate_update(&json!({"spec": {"n": "x"}, "status": {"p": 5}}), &json!({}), "status");
         assert_eq!(

@@ -181,7 +181,7 @@ fn job(job: &mut Value) {
 
 /// Gives a new Job the selector and labels by which it finds its own pods, unless its maker chose one. The Job has its
 /// uid by then.
-pub fn job_selector(job: &mut Value) {
+fn job_selector(job: &mut Value) {
     if job.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
         return;
     }
@@ -241,6 +241,16 @@ fn service(service: &mut Value) {
                 fill(ingress, "ipMode", json!("VIP"));
             }
         }
+    }
+}
+
+/// What the server itself sets in a new object, after it was noted who owns which field: a Job's selector, what
+/// admission gives Pods.
+pub fn complete(group: &str, kind: &str, object: &mut Value) {
+    match (group, kind) {
+        ("", "Pod") => pod::admit(object),
+        ("batch", "Job") => job_selector(object),
+        _ => {}
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn template(template: &mut Value) {
     self::spec(spec);
 }
 
-/// A Pod: what its template would get, and what admission gives pods.
+/// A Pod: what its template would get, and a little more.
 pub(super) fn pod(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec") else { return };
     self::spec(spec);
@@ -81,8 +81,14 @@ pub(super) fn pod(pod: &mut Value) {
             }
         }
     }
-    let Some(spec) = spec.as_object_mut() else { return };
-    fill(spec, "enableServiceLinks", json!(true));
+    if let Some(spec) = spec.as_object_mut() {
+        fill(spec, "enableServiceLinks", json!(true));
+    }
+}
+
+/// What stock admission plugins give a new Pod.
+pub(super) fn admit(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
     fill(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     if text(spec, "priorityClassName").is_empty() {
         fill(spec, "priority", json!(0));

@@ -126,7 +126,8 @@ fn containers_are_filled_in() {
 fn pods_get_more_than_templates() {
     let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}, "ports": [{"containerPort": 80}]}],
         "serviceAccountName": "default", "hostNetwork": true, "volumes": [{"name": "v"}, {"name": "s", "secret": {"secretName": "x"}}]}});
-    let pod = defaulted("", "v1", "Pod", pod);
+    let mut pod = defaulted("", "v1", "Pod", pod);
+    complete("", "Pod", &mut pod);
     let spec = &pod["spec"];
     assert_eq!(spec["serviceAccount"], "default");
     assert_eq!(spec["priority"], 0);
@@ -208,4 +209,16 @@ fn a_job_finds_its_own_pods() {
     let mut same = manual.clone();
     job_selector(&mut same);
     assert_eq!(same, manual);
+}
+
+#[test]
+fn claim_templates_are_whole_objects() {
+    let claim = json!({"metadata": {"name": "d"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
+    let set = json!({"spec": {"updateStrategy": {"type": "OnDelete"}, "volumeClaimTemplates": [claim]}});
+    let set = defaulted("apps", "v1", "StatefulSet", set);
+    assert_eq!(
+        set["spec"]["volumeClaimTemplates"][0],
+        json!({"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": {"name": "d"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}, "status": {"phase": "Pending"}})
+    );
 }

@@ -30,7 +30,7 @@ fn custom(scope: &str, versions: &[&str]) -> Vec<Kind> {
 }
 
 fn discovery(extra: Vec<Kind>) -> Discovery {
-    let shape: Arc<dyn crate::shape::Shape> = Arc::new(crd::CustomShape::new(&json!({}), None, false));
+    let shape: Arc<dyn crate::shape::Shape> = Arc::new(crd::CustomShape::new(&json!({}), None, None, false));
     let built_in = built_in_specs().into_iter().map(|spec| {
         let rules = rules::built_in(&spec.group, &spec.resource, false);
         Kind::new(spec, rules, Arc::clone(&shape), None)
@@ -56,6 +56,7 @@ const V9: &str = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscove
 fn paths_and_forms() {
     let discovery = discovery(custom("Namespaced", &["v1"]));
     let cases = [
+        ("/", "", 200, ""),
         ("/api", "", 200, "APIVersions"),
         ("/api/", "", 200, "APIVersions"),
         ("/apis", "*/*", 200, "APIGroupList"),

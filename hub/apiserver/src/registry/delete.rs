@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{Caller, Registry, Shown, Target, list::Page};
 use crate::{
     admission::Operation,
+    definitions,
     kinds::Kind,
     options::{DeleteOptions, ListOptions, Propagation},
     storage::Object,
@@ -111,8 +112,8 @@ impl Registry {
         };
         let meta = object::metadata_mut(new);
         meta.insert("deletionTimestamp".to_owned(), Value::String(at));
-        // A Namespace's deletion knows no grace, and does not show any.
-        if &*kind.storage != "core/namespaces" {
+        // The deletion of what holds other objects knows no grace, and does not show any.
+        if !matches!(&*kind.storage, "core/namespaces" | definitions::STORAGE) {
             meta.insert("deletionGracePeriodSeconds".to_owned(), Value::from(grace));
         }
         if !begun {

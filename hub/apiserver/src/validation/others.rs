@@ -137,7 +137,10 @@ pub(super) fn autoscaler(object: &Value) -> Vec<FieldError> {
     let known = ["ContainerResource", "External", "Object", "Pods", "Resource"];
     for (index, metric) in list(object, "/spec/metrics").iter().enumerate() {
         let at = path.child("metrics").index(index).child("type");
-        errors.extend(super::one_of(text(metric, "/type"), &known, &at));
+        let wrong = super::one_of(text(metric, "/type"), &known, &at);
+        // Kubernetes finds an unknown type twice, and says so twice.
+        errors.extend(wrong.clone());
+        errors.extend(wrong);
     }
     errors
 }

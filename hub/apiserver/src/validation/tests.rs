@@ -130,6 +130,7 @@ fn services() {
     for (spec, expected) in cases {
         let mut object = json!({"spec": spec});
         crate::defaults::apply("", "v1", "Service", &mut object);
+        crate::defaults::allocate("", "Service", &mut object);
         assert_eq!(said(&create("", "Service", &object)), expected, "{spec}");
     }
 }
