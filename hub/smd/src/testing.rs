@@ -31,8 +31,8 @@ pub(crate) fn schema() -> TypeRef {
 }
 
 /// An object of that kind with this spec.
-pub(crate) fn widget(spec: Value) -> Value {
-    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
+pub(crate) fn widget(spec: impl Into<Value>) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec.into()})
 }
 
 fn distinct<K: Ord + Clone>(key: fn(&Value) -> K) -> impl Fn(Vec<Value>) -> Value {

@@ -305,7 +305,7 @@ fn a_scale_and_its_parent() {
         ..writer("hpa", "2026-01-01T00:00:02Z")
     };
     let new = update(Some(&scale), &new, &ty, &o);
-    let mut after = live.clone();
+    let mut after = live;
     after["spec"]["n"] = json!(5);
     to_parent(&parent, &Managed::of(&new).unwrap(), V1, &path).write(&mut after);
     assert_eq!(owners(&after), ["x Apply 01 {f:spec:{f:set:{v:'a'}}}", "hpa Update/scale - {f:spec:{f:n}}"]);
@@ -395,7 +395,7 @@ proptest! {
         let this = manager("x", Operation::Apply, V1, "");
         let set = field_set(&ty.schema, ty.id, &d);
         managed.put(Entry::new(this, set.clone(), None));
-        let mut merged = live.clone();
+        let mut merged = live;
         merge_into(&ty.schema, ty.id, &mut merged, &d).unwrap();
         let mut pruned = merged.clone();
         prune(&mut pruned, &ty, &last, &managed);
@@ -411,7 +411,7 @@ proptest! {
         let ty = schema();
         let one = stored(update(None, &a, &ty, &writer("w", &t(1))));
         let two = apply(Some(&one), &b, &ty, &forced("x", &t(2))).unwrap();
-        let mut new = stored(c.clone());
+        let mut new = stored(c);
         new["metadata"]["managedFields"] = two["metadata"]["managedFields"].clone();
         let three = update(Some(&two), &new, &ty, &writer("v", &t(3)));
         let managed = Managed::of(&three).unwrap();

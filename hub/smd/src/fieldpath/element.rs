@@ -11,7 +11,7 @@ use serde_json::Value;
 pub type KeyFields = Box<[(Arc<str>, Scalar)]>;
 
 /// One step from a value to a part of it. The order is that of `fieldsV1`: fields, keys, values, indexes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub enum PathElement {
     /// A field of a struct or a key of a map.
     Field(Arc<str>),
@@ -178,6 +178,43 @@ fn write_json_string(text: &str, out: &mut String) {
         out.push('"');
     }
 }
+
+impl Ord for PathElement {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Names are mostly shared, so they are mostly the same memory.
+        let names = |a: &Arc<str>, b: &Arc<str>| if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) };
+        let rank = |e: &Self| match e {
+            Self::Field(_) => 0,
+            Self::Key(_) => 1,
+            Self::Value(_) => 2,
+            Self::Index(_) => 3,
+        };
+        match (self, other) {
+            (Self::Field(a), Self::Field(b)) => names(a, b),
+            (Self::Key(a), Self::Key(b)) => {
+                let fields = a.iter().zip(b).map(|(a, b)| names(&a.0, &b.0).then_with(|| a.1.cmp(&b.1)));
+                fields.into_iter().find(|o| o.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+            }
+            (Self::Value(a), Self::Value(b)) => a.cmp(b),
+            (Self::Index(a), Self::Index(b)) => a.cmp(b),
+            _ => rank(self).cmp(&rank(other)),
+        }
+    }
+}
+
+impl PartialOrd for PathElement {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PathElement {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for PathElement {}
 
 impl PathElement {
     /// A field of that name.

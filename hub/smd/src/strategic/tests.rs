@@ -28,7 +28,7 @@ fn patched(patch: &Value) -> Result<Value, PatchError> {
 }
 
 /// The part of the pod's spec that a patch of it makes.
-fn pod(patch: Value, pointer: &str) -> Value {
+fn pod(patch: &Value, pointer: &str) -> Value {
     let result = patched(&json!({"spec": {"template": {"spec": patch}}})).unwrap();
     result.pointer(&format!("/spec/template/spec{pointer}")).cloned().unwrap_or_default()
 }
@@ -39,7 +39,7 @@ fn names(list: &Value) -> String {
 
 #[test]
 fn lists_are_merged_by_key() {
-    let containers = |patch: Value| pod(json!({"containers": patch}), "/containers");
+    let containers = |patch: Value| pod(&json!({"containers": patch}), "/containers");
     let merged = containers(json!([{"name": "c", "image": "i:2"}]));
     assert_eq!(
         (names(&merged).as_str(), &merged[0]["image"], &merged[0]["args"]),
@@ -55,7 +55,7 @@ fn lists_are_merged_by_key() {
         assert_eq!(names(&containers(patch.clone())), wanted, "{patch}");
     }
     let ports = pod(
-        json!({"containers": [{"name": "c", "ports": [{"containerPort": 53, "$patch": "delete"}]}]}),
+        &json!({"containers": [{"name": "c", "ports": [{"containerPort": 53, "$patch": "delete"}]}]}),
         "/containers/0/ports",
     );
     assert_eq!(names(&ports), "http");
@@ -63,20 +63,20 @@ fn lists_are_merged_by_key() {
 
 #[test]
 fn maps_and_lists_of_one_value() {
-    assert_eq!(pod(json!({"nodeSelector": {"m": "2"}}), "/nodeSelector"), json!({"n": "1", "m": "2"}));
+    assert_eq!(pod(&json!({"nodeSelector": {"m": "2"}}), "/nodeSelector"), json!({"n": "1", "m": "2"}));
     assert_eq!(
-        pod(json!({"nodeSelector": {"$patch": "replace", "m": "2"}}), "/nodeSelector"),
+        pod(&json!({"nodeSelector": {"$patch": "replace", "m": "2"}}), "/nodeSelector"),
         json!({"m": "2"})
     );
-    assert_eq!(pod(json!({"nodeSelector": {"$patch": "delete"}}), "/nodeSelector"), json!({}));
-    assert_eq!(pod(json!({"nodeSelector": null}), "/nodeSelector"), json!(null));
-    assert_eq!(pod(json!({"tolerations": [{"key": "u"}]}), "/tolerations"), json!([{"key": "u"}]));
+    assert_eq!(pod(&json!({"nodeSelector": {"$patch": "delete"}}), "/nodeSelector"), json!({}));
+    assert_eq!(pod(&json!({"nodeSelector": null}), "/nodeSelector"), json!(null));
+    assert_eq!(pod(&json!({"tolerations": [{"key": "u"}]}), "/tolerations"), json!([{"key": "u"}]));
     assert_eq!(
-        pod(json!({"containers": [{"name": "c", "args": ["z"]}]}), "/containers/0/args"),
+        pod(&json!({"containers": [{"name": "c", "args": ["z"]}]}), "/containers/0/args"),
         json!(["z"])
     );
     assert_eq!(
-        pod(json!({"securityContext": {"runAsUser": null, "fsGroup": 1}}), "/securityContext"),
+        pod(&json!({"securityContext": {"runAsUser": null, "fsGroup": 1}}), "/securityContext"),
         json!({"fsGroup": 1})
     );
     let root = patched(&json!({"$patch": "replace", "metadata": {"name": "a"}})).unwrap();
@@ -85,7 +85,7 @@ fn maps_and_lists_of_one_value() {
 
 #[test]
 fn order_is_followed() {
-    let env = |patch: Value| names(&pod(json!({"containers": [patch]}), "/containers/0/env"));
+    let env = |patch: Value| names(&pod(&json!({"containers": [patch]}), "/containers/0/env"));
     let order = json!([{"name": "B"}, {"name": "A"}, {"name": "C"}]);
     assert_eq!(
         env(json!({"name": "c", "$setElementOrder/env": order, "env": [{"name": "C", "value": "4"}]})),
@@ -97,14 +97,14 @@ fn order_is_followed() {
         "C A B"
     );
     let containers =
-        pod(json!({"$setElementOrder/containers": [{"name": "d"}, {"name": "c"}]}), "/containers");
+        pod(&json!({"$setElementOrder/containers": [{"name": "d"}, {"name": "c"}]}), "/containers");
     assert_eq!(names(&containers), "d c");
 }
 
 #[test]
 fn retained_keys_replace_the_rest() {
     let volumes = pod(
-        json!({"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "n"}}]}),
+        &json!({"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "n"}}]}),
         "/volumes",
     );
     assert_eq!(volumes[0], json!({"name": "v", "configMap": {"name": "n"}}));
@@ -141,14 +141,14 @@ fn what_is_new_comes_without_directives() {
 
 #[test]
 fn what_cannot_be_followed() {
-    let pod = |patch: Value| patched(&json!({"spec": {"template": {"spec": patch}}})).unwrap_err();
+    let pod = |patch: &Value| patched(&json!({"spec": {"template": {"spec": patch}}})).unwrap_err();
     let internal = |text: &str| PatchError::Internal(text.to_owned());
     assert_eq!(
-        pod(json!({"containers": [{"image": "i:9"}]})),
+        pod(&json!({"containers": [{"image": "i:9"}]})),
         internal("map: map[image:i:9] does not contain declared merge key: name")
     );
     assert_eq!(
-        pod(json!({"containers": [{"name": "c", "$patch": "frobnicate"}]})),
+        pod(&json!({"containers": [{"name": "c", "$patch": "frobnicate"}]})),
         internal("unknown patch type: frobnicate in map: map[$patch:frobnicate name:c]")
     );
     assert_eq!(
@@ -157,21 +157,21 @@ fn what_cannot_be_followed() {
     );
     assert_eq!(
         pod(
-            json!({"$setElementOrder/containers": [{"name": "d"}], "containers": [{"name": "c", "image": "i:3"}]})
+            &json!({"$setElementOrder/containers": [{"name": "d"}], "containers": [{"name": "c", "image": "i:3"}]})
         ),
         internal(
             "The order in patch list:\n[map[image:i:3 name:c]]\n doesn't match $setElementOrder list:\n[map[name:d]]\n"
         )
     );
     assert_eq!(
-        pod(json!({"volumes": [{"name": "v", "$retainKeys": ["name"], "emptyDir": {}}]})),
+        pod(&json!({"volumes": [{"name": "v", "$retainKeys": ["name"], "emptyDir": {}}]})),
         internal("invalid patch format of retainKeys")
     );
     assert_eq!(
-        pod(json!({"$setElementOrder": []})),
+        pod(&json!({"$setElementOrder": []})),
         internal("invalid patch format of setElementOrder list")
     );
-    assert_eq!(pod(json!({"containers": [1]})), internal("list element types are not identical"));
+    assert_eq!(pod(&json!({"containers": [1]})), internal("list element types are not identical"));
 }
 
 #[test]

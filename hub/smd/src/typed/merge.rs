@@ -18,12 +18,12 @@ pub(crate) fn merge_into(
 ) -> Result<bool, String> {
     match (schema.form(id, right), &mut *left, right) {
         (Form::Map(map), Value::Object(l), Value::Object(r))
-            if !map.atomic && !(l.is_empty() && r.is_empty()) =>
+            if !(map.atomic || l.is_empty() && r.is_empty()) =>
         {
             merge_maps(schema, map, l, r)
         }
         (Form::List(list), Value::Array(l), Value::Array(r))
-            if !matches!(list.kind, ListKind::Atomic) && !(l.is_empty() && r.is_empty()) =>
+            if !(matches!(list.kind, ListKind::Atomic) || l.is_empty() && r.is_empty()) =>
         {
             merge_lists(schema, list, l, r)
         }

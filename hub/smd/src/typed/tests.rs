@@ -275,7 +275,7 @@ proptest! {
     fn removing_what_a_value_sets_leaves_nothing(a in object()) {
         let ty = schema();
         let set = field_set(&ty.schema, ty.id, &a).with_named_fields(&ty.schema, Some(ty.id));
-        let mut left = a.clone();
+        let mut left = a;
         remove(&ty.schema, ty.id, &mut left, &set);
         let left = left.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         prop_assert!(left.iter().all(|k| k == "spec"), "{:?}", left);
