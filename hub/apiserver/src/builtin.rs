@@ -1,5 +1,6 @@
 //! The shape of built-in kinds: the table of Go types, defaults, what the server sets itself, validation.
 
+mod convert;
 mod prepare;
 pub mod types;
 mod warnings;
@@ -23,6 +24,7 @@ pub struct BuiltIn {
     version: String,
     kind: String,
     ty: Option<types::TypeId>,
+    conversion: Option<convert::Conversion>,
     schema: TypeRef,
 }
 
@@ -34,6 +36,7 @@ impl BuiltIn {
             version: version.to_owned(),
             kind: kind.to_owned(),
             ty: types::of_kind(group, version, kind),
+            conversion: convert::Conversion::of(group, version, kind),
             schema: TypeRef::builtin(group, version, kind).unwrap_or_else(TypeRef::deduced),
         }
     }
@@ -90,6 +93,10 @@ impl Shape for BuiltIn {
     }
 
     fn holds_deletion(&self, object: &Value) -> bool {
+        if self.is_definition() {
+            // It waits for its objects; beginning its deletion gives it the finalizer that says so.
+            return karmada_meta::object::deletion_timestamp(object).is_none();
+        }
         self.group.is_empty()
             && self.kind == "Namespace"
             && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
@@ -111,6 +118,25 @@ impl Shape for BuiltIn {
 
     fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
         warnings::of(&self.group, &self.kind, object)
+    }
+
+    fn is_stored_form(&self) -> bool {
+        self.conversion.is_none()
+    }
+
+    fn from_stored(&self, mut object: Value) -> Value {
+        if let Some(conversion) = self.conversion {
+            conversion.from_stored(&mut object);
+            self.settle(&mut object);
+        }
+        object
+    }
+
+    fn to_stored(&self, mut object: Value) -> Value {
+        if let Some(conversion) = self.conversion {
+            conversion.to_stored(&mut object);
+        }
+        object
     }
 
     fn schema(&self) -> &TypeRef {

@@ -176,10 +176,15 @@ pub(crate) fn check_kind(kind: &Kind, value: &mut Value, expected: Expected) -> 
             ));
         }
         let (group, version) = karmada_meta::gvk::parse_api_version(&api_version).unwrap_or_default();
-        let known = types::of_kind(&group, &version, &named).is_some();
+        // Of every group and version are the kinds that belong to requests.
+        let known = types::of_kind(&group, &version, &named).or_else(|| types::of_kind("meta.k8s.io", "v1", &named));
+        if let Some(other) = known.filter(|_| version_fits || expected == Expected::Body) {
+            // Another kind is decoded as that kind before it turns out to be the wrong one.
+            types::decode(other, &without_head(value), &mut Findings::default()).map_err(|error| error.0)?;
+        }
         let package =
             |group: &str| group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core").to_owned();
-        return Err(if known && (expected == Expected::Body || version_fits) {
+        return Err(if known.is_some() && (expected == Expected::Body || version_fits) {
             format!(
                 "converting ({version}.{named}) to ({}.{}): unknown conversion",
                 package(&kind.gvk.group),
@@ -194,6 +199,15 @@ pub(crate) fn check_kind(kind: &Kind, value: &mut Value, expected: Expected) -> 
     value["apiVersion"] = Value::from(&*kind.api_version);
     value["kind"] = Value::from(kind.gvk.kind.as_str());
     Ok(())
+}
+
+fn without_head(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Some(map) = value.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    value
 }
 
 /// Decodes an object of the kind.

@@ -13,6 +13,7 @@ fn reset_fields(kind: &Kind, subresource: &str) -> Set {
         "status" if kind.custom.is_none() && kind.gvr.resource == "deployments" => {
             vec!["spec", "metadata.labels"]
         }
+        "status" if kind.custom.is_some() => vec!["spec", "metadata"],
         "status" => vec!["spec"],
         _ => Vec::new(),
     };
@@ -31,7 +32,20 @@ pub(crate) fn update(
     let reset = reset_fields(kind, subresource);
     let options =
         UpdateOptions { manager, api_version: &kind.api_version, subresource, now, reset_fields: &reset };
-    karmada_smd::update(live, new, kind.shape.schema(), &options)
+    if kind.custom.is_some() {
+        return karmada_smd::update(live, new, kind.shape.schema(), &options);
+    }
+    // What Go writes out as null of a whole object is nobody's; what stands so in a new element of a list is.
+    let live = live.map(without_nulls);
+    let managed = karmada_smd::update(live.as_ref(), &without_nulls(new), kind.shape.schema(), &options);
+    let mut new = new.clone();
+    match managed.pointer("/metadata/managedFields") {
+        Some(entries) => object::set_meta(&mut new, "managedFields", entries.clone()),
+        None => {
+            object::remove_meta(&mut new, "managedFields");
+        }
+    }
+    new
 }
 
 fn without_nulls(value: &Value) -> Value {
@@ -39,7 +53,6 @@ fn without_nulls(value: &Value) -> Value {
         Value::Object(map) => Value::Object(
             map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), without_nulls(v))).collect(),
         ),
-        Value::Array(list) => Value::Array(list.iter().map(without_nulls).collect()),
         other => other.clone(),
     }
 }

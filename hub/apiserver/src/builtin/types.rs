@@ -65,6 +65,8 @@ struct Struct {
     fields: Vec<Field>,
     /// Types whose fields are this one's too, by index.
     inline: Vec<usize>,
+    /// Whether it is a kind, with kind and apiVersion of its own.
+    is_kind: bool,
 }
 
 /// All types. See the module's head.
@@ -171,7 +173,7 @@ impl Table {
                     kinds.insert(format!("{group} {version} {kind}"), index);
                 }
                 ["type", name] => {
-                    structs.push(Struct { name: name.to_owned(), fields: Vec::new(), inline: Vec::new() });
+                    structs.push(Struct { name: name.to_owned(), fields: Vec::new(), inline: Vec::new(), is_kind: false });
                 }
                 ["", _number, json, ty, _wire, ref flags @ ..] => {
                     let owner = structs.last_mut().ok_or("a field before any type")?;
@@ -194,6 +196,9 @@ impl Table {
                 }
                 _ => {}
             }
+        }
+        for index in kinds.values() {
+            structs[*index].is_kind = true;
         }
         Ok(Self { structs, kinds })
     }
@@ -398,10 +403,25 @@ impl Walk<'_> {
         let table = &*TABLE;
         let mut known = 0;
         let mut out = Map::new();
+        if !self.path.is_empty() && table.structs[index].is_kind {
+            // A whole object within another says what it is.
+            for field in ["kind", "apiVersion"] {
+                match map.get(field) {
+                    Some(Value::String(text)) => {
+                        known += 1;
+                        if !text.is_empty() {
+                            out.insert(field.to_owned(), Value::String(text.clone()));
+                        }
+                    }
+                    Some(Value::Null) => known += 1,
+                    _ => {}
+                }
+            }
+        }
         self.fields(&table.structs[index], map, &mut out, &mut known)?;
         if known < map.len() {
             for key in map.keys() {
-                if !has_field(table, index, key) {
+                if !has_field(table, index, key) && !out.contains_key(key) {
                     let mut path = self.path.clone();
                     join(&mut path, key);
                     self.findings.unknown(&path);

@@ -80,7 +80,7 @@ impl Registry {
         let mut errors = metadata::validate_create(kind, &object);
         errors.extend(kind.shape.validate_create(&object));
         if !errors.is_empty() {
-            return Err(Status::invalid(&kind.gvk.kind, &kind.gvk.group, object::name(&object), errors));
+            return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), object::name(&object), errors));
         }
         for warning in kind.shape.warnings(&object, None) {
             caller.warn(warning);

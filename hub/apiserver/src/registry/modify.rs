@@ -146,7 +146,7 @@ impl Registry {
         (0..rounds).for_each(|_| errors.extend(metadata::common(&new)));
         errors.extend(kind.shape.validate_update(&new, &old, target.subresource));
         if !errors.is_empty() {
-            return Err(Status::invalid(&kind.gvk.kind, &kind.gvk.group, target.name, errors));
+            return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), target.name, errors));
         }
         for warning in kind.shape.warnings(&new, Some(&old)) {
             caller.warn(warning);
