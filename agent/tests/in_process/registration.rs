@@ -1,0 +1,221 @@
+//! Becoming and being a cluster of the hub's: Cluster, Lease, status, and what goes wrong with them.
+
+use std::time::Duration;
+
+use karmada_agent::{AgentConfig, Facts, Phase};
+use karmada_client::Patch;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{World, config_map, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/m1";
+const CLUSTER: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";
+
+async fn id(world: &World) -> Value {
+    world.member.get("/api/v1/namespaces/kube-system").await.unwrap()["metadata"]["uid"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_registered_and_reported() {
+    let world = World::new().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "500"},
+                   "conditions": [{"type": "Ready", "status": "True"}]}});
+    world.member.post("/api/v1/nodes", &node).await.unwrap();
+    world.member.put("/api/v1/nodes/n1/status", &node).await.unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}]}});
+    world.member.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    let begun = Instant::now();
+    let agent = world.active_agent().await;
+    eventually(SECOND * 4, "it is ready", async || world.ready().await == "True").await;
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+
+    let cluster = world.cluster().await;
+    assert_eq!((&cluster["spec"]["id"], &cluster["spec"]["syncMode"]), (&id(&world).await, &json!("Pull")));
+    let status = &cluster["status"];
+    assert!(status["kubernetesVersion"].as_str().unwrap().starts_with("v1.36"));
+    let conditions: Vec<_> =
+        status["conditions"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
+    assert_eq!(conditions, ["CompleteAPIEnablements", "Ready"]);
+    assert_eq!(status["nodeSummary"], json!({"totalNum": 1, "readyNum": 1}));
+    assert_eq!(status["resourceSummary"]["allocatable"]["memory"], "64Gi");
+    assert_eq!(status["resourceSummary"]["allocated"], json!({"cpu": "1500m", "pods": "1"}));
+    let grades = status["resourceSummary"]["allocatableModelings"].as_array().unwrap();
+    assert_eq!(grades.iter().filter(|g| g["count"] == 1).count(), 1, "{grades:?}");
+    let apis = status["apiEnablements"].as_array().unwrap();
+    let apps = apis.iter().find(|a| a["groupVersion"] == "apps/v1").unwrap();
+    assert!(
+        apps["resources"].as_array().unwrap().contains(&json!({"name": "deployments", "kind": "Deployment"}))
+    );
+
+    let lease = world.hub.get(LEASE).await.unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "m1");
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
+    assert_eq!(lease["metadata"]["ownerReferences"][0]["kind"], "Cluster");
+    let renewals = agent.handle.stats().renewals.get();
+    sleep(SECOND * 100).await;
+    let renewed = agent.handle.stats().renewals.get() - renewals;
+    assert!((9..=10).contains(&renewed), "{renewed} renewals in 100 s");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_black_hole_the_cluster_is_ready_within_seconds() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    world.wire.cut();
+    sleep(SECOND * 40).await;
+    // The hub's monitor has given up.
+    let mut cluster = world.cluster().await;
+    for condition in cluster["status"]["conditions"].as_array_mut().unwrap() {
+        condition["status"] = json!("Unknown");
+        condition["reason"] = json!("ClusterStatusUnknown");
+    }
+    world.hub.put(&format!("{CLUSTER}/status"), &cluster).await.unwrap();
+    // Meanwhile the agent keeps the member as it was told, and the hub has news.
+    world.member.delete("/api/v1/namespaces/default/configmaps/a", &json!({})).await.unwrap();
+    eventually(SECOND, "it is made again without the hub", async || {
+        !world.is_missing("/api/v1/namespaces/default/configmaps/a").await
+    })
+    .await;
+    world.work("w", &[config_map("default", "a", "2")]).await;
+    sleep(SECOND * 20).await;
+    let renewed = world.hub.get(LEASE).await.unwrap()["spec"]["renewTime"].clone();
+    world.wire.mend();
+    let back = Instant::now();
+    eventually(SECOND * 5, "it is ready", async || world.ready().await == "True").await;
+    eventually(SECOND * 5, "the lease is renewed", async || {
+        world.hub.get(LEASE).await.unwrap()["spec"]["renewTime"] != renewed
+    })
+    .await;
+    eventually(SECOND * 5, "the news is applied", async || {
+        world.member.get("/api/v1/namespaces/default/configmaps/a").await.unwrap()["data"]["v"] == "2"
+    })
+    .await;
+    assert!(back.elapsed() < SECOND * 2, "{:?}", back.elapsed());
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_is_away_at_the_start_is_waited_for() {
+    let world = World::new().await;
+    world.wire.cut();
+    let agent = world.agent(world.config());
+    sleep(SECOND * 1000).await;
+    assert!(!agent.task.is_finished());
+    assert_eq!(*agent.handle.phase().borrow(), Phase::Joining);
+    world.wire.mend();
+    timeout(SECOND * 5, agent.phase(Phase::Active)).await.expect("at work within seconds");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_members_name_is_not_taken_over() {
+    let world = World::new().await;
+    let other = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Pull", "id": "another"}});
+    world.hub.post("/apis/cluster.karmada.io/v1alpha1/clusters", &other).await.unwrap();
+    let agent = world.agent(world.config());
+    let mut phase = agent.handle.phase();
+    let refused = phase.wait_for(|phase| matches!(phase, Phase::Refused(_))).await.unwrap().clone();
+    let Phase::Refused(why) = refused else { unreachable!() };
+    assert!(why.contains("has the id another") && why.contains("--cluster-name"), "{why}");
+    sleep(SECOND * 100).await;
+    assert!(
+        world.hub.get(LEASE).await.is_err_and(|e| e.is_not_found()),
+        "no sign of life for another's cluster"
+    );
+    assert!(!agent.handle.is_ready());
+    // Somebody resolves it.
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    timeout(SECOND * 25, agent.phase(Phase::Active)).await.expect("goes on by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_cluster_is_not_registered_again_before_a_restart() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    agent.phase(Phase::Removed).await;
+    sleep(SECOND * 300).await;
+    assert!(world.hub.get(CLUSTER).await.is_err_and(|e| e.is_not_found()));
+    assert!(
+        world.hub.get(LEASE).await.is_err_and(|e| e.is_not_found()),
+        "gone with the Cluster, and not made again"
+    );
+    assert!(!world.is_missing("/api/v1/namespaces/default/configmaps/a").await);
+    assert!(!agent.task.is_finished());
+    agent.stop().await;
+    world.active_agent().await;
+    world.cluster().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_region_arrives_and_what_users_set_stays() {
+    let world = World::new().await;
+    let facts = |region: &str| Facts { region: region.into(), ..Facts::default() };
+    let agent = world.agent(AgentConfig { facts: facts("eu"), ..world.config() });
+    agent.phase(Phase::Active).await;
+    agent.stop().await;
+    let users = json!({"metadata": {"labels": {"tier": "edge"}}, "spec": {"provider": "by hand",
+        "taints": [{"key": "k", "effect": "NoSchedule"}]}});
+    world.hub.patch(CLUSTER, Patch::Merge, &users).await.unwrap();
+    let agent = world.agent(AgentConfig { facts: facts("us"), ..world.config() });
+    agent.phase(Phase::Active).await;
+    let cluster = world.cluster().await;
+    assert_eq!(cluster["spec"]["region"], "us");
+    assert_eq!(
+        (&cluster["spec"]["provider"], &cluster["metadata"]["labels"]["tier"]),
+        (&json!("by hand"), &json!("edge"))
+    );
+    assert_eq!(cluster["spec"]["taints"][0]["key"], "k");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_agent_of_a_name_stands_by() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    let second = world.agent(world.config());
+    second.phase(Phase::StandingBy).await;
+    sleep(SECOND * 300).await;
+    assert_eq!(*first.handle.phase().borrow(), Phase::Active);
+    assert_eq!(*second.handle.phase().borrow(), Phase::StandingBy);
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    assert_eq!((first.handle.stats().applies.get(), second.handle.stats().applies.get()), (1, 0));
+    first.stop().await;
+    timeout(SECOND * 15, second.phase(Phase::Active)).await.expect("takes over what was given back");
+    world.work("w", &[config_map("default", "a", "2")]).await;
+    eventually(SECOND, "it works", async || {
+        world.member.get("/api/v1/namespaces/default/configmaps/a").await.unwrap()["data"]["v"] == "2"
+    })
+    .await;
+
+    // The third is killed; the next waits until it cannot be alive.
+    second.task.abort();
+    let third = world.agent(world.config());
+    timeout(SECOND * 45, third.phase(Phase::Active)).await.expect("takes over what was left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_carried_out_and_the_status_is_the_newest() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let begun = Instant::now();
+    for i in 0..300 {
+        world.work(&format!("w{i}"), &[config_map("default", &format!("c{i}"), "1")]).await;
+    }
+    for i in 0..300 {
+        world.applied(&format!("w{i}")).await;
+    }
+    assert!(begun.elapsed() < SECOND * 10, "{:?}", begun.elapsed());
+    assert_eq!(agent.handle.objects(), 300);
+    agent.stop().await;
+}

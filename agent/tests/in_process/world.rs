@@ -1,0 +1,344 @@
+//! A hub and a member in this process, on tokio's paused clock, with a wire between the agent and the hub that can be
+//! cut. The hub here is an API server with Karmada's definitions and nobody behind it: tests play its controllers.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use karmada_agent::{Agent, AgentConfig, Handle, Phase, State};
+use karmada_apiserver::{
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+};
+use karmada_client::{Error, Patch, Rest, Wake};
+use karmada_env::{Clock, Env};
+use karmada_store::engine::Memory;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000) + self.now()
+    }
+}
+
+/// A stretch of network: fine, or swallowing everything. What was swallowed fails when it is mended.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    cut: watch::Sender<bool>,
+    /// Given on mending, as a Link does when it is connected again.
+    pub(crate) back: Wake,
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        Self { cut: watch::Sender::new(false), back: Wake::new() }
+    }
+
+    pub(crate) fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.cut.send_replace(false);
+        self.back.wake();
+    }
+
+    /// The same client, at the other end of this wire.
+    pub(crate) fn client(&self, client: &kube::Client) -> kube::Client {
+        let (wire, client) = (self.clone(), client.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (wire, client) = (wire.clone(), client.clone());
+            async move {
+                let mut cut = wire.cut.subscribe();
+                let answer = async {
+                    if *cut.borrow_and_update() {
+                        return lost(&mut cut).await;
+                    }
+                    tokio::select! {
+                        biased;
+                        () = is(&mut cut, true) => lost(&mut cut).await,
+                        answer = client.send(request) => answer.map_err(|e| std::io::Error::other(e.to_string())),
+                    }
+                }
+                .await?;
+                let mut ended = wire.cut.subscribe();
+                let ended = Box::pin(async move {
+                    is(&mut ended, true).await;
+                    is(&mut ended, false).await;
+                });
+                Ok::<_, std::io::Error>(answer.map(|body| Carried { body, cut: wire.cut.subscribe(), ended }))
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+}
+
+/// Waits until the wire is cut, or whole.
+async fn is(cut: &mut watch::Receiver<bool>, wanted: bool) {
+    if cut.wait_for(|cut| *cut == wanted).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn lost<T>(cut: &mut watch::Receiver<bool>) -> Result<T, std::io::Error> {
+    is(cut, false).await;
+    Err(std::io::Error::other("connection reset"))
+}
+
+/// A body that stands still while the wire is cut and breaks when it is mended.
+struct Carried {
+    body: Body,
+    cut: watch::Receiver<bool>,
+    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl http_body::Body for Carried {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.ended.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err("connection reset".into())));
+        }
+        if *self.cut.borrow() {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into)
+    }
+}
+
+pub(crate) const CLUSTER: &str = "m1";
+pub(crate) const NAMESPACE: &str = "karmada-es-m1";
+
+/// One hub and one member, without agents.
+pub(crate) struct World {
+    pub(crate) env: Env,
+    pub(crate) hub: Rest,
+    pub(crate) member: Rest,
+    pub(crate) wire: Wire,
+    hub_server: ApiServer,
+    member_server: ApiServer,
+    _shutdown: tokio_util::sync::DropGuard,
+}
+
+/// A running agent.
+pub(crate) struct Running {
+    pub(crate) handle: Handle,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) task: JoinHandle<Result<(), karmada_agent::AgentError>>,
+}
+
+impl Running {
+    pub(crate) async fn phase(&self, wanted: Phase) {
+        let mut phase = self.handle.phase();
+        let reached = phase.wait_for(|phase| *phase == wanted);
+        let reached = tokio::time::timeout(Duration::from_secs(120), reached).await.is_ok();
+        assert!(reached, "wanted {wanted:?}, got {:?}", *self.handle.phase().borrow());
+    }
+
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(10), self.task)
+            .await
+            .expect("stops in time")
+            .unwrap()
+            .unwrap();
+    }
+}
+
+async fn server(env: &Env, crds: Vec<Value>, shutdown: &CancellationToken) -> ApiServer {
+    let store = open_store(Memory::new(), env).unwrap();
+    let registration =
+        Registration { kinds: Vec::new(), crds, admission: Arc::new(AdmitAll), authorizer: Arc::new(Coarse) };
+    let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());
+    server.start().await;
+    server
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let env = Env::seeded(TokioClock(Instant::now()), 42);
+        let shutdown = CancellationToken::new();
+        let hub_server = server(&env, karmada_api::crds(), &shutdown).await;
+        let member_server = server(&env, Vec::new(), &shutdown).await;
+        let admin = || UserInfo::system("test");
+        let (hub, member) = (
+            Rest::new(hub_server.client(admin(), "admin/1")),
+            Rest::new(member_server.client(admin(), "someone/1")),
+        );
+        for namespace in [NAMESPACE, "karmada-cluster"] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            hub.post("/api/v1/namespaces", &namespace).await.unwrap();
+        }
+        Self {
+            env,
+            hub,
+            member,
+            wire: Wire::new(),
+            hub_server,
+            member_server,
+            _shutdown: shutdown.drop_guard(),
+        }
+    }
+
+    /// An agent's configuration for this world.
+    pub(crate) fn config(&self) -> AgentConfig {
+        AgentConfig { hub_back: self.wire.back.clone(), ..AgentConfig::new(CLUSTER) }
+    }
+
+    /// Starts an agent with the rights of one.
+    pub(crate) fn agent(&self, config: AgentConfig) -> Running {
+        let user =
+            UserInfo::new(format!("system:karmada:agent:{}", config.cluster), ["system:karmada:agents"]);
+        let hub = self.wire.client(&self.hub_server.client(user, "karmada-agent/1"));
+        let member = self.member_server.client(UserInfo::system("agent"), "karmada-agent/1");
+        let state = State::fresh(&self.env);
+        let agent = Agent::new(config, hub, member, self.env.clone(), state);
+        let (handle, shutdown) = (agent.handle(), CancellationToken::new());
+        let task = tokio::spawn(agent.run(shutdown.clone()));
+        Running { handle, shutdown, task }
+    }
+
+    /// An agent that is at work.
+    pub(crate) async fn active_agent(&self) -> Running {
+        let agent = self.agent(self.config());
+        agent.phase(Phase::Active).await;
+        agent
+    }
+
+    /// Makes or replaces a Work, as the hub's controllers do.
+    pub(crate) async fn work(&self, name: &str, manifests: &[Value]) {
+        self.work_with(name, manifests, json!({})).await;
+    }
+
+    pub(crate) async fn work_with(&self, name: &str, manifests: &[Value], more: Value) {
+        let manifests: Vec<Value> = manifests
+            .iter()
+            .cloned()
+            .map(|mut manifest| {
+                manifest["metadata"]["labels"]["karmada.io/managed"] = json!("true");
+                manifest["metadata"]["annotations"]["work.karmada.io/name"] = json!(name);
+                manifest["metadata"]["annotations"]["work.karmada.io/namespace"] = json!(NAMESPACE);
+                manifest
+            })
+            .collect();
+        let mut spec = more;
+        spec["workload"] = json!({"manifests": manifests});
+        let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/{NAMESPACE}/works");
+        match self.hub.get(&format!("{path}/{name}")).await {
+            Ok(mut work) => {
+                work["spec"] = spec;
+                self.hub.put(&format!("{path}/{name}"), &work).await.unwrap();
+            }
+            Err(_) => {
+                let work = json!({
+                    "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "spec": spec,
+                    "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": ["karmada.io/execution-controller"]},
+                });
+                self.hub.post(&path, &work).await.unwrap();
+            }
+        }
+    }
+
+    pub(crate) fn work_path(name: &str) -> String {
+        format!("/apis/work.karmada.io/v1alpha1/namespaces/{NAMESPACE}/works/{name}")
+    }
+
+    pub(crate) async fn delete_work(&self, name: &str) {
+        self.hub.delete(&Self::work_path(name), &json!({})).await.unwrap();
+    }
+
+    /// A condition of a Work: status and message, empty while there is none.
+    pub(crate) async fn condition(&self, work: &str, kind: &str) -> (String, String) {
+        let work = self.hub.get(&Self::work_path(work)).await.unwrap();
+        let conditions =
+            work.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let found = conditions.iter().find(|c| c["type"] == kind);
+        let text = |field: &str| found.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
+        (text("status"), text("message"))
+    }
+
+    /// Waits until a Work is applied.
+    pub(crate) async fn applied(&self, work: &str) {
+        eventually(Duration::from_secs(30), &format!("{work} is applied"), async || {
+            self.condition(work, "Applied").await.0 == "True"
+        })
+        .await;
+    }
+
+    pub(crate) async fn is_missing(&self, path: &str) -> bool {
+        match self.member.get(path).await {
+            Ok(_) => false,
+            Err(error) if error.is_not_found() => true,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// Changes an object on the member behind the hub's back.
+    pub(crate) async fn meddle(&self, path: &str, patch: Value) -> Result<Value, Error> {
+        self.member.patch(&format!("{path}?fieldManager=someone"), Patch::Merge, &patch).await
+    }
+
+    pub(crate) async fn cluster(&self) -> Value {
+        self.hub.get("/apis/cluster.karmada.io/v1alpha1/clusters/m1").await.unwrap()
+    }
+
+    pub(crate) async fn ready(&self) -> String {
+        let cluster = self.cluster().await;
+        let conditions =
+            cluster.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|c| c["type"] == "Ready").map(|c| c["status"].clone());
+        ready.and_then(|s| s.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
+/// Waits, in paused time, until something is so.
+pub(crate) async fn eventually(limit: Duration, what: &str, mut is: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !is().await {
+        assert!(Instant::now() < end, "not within {limit:?}: {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(crate) fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {"v": value}})
+}
+
+pub(crate) fn deployment(namespace: &str, name: &str, replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                         "spec": {"containers": [{"name": "c", "image": "nginx:1"}]}},
+        },
+    })
+}
+
+pub(crate) const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
