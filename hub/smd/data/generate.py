@@ -116,7 +116,8 @@ def fields(go, owner=None):
         fact = lists.get((owner or go, f["json"]), {})
         e, zero = expr(f["type"], fact)
         # Go leaves a field out if it is empty and says omitempty; a struct is never empty, unless it says omitzero.
-        if f.get("omitzero") or (f.get("omitempty") and zero != "o"):
+        is_struct = zero == "o" or f["type"] in SPECIAL or f["type"] in ("metav1.Time", "metav1.MicroTime")
+        if f.get("omitzero") or (f.get("omitempty") and not is_struct):
             zero = "-"
         default = defaults.get((owner or go, f["json"]))
         smp = ""
