@@ -78,6 +78,12 @@ pub enum Decision {
 pub trait Authorizer: Send + Sync + std::fmt::Debug {
     /// Judges one request. No I/O.
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
+
+    /// Judges a creation again once its body has been read: the target now has the object's name (empty: the server
+    /// makes one up). Only for those who may create but not under any name.
+    fn authorize_name(&self, _attributes: &Attributes<'_>) -> Decision {
+        Decision::Allow
+    }
 }
 
 /// Lets a request pass or says why not, in Kubernetes' words.
@@ -86,6 +92,18 @@ pub trait Authorizer: Send + Sync + std::fmt::Debug {
 /// 403 when the authoriser does not allow it.
 pub fn check(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result<(), Status> {
     match authorizer.authorize(attributes) {
+        Decision::Allow => Ok(()),
+        Decision::NoOpinion => Err(forbidden(attributes, "")),
+        Decision::Deny(reason) => Err(forbidden(attributes, &reason)),
+    }
+}
+
+/// [`check`] for the name of an object that is to be created.
+///
+/// # Errors
+/// 403 when the authoriser does not allow the name.
+pub fn check_name(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result<(), Status> {
+    match authorizer.authorize_name(attributes) {
         Decision::Allow => Ok(()),
         Decision::NoOpinion => Err(forbidden(attributes, "")),
         Decision::Deny(reason) => Err(forbidden(attributes, &reason)),
@@ -146,6 +164,17 @@ impl Authorizer for Coarse {
         };
         if allowed { Decision::Allow } else { Decision::NoOpinion }
     }
+
+    fn authorize_name(&self, attributes: &Attributes<'_>) -> Decision {
+        let (Some(cluster), Target::Resource(target)) = (agent_cluster(attributes.user), attributes.target) else {
+            return Decision::Allow;
+        };
+        let allowed = attributes.user.in_group(MASTERS)
+            || AGENT_RULES
+                .iter()
+                .any(|r| r.allows(cluster, attributes.verb, &target) && r.is_named(cluster, target.name));
+        if allowed { Decision::Allow } else { Decision::NoOpinion }
+    }
 }
 
 /// The cluster whose agent this user is.
@@ -182,8 +211,8 @@ enum Place {
 enum Name {
     /// Any.
     Any,
-    /// The one named like the cluster. A creation names its object in the body, where admission looks at it; a list
-    /// or watch has to select that name.
+    /// The one named like the cluster. A creation names its object in the body ([`Authorizer::authorize_name`]); a
+    /// list or watch has to select that name.
     Own,
     /// `<cluster>` or `<cluster>-impersonator`.
     Credential,
@@ -274,23 +303,26 @@ impl Rule {
     }
 
     fn has_name(&self, cluster: &str, verb: &str, target: &ResourceTarget<'_>) -> bool {
-        let wanted = |name: &str| match self.name {
+        match (verb, self.name) {
+            (_, Name::Any) => true,
+            ("create", _) => target.name.is_empty() || self.is_named(cluster, target.name),
+            // With a selector only the selector counts: a name may have been read out of it by simpler means.
+            ("list" | "watch", _) => match target.fields {
+                Some(selector) => selects_only(selector, |name| self.is_named(cluster, name)),
+                None => self.is_named(cluster, target.name),
+            },
+            _ => self.is_named(cluster, target.name),
+        }
+    }
+
+    fn is_named(&self, cluster: &str, name: &str) -> bool {
+        match self.name {
             Name::Any => true,
             Name::Own => name == cluster,
             Name::Credential => name == cluster || name.strip_suffix("-impersonator") == Some(cluster),
             Name::Namespace => {
                 name == CLUSTER_NAMESPACE || name.strip_prefix(EXECUTION_PREFIX) == Some(cluster)
             }
-        };
-        match (verb, self.name) {
-            (_, Name::Any) => true,
-            ("create", _) => target.name.is_empty() || wanted(target.name),
-            // With a selector only the selector counts: a name may have been read out of it by simpler means.
-            ("list" | "watch", _) => match target.fields {
-                Some(selector) => selects_only(selector, wanted),
-                None => wanted(target.name),
-            },
-            _ => wanted(target.name),
         }
     }
 }
@@ -385,6 +417,25 @@ mod tests {
                 ResourceTarget { fields: Some(&fields), ..target("cluster.karmada.io/clusters -/-") };
             let attributes = Attributes { user: &user, verb: "list", target: Target::Resource(target) };
             assert_eq!(Coarse.authorize(&attributes) == Decision::Allow, allowed, "{selector}");
+        }
+    }
+
+    #[test]
+    fn an_agent_creates_under_its_own_name() {
+        let user = agent("m1");
+        for (text, allowed) in [
+            ("cluster.karmada.io/clusters -/m1", true),
+            ("cluster.karmada.io/clusters -/m2", false),
+            ("cluster.karmada.io/clusters -/-", false),
+            ("coordination.k8s.io/leases karmada-cluster/m1", true),
+            ("coordination.k8s.io/leases karmada-cluster/m2", false),
+            ("-/secrets karmada-cluster/m1-impersonator", true),
+            ("-/secrets karmada-cluster/m2", false),
+            ("-/events karmada-es-m1/any", true),
+            ("-/events karmada-es-m1/-", true),
+        ] {
+            let attributes = Attributes { user: &user, verb: "create", target: Target::Resource(target(text)) };
+            assert_eq!(check_name(&Coarse, &attributes).is_ok(), allowed, "{text}");
         }
     }
 
