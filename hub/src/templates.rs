@@ -18,7 +18,7 @@ use karmada_core::skip::Skip;
 use karmada_env::Env;
 use karmada_meta::gvk::GroupVersionKind;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -61,16 +61,14 @@ pub(crate) struct Templates {
     unserved: RwLock<BTreeSet<GroupVersionKind>>,
     listeners: Arc<RwLock<Vec<Listener>>>,
     lookup: Mutex<Learnt>,
-    /// Goes up whenever the set of watched kinds may have to change.
+    /// Given whenever the set of watched kinds may have to change.
     changed: Notify,
-    /// Goes up each time the wanted kinds were looked through.
-    rounds: watch::Sender<u64>,
 }
 
 /// What discovery has said since it was last to be forgotten.
 #[derive(Default)]
 struct Learnt {
-    /// Goes up with every [`Templates::rediscover`]: what was asked for before then is not kept.
+    /// Goes up with every [`Templates::forget`]: what was asked for before then is not kept.
     epoch: u64,
     lookup: Lookup,
 }
@@ -90,7 +88,6 @@ impl Templates {
             listeners: Arc::default(),
             lookup: Mutex::default(),
             changed: Notify::new(),
-            rounds: watch::Sender::new(0),
         }
     }
 
@@ -142,12 +139,16 @@ impl Templates {
         });
     }
 
-    /// Kinds may have come or gone on the server.
-    pub(crate) fn rediscover(&self) {
+    /// Kinds may have come or gone on the server: what discovery has said is not relied on any longer.
+    pub(crate) fn forget(&self) {
         let mut learnt = self.lookup.lock();
         learnt.epoch += 1;
         learnt.lookup.forget();
-        drop(learnt);
+    }
+
+    /// [`Templates::forget`], and the watched kinds are looked at again.
+    pub(crate) fn rediscover(&self) {
+        self.forget();
         self.poke();
     }
 
@@ -224,7 +225,6 @@ impl Templates {
                 self.begin(kind, resource, rest, env, tasks, stop);
             }
         }
-        self.rounds.send_modify(|round| *round += 1);
         failed.map_or(Ok(()), Err)
     }
 
@@ -264,14 +264,14 @@ impl Templates {
         let config = WatchConfig::new(resource.collection(None));
         let (_, following) =
             follow(index.clone(), rest.client().clone(), config, env.clone(), TemplateHead::project);
-        let ended = stop.clone();
+        // Known before its first object is: whoever hears of one looks the kind up.
+        self.watched.write().insert(kind, Watched { resource, index, stop: stop.clone() });
         tasks.spawn(async move {
             tokio::select! {
                 biased;
-                () = ended.cancelled() => {}
+                () = stop.cancelled() => {}
                 () = following => {}
             }
         });
-        self.watched.write().insert(kind, Watched { resource, index, stop });
     }
 }

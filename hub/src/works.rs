@@ -72,6 +72,11 @@ impl Written {
         self.0.lock().get(key) == Some(&content)
     }
 
+    /// Whether nothing newer than this content was written: an index that lags shows what was there before.
+    fn allows(&self, key: &Key, content: u64) -> bool {
+        self.0.lock().get(key).is_none_or(|written| *written == content)
+    }
+
     /// Forgets a Work that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         self.0.lock().remove(key);
@@ -93,6 +98,7 @@ pub(crate) async fn ensure(
     if let Some(head) = context.works.get(key)
         && !head.deleting
         && !head.unwanted
+        && context.written.allows(key, head.content)
         && WorkHead::content(&build(None, &head.permanent_id)) == head.content
     {
         return Ok(Made::Unchanged);

@@ -424,6 +424,26 @@ pub(crate) fn configmaps() -> Resource {
     Resource::new("", "v1", "configmaps", "ConfigMap", true)
 }
 
+pub(crate) fn widgets() -> Resource {
+    Resource::new("example.com", "v1", "widgets", "Widget", true)
+}
+
+/// A kind of users' own, with any fields.
+pub(crate) fn widget_definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
 pub(crate) fn deployment(name: &str, replicas: i64) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::common::{
     World, condition, configmap, configmaps, deployment, deployments, override_policy, placed_on, policy,
+    widget_definition, widgets,
 };
 use karmada_client::Resource;
 use karmada_hub::kinds::{
-    CLUSTER_RESOURCE_BINDINGS, CLUSTERS, OVERRIDE_POLICIES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS,
+    CLUSTER_RESOURCE_BINDINGS, CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, OVERRIDE_POLICIES,
+    PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS,
 };
 use karmada_meta::object;
 use serde_json::{Value, json};
@@ -319,19 +321,26 @@ async fn an_override_that_cannot_be_applied_leaves_the_work_as_it_was() {
 async fn a_work_that_does_not_fit_is_told() {
     let world = World::start().await;
     let member = world.join("m", json!({})).await;
-    // The API takes requests of up to 3 MiB: the template fits, but not with all that a Work adds.
-    let mut large = configmap("default", "large");
-    large["data"]["a"] = "x".repeat((3 << 20) - 400).into();
-    world.create(&configmaps(), large).await;
-    world.create(&PROPAGATION_POLICIES, policy("p", "v1", "ConfigMap", "large", on(&["m"]))).await;
+    world.create(&CUSTOM_RESOURCE_DEFINITIONS, widget_definition()).await;
+    // The API takes requests of up to 3 MiB: the template fits, also with its claim, but not with all that a Work adds.
+    let large = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "large", "namespace": "default"}, "data": "x".repeat((3 << 20) - 1400),
+    });
+    world
+        .until("the kind is served", || async {
+            world.rest.post(&widgets().collection(Some("default")), &large).await.ok()
+        })
+        .await;
+    world.create(&PROPAGATION_POLICIES, policy("p", "example.com/v1", "Widget", "large", on(&["m"]))).await;
     let binding = world
-        .becomes("the binding says so", &RESOURCE_BINDINGS, "default", "large-configmap", |b| {
+        .becomes("the binding says so", &RESOURCE_BINDINGS, "default", "large-widget", |b| {
             condition(b, "WorksSynced")["status"] == "False"
         })
         .await;
     assert_eq!(condition(&binding, "WorksSynced")["reason"], "WorkTooLarge");
     world.event("large", "SyncWorkFailed", "m: ").await;
-    assert!(member.work("ConfigMap", "large").await.is_none());
+    assert!(member.work("Widget", "large").await.is_none());
     world.stop().await;
 }
 

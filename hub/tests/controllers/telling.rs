@@ -1,7 +1,6 @@
 //! What users are told: events, warnings, refusals.
 
-use crate::common::{World, cluster, configmap, configmaps, policy};
-use karmada_client::Resource;
+use crate::common::{World, cluster, configmap, configmaps, policy, widget_definition, widgets};
 use karmada_hub::kinds::{
     CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS,
 };
@@ -26,27 +25,13 @@ async fn a_kind_that_is_defined_later_is_found() {
     let member = world.join("m", json!({})).await;
     world.create(&PROPAGATION_POLICIES, policy("p", "example.com/v1", "Widget", "", json!({}))).await;
     world.settle().await;
-    world
-        .create(&CUSTOM_RESOURCE_DEFINITIONS, json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "widgets.example.com"},
-            "spec": {
-                "group": "example.com", "scope": "Namespaced",
-                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-                }],
-            },
-        }))
-        .await;
-    let widgets = Resource::new("example.com", "v1", "widgets", "Widget", true);
+    world.create(&CUSTOM_RESOURCE_DEFINITIONS, widget_definition()).await;
     let widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "size": 3,
     });
     world
         .until("it can be made", || async {
-            world.rest.post(&widgets.collection(Some("default")), &widget).await.ok()
+            world.rest.post(&widgets().collection(Some("default")), &widget).await.ok()
         })
         .await;
     let manifest = world.until("it is placed", || member.manifest("Widget", "w")).await;

@@ -193,3 +193,158 @@ fn spec(
         ..present
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use karmada_api::policy::PropagationPolicy;
+    use karmada_env::ManualClock;
+
+    use super::*;
+
+    fn env() -> Env {
+        Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 3)
+    }
+
+    fn template(version: &str) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "nginx", "namespace": "default", "uid": "t", "resourceVersion": version},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "nginx"}]}}},
+        })
+    }
+
+    fn policy(extra: &Value) -> PropagationPolicy {
+        let mut policy = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {
+                "name": "p", "namespace": "default",
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "id"},
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "placement": {"clusterAffinity": {"clusterNames": ["a"]}},
+            },
+        });
+        for (field, value) in extra.as_object().into_iter().flatten() {
+            policy["spec"][field] = value.clone();
+        }
+        PropagationPolicy::deserialize(&policy).unwrap()
+    }
+
+    fn key() -> BindingKey {
+        BindingKey::of_template("Deployment", "default", "nginx")
+    }
+
+    fn made() -> Value {
+        new_binding(&key(), &template("7"), Policy::Namespaced(&policy(&json!({}))), &env()).unwrap()
+    }
+
+    #[test]
+    fn a_new_binding_is_karmadas() {
+        let binding = made();
+        let id = object::label(&binding, "resourcebinding.karmada.io/permanent-id").unwrap().to_owned();
+        assert_eq!(
+            binding,
+            json!({
+                "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+                "metadata": {
+                    "name": "nginx-deployment", "namespace": "default",
+                    "finalizers": ["karmada.io/binding-controller"],
+                    "ownerReferences": [{
+                        "apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx", "uid": "t",
+                        "controller": true, "blockOwnerDeletion": true,
+                    }],
+                    "labels": {
+                        "propagationpolicy.karmada.io/permanent-id": "id",
+                        "resourcebinding.karmada.io/permanent-id": id,
+                    },
+                    "annotations": {
+                        "propagationpolicy.karmada.io/namespace": "default",
+                        "propagationpolicy.karmada.io/name": "p",
+                    },
+                },
+                "spec": {
+                    "resource": {
+                        "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "nginx",
+                        "uid": "t", "resourceVersion": "7",
+                    },
+                    "replicas": 2,
+                    "placement": {"clusterAffinity": {"clusterNames": ["a"]}},
+                    "schedulerName": "default-scheduler",
+                    "conflictResolution": "Abort",
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn an_update_leaves_what_belongs_to_others() {
+        let mut binding = made();
+        binding["spec"]["clusters"] = json!([{"name": "a", "replicas": 2}]);
+        binding["spec"]["requiredBy"] = json!([{"namespace": "default", "name": "other"}]);
+        binding["spec"]["fieldOfTheFuture"] = json!({"kept": true});
+        binding["metadata"]["annotations"]["note"] = json!("kept");
+        let before = binding.clone();
+        let same = policy(&json!({}));
+        let update = |binding: &mut Value, version: &str, policy: &PropagationPolicy, keep: bool| {
+            update_binding(&key(), binding, &template(version), Policy::Namespaced(policy), keep, &env())
+                .unwrap()
+        };
+        assert!(!update(&mut binding, "7", &same, false));
+        assert!(!update(&mut binding, "8", &same, true), "another version alone is no reason");
+        assert_eq!(binding, before);
+        assert!(update(&mut binding, "8", &same, false));
+        assert_eq!(binding["spec"]["resource"]["resourceVersion"], "8");
+
+        let suspended = policy(&json!({"suspension": {"dispatching": true}, "propagateDeps": true}));
+        assert!(update(&mut binding, "9", &suspended, true));
+        assert_eq!(binding["spec"]["suspension"], json!({"dispatching": true}));
+        assert_eq!(
+            binding["spec"]["resource"]["resourceVersion"], "9",
+            "written with what had to be written"
+        );
+        for field in ["clusters", "requiredBy", "fieldOfTheFuture"] {
+            assert_eq!(binding["spec"][field], before["spec"][field], "{field}");
+        }
+        assert!(update(&mut binding, "9", &same, true));
+        assert!(
+            binding["spec"].get("suspension").is_none() && binding["spec"].get("propagateDeps").is_none()
+        );
+        assert_eq!(object::annotation(&binding, "note"), Some("kept"));
+    }
+
+    #[test]
+    fn a_template_that_was_made_again_keeps_its_binding() {
+        let mut binding = made();
+        let mut again = template("9");
+        again["metadata"]["uid"] = json!("t2");
+        let policy = policy(&json!({}));
+        assert!(
+            update_binding(&key(), &mut binding, &again, Policy::Namespaced(&policy), true, &env()).unwrap()
+        );
+        assert_eq!(binding["spec"]["resource"]["uid"], "t2");
+        assert_eq!(object::owner_references(&binding)[0].uid, "t2");
+    }
+
+    #[test]
+    fn bindings_of_others_are_left_alone() {
+        let binding = made();
+        assert_eq!(collision(&binding, &template("1")), None);
+        let mut other = template("1");
+        other["apiVersion"] = json!("extensions/v1beta1");
+        let why = collision(&binding, &other).unwrap();
+        assert!(why.contains("Deployment default/nginx in apps/v1"), "{why}");
+        other["apiVersion"] = json!("apps/v2");
+        assert_eq!(collision(&binding, &other), None, "the same object in another version");
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        let mut bad = template("1");
+        bad["spec"]["replicas"] = json!("two");
+        let why = new_binding(&key(), &bad, Policy::Namespaced(&policy(&json!({}))), &env()).unwrap_err();
+        assert!(why.contains("spec.replicas"), "{why}");
+    }
+}

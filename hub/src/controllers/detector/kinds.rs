@@ -27,14 +27,14 @@ impl Detector {
                 biased;
                 () = stop.cancelled() => return,
                 () = templates.poked() => {}
-                _ = ticks.tick() => templates.rediscover(),
+                _ = ticks.tick() => templates.forget(),
             }
             self.refresh_kinds(stop).await;
             if self.wanted_kinds().iter().any(|kind| templates.is_unserved(kind)) {
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return,
-                    () = sleep(SECOND_LOOK) => templates.rediscover(),
+                    () = sleep(SECOND_LOOK) => templates.forget(),
                     () = templates.poked() => {}
                 }
                 self.refresh_kinds(stop).await;
