@@ -2,6 +2,8 @@
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
+use karmada_client::Rest;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 /// How often a condition is looked at. Cheap enough for a busy machine, short beside every deadline.
@@ -43,4 +45,39 @@ pub async fn throughout<E: Debug, F: Future<Output = Result<(), E>>>(
         }
         sleep(LOOK).await;
     }
+}
+
+/// Waits until an object is as wanted, and returns it.
+///
+/// # Panics
+/// When it is not within `limit`, with the object as it was last seen.
+pub async fn until(api: &Rest, path: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+    eventually(&format!("{path} to be {what}"), limit, || async {
+        let object = api.get(path).await.map_err(|e| e.to_string())?;
+        if is(&object) { Ok(object) } else { Err(without_bookkeeping(object)) }
+    })
+    .await
+}
+
+/// Waits until an object is not there any more.
+///
+/// # Panics
+/// When it is still there after `limit`.
+pub async fn gone(api: &Rest, path: &str, limit: Duration) {
+    eventually(&format!("{path} to be gone"), limit, || async {
+        match api.get(path).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(object) => Err(without_bookkeeping(object)),
+        }
+    })
+    .await;
+}
+
+/// An object for a failure's text: without the fields that only fill the screen.
+fn without_bookkeeping(mut object: Value) -> String {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object.to_string()
 }

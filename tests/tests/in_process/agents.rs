@@ -7,9 +7,9 @@ use karmada_api::consts::extension;
 use karmada_client::Patch;
 use karmada_tests::{
     fleet::cluster_path,
-    inprocess::{PATIENCE, World, gone},
+    inprocess::{PATIENCE, World},
     samples::{self, deployment, deployment_policy},
-    wait::throughout,
+    wait::{gone, throughout},
 };
 use serde_json::{Value, json};
 

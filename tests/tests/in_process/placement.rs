@@ -5,9 +5,9 @@ use std::time::Duration;
 use karmada_client::Patch;
 use karmada_tests::{
     fleet::{cluster_path, condition},
-    inprocess::{PATIENCE, World, gone},
+    inprocess::{PATIENCE, World},
     samples::{self, binding_path, condition_of, config_map, deployment, deployment_policy, policy_path, selector},
-    wait::throughout,
+    wait::{gone, throughout},
 };
 use serde_json::{Value, json};
 

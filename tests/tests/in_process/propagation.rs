@@ -5,9 +5,9 @@ use std::time::Duration;
 use karmada_client::Patch;
 use karmada_tests::{
     fleet::condition,
-    inprocess::{PATIENCE, World, gone},
+    inprocess::{PATIENCE, World},
     samples::{self, article, binding_path, condition_of, deployment, deployment_policy, policy_path, replicas_override},
-    wait::throughout,
+    wait::{gone, throughout},
 };
 use serde_json::{Value, json};
 

@@ -7,9 +7,9 @@ use karmada_apiserver::authn::UserInfo;
 use karmada_client::Patch;
 use karmada_tests::{
     fleet::{cluster_path, condition},
-    inprocess::{PATIENCE, World, gone},
+    inprocess::{PATIENCE, World},
     samples::{self, condition_of, config_map, deployment, policy_path},
-    wait::throughout,
+    wait::{gone, throughout},
 };
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn each_of_several_manifests_has_its_own_status() {
     assert_eq!(of("one").unwrap()["identifier"]["ordinal"], 0);
     assert_eq!(of("one").unwrap()["health"], "Healthy");
     assert_eq!(of("web").unwrap()["identifier"]["ordinal"], 1);
-    assert_eq!(of("web").unwrap()["identifier"]["resource"], "deployments");
+    assert_eq!(of("web").unwrap()["identifier"]["resource"], "", "as Karmada leaves it");
     assert_eq!(of("two").unwrap()["identifier"]["ordinal"], 3);
     assert!(of("Not_A_Name").is_none(), "it is not on the member");
     config_map_is(&world, 0, "two", "2", SECOND).await;

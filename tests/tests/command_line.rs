@@ -1,0 +1,362 @@
+//! What the three programs say to a person who calls them: exit codes, one line of reason, files with the right modes.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Duration,
+};
+
+use karmada_client::{Kubeconfig, Rest, link::client_for};
+use karmada_env::Env;
+use karmada_tests::{process::Process, wait::eventually};
+use serde_json::json;
+use tempfile::TempDir;
+
+const FLEET: &str = env!("CARGO_BIN_EXE_fleet");
+
+/// How long a process may take to start on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// Runs one of the programs to its end; one that does not end is a hung test, which `timeout` turns into a failure.
+fn run<S: AsRef<str>>(program: &str, args: &[S]) -> Output {
+    let args = args.iter().map(AsRef::as_ref);
+    Command::new("timeout").args(["60", FLEET, program]).args(args).env_remove("KUBECONFIG").output().expect("it runs")
+}
+
+/// Its one line on standard error.
+fn refused<S: AsRef<str>>(program: &str, args: &[S], code: i32) -> String {
+    let output = run(program, args);
+    let shown: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{program} {shown:?}: {error}");
+    let lines: Vec<&str> = error.lines().filter(|line| line.starts_with(program)).collect();
+    assert_eq!(lines.len(), 1, "{program} {shown:?} says in one line that begins with its name what is wrong: {error}");
+    assert!(output.stdout.is_empty(), "{program} {shown:?}: {}", String::from_utf8_lossy(&output.stdout));
+    lines[0].to_owned()
+}
+
+/// A hub on a data directory, and its address.
+struct Hub {
+    dir: TempDir,
+    process: Process,
+}
+
+impl Hub {
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.data().join("admin.kubeconfig")
+    }
+
+    fn address(&self) -> SocketAddr {
+        let text = fs::read_to_string(self.kubeconfig()).expect("a kubeconfig");
+        let server = text.lines().find_map(|l| l.trim().strip_prefix("server: https://")).expect("a server");
+        server.trim_matches(['"', '\'']).parse().expect("an address")
+    }
+
+    async fn start(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let data = format!("--data-dir={}", dir.path().join("data").display());
+        let mut all = vec!["karmada-hub".to_owned(), "serve".into(), data, "--listen=127.0.0.1:0".into()];
+        all.extend(args.iter().map(|a| (*a).to_owned()));
+        let process = Process::start(dir.path(), "hub", Path::new(FLEET), all).expect("it starts");
+        let mut hub = Self { dir, process };
+        hub.up().await;
+        hub
+    }
+
+    async fn up(&mut self) {
+        let kubeconfig = self.kubeconfig();
+        eventually("the hub to answer", START, || async {
+            if !kubeconfig.exists() {
+                return Err("no kubeconfig yet".to_owned());
+            }
+            rest(&kubeconfig).get_text("/readyz").await.map_err(|e| e.to_string())
+        })
+        .await;
+    }
+
+    async fn stop(&mut self) {
+        let status = self.process.terminate(Duration::from_secs(10)).await.expect("it ends within 10 s");
+        assert_eq!(status.code(), Some(0), "{}", self.process.log_tail(20));
+    }
+}
+
+fn rest(kubeconfig: &Path) -> Rest {
+    let endpoint = Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
+    Rest::new(client_for(endpoint, "tests", Env::system()).0)
+}
+
+/// A client by an edited copy of a kubeconfig.
+fn edited(dir: &Path, kubeconfig: &Path, edit: impl FnOnce(String) -> String) -> Rest {
+    let text = edit(fs::read_to_string(kubeconfig).expect("a kubeconfig"));
+    let path = dir.join("edited.kubeconfig");
+    fs::write(&path, text).expect("a file is written");
+    rest(&path)
+}
+
+#[test]
+fn help_and_version() {
+    for program in ["karmada-hub", "karmada-agent", "kubesim"] {
+        for flag in ["--help", "--version"] {
+            let output = run(program, &[flag]);
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(0), "{program} {flag}");
+            assert!(output.stderr.is_empty(), "{program} {flag}");
+            let want = if flag == "--help" { "Usage:" } else { program };
+            assert!(text.contains(want), "{program} {flag}: {text}");
+        }
+    }
+    for command in ["serve", "credentials", "get", "apply", "crds"] {
+        let output = run("karmada-hub", &[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{command} --help");
+    }
+    let crds = run("karmada-hub", &["crds"]);
+    assert!(String::from_utf8_lossy(&crds.stdout).contains("works.work.karmada.io"));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_code_2() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(at("garbage"), "{ not: [yaml").expect("a file is written");
+    fs::write(at("empty"), "").expect("a file is written");
+    fs::write(at("file"), "in the way").expect("a file is written");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().map(|a| (a, taken)).expect("an address");
+    let listen = format!("--listen={}", taken.0);
+    let data = format!("--data-dir={}", at("data"));
+    let in_file = format!("--data-dir={}", at("file"));
+    let karmada = |file: &str| format!("--karmada-kubeconfig={}", at(file));
+    let kubeconfig = |file: &str| format!("--kubeconfig={}", at(file));
+    let agent = |file: &str| vec!["--cluster-name=member1".to_owned(), karmada(file), kubeconfig("nowhere")];
+    let own = |args: &[&str]| args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>();
+    // (program, arguments, a part of the reason)
+    let rows = [
+        ("karmada-hub", own(&[]), ""),
+        ("karmada-hub", own(&["dance"]), "dance"),
+        ("karmada-hub", own(&["serve"]), "--data-dir"),
+        ("karmada-hub", own(&["serve", &data, "--no-such-flag"]), "--no-such-flag"),
+        ("karmada-hub", own(&["serve", &data, "--listen=nowhere"]), "--listen"),
+        ("karmada-hub", own(&["serve", &data, "--cluster-monitor-period=soon"]), "--cluster-monitor-period"),
+        ("karmada-hub", own(&["serve", &data, "--skipped-propagating-namespaces=("]), "("),
+        ("karmada-hub", own(&["serve", &data, "--listen=127.0.0.1:0", "--advertise=not a host"]), "--advertise"),
+        ("karmada-hub", own(&["serve", &data, &listen]), "--listen"),
+        ("karmada-hub", own(&["serve", &in_file, "--listen=127.0.0.1:0"]), "--data-dir"),
+        ("karmada-hub", own(&["credentials", &data, "--cluster=Bad_Name"]), "--cluster"),
+        ("karmada-hub", own(&["credentials", &format!("--data-dir={}", at("none")), "--cluster=good"]), "--data-dir"),
+        ("karmada-hub", own(&["get", "deploy", "--kubeconfig", &at("nowhere")]), "nowhere"),
+        ("karmada-hub", own(&["get", "deploy", "--kubeconfig", &at("garbage")]), "garbage"),
+        ("karmada-hub", own(&["get", "deploy"]), "KUBECONFIG"),
+        ("karmada-agent", own(&[]), "--cluster-name"),
+        ("karmada-agent", own(&["--dance"]), "--dance"),
+        ("karmada-agent", own(&["--cluster-name=Bad_Name", &karmada("nowhere")]), "--cluster-name"),
+        ("karmada-agent", agent("nowhere"), "nowhere"),
+        ("karmada-agent", agent("garbage"), "garbage"),
+        ("karmada-agent", agent("empty"), "empty"),
+        ("karmada-agent", own(&["--cluster-name=m", &karmada("nowhere"), "--cluster-lease-duration=x"]), "lease-duration"),
+        ("kubesim", own(&[]), "--data-dir"),
+        ("kubesim", own(&[&data, &format!("--kubeconfig-out={}", at("k")), &listen]), "--listen"),
+        ("kubesim", own(&[&in_file, &format!("--kubeconfig-out={}", at("k"))]), "--data-dir"),
+    ];
+    for (program, args, reason) in rows {
+        let line = refused(program, &args, 2);
+        assert!(line.contains(reason), "{program} {args:?}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn a_data_directory_belongs_to_one_hub() {
+    let hub = Hub::start(&[]).await;
+    let data = format!("--data-dir={}", hub.data().display());
+    let line = refused("karmada-hub", &["serve", &data, "--listen=127.0.0.1:0"], 2);
+    assert!(line.contains("data"), "{line}");
+    // The first one is none the worse.
+    rest(&hub.kubeconfig()).get("/api/v1/namespaces").await.expect("it still answers");
+}
+
+/// The largest file of a data directory: the store.
+fn store_file(data: &Path) -> PathBuf {
+    let files = fs::read_dir(data).expect("a folder").map(|f| f.expect("an entry").path());
+    let size = |p: &PathBuf| fs::metadata(p).map_or(0, |m| if m.is_file() { m.len() } else { 0 });
+    files.max_by_key(size).expect("a store")
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_reported_and_never_emptied() {
+    let mut hub = Hub::start(&[]).await;
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "precious" } });
+    rest(&hub.kubeconfig()).post("/api/v1/namespaces", &namespace).await.expect("a Namespace");
+    hub.stop().await;
+    let data = format!("--data-dir={}", hub.data().display());
+    let store = store_file(&hub.data());
+    let whole = fs::read(&store).expect("the store is read");
+    let noise = |bytes: &[u8]| bytes.iter().enumerate().map(|(i, b)| b ^ (i as u8).wrapping_mul(151) ^ 0x5a).collect();
+    let damaged: [(&str, Vec<u8>); 4] = [
+        ("cut in half", whole[..whole.len() / 2].to_vec()),
+        ("cut to a few bytes", whole[..100].to_vec()),
+        ("another program's file", b"#!/bin/sh\necho this is no store\n".repeat(500)),
+        ("noise", noise(&whole)),
+    ];
+    for (how, bytes) in damaged {
+        fs::write(&store, &bytes).expect("the store is damaged");
+        let line = refused("karmada-hub", &["serve", &data, "--listen=127.0.0.1:0"], 1);
+        let name = store.file_name().and_then(|n| n.to_str()).expect("a name");
+        assert!(line.contains(name) || line.contains("data"), "{how}: {line}");
+        assert_eq!(fs::read(&store).expect("it is there"), bytes, "{how}: the file was touched");
+    }
+    fs::write(&store, &whole).expect("the store is put back");
+    hub.process.spawn().expect("it starts");
+    hub.up().await;
+    rest(&hub.kubeconfig()).get("/api/v1/namespaces/precious").await.expect("everything is there again");
+}
+
+#[tokio::test]
+async fn keys_and_kubeconfigs_are_their_owners_alone() {
+    let hub = Hub::start(&[]).await;
+    let out = hub.dir.path().join("agent.kubeconfig");
+    fs::write(&out, "something readable").expect("a file is in the way");
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o644)).expect("readable by all");
+    let data = format!("--data-dir={}", hub.data().display());
+    let made =
+        run("karmada-hub", &["credentials", &data, "--cluster=member1", "--output", &out.display().to_string()]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut private = vec![hub.kubeconfig(), out];
+    for file in fs::read_dir(hub.data().join("pki")).expect("a folder").map(|f| f.expect("an entry").path()) {
+        if fs::read_to_string(&file).is_ok_and(|text| text.contains("PRIVATE KEY")) {
+            private.push(file);
+        }
+    }
+    assert!(private.len() >= 4, "{private:?}");
+    for file in private {
+        let mode = fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
+}
+
+#[tokio::test]
+async fn nobody_may_ask_for_health_and_version_alone() {
+    let hub = Hub::start(&[]).await;
+    let anonymous = edited(hub.dir.path(), &hub.kubeconfig(), |text| {
+        let keep = |line: &&str| !line.contains("client-certificate-data") && !line.contains("client-key-data");
+        text.lines().filter(keep).map(|l| if l.trim() == "user:" { "  user: {}" } else { l }).collect::<Vec<_>>().join("\n")
+    });
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(anonymous.get_text(path).await.expect(path), "ok", "{path}");
+    }
+    let version = anonymous.get("/version").await.expect("/version");
+    assert_eq!(version["major"], "1");
+    for path in ["/api/v1/namespaces", "/apis", "/metrics", "/apis/work.karmada.io/v1alpha1/works"] {
+        let error = anonymous.get(path).await.expect_err(path);
+        assert!(error.is_forbidden(), "{path}: {error}");
+        assert!(error.to_string().contains("system:anonymous"), "{path}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_agents_credentials_reach_its_own_part_alone() {
+    let hub = Hub::start(&[]).await;
+    let data = format!("--data-dir={}", hub.data().display());
+    let made = run("karmada-hub", &["credentials", &data, "--cluster=member1"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let path = hub.dir.path().join("agent.kubeconfig");
+    fs::write(&path, &made.stdout).expect("a file is written");
+    let agent = rest(&path);
+    let cluster = |name: &str| {
+        json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": name },
+            "spec": { "syncMode": "Pull", "id": format!("id-of-{name}") },
+        })
+    };
+    let clusters = "/apis/cluster.karmada.io/v1alpha1/clusters";
+    agent.post(clusters, &cluster("member1")).await.expect("it registers itself");
+    let error = agent.post(clusters, &cluster("member2")).await.expect_err("another");
+    assert!(error.is_forbidden(), "{error}");
+    agent.get(&format!("{clusters}/member1")).await.expect("its own Cluster");
+    agent.get("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-member1/works").await.expect("its own Works");
+    let forbidden = [
+        "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-member2/works",
+        "/apis/work.karmada.io/v1alpha1/works",
+        "/apis/cluster.karmada.io/v1alpha1/clusters/member2",
+        "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/member2",
+        "/api/v1/secrets",
+        "/api/v1/namespaces/default/configmaps",
+        "/apis/policy.karmada.io/v1alpha1/propagationpolicies",
+    ];
+    for path in forbidden {
+        let error = agent.get(path).await.expect_err(path);
+        assert!(error.is_forbidden(), "{path}: {error}");
+    }
+    // The same id under a second name is a conflict, whoever asks.
+    let mut twin = cluster("member3");
+    twin["spec"]["id"] = "id-of-member1".into();
+    let error = rest(&hub.kubeconfig()).post(clusters, &twin).await.expect_err("a second name");
+    assert_eq!(error.code(), Some(409), "{error}");
+    assert!(error.to_string().contains("member1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_changed_advertise_reissues_the_serving_certificate() {
+    let mut hub = Hub::start(&["--advertise=127.0.0.1"]).await;
+    let address = hub.address();
+    let named = |hub: &Hub| {
+        let server = format!("    server: https://{address}\n    tls-server-name: hub.example.com");
+        edited(hub.dir.path(), &hub.kubeconfig(), |text| {
+            let line = |l: &str| if l.trim().starts_with("server:") { server.clone() } else { l.to_owned() };
+            text.lines().map(line).collect::<Vec<_>>().join("\n")
+        })
+    };
+    let short = Duration::from_secs(5);
+    let error = named(&hub).with_deadline(short).get_text("/healthz").await.expect_err("another name");
+    assert!(error.is_unreachable(), "{error}");
+    hub.stop().await;
+    hub.process.set_arg("--listen=", format!("--listen={address}"));
+    hub.process.set_arg("--advertise=", "--advertise=hub.example.com");
+    hub.process.spawn().expect("it starts");
+    eventually("the hub to answer to its new name", START, || async {
+        named(&hub).with_deadline(short).get_text("/healthz").await.map_err(|e| e.to_string())
+    })
+    .await;
+    let text = fs::read_to_string(hub.kubeconfig()).expect("a kubeconfig");
+    assert!(text.contains(&format!("https://hub.example.com:{}", address.port())), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_waits_for_its_hub_and_ends_when_asked() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    // Made by a hub that is gone, for a port where nobody listens now.
+    let mut hub = Hub::start(&[]).await;
+    let data = format!("--data-dir={}", hub.data().display());
+    let made = run("karmada-hub", &["credentials", &data, "--cluster=member1"]);
+    let credentials = dir.path().join("agent.kubeconfig");
+    fs::write(&credentials, &made.stdout).expect("a file is written");
+    let member = hub.kubeconfig();
+    hub.stop().await;
+    let args = [
+        "karmada-agent".to_owned(),
+        "--cluster-name=member1".into(),
+        format!("--karmada-kubeconfig={}", credentials.display()),
+        format!("--kubeconfig={}", member.display()),
+        "--health-probe-bind-address=0".into(),
+        "--metrics-bind-address=0".into(),
+    ];
+    let mut agent = Process::start(dir.path(), "agent", Path::new(FLEET), args).expect("it starts");
+    let log = || agent_log(dir.path());
+    eventually("the agent to say that it cannot reach the hub", START, || async {
+        let text = log();
+        if text.to_lowercase().contains("trying again") { Ok(()) } else { Err(text) }
+    })
+    .await;
+    assert!(agent.is_running(), "{}", agent.log_tail(20));
+    let status = agent.terminate(Duration::from_secs(10)).await.expect("it ends within 10 s");
+    assert_eq!(status.code(), Some(0), "{}", agent.log_tail(20));
+}
+
+fn agent_log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("agent.log")).unwrap_or_default()
+}

@@ -1,0 +1,73 @@
+//! What a real kube-apiserver answered, replayed against ours: a floor for each file of recordings.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use karmada_tests::{process::Process, wait::eventually};
+
+/// The least share of its cases, in percent, that each file must pass. A floor stands just below what is reached;
+/// raise it with what makes it rise.
+const FLOORS: [(&str, u32); 5] =
+    [("crud.json", 60), ("list_watch.json", 60), ("apply.json", 60), ("delete_gc.json", 60), ("apply_agent.json", 100)];
+
+/// Runs a file of recordings; how many cases passed and failed, and what was printed.
+fn replay(script: &Path, kubeconfig: &Path, file: &str) -> (u32, u32, String) {
+    let output = Command::new("timeout")
+        .args(["300", "python3"])
+        .arg(script)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .arg(script.with_file_name(file))
+        .output()
+        .expect("python3 runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let totals = text.lines().rev().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let mut number = |what: &str| {
+            let number = words.next()?.parse::<u32>().ok()?;
+            words.next()?.trim_end_matches(',').eq(what).then_some(number)
+        };
+        Some((number("passed")?, number("failed")?))
+    });
+    let error = String::from_utf8_lossy(&output.stderr);
+    let (passed, failed) = totals.unwrap_or_else(|| panic!("{file}: no totals in\n{text}\n{error}"));
+    (passed, failed, text)
+}
+
+#[tokio::test]
+async fn recordings_of_a_real_server() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance/replay.py");
+    if !script.is_file() {
+        eprintln!("skipped: {} is not there", script.display());
+        return;
+    }
+    if !Command::new("python3").args(["-c", "import yaml"]).output().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: python3 with PyYAML is not there");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let args = [
+        "kubesim".to_owned(),
+        format!("--data-dir={}", dir.path().join("data").display()),
+        "--listen=127.0.0.1:0".into(),
+        format!("--kubeconfig-out={}", kubeconfig.display()),
+        "--workloads=off".into(),
+    ];
+    let _server =
+        Process::start(dir.path(), "kubesim", Path::new(env!("CARGO_BIN_EXE_fleet")), args).expect("it starts");
+    eventually("the server to start", Duration::from_secs(60), || async {
+        if kubeconfig.exists() { Ok(()) } else { Err("no kubeconfig yet") }
+    })
+    .await;
+    let mut below = Vec::new();
+    for (file, floor) in FLOORS {
+        let (passed, failed, text) = replay(&script, &kubeconfig, file);
+        let share = 100 * passed / (passed + failed).max(1);
+        println!("{file}: {passed} of {} cases, {share} %", passed + failed);
+        if share < floor {
+            let failures: Vec<&str> = text.lines().filter(|l| l.starts_with("FAIL")).collect();
+            below.push(format!("{file}: {share} % is below {floor} %\n{}", failures.join("\n")));
+        }
+    }
+    assert!(below.is_empty(), "{}", below.join("\n"));
+}
