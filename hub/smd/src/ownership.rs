@@ -16,7 +16,8 @@ pub fn owned_by(object: &Value, manager: &str, operation: Operation) -> Set {
 
 /// The part of an object that is in a set. Two objects agree on a set of fields if their projections are equal.
 ///
-/// A map or list that is in the set without its content is there, empty.
+/// A map or list that is in the set without its content is there, empty. With [`TypeRef::deduced`] the set alone tells
+/// how lists are made up, and a map that is in the set without content is there with all it has.
 pub fn project(object: &Value, set: &Set, schema: &TypeRef) -> Value {
     extract(&schema.schema, schema.id, object, set)
 }

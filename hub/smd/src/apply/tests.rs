@@ -425,6 +425,24 @@ proptest! {
         }
     }
 
+    /// The set alone tells how lists are made up, if what is defaulted is there.
+    #[test]
+    fn a_projection_needs_no_schema(a in object(), b in object()) {
+        let ty = schema();
+        let live = stored(apply(None, &a, &ty, &by("x", &t(1))).unwrap());
+        let mut live = apply(Some(&live), &b, &ty, &forced("y", &t(2))).unwrap();
+        for port in live.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            if port.get("proto").is_none() {
+                port["proto"] = json!("TCP");
+            }
+        }
+        let own = owned_by(&live, "y", Operation::Apply);
+        let (without, with) = (project(&live, &own, &TypeRef::deduced()), project(&live, &own, &ty));
+        let differs = compare(&ty.schema, ty.id, &without, &with).unwrap();
+        // What is owned empty may have got content, which is only known not to be owned by who has a schema.
+        prop_assert!(differs.added.is_empty() && differs.modified.is_empty(), "{:?}", differs);
+    }
+
     #[test]
     fn managed_fields_are_read_as_they_were_written(a in object(), b in object()) {
         let ty = schema();

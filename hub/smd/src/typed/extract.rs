@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::element_of;
-use crate::fieldpath::{Node, PathElement, Set};
+use crate::fieldpath::{Node, PathElement, Scalar, Set};
 use crate::schema::{Form, ListKind, Schema, TypeId};
 
 /// Removes what is in the set, with all below it. What thereby becomes empty goes too, as it does when Kubernetes
@@ -62,13 +62,37 @@ pub(crate) fn extract(schema: &Schema, id: TypeId, value: &Value, set: &Set) -> 
             };
             Value::Array(items.iter().filter_map(part).collect())
         }
+        // Whoever has no schema of an object finds in the set how its lists are made up.
+        (Form::List(list), Value::Array(items)) if !set.is_empty() => {
+            let part = |(i, item)| {
+                let node = set.nodes().iter().find(|n| is_named(i, item, &n.element))?;
+                extract_node(schema, list.element, item, node)
+            };
+            Value::Array(items.iter().enumerate().filter_map(part).collect())
+        }
         _ => value.clone(),
     }
 }
 
 fn extract_node(schema: &Schema, id: TypeId, value: &Value, node: &Node) -> Option<Value> {
+    if node.member && node.children.is_empty() && schema.is_deduced(id) {
+        // One value as a whole, or a map that was empty: without a schema no one can say. Too much is better.
+        return Some(value.clone());
+    }
     let part = extract(schema, id, value, &node.children);
     (node.member || !is_empty(&part)).then_some(part)
+}
+
+/// Whether an element of a list is what a step of a path says.
+fn is_named(place: usize, item: &Value, step: &PathElement) -> bool {
+    match step {
+        PathElement::Key(fields) => {
+            fields.iter().all(|(name, value)| item.get(&**name).is_some_and(|v| Scalar::of(v) == *value))
+        }
+        PathElement::Value(value) => Scalar::of(item) == *value,
+        PathElement::Index(i) => usize::try_from(*i) == Ok(place),
+        PathElement::Field(_) => false,
+    }
 }
 
 fn is_empty(value: &Value) -> bool {
