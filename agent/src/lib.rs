@@ -204,6 +204,9 @@ impl Agent {
             self;
         let (discovery, figures, stats) = (self.discovery, self.figures, self.stats);
 
+        // Handles outlive the run; what they show must not go on.
+        let _stop = StopWatches(Arc::clone(&executor));
+
         let registered = register(&hub, &member, &config, &view, &phases, &env);
         tokio::select! {
             biased;
@@ -294,6 +297,15 @@ impl Agent {
         last.cancel();
         let _ = tokio::time::timeout(LAST, async { while drains.join_next().await.is_some() {} }).await;
         Ok(())
+    }
+}
+
+/// Ends the watches on the member, however the run ends.
+struct StopWatches(Arc<Executor>);
+
+impl Drop for StopWatches {
+    fn drop(&mut self) {
+        self.0.observer.stop();
     }
 }
 

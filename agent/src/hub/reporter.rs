@@ -41,8 +41,40 @@ const FIRST_LISTS: Duration = Duration::from_secs(3);
 struct Look {
     health: Health,
     /// With a healthy member only.
-    version: Option<String>,
+    version: Option<Version>,
     apis: Option<Result<Arc<Apis>, String>>,
+}
+
+/// The oldest minor version of Kubernetes 1 that has server-side apply as we use it.
+const OLDEST: u32 = 22;
+
+/// The condition of a Cluster whose member is too old. Ours alone; a member that is new enough has none.
+const VERSION_SUPPORTED: &str = "VersionSupported";
+
+/// A member's version.
+#[derive(Debug)]
+struct Version {
+    name: String,
+    /// Of major version 1; none if it cannot be told.
+    minor: Option<u32>,
+}
+
+impl Version {
+    fn of(answer: &Value) -> Self {
+        let text = |field: &str| answer[field].as_str().unwrap_or_default();
+        let digits: String = text("minor").chars().take_while(char::is_ascii_digit).collect();
+        let minor = if text("major") == "1" { digits.parse().ok() } else { None };
+        Self { name: text("gitVersion").to_owned(), minor }
+    }
+
+    fn complaint(&self, now: Time) -> Option<Condition> {
+        self.minor.filter(|minor| *minor < OLDEST)?;
+        let message = format!(
+            "the member runs Kubernetes {}; Works are applied by server-side apply, which needs 1.{OLDEST} or newer",
+            self.name
+        );
+        Some(Condition::new(VERSION_SUPPORTED, false, "TooOld", message, now))
+    }
 }
 
 /// Collects and tells.
@@ -110,7 +142,7 @@ impl Reporter {
             return Look { health, version: None, apis: None };
         }
         let version = match self.member.get("/version").await {
-            Ok(version) => version["gitVersion"].as_str().map(str::to_owned),
+            Ok(version) => Some(Version::of(&version)),
             Err(error) => {
                 tracing::warn!(%error, "cannot read the member's version");
                 None
@@ -198,7 +230,15 @@ impl Reporter {
             };
             conditions::set(&mut new.conditions, complete, now);
             if let Some(version) = &look.version {
-                new.kubernetes_version.clone_from(version);
+                new.kubernetes_version.clone_from(&version.name);
+                match version.complaint(now) {
+                    Some(condition) => {
+                        conditions::set(&mut new.conditions, condition, now);
+                    }
+                    None => {
+                        conditions::remove(&mut new.conditions, VERSION_SUPPORTED);
+                    }
+                }
             }
             let figures = self.figures.lock();
             if figures.synced() {
@@ -234,7 +274,49 @@ fn merge(status: &mut Value, new: &ClusterStatus) {
     if !status.is_object() {
         *status = Value::Object(serde_json::Map::new());
     }
+    // Empty fields are not written; what they held before must not stay.
+    for name in ["kubernetesVersion", "apiEnablements", "conditions", "nodeSummary", "resourceSummary"] {
+        if let (false, Some(status)) = (fields.contains_key(name), status.as_object_mut()) {
+            status.remove(name);
+        }
+    }
     for (name, value) in fields {
         status[name] = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_old_members_are_complained_about() {
+        let rows = [
+            ("1", "36", false),
+            ("1", "22", false),
+            ("1", "22+", false),
+            ("1", "21", true),
+            ("1", "9+", true),
+            ("2", "0", false),
+            ("", "", false),
+        ];
+        for (major, minor, complains) in rows {
+            let version = Version::of(&json!({"major": major, "minor": minor, "gitVersion": "v"}));
+            let now = Time::from_system(std::time::UNIX_EPOCH);
+            assert_eq!(version.complaint(now).is_some(), complains, "{major}.{minor}");
+        }
+    }
+
+    #[test]
+    fn what_others_put_into_the_status_stays() {
+        let mut status = json!({"remedyActions": ["TrafficControl"], "theirs": 1, "kubernetesVersion": "v1"});
+        let new = ClusterStatus { kubernetes_version: "v2".into(), ..ClusterStatus::default() };
+        merge(&mut status, &new);
+        assert_eq!(
+            status,
+            json!({"remedyActions": ["TrafficControl"], "theirs": 1, "kubernetesVersion": "v2"})
+        );
     }
 }

@@ -92,8 +92,9 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        // "namespaces \"x\" not found": the Work that makes it may be on its way.
-        let soon = error.is_not_found() || error.is_conflict();
+        // "namespaces \"x\" not found": the Work that makes it may be on its way. One that is going will be gone.
+        let going = error.is_forbidden() && error.to_string().ends_with("because it is being terminated");
+        let soon = error.is_not_found() || error.is_conflict() || going;
         Self { message: error.to_string(), hope: if soon { Hope::Soon } else { Hope::Sometime } }
     }
 }
@@ -147,6 +148,16 @@ enum Step {
 impl Applier {
     pub(crate) fn new(member: Rest, env: Env, cluster: String, execution_namespace: String) -> Self {
         Self { member, env, cluster, execution_namespace, records: Mutex::default() }
+    }
+
+    /// Watches a manifest's kind, if the member serves it.
+    pub(crate) async fn watch(&self, discovery: &Discovery, observer: &Observer, manifest: &Manifest) {
+        let (group, version, kind) = (&manifest.id.group, &manifest.version, &manifest.id.kind);
+        match discovery.resource(group, version, kind).await {
+            Ok(Some(resource)) => observer.watch(&resource),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, kind, "cannot watch"),
+        }
     }
 
     /// Brings an object to what its manifest says.

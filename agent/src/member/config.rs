@@ -37,10 +37,7 @@ pub(crate) fn configuration(
     live: Option<&Value>,
     adopted: bool,
 ) -> Value {
-    stamp(&mut manifest, owner);
-    if adopted {
-        object::set_annotation(&mut manifest, extension::ADOPTED, "true");
-    }
+    stamp(&mut manifest, owner, adopted);
     if let Some(live) = live {
         object::set_meta(&mut manifest, "uid", object::uid(live));
         leave_to_the_member(&mut manifest, live);
@@ -56,10 +53,7 @@ pub(crate) fn replacement(
     live: Option<&Value>,
     adopted: bool,
 ) -> Value {
-    stamp(&mut manifest, owner);
-    if adopted {
-        object::set_annotation(&mut manifest, extension::ADOPTED, "true");
-    }
+    stamp(&mut manifest, owner, adopted);
     let Some(live) = live else { return manifest };
     for field in ["uid", "resourceVersion", "finalizers", "ownerReferences"] {
         if let Some(value) = object::meta(live, field) {
@@ -154,7 +148,7 @@ pub(crate) fn release(live: &Value) -> Value {
 }
 
 /// Our marks, and nothing that is the member's.
-fn stamp(manifest: &mut Value, owner: Owner<'_>) {
+fn stamp(manifest: &mut Value, owner: Owner<'_>, adopted: bool) {
     for field in MEMBERS_METADATA {
         object::remove_meta(manifest, field);
     }
@@ -170,6 +164,9 @@ fn stamp(manifest: &mut Value, owner: Owner<'_>) {
     object::set_label(manifest, label::MANAGED, label::MANAGED_VALUE);
     object::set_annotation(manifest, annotation::WORK_NAMESPACE, owner.namespace);
     object::set_annotation(manifest, annotation::WORK_NAME, owner.name);
+    if adopted {
+        object::set_annotation(manifest, extension::ADOPTED, "true");
+    }
 }
 
 /// A Namespace is shared with whatever else is in it.

@@ -215,6 +215,11 @@ impl Observer {
         });
     }
 
+    /// Stops every watch, for good.
+    pub(crate) fn stop(&self) {
+        self.tasks.lock().abort_all();
+    }
+
     /// Stops the watches of kinds that no Work holds any more.
     pub(crate) fn keep_only(&self, kinds: &BTreeSet<(String, String)>) {
         let mut inner = self.inner.lock();

@@ -106,11 +106,9 @@ impl Executor {
         for (ordinal, manifest) in work.manifests.iter().enumerate() {
             let identifier = identifier(ordinal, manifest);
             if work.suspended {
-                outcomes.manifests.push(Outcome {
-                    identifier,
-                    error: None,
-                    seen: self.seen(&manifest.id, &recorded),
-                });
+                self.applier.watch(&self.discovery, &self.observer, manifest).await;
+                let seen = self.seen(work, &manifest.id, &recorded);
+                outcomes.manifests.push(Outcome { identifier, error: None, seen });
                 continue;
             }
             let order = Order {
@@ -132,7 +130,7 @@ impl Executor {
                 Err(failure) => {
                     self.failed(manifest, &failure);
                     again = again.and(Again::of(&failure));
-                    let seen = self.seen(&manifest.id, &recorded);
+                    let seen = self.seen(work, &manifest.id, &recorded);
                     outcomes.manifests.push(Outcome { identifier, error: Some(failure.message), seen });
                 }
             }
@@ -208,16 +206,16 @@ impl Executor {
                     namespace: id.namespace.clone(),
                     name: id.name.clone(),
                 };
-                let seen = Some(self.seen(&id, recorded).unwrap_or_default());
+                let seen = Some(self.seen(work, &id, recorded).unwrap_or_default());
                 (id, Outcome { identifier, error: None, seen })
             })
             .collect()
     }
 
-    /// What is seen of an object, or what the hub was last told of it while its kind has not been looked at yet.
-    fn seen(&self, id: &ObjectId, recorded: &Recorded) -> Option<Seen> {
+    /// What is seen of a Work's object, or what the hub was last told of it while its kind has not been looked at yet.
+    fn seen(&self, work: &DesiredWork, id: &ObjectId, recorded: &Recorded) -> Option<Seen> {
         if let Some(sight) = self.observer.get(id) {
-            return Some(sight.seen);
+            return (sight.work.as_deref() == Some(&work.name)).then_some(sight.seen);
         }
         if self.observer.synced(&id.group, &id.kind) {
             return None;

@@ -1,5 +1,7 @@
 //! The agent with a hub and a member in one process, under paused time.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
+
 mod registration;
 mod works;
 mod world;

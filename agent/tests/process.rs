@@ -1,0 +1,276 @@
+//! The program: its command line, its signals, and its way over real sockets with TLS.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_apiserver::{
+    ApiServer, Registration,
+    admission::AdmitAll,
+    authn::{Authenticator, Tokens, UserInfo},
+    authz::Coarse,
+    listener::{Tls, serve},
+    open_store,
+    pki::Pki,
+};
+use karmada_client::Rest;
+use karmada_env::Env;
+use karmada_store::engine::Memory;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_karmada-agent");
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// An API server on a socket, for as long as it lives.
+struct Server {
+    rest: Rest,
+    pki: Pki,
+    url: String,
+    _shutdown: tokio_util::sync::DropGuard,
+    dir: TempDir,
+}
+
+impl Server {
+    async fn start(crds: Vec<Value>) -> Self {
+        let (env, shutdown, dir) = (Env::system(), CancellationToken::new(), TempDir::new().unwrap());
+        let store = open_store(Memory::new(), &env).unwrap();
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds,
+            admission: Arc::new(AdmitAll),
+            authorizer: Arc::new(Coarse),
+        };
+        let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());
+        server.start().await;
+        let pki = Pki::open_or_create(dir.path(), &[], &env).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = pki.server_url(listener.local_addr().unwrap().port());
+        let tls = Tls::new(&pki, &env).unwrap();
+        let authenticator = Authenticator::new(Tokens::new(), env);
+        tokio::spawn(serve(listener, tls, authenticator, server.service(), shutdown.clone()));
+        let rest = Rest::new(server.client(UserInfo::system("test"), "test/1"));
+        Self { rest, pki, url, _shutdown: shutdown.drop_guard(), dir }
+    }
+
+    fn kubeconfig(&self, user: &str, group: &str) -> PathBuf {
+        let credential = self.pki.issue_client(user, group, YEAR).unwrap();
+        let path = self.dir.path().join(format!("{}.kubeconfig", user.replace(':', "-")));
+        std::fs::write(&path, self.pki.kubeconfig(&self.url, user, &credential)).unwrap();
+        path
+    }
+}
+
+/// A running agent; killed with the test.
+struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Agent {
+    fn start(hub: &Path, member: &Path, more: &[&str]) -> Self {
+        let child = Command::new(PROGRAM)
+            .args(["--cluster-name", "m1", "--metrics-bind-address", "0", "--karmada-kubeconfig"])
+            .arg(hub)
+            .arg("--kubeconfig")
+            .arg(member)
+            .args(more)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    async fn ended(&mut self, limit: Duration) -> ExitStatus {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < end, "it did not end within {limit:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+async fn eventually(what: &str, mut is: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is().await {
+        assert!(Instant::now() < end, "not within 30 s: {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+fn output(arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env_remove("KUBERNETES_SERVICE_HOST").output().unwrap()
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
+    let dir = TempDir::new().unwrap();
+    let good = dir.path().join("good");
+    std::fs::write(
+        &good,
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: k}}]",
+    )
+    .unwrap();
+    let good = good.to_str().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let base = ["--cluster-name", "m", "--metrics-bind-address", "0", "--health-probe-bind-address", "0"];
+    let rows: [(&[&str], &str); 7] = [
+        (&[], "--karmada-kubeconfig <FILE>"),
+        (&["--karmada-kubeconfig", good, "--no-such-flag"], "unexpected argument '--no-such-flag'"),
+        (&["--karmada-kubeconfig", "/does/not/exist"], "/does/not/exist: kubeconfig: cannot read the file"),
+        (
+            &["--karmada-kubeconfig", good, "--karmada-context", "x"],
+            "contexts: no context named \"x\"; there are: c",
+        ),
+        (&["--karmada-kubeconfig", good], "--kubeconfig is needed outside of a pod"),
+        (
+            &["--karmada-kubeconfig", good, "--kubeconfig", good, "--state-dir", "/proc/nowhere"],
+            "--state-dir: /proc/nowhere: ",
+        ),
+        (
+            &["--karmada-kubeconfig", good, "--kubeconfig", good, "--metrics-bind-address", &taken],
+            "Address already in use",
+        ),
+    ];
+    for (more, want) in rows {
+        let mut arguments = base.to_vec();
+        if more.contains(&"--metrics-bind-address") {
+            arguments.drain(2..4);
+        }
+        arguments.extend(more);
+        let output = output(&arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(want), "{text:?}\n  wanted {want:?}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    let help = output(&["--help"]);
+    assert!(help.status.success() && help.stderr.is_empty());
+}
+
+#[tokio::test]
+async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
+    let (hub, member) = (Server::start(karmada_api::crds()).await, Server::start(Vec::new()).await);
+    for namespace in ["karmada-es-m1", "karmada-cluster"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        hub.rest.post("/api/v1/namespaces", &namespace).await.unwrap();
+    }
+    let kubeconfigs = (
+        hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents"),
+        member.kubeconfig("admin", "system:masters"),
+    );
+    let (health, metrics) = (free_port(), free_port());
+    let state = TempDir::new().unwrap();
+    let mut agent = Agent(
+        Command::new(PROGRAM)
+            .args(["--cluster-name=m1", "--cluster-region=eu", "--log-format=json", "--v=4"])
+            .arg(format!("--karmada-kubeconfig={}", kubeconfigs.0.display()))
+            .arg(format!("--kubeconfig={}", kubeconfigs.1.display()))
+            .arg(format!("--health-probe-bind-address={health}"))
+            .arg(format!("--metrics-bind-address={metrics}"))
+            .arg(format!("--state-dir={}", state.path().display()))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    eventually("it is ready", async || get(health, "/readyz").is_some_and(|a| a.starts_with("HTTP/1.1 200")))
+        .await;
+    assert!(get(health, "/healthz").unwrap().ends_with("ok"));
+
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"},
+                          "data": {"v": "1"}});
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w", "namespace": "karmada-es-m1"},
+        "spec": {"workload": {"manifests": [manifest]}},
+    });
+    hub.rest.post("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works", &work).await.unwrap();
+    eventually("it is applied", async || {
+        member.rest.get("/api/v1/namespaces/default/configmaps/c").await.is_ok_and(|c| c["data"]["v"] == "1")
+    })
+    .await;
+    let text = get(metrics, "/metrics").unwrap();
+    for want in
+        ["karmada_agent_active 1", "karmada_agent_works 1", "karmada_agent_hub_connections_total 1", "# EOF"]
+    {
+        assert!(text.contains(want), "{text}");
+    }
+    assert_eq!(
+        hub.rest.get("/apis/cluster.karmada.io/v1alpha1/clusters/m1").await.unwrap()["spec"]["region"],
+        "eu"
+    );
+
+    let begun = Instant::now();
+    agent.signal("-TERM");
+    let status = agent.ended(Duration::from_secs(10)).await;
+    assert_eq!(status.code(), Some(0), "after {:?}", begun.elapsed());
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/m1";
+    let lease = hub.rest.get(lease).await.unwrap();
+    assert!(
+        lease["metadata"].get("annotations").is_none_or(|a| a.as_object().unwrap().is_empty()),
+        "{lease}"
+    );
+}
+
+#[tokio::test]
+async fn without_a_hub_it_waits_and_two_signals_end_it_at_once() {
+    let member = Server::start(Vec::new()).await;
+    let hub = member.dir.path().join("hub");
+    let nobody = free_port();
+    std::fs::write(
+        &hub,
+        format!("clusters: [{{name: k, cluster: {{server: 'http://{nobody}'}}}}]\ncontexts: [{{name: c, context: {{cluster: k}}}}]"),
+    )
+    .unwrap();
+    let health = free_port();
+    let mut agent = Agent::start(
+        &hub,
+        &member.kubeconfig("admin", "system:masters"),
+        &["--health-probe-bind-address", &health.to_string()],
+    );
+    eventually("it lives", async || get(health, "/healthz").is_some_and(|a| a.starts_with("HTTP/1.1 200")))
+        .await;
+    let ready = get(health, "/readyz").unwrap();
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("joining; hub connected: false"), "{ready}");
+    sleep(Duration::from_secs(2)).await;
+    assert!(agent.0.try_wait().unwrap().is_none());
+    agent.signal("-TERM");
+    agent.signal("-TERM");
+    assert_eq!(agent.ended(Duration::from_secs(2)).await.code(), Some(0));
+}
