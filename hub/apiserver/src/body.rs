@@ -197,10 +197,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 pub(crate) fn yaml(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     // JSON is YAML, and is what most clients send under that name.
-    if text.trim_start().starts_with('{') {
-        if let Ok(value) = json(bytes, &mut Findings::default()) {
-            return json(bytes, findings).map(|_| value);
-        }
+    if text.trim_start().starts_with('{') && json(bytes, &mut Findings::default()).is_ok() {
+        return json(bytes, findings);
     }
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
     let value: Value =
@@ -222,8 +220,12 @@ fn yaml_error(text: &str, error: &serde_saphyr::Error) -> String {
     }
     let line = error.location().map_or(1, |location| location.line());
     match message {
-        m if m.contains("unclosed bracket '['") => format!("yaml: line {line}: did not find expected ',' or ']'"),
-        m if m.contains("unclosed bracket '{'") => format!("yaml: line {line}: did not find expected ',' or '}}'"),
+        m if m.contains("unclosed bracket '['") => {
+            format!("yaml: line {line}: did not find expected ',' or ']'")
+        }
+        m if m.contains("unclosed bracket '{'") => {
+            format!("yaml: line {line}: did not find expected ',' or '}}'")
+        }
         m => format!("yaml: {}", m.trim_start_matches("error: ")),
     }
 }

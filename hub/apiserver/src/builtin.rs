@@ -124,9 +124,9 @@ impl Shape for BuiltIn {
         self.conversion.is_none()
     }
 
-    fn from_stored(&self, mut object: Value) -> Value {
+    fn to_served(&self, mut object: Value) -> Value {
         if let Some(conversion) = self.conversion {
-            conversion.from_stored(&mut object);
+            conversion.to_served(&mut object);
             self.settle(&mut object);
         }
         object

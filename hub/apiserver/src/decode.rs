@@ -104,7 +104,7 @@ pub(crate) fn object(
         ))
     };
     check_versions(kinds, kind, &value)?;
-    check_kind(kind, &mut value, Expected::Body).map_err(|why| refuse(why))?;
+    check_kind(kind, &mut value, Expected::Body).map_err(&refuse)?;
     fields(kind, &mut value, &mut findings).map_err(&refuse)?;
     match validation {
         FieldValidation::Strict if !findings.0.is_empty() => {
@@ -177,7 +177,8 @@ pub(crate) fn check_kind(kind: &Kind, value: &mut Value, expected: Expected) -> 
         }
         let (group, version) = karmada_meta::gvk::parse_api_version(&api_version).unwrap_or_default();
         // Of every group and version are the kinds that belong to requests.
-        let known = types::of_kind(&group, &version, &named).or_else(|| types::of_kind("meta.k8s.io", "v1", &named));
+        let known =
+            types::of_kind(&group, &version, &named).or_else(|| types::of_kind("meta.k8s.io", "v1", &named));
         if let Some(other) = known.filter(|_| version_fits || expected == Expected::Body) {
             // Another kind is decoded as that kind before it turns out to be the wrong one.
             types::decode(other, &without_head(value), &mut Findings::default()).map_err(|error| error.0)?;
@@ -216,7 +217,8 @@ fn without_head(value: &Value) -> Value {
 /// A value of the wrong type, in Go's words.
 pub(crate) fn fields(kind: &Kind, value: &mut Value, findings: &mut Findings) -> Result<(), String> {
     // An empty list here means something: nobody is to own anything any more.
-    let reset = value.pointer("/metadata/managedFields").filter(|list| **list == Value::Array(Vec::new())).cloned();
+    let reset =
+        value.pointer("/metadata/managedFields").filter(|list| **list == Value::Array(Vec::new())).cloned();
     if kind.custom.is_some() {
         // Built-in kinds decode their metadata with the rest.
         let meta = value.get("metadata").cloned().unwrap_or_default();

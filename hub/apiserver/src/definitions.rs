@@ -83,10 +83,10 @@ pub(crate) async fn settle(registry: &Registry) {
                 continue;
             }
             changed = true;
-            if let Err(status) = write_status(registry, name, &wanted).await {
-                if !status.is_not_found() {
-                    tracing::warn!(name, %status, "cannot write the status of a CustomResourceDefinition");
-                }
+            if let Err(status) = write_status(registry, name, &wanted).await
+                && !status.is_not_found()
+            {
+                tracing::warn!(name, %status, "cannot write the status of a CustomResourceDefinition");
             }
         }
         if !changed {

@@ -7,24 +7,26 @@
 //! The documents of a snapshot are made on the first request after a change and kept until the next one. Both `/api`
 //! and `/apis` answer the aggregated form: client-go drops what it got when only one of them does.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use karmada_meta::status::Status;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
-use crate::kinds::{Kind, Kinds};
+use crate::{
+    kinds::{Kind, Kinds},
+    negotiate::clauses,
+};
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 /// Media types named in a 406. Protobuf is in kube-apiserver's list and so in the text; see [`Form`] for what is served.
-const SERVED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const SERVED: &[&str] = &[JSON, YAML, "application/vnd.kubernetes.protobuf"];
+/// Versions of the group apidiscovery.k8s.io.
+const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
 /// What `/` lists beside the paths of discovery.
 const SERVED_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/readyz", "/version"];
@@ -111,7 +113,7 @@ impl Discovery {
         let (core, named): (Vec<&Group<'_>>, Vec<&Group<'_>>) =
             groups.iter().partition(|g| g.name.is_empty());
         let mut aggregated = BTreeMap::new();
-        for version in ["v2", "v2beta1"] {
+        for version in AGGREGATED {
             aggregated.insert(("/api", version), Rendered::new(&aggregate(&core, version)));
             aggregated.insert(("/apis", version), Rendered::new(&aggregate(&named, version)));
         }
@@ -129,7 +131,7 @@ impl Discovery {
                 .map(|(_, rendered)| rendered)
         };
         Some(match negotiate(headers, |version| aggregated(version).is_some()) {
-            None => not_acceptable(),
+            None => refusal(&Status::not_acceptable(SERVED)),
             Some(Form::Legacy { yaml }) => {
                 let (body, media_type) = match (yaml, serde_saphyr::to_string(document)) {
                     (true, Ok(text)) => (Bytes::from(text), YAML),
@@ -176,12 +178,7 @@ impl Discovery {
         if version.is_empty() || !self.groups.iter().any(|g| g == group) {
             return None;
         }
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": "the server could not find the requested resource",
-            "reason": "NotFound", "details": {}, "code": 404,
-        });
-        Some(answer(StatusCode::NOT_FOUND, Bytes::from(status.to_string()), HeaderValue::from_static(JSON)))
+        Some(refusal(&Status::no_such_resource()))
     }
 }
 
@@ -202,13 +199,10 @@ fn answer(status: StatusCode, body: Bytes, media_type: HeaderValue) -> Response<
     response
 }
 
-fn not_acceptable() -> Response<Bytes> {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": format!("only the following media types are accepted: {SERVED}"),
-        "reason": "NotAcceptable", "code": 406,
-    });
-    answer(StatusCode::NOT_ACCEPTABLE, Bytes::from(status.to_string()), HeaderValue::from_static(JSON))
+fn refusal(status: &Status) -> Response<Bytes> {
+    let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = serde_json::to_vec(status).expect("invariant: a Status has a JSON form");
+    answer(code, Bytes::from(body), HeaderValue::from_static(JSON))
 }
 
 /// The form of an answer.
@@ -219,42 +213,25 @@ enum Form {
 
 /// The first form, in the order of the client's wishes, that there is.
 fn negotiate(headers: &HeaderMap, aggregated: impl Fn(&str) -> bool) -> Option<Form> {
-    let mut wishes: Vec<(u32, String)> = Vec::new();
-    for value in headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()) {
-        for clause in value.split(',').map(str::trim).filter(|c| !c.is_empty()) {
-            let quality = clause
-                .split(';')
-                .find_map(|p| p.trim().strip_prefix("q=")?.parse::<f64>().ok())
-                .map_or(1000, |q| (q.clamp(0.0, 1.0) * 1000.0) as u32);
-            if quality > 0 {
-                wishes.push((quality, clause.to_ascii_lowercase()));
-            }
-        }
-    }
-    if wishes.is_empty() {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let accept = values.collect::<Vec<_>>().join(",");
+    if accept.trim().is_empty() {
         return Some(Form::Legacy { yaml: false });
     }
-    wishes.sort_by_key(|(quality, _)| Reverse(*quality));
-    wishes.iter().find_map(|(_, clause)| {
-        let mut parts = clause.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let parameters: BTreeMap<&str, &str> = parts.filter_map(|p| p.split_once('=')).collect();
-        match (media_type, parameters.get("as")) {
-            (JSON, Some(&"apigroupdiscoverylist")) => {
-                let version = ["v2", "v2beta1"].into_iter().find(|v| parameters.get("v") == Some(v))?;
-                let group = parameters.get("g") == Some(&"apidiscovery.k8s.io");
+    clauses(&accept).into_iter().find_map(|clause| {
+        let of = |key: &str| clause.parameters.iter().find(|(k, _)| *k == key).map_or("", |(_, v)| *v);
+        match (clause.media, of("as")) {
+            (JSON, "APIGroupDiscoveryList") if of("g") == "apidiscovery.k8s.io" => {
+                let version = AGGREGATED.into_iter().find(|v| *v == of("v"))?;
                 // A path without an aggregated form answers the legacy one.
-                Some(if !group {
-                    return None;
-                } else if aggregated(version) {
+                Some(if aggregated(version) {
                     Form::Aggregated(version)
                 } else {
                     Form::Legacy { yaml: false }
                 })
             }
-            (_, Some(_)) => None,
-            (JSON | "*/*" | "application/*", None) => Some(Form::Legacy { yaml: false }),
-            (YAML, None) => Some(Form::Legacy { yaml: true }),
+            (JSON | "*/*" | "application/*", "") => Some(Form::Legacy { yaml: false }),
+            (YAML, "") => Some(Form::Legacy { yaml: true }),
             _ => None,
         }
     })

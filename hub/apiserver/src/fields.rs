@@ -1,6 +1,9 @@
 //! Who owns which field: the registry's side of structured merge.
 
-use karmada_meta::{object, status::{FIELD_MANAGER_CONFLICT, Status, StatusCause}};
+use karmada_meta::{
+    object,
+    status::{FIELD_MANAGER_CONFLICT, Status, StatusCause},
+};
 use karmada_smd::{ApplyError, ApplyOptions, Set, UpdateOptions};
 use serde_json::Value;
 

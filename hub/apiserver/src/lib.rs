@@ -72,7 +72,7 @@ use crate::{
     admission::Admission,
     authn::UserInfo,
     authz::Authorizer,
-    kinds::{KindSpec, Kinds},
+    kinds::{Kind, KindSpec, Kinds},
     metrics::Metrics,
     registry::Registry,
     service::ApiService,
@@ -100,6 +100,8 @@ pub(crate) struct Inner {
     pub(crate) discovery: discovery::Cache,
     pub(crate) metrics: Metrics,
     pub(crate) version: Value,
+    /// The kind that scale subresources speak.
+    pub(crate) scale: Arc<Kind>,
     /// Ends watches and background controllers.
     pub(crate) shutdown: CancellationToken,
     crds: Vec<Value>,
@@ -147,6 +149,7 @@ impl ApiServer {
             discovery: discovery::Cache::default(),
             metrics: Metrics::default(),
             version: version(),
+            scale: scale_kind(),
             shutdown,
             crds,
         };
@@ -194,6 +197,22 @@ impl ApiServer {
         });
         kube::Client::new(identify.layer(self.service()).boxed_clone(), "default")
     }
+}
+
+/// `autoscaling/v1` Scale, which is served below other kinds only.
+fn scale_kind() -> Arc<Kind> {
+    builtin::kind(KindSpec {
+        group: "autoscaling".to_owned(),
+        version: "v1".to_owned(),
+        resource: "scales".to_owned(),
+        kind: "Scale".to_owned(),
+        namespaced: true,
+        singular: "scale".to_owned(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        verbs: Vec::new(),
+        subresources: Vec::new(),
+    })
 }
 
 /// `/version`.

@@ -43,6 +43,7 @@ use tower::{Service, ServiceExt};
 use crate::{
     authn::{Authenticator, Peer, PeerCertificate, UserInfo},
     pki::Pki,
+    respond,
 };
 
 /// A handshake is one round trip and some arithmetic; a client that takes longer holds a task for nothing.
@@ -302,7 +303,7 @@ impl Connection {
                     }
                     Err(error) => {
                         tracing::debug!(%remote, %error, "request refused");
-                        Ok(unauthorized())
+                        Ok(respond::status(&Status::unauthorized()))
                     }
                 }
             }
@@ -340,17 +341,6 @@ fn http_builder() -> auto::Builder<TokioExecutor> {
         .max_send_buf_size(MAX_SEND_BUFFER)
         .max_header_list_size(MAX_H2_HEADER_LIST);
     builder
-}
-
-fn unauthorized() -> Response<Body> {
-    let status = Status::unauthorized();
-    let body = serde_json::to_vec(&status).expect("invariant: a Status has a JSON form");
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = http::StatusCode::UNAUTHORIZED;
-    response
-        .headers_mut()
-        .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    response
 }
 
 #[cfg(test)]

@@ -65,13 +65,16 @@ impl Accepted {
 }
 
 /// One clause of an `Accept` header.
-struct Clause<'a> {
-    media: &'a str,
-    parameters: Vec<(&'a str, &'a str)>,
+pub(crate) struct Clause<'a> {
+    /// `application/json`
+    pub(crate) media: &'a str,
+    /// What stands behind it, `q` aside.
+    pub(crate) parameters: Vec<(&'a str, &'a str)>,
     quality: f32,
 }
 
-fn clauses(text: &str) -> Vec<Clause<'_>> {
+/// The clauses of an `Accept` header, the most wanted first.
+pub(crate) fn clauses(text: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = text
         .split(',')
         .filter_map(|clause| {
@@ -105,7 +108,8 @@ pub(crate) enum Endpoint {
 }
 
 /// The media types of a watch.
-const STREAM: &[&str] = &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const STREAM: &[&str] =
+    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 /// Chooses the form of an answer.
 ///

@@ -87,7 +87,7 @@ impl WriteOptions {
     ///
     /// # Errors
     /// 422 that names the options' kind.
-    pub fn parse(query: &Query, write: Write) -> Result<Self, Status> {
+    pub(crate) fn parse(query: &Query, write: Write) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let force = boolean(query, "force");
         let manager = query.get("fieldManager").filter(|m| !m.is_empty());
@@ -198,7 +198,7 @@ impl DeleteOptions {
     ///
     /// # Errors
     /// 400 for a value of the wrong type, 422 for one that is not supported.
-    pub fn from_query(query: &Query) -> Result<Self, Status> {
+    pub(crate) fn from_query(query: &Query) -> Result<Self, Status> {
         let options = Self { grace_period: number(query, "gracePeriodSeconds")?, ..Self::default() };
         let policy = query.get("propagationPolicy").filter(|p| !p.is_empty());
         options.checked(policy, boolean(query, "orphanDependents"), query.all("dryRun"))
@@ -281,7 +281,7 @@ impl ListOptions {
     ///
     /// # Errors
     /// 400 for what cannot be read, 422 for what does not go together.
-    pub fn parse(query: &Query, kind: &Kind, watch: bool) -> Result<Self, Status> {
+    pub(crate) fn parse(query: &Query, kind: &Kind, watch: bool) -> Result<Self, Status> {
         let text = |key: &str| query.get(key).filter(|v| !v.is_empty()).map(str::to_owned);
         let limit = number(query, "limit")?.unwrap_or(0);
         let timeout_seconds = number(query, "timeoutSeconds")?;

@@ -48,13 +48,16 @@ pub struct Registry {
     /// Kinds that are always served.
     native: Vec<Arc<Kind>>,
     /// What each definition compiles to, with the revision of the definition.
-    custom: Mutex<BTreeMap<Arc<str>, (Revision, Vec<Arc<Kind>>)>>,
+    custom: Mutex<BTreeMap<Arc<str>, Compiled>>,
     kinds: ArcSwap<Kinds>,
     /// Told when kinds come or go.
     changed: Notify,
     admission: Arc<dyn Admission>,
     projection: Projection,
 }
+
+/// The kinds of a definition as it was at a revision.
+type Compiled = (Revision, Vec<Arc<Kind>>);
 
 /// Who makes a request, and what the client is to be told beside the answer.
 #[derive(Debug)]
@@ -162,7 +165,7 @@ impl Shown {
 /// A stored object in the served form of a kind, without its resourceVersion.
 fn served(kind: &Kind, bytes: &Bytes) -> Value {
     let value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
-    let mut value = kind.shape.from_stored(value);
+    let mut value = kind.shape.to_served(value);
     storage::stamp(kind, &mut value, None);
     value
 }

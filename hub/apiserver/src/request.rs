@@ -63,7 +63,8 @@ impl Query {
 
 /// Decodes `%XX`, and `+` as a space where `plus` (queries). What is not UTF-8 then is replaced.
 pub(crate) fn percent_decode(text: &str, plus: bool) -> Cow<'_, str> {
-    if !text.contains('%') && !(plus && text.contains('+')) {
+    let encoded = |c: char| c == '%' || (plus && c == '+');
+    if !text.contains(encoded) {
         return Cow::Borrowed(text);
     }
     let bytes = text.as_bytes();
@@ -150,10 +151,11 @@ impl RequestInfo {
             info.verb = "get".to_owned();
         }
         // One object by field selector is authorised as that object.
-        if info.name.is_empty() && matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
-            if let Some(name) = query.get("fieldSelector").and_then(single_name) {
-                info.name = name;
-            }
+        if info.name.is_empty()
+            && matches!(info.verb.as_str(), "list" | "watch" | "deletecollection")
+            && let Some(name) = query.get("fieldSelector").and_then(single_name)
+        {
+            info.name = name;
         }
         info
     }

@@ -118,7 +118,8 @@ impl Inner {
             Ok(response) => response,
             Err(status) => {
                 // An error comes in the format that the answer would have come in, but never in another form.
-                let accepted = negotiate::accept(&parts.headers, exchange.query.get("pretty"), false, Endpoint::List);
+                let accepted =
+                    negotiate::accept(&parts.headers, exchange.query.get("pretty"), false, Endpoint::List);
                 respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
             }
         };
@@ -156,11 +157,13 @@ impl Inner {
             return Ok(response);
         }
         let get = matches!(parts.method, Method::GET);
+        let head = matches!(parts.method, Method::HEAD);
         match path {
             "/version" | "/version/" if get => {
                 let json = Bytes::from(self.version.to_string());
                 return Ok(Answer::ok(json, Accepted::JSON).into_response(&parts.headers));
             }
+            "/version" | "/version/" => return Err(Status::method_not_allowed_here()),
             "/metrics" if get => {
                 let text = self.metrics.render(&self.registry.store);
                 return Ok(respond::text(StatusCode::OK, text));
@@ -169,7 +172,7 @@ impl Inner {
         }
         let discovery = self.discovery.get(&self.registry.kinds());
         match discovery.respond(path, &parts.headers) {
-            Some(response) if get => Ok(response.map(Body::from)),
+            Some(response) if get || head => Ok(response.map(Body::from)),
             Some(_) => Err(Status::method_not_allowed_here()),
             None => Ok(respond::text(StatusCode::NOT_FOUND, "404 page not found\n")),
         }
@@ -214,6 +217,13 @@ impl Inner {
     /// Finds the kind of a path, and what of it is served there.
     async fn resource(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
         let (info, kinds) = (&exchange.info, self.registry.kinds());
+        // Routing knows no empty parts, though authorisation looks past them.
+        if info.path.starts_with("//") {
+            return Ok(respond::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+        }
+        if info.path.contains("//") {
+            return Err(Status::no_such_resource());
+        }
         let Some(kind) = kinds.by_resource(&info.group, &info.version, &info.resource) else {
             // Built-in groups know that they have no such resource; the others are asked one after another, and none does.
             if !info.group.is_empty() && !kinds.has_native_group(&info.group) {
@@ -489,6 +499,15 @@ impl Inner {
         if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
             return Err(terminating(kind));
         }
+        let named = ResourceTarget {
+            group: &kind.gvr.group,
+            resource: &kind.gvr.resource,
+            namespace,
+            name: object::name(&object),
+            ..ResourceTarget::default()
+        };
+        let target = authz::Target::Resource(named);
+        authz::check_name(&*self.authorizer, &Attributes { user: exchange.caller.user, verb: "create", target })?;
         let written = self.registry.create(&exchange.caller, kind, namespace, object, &options).await?;
         self.show(exchange, kind, &written.shown, accepted, StatusCode::CREATED)
     }
@@ -601,8 +620,10 @@ impl Inner {
             let options = WriteOptions::parse(&exchange.query, Write::Update)?;
             let body_type = negotiate::body_type(headers, false)?;
             let bytes = body::read(body).await?;
+            let place = Target { kind: &self.scale, ..*target };
+            let kinds = self.registry.kinds();
             let scale =
-                decode::parse(&bytes, body_type, &mut Findings::default()).map_err(Status::bad_request)?;
+                decode::object(&exchange.caller, &kinds, &place, &bytes, body_type, options.validation)?;
             let write = ScaleWrite::Update(&scale);
             self.registry.write_scale(&exchange.caller, target, write, &options).await?
         };

@@ -79,14 +79,14 @@ pub trait Shape: Send + Sync + fmt::Debug {
     /// How structured merge sees this kind.
     fn schema(&self) -> &karmada_smd::schema::TypeRef;
 
-    /// Whether stored objects are served as they are, apart from apiVersion and kind; otherwise [`Shape::from_stored`]
+    /// Whether stored objects are served as they are, apart from apiVersion and kind; otherwise [`Shape::to_served`]
     /// and [`Shape::to_stored`] say how to turn one into the other.
     fn is_stored_form(&self) -> bool {
         true
     }
 
     /// The served form of a stored object.
-    fn from_stored(&self, object: Value) -> Value {
+    fn to_served(&self, object: Value) -> Value {
         object
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn respond(
         name: name.map(Into::into),
     };
     // Without a version the state comes first, unless the client says otherwise.
-    let initial = options.send_initial_events.unwrap_or(asked.is_none());
+    let initial = options.send_initial_events.unwrap_or_else(|| asked.is_none());
     let from = if initial {
         match asked.filter(|asked| *asked > current.get()) {
             Some(asked) => {
@@ -329,10 +329,11 @@ impl Stream {
         match &mut self.view {
             View::Table(view) => object = view.bookmark(&object),
             // A typed server writes out the whole type; what it has set is metadata alone.
-            View::Frames(_) | View::Values if self.kind.custom.is_none() => {
-                if self.kind.shape.decode(&mut object, &mut Findings::default()).is_ok() {
-                    object["metadata"] = metadata;
-                }
+            View::Frames(_) | View::Values
+                if self.kind.custom.is_none()
+                    && self.kind.shape.decode(&mut object, &mut Findings::default()).is_ok() =>
+            {
+                object["metadata"] = metadata;
             }
             _ => {}
         }
@@ -349,7 +350,7 @@ impl Stream {
 /// A stored object in its served form.
 fn shown(kind: &Kind, value: &Bytes, revision: Revision) -> Value {
     let stored = serde_json::from_slice(value).unwrap_or(Value::Null);
-    let mut object = kind.shape.from_stored(stored);
+    let mut object = kind.shape.to_served(stored);
     storage::stamp(kind, &mut object, Some(revision));
     object
 }

@@ -33,7 +33,7 @@ impl Conversion {
         }
     }
 
-    pub(super) fn from_stored(self, object: &mut Value) {
+    pub(super) fn to_served(self, object: &mut Value) {
         match self {
             Self::Event => EVENT_FIELDS.iter().for_each(|(core, new)| rename(object, core, new)),
             Self::Autoscaler => {
@@ -63,10 +63,10 @@ impl Conversion {
 }
 
 fn rename(object: &mut Value, from: &str, to: &str) {
-    if let Some(map) = object.as_object_mut() {
-        if let Some(value) = map.remove(from) {
-            map.insert(to.to_owned(), value);
-        }
+    if let Some(map) = object.as_object_mut()
+        && let Some(value) = map.remove(from)
+    {
+        map.insert(to.to_owned(), value);
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
             let mut object = served.clone();
             conversion.to_stored(&mut object);
             assert_ne!(object, served);
-            conversion.from_stored(&mut object);
+            conversion.to_served(&mut object);
             assert_eq!(object, served);
         }
     }

@@ -38,14 +38,14 @@ enum Type {
     /// Any JSON value (`RawExtension`, `JSON`, `FieldsV1`).
     Any,
     /// A schema or a bool (`JSONSchemaPropsOrBool`).
-    OrBool(Box<Type>),
+    OrBool(Box<Self>),
     /// A schema or a list of schemas.
-    OrArray(Box<Type>),
+    OrArray(Box<Self>),
     /// A schema or a list of strings.
-    OrStrings(Box<Type>),
-    Slice(Box<Type>),
-    Map(Box<Type>),
-    Pointer(Box<Type>),
+    OrStrings(Box<Self>),
+    Slice(Box<Self>),
+    Map(Box<Self>),
+    Pointer(Box<Self>),
     /// Index into [`Table::structs`].
     Struct(usize),
 }
@@ -173,7 +173,12 @@ impl Table {
                     kinds.insert(format!("{group} {version} {kind}"), index);
                 }
                 ["type", name] => {
-                    structs.push(Struct { name: name.to_owned(), fields: Vec::new(), inline: Vec::new(), is_kind: false });
+                    structs.push(Struct {
+                        name: name.to_owned(),
+                        fields: Vec::new(),
+                        inline: Vec::new(),
+                        is_kind: false,
+                    });
                 }
                 ["", _number, json, ty, _wire, ref flags @ ..] => {
                     let owner = structs.last_mut().ok_or("a field before any type")?;
@@ -487,6 +492,7 @@ impl Walk<'_> {
                 time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z07:00")
             }
             (Type::MicroTime, Value::String(text)) => {
+                six_digits(text)?;
                 time(text, "%Y-%m-%dT%H:%M:%S.%6fZ", "2006-01-02T15:04:05.000000Z07:00")
             }
             (Type::Slice(inner), Value::Array(list)) => self.list(inner, list, owner),
@@ -536,7 +542,9 @@ impl Field {
     fn written(&self, value: Option<Value>, stored: bool) -> Option<Value> {
         let value = match value {
             // Nothing tells an empty list from none once it has been stored.
-            Some(value) if stored && matches!(self.ty, Type::Slice(_) | Type::Map(_)) && self.ty.is_empty(&value) => {
+            Some(value)
+                if stored && matches!(self.ty, Type::Slice(_) | Type::Map(_)) && self.ty.is_empty(&value) =>
+            {
                 Value::Null
             }
             Some(value) => value,
@@ -610,6 +618,18 @@ fn quantity(value: &Value) -> Result<Value, TypeMismatch> {
                 .to_owned(),
         )),
     }
+}
+
+/// Go reads six digits of a second or nothing.
+fn six_digits(text: &str) -> Result<(), TypeMismatch> {
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    const SECONDS: usize = "2006-01-02T15:04:05".len();
+    let Some(rest) = text.get(SECONDS..) else { return Ok(()) };
+    let digits = rest.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    if digits == 6 {
+        return Ok(());
+    }
+    Err(TypeMismatch(format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {rest:?} as \".000000\"")))
 }
 
 fn time(text: &str, format: &str, layout: &str) -> Result<Value, TypeMismatch> {
@@ -705,7 +725,7 @@ mod tests {
             "coordination.k8s.io",
             "v1",
             "Lease",
-            &json!({"metadata": {"creationTimestamp": null}, "spec": {"renewTime": "2026-01-02T03:04:05Z"}}),
+            &json!({"metadata": {"creationTimestamp": null}, "spec": {"renewTime": "2026-01-02T05:04:05.000000+02:00"}}),
         );
         assert_eq!(
             lease.unwrap(),

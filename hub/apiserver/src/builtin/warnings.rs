@@ -7,9 +7,8 @@ fn pod_spec(group: &str, kind: &str) -> Option<&'static str> {
     match (group, kind) {
         ("", "Pod") => Some("spec"),
         ("", "PodTemplate") => Some("template.spec"),
-        ("", "ReplicationController") | ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => {
-            Some("spec.template.spec")
-        }
+        ("", "ReplicationController")
+        | ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => Some("spec.template.spec"),
         ("batch", "Job") => Some("spec.template.spec"),
         ("batch", "CronJob") => Some("spec.jobTemplate.spec.template.spec"),
         _ => None,

@@ -115,7 +115,8 @@ pub fn kind_of(definition: &Value, version: &str) -> Option<Kind> {
         subresources,
     };
     let keeps_unknown = definition.pointer("/spec/preserveUnknownFields") == Some(&json!(true));
-    let stored = versions(definition).iter().find(|v| v["storage"] == json!(true) && text(v, "/name") != version);
+    let stored =
+        versions(definition).iter().find(|v| v["storage"] == json!(true) && text(v, "/name") != version);
     let stored = stored.and_then(|v| v.pointer("/schema/openAPIV3Schema"));
     let shape = CustomShape::new(&schema, stored, scale, keeps_unknown);
     let mut kind = Kind::new(row, rules::custom(has_status, selectable), Arc::new(shape), Some(custom));

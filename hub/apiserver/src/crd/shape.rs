@@ -47,7 +47,12 @@ pub struct CustomShape {
 
 impl CustomShape {
     /// Compiles `openAPIV3Schema` of the version, and of the stored one if that is another.
-    pub fn new(schema: &Value, storage: Option<&Value>, scale: Option<ScalePaths>, keeps_unknown: bool) -> Self {
+    pub fn new(
+        schema: &Value,
+        storage: Option<&Value>,
+        scale: Option<ScalePaths>,
+        keeps_unknown: bool,
+    ) -> Self {
         Self {
             schema: Schema::compile(schema),
             storage: storage.map(Schema::compile),
@@ -259,9 +264,14 @@ mod tests {
 
     #[test]
     fn only_what_the_stored_version_knows_is_kept() {
-        let schema = |properties: Value| json!({"type": "object", "properties": {
-            "spec": {"type": "object", "properties": properties}}});
-        let (v1, v2) = (schema(json!({"n": {"type": "integer"}})), schema(json!({"n": {"type": "integer"}, "m": {"type": "integer"}})));
+        let schema = |properties: Value| {
+            json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": properties}}})
+        };
+        let (v1, v2) = (
+            schema(json!({"n": {"type": "integer"}})),
+            schema(json!({"n": {"type": "integer"}, "m": {"type": "integer"}})),
+        );
         let shape = CustomShape::new(&v2, Some(&v1), None, false);
         assert!(!shape.is_stored_form());
         assert_eq!(shape.to_stored(json!({"spec": {"n": 1, "m": 2}})), json!({"spec": {"n": 1}}));

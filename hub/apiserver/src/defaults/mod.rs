@@ -20,7 +20,7 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
     if let ("", "Secret") = (group, kind) {
         merge_string_data(object);
     }
-    table::apply(group, version, kind, object);
+    table::apply(group, kind, object);
     for path in template_paths(group, kind) {
         if let Some(template) = object.pointer_mut(path) {
             pod::template(template);
@@ -122,7 +122,7 @@ fn stateful_set(stateful_set: &mut Value) {
     }
     let claims = stateful_set.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
     for claim in claims.into_iter().flatten() {
-        table::apply("", "v1", "PersistentVolumeClaim", claim);
+        table::apply("", "PersistentVolumeClaim", claim);
         claim_status(claim);
         if let Some(claim) = claim.as_object_mut() {
             fill(claim, "kind", json!("PersistentVolumeClaim"));

@@ -132,7 +132,7 @@ pub(super) fn compile(rows: &[Row]) -> Vec<Default> {
         .map(|(path, json)| Default {
             path: path
                 .split('.')
-                .flat_map(|part| part.strip_suffix("[]").map_or(vec![part], |name| vec![name, "[]"]))
+                .flat_map(|part| part.strip_suffix("[]").map_or_else(|| vec![part], |name| vec![name, "[]"]))
                 .collect(),
             value: serde_json::from_str(json).expect("invariant: defaults are JSON, which a test checks"),
         })
@@ -140,9 +140,10 @@ pub(super) fn compile(rows: &[Row]) -> Vec<Default> {
 }
 
 /// Fills in the table's defaults for a kind.
-pub(super) fn apply(group: &str, _version: &str, kind: &str, object: &mut Value) {
-    let Some(rows) = COMPILED.iter().find(|((g, k), _)| *g == group && *k == kind) else { return };
-    fill_all(object, rows.1);
+pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
+    if let Some(rows) = COMPILED.get(&(group, kind)) {
+        fill_all(object, rows);
+    }
 }
 
 /// Fills in rows below `value`.

@@ -16,6 +16,7 @@ use crate::{
     fields,
     kinds::Kind,
     options::WriteOptions,
+    shape::Findings,
     storage::{self, Object},
 };
 
@@ -113,10 +114,11 @@ impl Registry {
 
     /// Gives a new object what the server gives every object.
     fn prepare_create(&self, kind: &Kind, object: &mut Value) {
-        if !kind.rules.keeps_status_on_create && kind.has_status() {
-            if let Some(map) = object.as_object_mut() {
-                reset_status(kind, map);
-            }
+        if !kind.rules.keeps_status_on_create
+            && kind.has_status()
+            && let Some(map) = object.as_object_mut()
+        {
+            reset_status(kind, map);
         }
         let meta = object::metadata_mut(object);
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -187,11 +189,8 @@ fn taken(kind: &Kind, name: &str, there: &Object) -> Status {
 fn reset_status(kind: &Kind, object: &mut serde_json::Map<String, Value>) {
     let mut empty = serde_json::json!({});
     storage::stamp(kind, &mut empty, None);
-    if kind.shape.decode(&mut empty, &mut Default::default()).is_ok() {
-        if let Some(status) = empty.get("status") {
-            object.insert("status".to_owned(), status.clone());
-            return;
-        }
-    }
-    object.remove("status");
+    match kind.shape.decode(&mut empty, &mut Findings::default()).map(|()| empty.get("status")) {
+        Ok(Some(status)) => object.insert("status".to_owned(), status.clone()),
+        _ => object.remove("status"),
+    };
 }

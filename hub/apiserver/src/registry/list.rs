@@ -84,7 +84,7 @@ impl Filter {
                 "metadata.name" => Some(key.name.to_string()),
                 "metadata.namespace" => Some(key.namespace.to_string()),
                 _ if self.custom => {
-                    let object = kind.shape.from_stored(serde_json::from_slice(value).ok()?);
+                    let object = kind.shape.to_served(serde_json::from_slice(value).ok()?);
                     Some(storage::field(&object, path))
                 }
                 _ => {
@@ -145,7 +145,7 @@ impl Registry {
         let mut page =
             Page { items: Vec::new(), revision: snapshot.revision(), continue_token: None, remaining: None };
         if let (Some(name), Some(namespace), None) =
-            (options.fields.exact("metadata.name"), scope.or((!kind.namespaced).then_some("")), after)
+            (options.fields.exact("metadata.name"), if kind.namespaced { scope } else { Some("") }, after)
         {
             let object = snapshot.get(&storage::key(kind, namespace, name));
             page.items.extend(object.filter(|object| filter.matches(kind, object)).cloned());

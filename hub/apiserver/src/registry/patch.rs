@@ -163,7 +163,11 @@ fn apply_patch(
             Ok(patch::merge_patch(live, &change))
         }
         PatchType::Strategic => {
-            let change = read_object(bytes, findings)?;
+            let change = read_object(bytes, findings).map_err(|status| {
+                // Go's decoder is asked directly here.
+                let message = status.message.trim_start_matches("error decoding patch: ").to_owned();
+                Status { message, ..status }
+            })?;
             strategic::strategic_merge(live, &change, target.kind.shape.schema())
                 .map_err(|error| patch_error(&error))
         }

@@ -135,15 +135,21 @@ impl Registry {
                         now: &now,
                         reset_fields: &reset,
                     };
-                    karmada_smd::apply(Some(&shown), &config, &schema, &options).map_err(fields::apply_error)?
+                    karmada_smd::apply(Some(&shown), &config, &schema, &options)
+                        .map_err(fields::apply_error)?
                 }
                 write => {
                     let scale = match write {
                         ScaleWrite::Update(scale) => scale.clone(),
                         ScaleWrite::Patch(patch_type, bytes) => patched(&shown, patch_type, bytes)?,
                     };
-                    let options =
-                        UpdateOptions { manager: &manager, api_version, subresource, now: &now, reset_fields: &reset };
+                    let options = UpdateOptions {
+                        manager: &manager,
+                        api_version,
+                        subresource,
+                        now: &now,
+                        reset_fields: &reset,
+                    };
                     karmada_smd::update(Some(&shown), &scale, &schema, &options)
                 }
             };
@@ -151,7 +157,8 @@ impl Registry {
             let new_owners = Managed::of(&new).unwrap_or_default();
             let mut parent = live.clone();
             set(&mut parent, wanted_path, wanted.into());
-            karmada_smd::scale::to_parent(&owners, &new_owners, &kind.api_version, &replicas).write(&mut parent);
+            karmada_smd::scale::to_parent(&owners, &new_owners, &kind.api_version, &replicas)
+                .write(&mut parent);
             // A Scale without a version overwrites, also of kinds that otherwise insist on one.
             let version = match object::resource_version(&new) {
                 "" => object::resource_version(live),

@@ -219,7 +219,7 @@ fn workload(kind: &str, column: &str, object: &Value) -> Value {
         "Controller" => {
             let owners = array(object, "/metadata/ownerReferences");
             let owner = owners.iter().find(|o| o["controller"] == Value::Bool(true));
-            json!(owner.map_or(NONE.to_owned(), |o| owner_text(o)))
+            json!(owner.map_or_else(|| NONE.to_owned(), owner_text))
         }
         "Revision" => json!(int(object, "/revision")),
         _ => template_cell(column, object),
@@ -605,7 +605,8 @@ fn other(kind: &str, column: &str, object: &Value) -> Value {
         ("storage.k8s.io/CSINode", "Drivers") => json!(count(object, "/spec/drivers")),
         ("certificates.k8s.io/CertificateSigningRequest", "RequestedDuration") => {
             let seconds = object.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
-            json!(seconds.map_or(NONE.to_owned(), |s| human_duration(std::time::Duration::from_secs(s))))
+            let length = seconds.map(|s| human_duration(std::time::Duration::from_secs(s)));
+            json!(length.unwrap_or_else(|| NONE.to_owned()))
         }
         ("certificates.k8s.io/CertificateSigningRequest", "Condition") => {
             let conditions = array(object, "/status/conditions").iter().map(|c| text(c, "/type"));

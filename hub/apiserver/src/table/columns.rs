@@ -172,7 +172,7 @@ impl CustomCell {
             },
             (CellType::Number, Value::Number(_)) | (CellType::Boolean, Value::Bool(_)) => value.clone(),
             (CellType::Date, Value::String(time)) => {
-                json!(age_of(time, now).unwrap_or("<invalid>".to_owned()))
+                json!(age_of(time, now).unwrap_or_else(|| "<invalid>".to_owned()))
             }
             _ => Value::Null,
         }

@@ -63,10 +63,10 @@ pub fn render(
     let columns = Columns::of(kind);
     let rows: Vec<Value> =
         objects.iter().map(|object| row(&columns, version, include, object, now)).collect();
-    table(version, metadata, columns.definitions(), rows)
+    table(version, metadata, &columns.definitions(), &rows)
 }
 
-fn table(version: &str, metadata: &Value, definitions: Value, rows: Vec<Value>) -> Value {
+fn table(version: &str, metadata: &Value, definitions: &Value, rows: &[Value]) -> Value {
     json!({
         "kind": "Table",
         "apiVersion": format!("meta.k8s.io/{version}"),
@@ -115,18 +115,18 @@ impl TableView {
     pub fn event(&mut self, _kind: &Kind, object: &Value) -> Value {
         let definitions = if self.headed { Value::Null } else { self.columns.definitions() };
         self.headed = true;
-        self.one_row(object, definitions)
+        self.one_row(object, &definitions)
     }
 
     /// The Table for a bookmark. It has a row too: only there is room for the annotation that ends a streaming list.
     pub fn bookmark(&self, object: &Value) -> Value {
-        self.one_row(object, Value::Null)
+        self.one_row(object, &Value::Null)
     }
 
-    fn one_row(&self, object: &Value, definitions: Value) -> Value {
+    fn one_row(&self, object: &Value, definitions: &Value) -> Value {
         let revision = object.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
         let row = row(&self.columns, &self.version, self.include, object, self.env.wall());
-        table(&self.version, &json!({"resourceVersion": revision}), definitions, vec![row])
+        table(&self.version, &json!({"resourceVersion": revision}), definitions, &[row])
     }
 }
 

@@ -52,13 +52,9 @@ pub(super) fn view(pod: &Value, now: SystemTime) -> PodView {
         reason => reason.to_owned(),
     };
     let initializing = init_status(pod, &sidecars, &mut ready, &mut restarts);
-    if let Some(text) = &initializing {
-        status.clone_from(text);
-    }
-    if initializing.is_none() || condition(pod, "Initialized") {
-        if initializing.is_none() || status.is_empty() {
-            main_status(pod, &mut status, &mut ready, &mut restarts);
-        }
+    match &initializing {
+        Some(text) => status.clone_from(text),
+        None => main_status(pod, &mut status, &mut ready, &mut restarts),
     }
     if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
         if text(pod, "/status/reason") == "NodeLost" {
@@ -112,7 +108,6 @@ fn init_status(pod: &Value, sidecars: &[&str], ready: &mut usize, restarts: &mut
 }
 
 fn main_status(pod: &Value, status: &mut String, ready: &mut usize, restarts: &mut Restarts) {
-    *restarts = Restarts { count: restarts.count, last: restarts.last.take() };
     let mut running = false;
     for container in array(pod, "/status/containerStatuses").iter().rev() {
         restarts.add(container);

@@ -206,7 +206,7 @@ fn custom_resources_have_their_columns() {
 
     let plain = custom(&json!([]));
     let object = json!({"metadata": {"name": "a", "creationTimestamp": "2026-01-01T23:59:00Z"}});
-    let table = render(&plain, "v1", Include::Object, &[object.clone()], &json!({}), now());
+    let table = render(&plain, "v1", Include::Object, std::slice::from_ref(&object), &json!({}), now());
     assert_eq!(table["rows"][0], json!({"cells": ["a", "60s"], "object": object}));
 }
 

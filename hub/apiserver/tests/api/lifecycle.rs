@@ -1,0 +1,107 @@
+//! How objects end: finalizers, owners, namespaces.
+
+use serde_json::{Value, json};
+
+use crate::{MAPS, Server, config_map};
+
+fn owned(name: &str, owner: &Value, blocks: bool) -> Value {
+    let mut map = config_map(name);
+    map["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap",
+        "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], "blockOwnerDeletion": blocks}]);
+    map
+}
+
+fn options(propagation: &str) -> Value {
+    json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_holds_an_object_until_it_is_taken_off() {
+    let server = Server::start().await;
+    let mut map = config_map("a");
+    map["metadata"]["finalizers"] = json!(["example.com/f"]);
+    server.call("POST", MAPS, map).await;
+    let path = format!("{MAPS}/a");
+    let pending = server.call("DELETE", &path, Value::Null).await;
+    assert!(pending.body["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 409);
+    let added = json!({"metadata": {"finalizers": ["example.com/f", "example.com/g"]}});
+    assert_eq!(server.patch(&path, "merge", added).await.code, 422, "nothing new holds it now");
+    assert_eq!(server.patch(&path, "merge", json!({"metadata": {"finalizers": null}})).await.code, 200);
+    assert_eq!(server.get(&path).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn preconditions_guard_deletion() {
+    let server = Server::start().await;
+    server.call("POST", MAPS, config_map("a")).await;
+    for preconditions in [json!({"uid": "other"}), json!({"resourceVersion": "1"})] {
+        let answer =
+            server.call("DELETE", &format!("{MAPS}/a"), json!({"preconditions": preconditions})).await;
+        assert_eq!(answer.code, 409);
+    }
+    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_follow_their_owner() {
+    let server = Server::start().await;
+    let owner = server.call("POST", MAPS, config_map("o")).await.body;
+    let child = server.call("POST", MAPS, owned("c", &owner, false)).await.body;
+    server.call("POST", MAPS, owned("g", &child, false)).await;
+    server.call("DELETE", &format!("{MAPS}/o"), options("Background")).await;
+    server.until(&format!("{MAPS}/g"), |a| a.code == 404).await;
+    server.until(&format!("{MAPS}/c"), |a| a.code == 404).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_and_forget_their_owner() {
+    let server = Server::start().await;
+    let owner = server.call("POST", MAPS, config_map("o")).await.body;
+    server.call("POST", MAPS, owned("c", &owner, false)).await;
+    server.call("DELETE", &format!("{MAPS}/o"), options("Orphan")).await;
+    server.until(&format!("{MAPS}/o"), |a| a.code == 404).await;
+    let child = server.get(&format!("{MAPS}/c")).await;
+    assert_eq!((child.code, child.body["metadata"].get("ownerReferences")), (200, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_foreground_dependents_go_first() {
+    let server = Server::start().await;
+    let owner = server.call("POST", MAPS, config_map("o")).await.body;
+    let mut child = owned("c", &owner, true);
+    child["metadata"]["finalizers"] = json!(["example.com/f"]);
+    server.call("POST", MAPS, child).await;
+    server.call("DELETE", &format!("{MAPS}/o"), options("Foreground")).await;
+    server.until(&format!("{MAPS}/c"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
+    assert_eq!(server.get(&format!("{MAPS}/o")).await.code, 200, "it waits");
+    server.patch(&format!("{MAPS}/c"), "merge", json!({"metadata": {"finalizers": null}})).await;
+    server.until(&format!("{MAPS}/o"), |a| a.code == 404).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_ends_when_it_is_empty() {
+    let server = Server::start().await;
+    server.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let mut held = config_map("held");
+    held["metadata"]["finalizers"] = json!(["example.com/f"]);
+    server.call("POST", maps, held).await;
+    server.call("POST", maps, config_map("free")).await;
+    assert_eq!(
+        server.call("DELETE", "/api/v1/namespaces/n", Value::Null).await.body["status"]["phase"],
+        "Terminating"
+    );
+    let refused = server.call("POST", maps, config_map("late")).await;
+    assert_eq!(
+        (refused.code, &refused.body["details"]["causes"][0]["reason"]),
+        (403, &json!("NamespaceTerminating"))
+    );
+    let told =
+        server.until("/api/v1/namespaces/n", |a| a.body.to_string().contains("SomeFinalizersRemain")).await;
+    assert_eq!(told.code, 200);
+    assert_eq!(server.get(&format!("{maps}/free")).await.code, 404);
+    server.patch(&format!("{maps}/held"), "merge", json!({"metadata": {"finalizers": null}})).await;
+    server.until("/api/v1/namespaces/n", |a| a.code == 404).await;
+    assert_eq!(server.call("DELETE", "/api/v1/namespaces/kube-system", Value::Null).await.code, 403);
+}

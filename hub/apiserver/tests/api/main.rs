@@ -1,0 +1,168 @@
+//! The API in process: requests against the service over a memory store, under paused time.
+//!
+//! What Kubernetes answers in detail is held by the recordings that `replay.py` plays; here stands what a reader of the
+//! crate should be able to rely on, one test for each promise.
+
+mod crds;
+mod lifecycle;
+mod objects;
+mod watches;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt as _;
+use karmada_apiserver::{
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+};
+use karmada_env::{Env, ManualClock};
+use karmada_store::engine::memory::Memory;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+/// A server with its background controllers.
+struct Server {
+    api: ApiServer,
+    clock: ManualClock,
+    shutdown: CancellationToken,
+}
+
+/// An answer, its body read as JSON.
+#[derive(Debug)]
+struct Answer {
+    code: u16,
+    body: Value,
+    warnings: Vec<String>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
+        let env = Env::seeded(clock.clone(), 7);
+        let shutdown = CancellationToken::new();
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: Vec::new(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Arc::new(Coarse),
+        };
+        let store = open_store(Memory::new(), &env).unwrap();
+        let api = ApiServer::new(store, env, registration, shutdown.clone());
+        api.start().await;
+        Self { api, clock, shutdown }
+    }
+
+    fn admin() -> UserInfo {
+        UserInfo::new("admin", ["system:masters"])
+    }
+
+    async fn send(
+        &self,
+        user: Option<UserInfo>,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: &Value,
+    ) -> Answer {
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let mut request = Request::builder().method(method).uri(path).header("user-agent", "test/1");
+        if !body.is_null() {
+            request = request.header("content-type", media);
+        }
+        let mut request = request.body(Body::from(bytes)).unwrap();
+        request.extensions_mut().extend(
+            user.map(|user| {
+                let mut extensions = http::Extensions::new();
+                extensions.insert(user);
+                extensions
+            })
+            .unwrap_or_default(),
+        );
+        let response = self.api.service().oneshot(request).await.unwrap();
+        let code = response.status().as_u16();
+        let warnings =
+            response.headers().get_all("warning").iter().map(|v| v.to_str().unwrap().to_owned()).collect();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Answer { code, body: serde_json::from_slice(&bytes).unwrap_or(Value::String(text)), warnings }
+    }
+
+    async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.send(Some(Self::admin()), method, path, "application/json", &body).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, Value::Null).await
+    }
+
+    async fn patch(&self, path: &str, kind: &str, body: Value) -> Answer {
+        let media = match kind {
+            "apply" => "application/apply-patch+yaml".to_owned(),
+            kind => format!("application/{kind}-patch+json"),
+        };
+        self.send(Some(Self::admin()), "PATCH", path, &media, &body).await
+    }
+
+    /// Asks until the answer is as wanted. Time is paused, so waiting costs none.
+    async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        for _ in 0..1_000 {
+            let answer = self.get(path).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{path} never became what was wanted: {:?}", self.get(path).await);
+    }
+
+    /// Opens a watch and reads its events.
+    async fn watch(&self, path: &str) -> Events {
+        let mut request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Self::admin());
+        let response = self.api.service().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        Events { body: response.into_body(), buffer: Vec::new() }
+    }
+}
+
+/// The events of a watch.
+struct Events {
+    body: Body,
+    buffer: Vec<u8>,
+}
+
+impl Events {
+    /// The next event as (type, object); `None` when the watch has ended.
+    async fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some(at) = self.buffer.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=at).collect();
+                let event: Value = serde_json::from_slice(&line).unwrap();
+                return Some((event["type"].as_str().unwrap().to_owned(), event["object"].clone()));
+            }
+            let frame = self.body.frame().await?.unwrap();
+            self.buffer.extend_from_slice(&frame.into_data().unwrap());
+        }
+    }
+
+    /// The types and names of the next events.
+    async fn names(&mut self, count: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        for _ in 0..count {
+            let (kind, object) = self.next().await.unwrap();
+            names.push(format!("{kind} {}", object["metadata"]["name"].as_str().unwrap_or_default()));
+        }
+        names
+    }
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -1,0 +1,75 @@
+//! Watches.
+
+use serde_json::{Value, json};
+
+use crate::{MAPS, Server, config_map};
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_list_misses_nothing() {
+    let server = Server::start().await;
+    server.call("POST", MAPS, config_map("a")).await;
+    let version = server.get(MAPS).await.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    server.call("POST", MAPS, config_map("b")).await;
+    let mut events = server.watch(&format!("{MAPS}?watch=1&resourceVersion={version}")).await;
+    server.patch(&format!("{MAPS}/a"), "merge", json!({"data": {"k": "w"}})).await;
+    server.call("DELETE", &format!("{MAPS}/b"), Value::Null).await;
+    assert_eq!(events.names(3).await, ["ADDED b", "MODIFIED a", "DELETED b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_says_where_it_ends_also_when_there_is_nothing() {
+    let server = Server::start().await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut events = server.watch(&format!("{MAPS}?{query}")).await;
+    let (kind, bookmark) = events.next().await.unwrap();
+    assert_eq!((kind.as_str(), &bookmark["kind"]), ("BOOKMARK", &json!("ConfigMap")));
+    assert_eq!(bookmark["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    server.call("POST", MAPS, config_map("a")).await;
+    assert_eq!(events.names(1).await, ["ADDED a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_enter_and_leave_a_selection() {
+    let server = Server::start().await;
+    let mut events = server.watch(&format!("{MAPS}?watch=1&labelSelector=l%3D1")).await;
+    server.call("POST", MAPS, config_map("a")).await;
+    for label in ["1", "2", "1"] {
+        server.patch(&format!("{MAPS}/a"), "merge", json!({"metadata": {"labels": {"l": label}}})).await;
+    }
+    server.call("DELETE", &format!("{MAPS}/a"), Value::Null).await;
+    assert_eq!(events.names(4).await, ["ADDED a", "DELETED a", "ADDED a", "DELETED a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_says_where_it_stands_and_ends_in_time() {
+    let server = Server::start().await;
+    let mut events = server
+        .watch(&format!("{MAPS}?watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=90"))
+        .await;
+    server.call("POST", "/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "s"}})).await;
+    let mut versions = Vec::new();
+    while let Some((kind, bookmark)) = events.next().await {
+        assert_eq!(kind, "BOOKMARK");
+        versions.push(bookmark["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap());
+    }
+    assert_eq!(versions.len(), 2, "after a minute, and before the end");
+    assert!(versions[0] > 1, "also of what happens elsewhere");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_watches() {
+    let server = Server::start().await;
+    let mut events = server.watch(&format!("{MAPS}?watch=1&resourceVersion=1")).await;
+    server.shutdown.cancel();
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_to_come_or_gone_is_an_error_event() {
+    let server = Server::start().await;
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99999999999";
+    let mut events = server.watch(&format!("{MAPS}?watch=1&{query}")).await;
+    let (kind, status) = events.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(504)));
+    assert_eq!(events.next().await, None);
+}
