@@ -5,6 +5,7 @@
 use karmada_meta::path::{FieldError, Path};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_path_to_error::Segment;
 
 /// What an object must look like beyond its types.
 pub(super) struct Shape {
@@ -45,10 +46,18 @@ pub(super) fn check(object: &Value, shape: &Shape) -> Vec<FieldError> {
 /// Reads an object into its type.
 ///
 /// # Errors
-/// What serde says, at the object's root: it has no path to offer.
+/// The first field that does not fit.
 pub(super) fn read<T: DeserializeOwned>(object: &Value) -> Result<T, Vec<FieldError>> {
-    serde_json::from_value(object.clone()).map_err(|e| {
-        vec![FieldError::type_invalid(&Path::new("spec"), object["spec"].clone(), e.to_string())]
+    serde_path_to_error::deserialize(object).map_err(|error| {
+        let (mut path, mut value) = (Path::root(), Some(object));
+        for segment in error.path() {
+            (path, value) = match segment {
+                Segment::Map { key } => (path.child(key), value.and_then(|v| v.get(key))),
+                Segment::Seq { index } => (path.index(*index), value.and_then(|v| v.get(*index))),
+                Segment::Enum { .. } | Segment::Unknown => continue,
+            };
+        }
+        vec![FieldError::type_invalid(&path, value.cloned().unwrap_or_default(), error.inner().to_string())]
     })
 }
 
@@ -81,6 +90,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_its_type_is_named() {
+        use karmada_api::policy::PropagationPolicy;
+        let rows = [
+            (json!({"spec": {"resourceSelectors": "all"}}), "spec.resourceSelectors: Invalid value: \"all\": "),
+            (json!({"spec": {"resourceSelectors": [{"apiVersion": 1}]}}), "spec.resourceSelectors[0].apiVersion: "),
+            (json!({"spec": 7}), "spec: Invalid value: 7: "),
+        ];
+        for (object, start) in rows {
+            let errors = read::<PropagationPolicy>(&object).expect_err(start);
+            assert!(errors[0].to_string().starts_with(start), "{}", errors[0]);
+        }
+    }
 
     #[test]
     fn errors_name_the_field() {
