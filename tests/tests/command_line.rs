@@ -55,8 +55,8 @@ impl Hub {
 
     fn address(&self) -> SocketAddr {
         let text = fs::read_to_string(self.kubeconfig()).expect("a kubeconfig");
-        let server = text.lines().find_map(|l| l.trim().strip_prefix("server: https://")).expect("a server");
-        server.trim_matches(['"', '\'']).parse().expect("an address")
+        let server = text.lines().find_map(|l| l.trim().strip_prefix("server:")).expect("a server");
+        server.trim_matches([' ', '"', '\'']).trim_start_matches("https://").parse().expect("an address")
     }
 
     async fn start(args: &[&str]) -> Self {

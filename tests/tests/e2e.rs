@@ -215,7 +215,8 @@ async fn a_black_hole() {
     }
     gone(&fleet.api, &at("again"), PATIENCE).await;
     fleet.create([config_map("again", "after")]).await;
-    throughout("a member behind a black hole", Duration::from_secs(5), || async {
+    // Longer than the pings take that find a connection dead.
+    throughout("a member behind a black hole", Duration::from_secs(12), || async {
         for (name, before) in ["changed", "removed", "again"].iter().zip(&uids) {
             let object = member.api.get(&at(name)).await.map_err(|e| e.to_string())?;
             if uid(&object) != *before || object["data"]["key"] != "before" {

@@ -47,7 +47,7 @@ struct World {
 impl World {
     /// Takes an object in, unless what is known is as new. Marks it and its owner.
     fn upsert(&mut self, resource: Resource, object: Value) {
-        let revision = |o: &Value| resource_version(o).and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+        let revision = |o: &Value| resource_version(o).parse::<u64>().unwrap_or(0);
         let key = id(resource, &object);
         if self.objects.get(&key).is_some_and(|known| revision(known) >= revision(&object)) {
             return;
@@ -70,7 +70,7 @@ impl World {
 
     fn mark_owner(&mut self, object: &Value) {
         let Some(owner) = plan::controller_uid(object).map(str::to_owned) else { return };
-        self.mark_where(|_, o| uid(o) == Some(&owner));
+        self.mark_where(|_, o| uid(o) == owner);
     }
 
     fn mark_where(&mut self, wanted: impl Fn(Resource, &Value) -> bool) {

@@ -206,7 +206,21 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
 /// The process: arguments, signals, exit code.
 pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> std::process::ExitCode {
     use clap::Parser;
-    let args = Args::parse_from(args);
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) if error.use_stderr() => {
+            // clap explains over several lines; the first paragraph says what is wrong.
+            let text = error.render().to_string();
+            let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            let line: Vec<&str> = first.split_whitespace().collect();
+            eprintln!("kubesim: {} (see --help)", line.join(" "));
+            return std::process::ExitCode::from(2);
+        }
+        Err(error) => {
+            print!("{}", error.render());
+            return std::process::ExitCode::SUCCESS;
+        }
+    };
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,

@@ -6,7 +6,7 @@
 //! requests, Jobs that complete. What is left out: probes, images, restarts, disruption budgets.
 
 use karmada_meta::{
-    object::{deletion_timestamp, generation, labels, name, namespace, uid},
+    object::{deletion_timestamp, generation, name, namespace, uid},
     quantity::Quantity,
 };
 use serde_json::{Map, Value, json};
@@ -78,7 +78,7 @@ fn count(object: &Value, pointer: &str) -> i64 {
 
 /// Whether `owner` is the controller of `object`.
 pub fn controls(owner: &Value, object: &Value) -> bool {
-    controller_uid(object).is_some_and(|u| Some(u) == uid(owner))
+    controller_uid(object).is_some_and(|u| u == uid(owner))
 }
 
 /// The uid of the object's controller.
@@ -519,10 +519,4 @@ pub fn node(node: &Value, now: &str) -> Vec<Action> {
         Value::Object(wanted) => status(Resource::Nodes, node, &wanted).into_iter().collect(),
         _ => Vec::new(),
     }
-}
-
-/// Whether the labels of `object` hold all of `selector.matchLabels`; used by tests that look for pods.
-pub fn has_labels(object: &Value, wanted: &[(&str, &str)]) -> bool {
-    let have = labels(object);
-    wanted.iter().all(|(k, v)| have.get(*k).is_some_and(|x| x == v))
 }
