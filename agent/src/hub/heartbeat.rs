@@ -150,6 +150,10 @@ impl Heartbeat {
     }
 
     fn fill(&self, lease: &mut Value) {
+        // The server keeps these by itself; they would be most of what a renewal sends.
+        for field in ["managedFields", "creationTimestamp"] {
+            object::remove_meta(lease, field);
+        }
         lease::set_annotation(lease, AGENT_INSTANCE, &self.instance);
         lease::set_spec(lease, "holderIdentity", json!(self.config.cluster));
         lease::set_spec(lease, "leaseDurationSeconds", json!(self.config.lease_duration.as_secs()));

@@ -13,9 +13,9 @@ use karmada_api::{
 };
 use karmada_client::{Error, Rest, WorkQueue};
 use karmada_env::Env;
-use karmada_meta::time::Time;
+use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::cluster::ClusterView;
@@ -180,7 +180,16 @@ impl Reporter {
             if new == old {
                 return Ok(());
             }
-            let mut body = (*cluster).clone();
+            // Of an update of the status the server takes nothing else; the spec alone is larger.
+            let metadata = json!({
+                "name": self.config.cluster,
+                "uid": object::uid(&cluster),
+                "resourceVersion": object::resource_version(&cluster),
+            });
+            let mut body = json!({
+                "apiVersion": object::api_version(&cluster), "kind": object::kind(&cluster),
+                "metadata": metadata, "spec": {"syncMode": "Pull"}, "status": cluster["status"],
+            });
             merge(&mut body["status"], &new);
             match self.hub.put(&format!("{}/status", self.view.path()), &body).await {
                 Ok(cluster) => {
