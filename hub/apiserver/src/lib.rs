@@ -28,6 +28,11 @@
 //! - A list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner.
 //! - Events have no time to live. `autoscaling/v1` HorizontalPodAutoscalers are stored apart from their v2 form.
+//! - Definitions: `x-kubernetes-validations` (CEL) is stored and not evaluated. A conversion webhook is refused where it
+//!   would be called, that is with more than one served version. A default shows in objects that were written before it
+//!   only once they are written again.
+//! - No OpenAPI documents yet; printed columns and discovery are complete.
+//! - Rights are coarse ([`authz`]): RBAC objects are stored and not enforced.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;
