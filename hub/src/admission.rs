@@ -194,7 +194,8 @@ fn idle(spec: &PropagationSpec, namespace: Option<&str>, kinds: &Kinds, store: &
             )),
             Some(kind) => {
                 let snapshot = store.snapshot();
-                let within = namespace.or(Some(selector.namespace.as_str()).filter(|n| !n.is_empty()));
+                let named = Some(selector.namespace.as_str()).filter(|name| !name.is_empty());
+                let within = namespace.or(named);
                 means_any |= snapshot
                     .range(&kind.storage, within.filter(|_| kind.namespaced), None)
                     .any(|entry| selects(selector, entry));

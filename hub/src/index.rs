@@ -192,7 +192,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     pub fn apply(&self, event: Event<(Key, P)>) {
         match event {
             Event::Init => self.begin_list(),
-            Event::Upsert((key, projection)) => self.set(&key, Some(Arc::new(projection))),
+            Event::Upsert((key, projection)) => self.set(&key, Some(&Arc::new(projection))),
             Event::Delete((key, _)) => self.set(&key, None),
             Event::Synced => self.end_list(),
         }
@@ -205,21 +205,21 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         self.synced.send_replace(false);
     }
 
-    fn set(&self, key: &Key, new: Option<Arc<P>>) {
+    fn set(&self, key: &Key, new: Option<&Arc<P>>) {
         let old = {
             let mut state = self.state.write();
             if let Some(unseen) = &mut state.unseen {
                 unseen.remove(key);
             }
-            let old = match &new {
+            let old = match new {
                 Some(new) => state.entries.insert(key.clone(), new.clone()),
                 None => state.entries.remove(key),
             };
-            if old == new {
+            if old.as_ref() == new {
                 return;
             }
             let before = old.as_ref().map(|p| (self.groups)(key, p)).unwrap_or_default();
-            let after = new.as_ref().map(|p| (self.groups)(key, p)).unwrap_or_default();
+            let after = new.map(|p| (self.groups)(key, p)).unwrap_or_default();
             for name in before.iter().filter(|name| !after.contains(name)) {
                 if let Some(group) = state.groups.get_mut(name) {
                     group.remove(key);
@@ -234,7 +234,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
             old
         };
         // Listeners may read the index, so the lock is gone by now.
-        let change = Change { key, old: old.as_ref(), new: new.as_ref() };
+        let change = Change { key, old: old.as_ref(), new };
         for listener in self.listeners.read().iter() {
             listener(&change);
         }
@@ -265,7 +265,7 @@ mod tests {
         let log = Arc::new(Mutex::new(Vec::new()));
         let sink = log.clone();
         index.listen(move |change| {
-            let side = |p: Option<&Arc<String>>| p.map_or("-".to_owned(), |p| p.to_string());
+            let side = |p: Option<&Arc<String>>| p.map_or("-", |p| p.as_str()).to_owned();
             sink.lock().push(format!("{} {}>{}", change.key, side(change.old), side(change.new)));
         });
         log

@@ -95,13 +95,18 @@ pub(crate) async fn ensure(
     maker: &Maker<'_>,
     build: impl Fn(Option<&Value>, &str) -> Value,
 ) -> Result<Made, Error> {
-    if let Some(head) = context.works.get(key)
-        && !head.deleting
-        && !head.unwanted
-        && context.written.allows(key, head.content)
-        && WorkHead::content(&build(None, &head.permanent_id)) == head.content
-    {
-        return Ok(Made::Unchanged);
+    match context.works.get(key) {
+        // Most Works that are not known are not there. If this one is, it is read like any other.
+        None => match create(context, build(None, &context.env.uuid())).await {
+            Err(error) if error.is_already_exists() => {}
+            made => return made,
+        },
+        Some(head) => {
+            let untouched = !head.deleting && !head.unwanted && context.written.allows(key, head.content);
+            if untouched && WorkHead::content(&build(None, &head.permanent_id)) == head.content {
+                return Ok(Made::Unchanged);
+            }
+        }
     }
     let Some(live) = context.objects.get(&WORKS, key).await? else {
         return create(context, build(None, &context.env.uuid())).await;
@@ -276,6 +281,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better so")]
     fn work(annotations: Value, owner: Value, kind: &str) -> Value {
         json!({
             "metadata": {

@@ -43,7 +43,7 @@ impl Server {
 fn from_environment() -> Option<PathBuf> {
     let value = env::var_os("KUBECONFIG").filter(|value| !value.is_empty())?;
     let files: Vec<PathBuf> = env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect();
-    files.iter().find(|path| Path::exists(path)).or(files.first()).cloned()
+    files.iter().find(|path| Path::exists(path)).or_else(|| files.first()).cloned()
 }
 
 /// Runs one command to its end.

@@ -257,7 +257,7 @@ mod tests {
     fn one_object_and_several() {
         let object =
             json!({"kind": "A", "metadata": {"name": "x", "managedFields": [1]}, "apiVersion": "v1"});
-        let one = objects(vec![object.clone()], true, Output::Yaml).unwrap_or_default();
+        let one = objects(vec![object], true, Output::Yaml).unwrap_or_default();
         assert_eq!(one, "apiVersion: v1\nkind: A\nmetadata:\n  name: x\n");
         let list = json!({"kind": "AList", "apiVersion": "g/v1", "items": [{"metadata": {"name": "x"}}]});
         let several: Value =

@@ -41,12 +41,14 @@ pub(crate) struct Detector {
     context: Arc<Context>,
     templates: WorkQueue<TemplateKey>,
     policies: WorkQueue<PolicyKey>,
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
 }
 
 /// What the detector knows beyond the objects. Losing it costs an event or a look at a binding, nothing else.
 #[derive(Debug, Default)]
 struct Memory {
+    /// The content of each template as the detector itself last wrote it.
+    claimed: BTreeMap<TemplateKey, u64>,
     /// The content of each template that its binding is known to be in step with.
     bound: BTreeMap<TemplateKey, u64>,
     /// Templates without a policy.
@@ -96,9 +98,14 @@ impl Detector {
         let templates = WorkQueue::new(context.env.clone());
         let policies = WorkQueue::new(context.env.clone());
 
-        let queue: WorkQueue<TemplateKey> = templates.clone();
+        let memory = Arc::new(Mutex::new(Memory::default()));
+        let (queue, ours): (WorkQueue<TemplateKey>, _) = (templates.clone(), memory.clone());
         context.templates.listen(move |kind, change| {
-            queue.add(TemplateKey { kind: kind.clone(), key: change.key.clone() });
+            let template = TemplateKey { kind: kind.clone(), key: change.key.clone() };
+            let claimed = ours.lock().claimed.get(&template).copied();
+            if change.new.is_none_or(|new| Some(new.content) != claimed || new.deleting) {
+                queue.add(template);
+            }
         });
         for (scope, index) in context.policies.both() {
             let (queue, shared): (WorkQueue<PolicyKey>, _) = (policies.clone(), Arc::downgrade(context));
@@ -136,7 +143,7 @@ impl Detector {
                 context.templates.rediscover();
             }
         });
-        Arc::new(Self { context: context.clone(), templates, policies, memory: Mutex::default() })
+        Arc::new(Self { context: context.clone(), templates, policies, memory })
     }
 
     /// Runs until told to stop.

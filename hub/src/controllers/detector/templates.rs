@@ -60,6 +60,7 @@ impl Detector {
 
     fn forget(&self, template: &TemplateKey) {
         let mut memory = self.memory.lock();
+        memory.claimed.remove(template);
         memory.bound.remove(template);
         memory.unmatched.remove(template);
     }
@@ -156,7 +157,11 @@ impl Detector {
         let lazy = policy.spec().activation_preference == Some(ActivationPreference::Lazy);
 
         let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
-        let binding = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
+        // A binding that is not known is most likely not there; if it is, making it says so, and this runs again.
+        let binding = match self.context.bindings.of(key.scope).get(&key.key) {
+            None => None,
+            Some(_) => self.context.objects.get(bindings::resource(key.scope), &key.key).await?,
+        };
         if let Some(reason) = binding.as_ref().and_then(|binding| desired::collision(binding, &live)) {
             return Ok(Bound::Refused(reason));
         }
@@ -166,6 +171,8 @@ impl Detector {
             return Ok(Bound::Unchanged);
         }
         if select::claim(&mut live, policy) {
+            // The watch brings this back, as nothing new.
+            self.memory.lock().claimed.insert(template.clone(), TemplateHead::project(&live).content);
             live = self.context.objects.replace(resource, &live).await?;
         }
         let content = TemplateHead::project(&live).content;
