@@ -1,0 +1,276 @@
+#!/usr/bin/env bash
+# Puts an agent onto a member cluster: namespace, account, role, the hub's credentials as a Secret, a Deployment.
+# It looks at everything first and changes nothing if something is wrong; the agent itself makes the Cluster on the hub.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/agent-common.sh
+. "$here/agent-common.sh"
+manifests=$here/../manifests/agent
+
+usage() {
+    cat <<EOF
+usage: scripts/deploy-agent.sh HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT [options] [-- AGENT_ARGUMENT...]
+
+  HUB_KUBECONFIG HUB_CONTEXT        how the agent reaches the hub; make a file for this cluster alone with
+                                    karmada-hub credentials --data-dir DIR --cluster NAME (context karmada-apiserver)
+  MEMBER_KUBECONFIG MEMBER_CONTEXT  the member, as somebody who may create ClusterRoles there
+  AGENT_ARGUMENT...                 given to karmada-agent (--cluster-region=..., --v=4)
+
+  --cluster-name N   the member's name on the hub (default: MEMBER_CONTEXT)
+  --image I          the agent's image (default: karmada-agent:$(version)); also changes the version of one that runs
+  --hub-server URL   the hub's address as the member sees it, if it is not the one in HUB_KUBECONFIG
+  --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
+  --replace          take over from an agent of another hub, or one that something else put there
+  --wait SECONDS     how long to wait for the cluster to be Ready on the hub (default 120; 0: do not)
+  --dry-run          look at everything, say what would be done, change nothing
+
+Running it again changes nothing, or what is different by then; other credentials restart the agent.
+EOF
+}
+
+version() { sed -n 's/^version = "\(.*\)"$/\1/p' "$here/../Cargo.toml" 2>/dev/null | head -n 1; }
+
+# 'text' as YAML
+quoted() { printf "'%s'" "${1//\'/\'\'}"; }
+
+# --- arguments ---------------------------------------------------------------------------------------------------
+
+cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run=''
+declare -a positional=() further=()
+value_of() { [ $# -ge 2 ] && [ -n "$2" ] || bad "$1 wants a value"; }
+while [ $# -gt 0 ]; do
+    case $1 in
+        -h | --help) usage; exit 0 ;;
+        --cluster-name | --image | --hub-server | --wait) value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
+        --cluster-name=*) cluster=${1#*=} ;;
+        --image=*) image=${1#*=} ;;
+        --hub-server=*) hub_server_override=${1#*=} ;;
+        --wait=*) wait=${1#*=} ;;
+        --allow-loopback) allow_loopback=yes ;;
+        --replace) replace=yes ;;
+        --dry-run) dry_run=yes ;;
+        --) shift; further=("$@"); break ;;
+        -*) bad "unknown option $1" ;;
+        *) positional+=("$1") ;;
+    esac
+    shift
+done
+[ ${#positional[@]} -eq 4 ] ||
+    bad "wants HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT, got ${#positional[@]} of 4"
+[[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
+hub_context=${positional[1]} member_context=${positional[3]}
+if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
+    cluster=$member_context
+    check_cluster_name "$cluster" "the context"
+fi
+image_given=$image
+image=${image:-karmada-agent:$(version)}
+[[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@-]*$ && $image != *: ]] || bad "--image \"$image\" is no image name"
+for argument in ${further[@]+"${further[@]}"}; do
+    case $argument in
+        --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state-dir* | --kubeconfig* | --context*)
+            bad "$argument is this script's to say" ;;
+        *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
+        -*) ;;
+        *) bad "after -- come arguments of karmada-agent, as --NAME=VALUE; \"$argument\" is none" ;;
+    esac
+done
+
+need_tools kubectl base64 sha256sum sed grep awk paste mktemp
+for file in namespace serviceaccount clusterrole clusterrolebinding deployment; do
+    [ -r "$manifests/$file.yaml" ] || fail "$manifests/$file.yaml is missing: run this script from a checkout"
+done
+make_work
+
+# --- kubeconfigs ---------------------------------------------------------------------------------------------------
+
+flatten hub "${positional[0]}" "$hub_context"
+flatten member "${positional[2]}" "$member_context"
+
+mapfile -t of_hub < <(fields hub '.clusters[*].name' '.clusters[*].cluster.proxy-url' '.users[*].name' \
+    '.users[*].user.exec.command' '.users[*].user.auth-provider.name' '.users[*].user.tokenFile' '.users[*].user.as')
+hub_user=${of_hub[2]:-}
+for i in 1 3 4 5 6; do
+    [ -z "${of_hub[$i]:-}" ] && continue
+    what=([1]="a proxy (proxy-url)" [3]="a program for its credentials (exec)" [4]="an auth-provider" \
+        [5]="a token in a file of this machine (tokenFile)" [6]="impersonation (as)")
+    bad "the hub's kubeconfig ${positional[0]} uses ${what[$i]}, which an agent on another machine cannot; make one with karmada-hub credentials --data-dir DIR --cluster $cluster"
+done
+# The address that we use may differ from the one that the agent will.
+cp "$work/hub.kubeconfig" "$work/agent.kubeconfig"
+if [ -n "$hub_server_override" ]; then
+    [[ $hub_server_override =~ ^https?://[^/]+ ]] || bad "--hub-server \"$hub_server_override\" is no URL like https://hub.example.com:6443"
+    kubectl config --kubeconfig "$work/agent.kubeconfig" set-cluster "${of_hub[0]}" --server="$hub_server_override" \
+        >/dev/null 2>"$work/error" || fail "--hub-server: $(error_line)"
+fi
+hub_server=$(server_of hub) member_server=$(server_of member) agent_server=$(server_of agent)
+[ -n "$hub_server" ] || bad "the context \"$hub_context\" of ${positional[0]} names no server"
+[ -n "$member_server" ] || bad "the context \"$member_context\" of ${positional[2]} names no server"
+[ "$hub_server" != "$member_server" ] || bad "hub and member are the same server, $hub_server"
+if is_loopback "$(host_of "$agent_server")" && [ -z "$allow_loopback" ]; then
+    bad "the hub's address $agent_server means this machine only, an agent in the member could not reach it; give the hub an address with karmada-hub serve --advertise HOST, or name it with --hub-server"
+fi
+
+# --- is everything as it must be? Nothing is changed up to "apply" ---------------------------------------------------
+
+answer=$(member get --raw /version) || fail "$(explain "the member" "$member_server")"
+member_version=$(sed -n 's/.*"gitVersion": *"v\{0,1\}\([^"]*\)".*/\1/p' <<<"$(paste -sd' ' <<<"$answer")")
+if [[ $member_version =~ ^1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -lt 22 ]; then
+    fail "the member is Kubernetes $member_version; the agent needs 1.22 or newer (server-side apply)"
+fi
+hub get --raw /version >/dev/null || fail "$(explain "the hub" "$hub_server")"
+
+id=$(member_id) || fail "$(explain "the member" "$member_server")"
+[ -n "$id" ] || fail "the member at $member_server has no uid on its namespace kube-system: it is no Kubernetes cluster"
+read_cluster "$cluster" || fail "$(explain_cluster "$cluster")"
+if [ -n "$cluster_found" ]; then
+    [ -z "$cluster_deleted" ] || fail "the Cluster $cluster is being deleted on the hub; wait until it is gone"
+    [ -z "$cluster_id" ] || [ "$cluster_id" = "$id" ] ||
+        fail "the name $cluster is taken on the hub by another member (id $cluster_id, this one's is $id); choose another --cluster-name, or, if that member is gone, kubectl delete cluster $cluster"
+    [ "$cluster_mode" != Push ] ||
+        fail "the Cluster $cluster is in Push mode: the hub itself works on it; choose another --cluster-name or unjoin it first"
+fi
+# An agent's own credentials do not open this; on any engine it shows who could read everything.
+if hub get --raw '/api/v1/secrets?limit=1' >/dev/null; then
+    warn "these credentials for the hub ($hub_user) are an administrator's: whoever gets into the member gets the whole hub. Make some for this cluster alone: karmada-hub credentials --data-dir DIR --cluster $cluster"
+    other=$(hub get clusters.cluster.karmada.io -o jsonpath="{range .items[?(@.spec.id==\"$id\")]}{.metadata.name}{\"\\n\"}{end}") || other=''
+    other=$(grep -Fxv -- "$cluster" <<<"$other" | head -n 1) || true
+    [ -z "$other" ] ||
+        fail "this member is on the hub already, as $other; use --cluster-name $other, or scripts/remove-agent.sh first"
+fi
+
+read_agent || fail "$(explain "the member" "$member_server")"
+if [ -n "$agent_found" ]; then
+    [ -z "$agent_cluster" ] || [ "$agent_cluster" = "$cluster" ] ||
+        fail "the member has the agent of cluster $agent_cluster; use --cluster-name $agent_cluster, or scripts/remove-agent.sh --cluster-name $agent_cluster first"
+    if [ "$agent_by" != "$ours" ]; then
+        [ -n "$replace" ] ||
+            fail "the member has a karmada-agent ($agent_image) that this script did not put there; --replace puts this one in its place"
+    elif [ "$agent_image" != "$image" ] && [ -z "$image_given" ] && [ -z "$replace" ]; then
+        fail "the member has an agent of another version, $agent_image, and this script would put $image there; say which: --image $agent_image or --image $image"
+    fi
+fi
+
+# Which hub a kubeconfig is for: its certificate authority, or where there is none, the address.
+hub_of() { fields "$1" '.clusters[*].cluster.certificate-authority-data' | grep . || server_of "$1"; }
+secret=$(member -n "$namespace" get secret karmada-kubeconfig --ignore-not-found -o jsonpath='{.metadata.name} {.data.karmada-kubeconfig}') ||
+    fail "$(explain "the member" "$member_server")"
+if [ -n "$secret" ] && [ -z "$replace" ]; then
+    base64 -d <<<"${secret#* }" >"$work/old.kubeconfig" 2>"$work/error" || true
+    old_hub=$(hub_of old) || old_hub=''
+    [ -n "$old_hub" ] ||
+        fail "the member's Secret $namespace/karmada-kubeconfig holds no kubeconfig; --replace puts this hub's there"
+    [ "$old_hub" = "$(hub_of agent)" ] ||
+        fail "the member's Secret $namespace/karmada-kubeconfig is for another hub, $(server_of old); --replace makes the member leave that hub for $agent_server"
+fi
+
+found=$(member get namespace "$namespace" --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}|{.status.phase}') ||
+    fail "$(explain "the member" "$member_server")"
+[ "${found#*|}" != Terminating ] || fail "the member's namespace $namespace is being deleted; wait until it is gone"
+
+# --- what is wanted ---------------------------------------------------------------------------------------------------
+
+render_secret() {
+    cat <<EOF
+apiVersion: v1
+kind: Secret
+metadata:
+  name: karmada-kubeconfig
+  namespace: $namespace
+  labels:
+    app: karmada-agent
+    app.kubernetes.io/managed-by: $ours
+type: Opaque
+data:
+  karmada-kubeconfig: $(base64 <"$work/agent.kubeconfig" | tr -d '\n')
+EOF
+}
+render_deployment() {
+    local line argument
+    while IFS= read -r line; do
+        case $line in
+            *'# @FURTHER_ARGUMENTS@')
+                for argument in ${further[@]+"${further[@]}"}; do
+                    printf '%s- %s\n' "${line%%#*}" "$(quoted "$argument")"
+                done
+                continue ;;
+        esac
+        line=${line//@CONTEXT_ARGUMENT@/"$(quoted "--karmada-context=$hub_context")"}
+        line=${line//@CLUSTER_NAME@/"$cluster"}
+        line=${line//@IMAGE@/"$image"}
+        line=${line//@CHECKSUM@/"$checksum"}
+        printf '%s\n' "$line"
+    done <"$manifests/deployment.yaml"
+}
+checksum=$(sha256sum <"$work/agent.kubeconfig")
+checksum=${checksum%% *}
+# The role first: it is what somebody with too few rights is refused. A namespace that was there before is not ours.
+{
+    cat "$manifests/clusterrole.yaml"; echo ---; cat "$manifests/clusterrolebinding.yaml"; echo ---
+    case $found in "" | "|" | "$ours|"*) cat "$manifests/namespace.yaml"; echo --- ;; esac
+    cat "$manifests/serviceaccount.yaml"; echo ---; render_secret; echo ---; render_deployment
+} >"$work/wanted.yaml"
+
+# --validate=false: that would fetch the member's whole OpenAPI document, for manifests that do not vary.
+apply=(apply --server-side --force-conflicts --field-manager="$ours" -f "$work/wanted.yaml")
+if ! member "${apply[@]}" --validate=false --dry-run=server >/dev/null; then
+    # A namespace that is not there yet, a kubectl or a webhook without dry runs: no reasons to stop.
+    refused=$(grep -E 'is forbidden|is invalid|attempting to grant' "$work/error" | head -n 1) || true
+    [ -z "$refused" ] || fail "the member at $member_server would refuse it: ${refused#Error from server (*): }"
+fi
+
+if [ -n "$dry_run" ]; then
+    status=0
+    KUBECTL_EXTERNAL_DIFF='' member diff --server-side --force-conflicts --field-manager="$ours" -f "$work/wanted.yaml" \
+        >"$work/diff" || status=$?
+    say "dry run: nothing is changed. Cluster $cluster (member $member_server, id $id), hub $agent_server, image $image"
+    if [ -z "$agent_found" ]; then
+        say "would create, or make as it should be:"
+        awk '/^kind:/ { kind = $2 } /^[a-z]/ { part = $1 } part == "metadata:" && /^  name:/ { print "  " kind "/" $2 }' \
+            "$work/wanted.yaml"
+    elif [ "$status" -eq 0 ]; then
+        say "everything is as it should be"
+    elif [ "$status" -eq 1 ]; then
+        cat "$work/diff"
+    else
+        warn "cannot compare with what is there: $(error_line)"
+    fi
+    exit 0
+fi
+
+# --- apply ---------------------------------------------------------------------------------------------------------------
+
+# A Deployment's generation counts changes of what is wanted; its resourceVersion also counts its Pods coming and going.
+states() {
+    member get -f "$work/wanted.yaml" --ignore-not-found -o \
+        jsonpath='{range .items[*]}{.kind}/{.metadata.name} {.metadata.generation} {.metadata.resourceVersion}{"\n"}{end}' |
+        awk '{ print $1, $2 }' || true
+}
+if [ -n "$agent_found" ] && [ "$agent_by" != "$ours" ]; then
+    member -n "$namespace" delete deployment karmada-agent --cascade=foreground --timeout=60s >/dev/null ||
+        fail "the karmada-agent that is there cannot be taken away: $(error_line)"
+fi
+before=$(states)
+member "${apply[@]}" --validate=false >/dev/null ||
+    fail "the member at $member_server did not take everything; running this again goes on: $(error_line)"
+changed=''
+while read -r object state; do
+    old=$(sed -n "s|^$object ||p" <<<"$before")
+    if [ -z "$old" ]; then verb=created; elif [ "$old" = "$state" ]; then verb=unchanged; else verb=changed; fi
+    [ "$verb" = unchanged ] || changed=yes
+    say "$object $verb"
+done < <(states)
+
+if [ "$wait" -gt 0 ]; then
+    end=$((SECONDS + wait))
+    [ -z "$changed" ] || say "waiting for cluster $cluster to be Ready on the hub"
+    kubectl --kubeconfig "$work/member.kubeconfig" -n "$namespace" rollout status deployment/karmada-agent \
+        --timeout="${wait}s" >/dev/null 2>"$work/error" ||
+        fail "the agent is deployed but not ready within $wait s: $(error_line). Look at: kubectl --context $member_context -n $namespace describe pods -l app=karmada-agent; kubectl --context $member_context -n $namespace logs deployment/karmada-agent"
+    until read_cluster "$cluster" && [ "$cluster_ready" = True ]; do
+        [ "$SECONDS" -lt "$end" ] ||
+            fail "the agent runs, but the hub does not say that $cluster is Ready within $wait s; look at: kubectl --context $member_context -n $namespace logs deployment/karmada-agent"
+        sleep 1
+    done
+    say "cluster $cluster is Ready"
+fi
