@@ -256,7 +256,8 @@ pub const AGENT_RULES: &[Rule] = &[
         "clusters",
         Place::Anywhere,
         Name::Own,
-        &["get", "list", "watch", "create", "update", "patch"],
+        // delete: a member leaves with the credentials that it joined with, as under Karmada.
+        &["get", "list", "watch", "create", "update", "patch", "delete"],
     ),
     rule("cluster.karmada.io", "clusters/status", Place::Anywhere, Name::Own, &["get", "update", "patch"]),
     rule("coordination.k8s.io", "leases", Place::Clusters, Name::Own, &["get", "create", "update", "patch"]),
@@ -365,7 +366,7 @@ mod tests {
             ("work.karmada.io/works/status karmada-es-m1/w", "get update patch"),
             ("work.karmada.io/works/status karmada-es-m2/w", ""),
             ("work.karmada.io/resourcebindings default/b", ""),
-            ("cluster.karmada.io/clusters -/m1", "get list watch create update patch"),
+            ("cluster.karmada.io/clusters -/m1", "get list watch create update patch delete"),
             ("cluster.karmada.io/clusters -/-", "create"),
             ("cluster.karmada.io/clusters -/m2", ""),
             ("cluster.karmada.io/clusters/status -/m1", "get update patch"),
