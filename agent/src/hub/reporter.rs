@@ -191,10 +191,13 @@ impl Reporter {
                 "metadata": metadata, "spec": {"syncMode": "Pull"}, "status": cluster["status"],
             });
             merge(&mut body["status"], &new);
-            match self.hub.put(&format!("{}/status", self.view.path()), &body).await {
-                Ok(cluster) => {
+            match self.hub.put_for_metadata(&format!("{}/status", self.view.path()), &body).await {
+                Ok(answer) => {
                     self.stats.cluster_reports.add();
-                    self.view.set(cluster);
+                    let mut reported = (*cluster).clone();
+                    reported["metadata"] = answer["metadata"].clone();
+                    reported["status"] = body["status"].take();
+                    self.view.set(reported);
                     return Ok(());
                 }
                 Err(error) if error.is_conflict() => {

@@ -56,8 +56,8 @@ impl Health {
 pub(crate) struct Threshold {
     success: Duration,
     failure: Duration,
-    /// What was seen last, and since when.
-    seen: Option<(ConditionStatus, Duration)>,
+    /// What was seen last, and when it had changed to that; never, if it was so at the first look.
+    seen: Option<(ConditionStatus, Option<Duration>)>,
 }
 
 impl Threshold {
@@ -65,24 +65,19 @@ impl Threshold {
         Self { success, failure, seen: None }
     }
 
-    /// What to tell, given what the hub has and what was seen now.
+    /// What to tell, given what the hub has and what was seen now. Asking again changes nothing: what the hub did not
+    /// take is told anew.
     pub(crate) fn adjust(&mut self, on_hub: Option<&Condition>, seen: Condition, now: Duration) -> Condition {
-        let since = match self.seen {
-            None => {
-                self.seen = Some((seen.status, now));
-                return seen;
-            }
-            Some((status, since)) if status == seen.status => since,
-            Some(_) => {
-                self.seen = Some((seen.status, now));
-                now
-            }
+        let changed = match self.seen {
+            None => None,
+            Some((status, changed)) if status == seen.status => changed,
+            Some(_) => Some(now),
         };
+        self.seen = Some((seen.status, changed));
         let threshold = if seen.status == ConditionStatus::True { self.success } else { self.failure };
+        let young = changed.is_some_and(|changed| now.saturating_sub(changed) < threshold);
         match on_hub {
-            Some(current) if current.status != seen.status && now.saturating_sub(since) < threshold => {
-                current.clone()
-            }
+            Some(current) if young && current.status != seen.status => current.clone(),
             _ => seen,
         }
     }
@@ -99,7 +94,6 @@ mod tests {
     #[test]
     fn a_change_has_to_last_but_the_first_look_does_not() {
         use ConditionStatus::{False, True, Unknown};
-        let second = Duration::from_secs;
         // (at, on the hub, seen, told)
         let rows = [
             (0, None, False, False),
@@ -116,8 +110,20 @@ mod tests {
             // The hub lost sight of us while all was well here: told at once.
             (400, Some(Unknown), True, True),
         ];
+        judged(&rows);
+        // The hub did not take what the first look brought, and lost sight of a young agent.
+        judged(&[
+            (0, Some(Unknown), True, True),
+            (0, Some(Unknown), True, True),
+            (2, Some(True), True, True),
+            (20, Some(Unknown), True, True),
+        ]);
+    }
+
+    fn judged(rows: &[(u64, Option<ConditionStatus>, ConditionStatus, ConditionStatus)]) {
+        let second = Duration::from_secs;
         let mut threshold = Threshold::new(second(30), second(30));
-        for (at, on_hub, seen, told) in rows {
+        for &(at, on_hub, seen, told) in rows {
             let on_hub = on_hub.map(ready);
             let got = threshold.adjust(on_hub.as_ref(), ready(seen), second(at));
             assert_eq!(got.status, told, "at {at} s");

@@ -20,9 +20,9 @@ use crate::{phase::Phases, stats::Stats};
 /// Waits after a report that failed. Short, since what fails is the link, whose return wakes all anyway.
 const RETRY: Policy = Policy::new(Duration::from_millis(250), Duration::from_secs(8));
 
-/// A status waits this long for its successor: pods become ready in bursts. Not felt by people, and a fraction of what
-/// one status costs on the wire.
-const GATHER: Duration = Duration::from_millis(15);
+/// A status waits this long for its successor: pods become ready in bursts, and each status brings the whole Work back
+/// by the watch. What a Work's conditions say does not wait.
+const GATHER: Duration = Duration::from_millis(60);
 
 /// Reports under way at a time. On one connection more would only queue there.
 pub(crate) const REPORTERS: usize = 4;
@@ -56,12 +56,13 @@ impl Outbox {
         Self { hub, works: works(), namespace, queue, pending: Mutex::default() }
     }
 
-    /// A Work's status is now this.
-    pub(crate) fn status(&self, name: &str, uid: &str, status: WorkStatus) {
+    /// A Work's status is now this; `old` is what the hub has.
+    pub(crate) fn status(&self, name: &str, uid: &str, old: &WorkStatus, status: WorkStatus) {
+        let pause = if status.conditions == old.conditions { GATHER } else { Duration::ZERO };
         let mut pending = self.pending.lock();
         pending.statuses.insert(name.to_owned(), (uid.to_owned(), Arc::new(status)));
         drop(pending);
-        self.queue.add_after(name.to_owned(), GATHER);
+        self.queue.add_after(name.to_owned(), pause);
     }
 
     /// A Work that is being deleted is carried out.
@@ -120,7 +121,7 @@ impl Outbox {
             let path = self.works.subresource(Some(&self.namespace), name, "status");
             let lists =
                 json!({"conditions": status.conditions, "manifestStatuses": status.manifest_statuses});
-            match self.hub.patch(&path, Patch::Merge, &json!({"status": lists})).await {
+            match self.hub.patch_for_metadata(&path, Patch::Merge, &json!({"status": lists})).await {
                 Ok(work) => {
                     stats.work_reports.add();
                     desired.reported(name, object::resource_version(&work), &status);

@@ -350,7 +350,7 @@ impl Executor {
         {
             self.recorder.normal(&reference, event::WORK_DISPATCHING, after.1);
         }
-        self.outbox.status(&work.name, &work.uid, status);
+        self.outbox.status(&work.name, &work.uid, old, status);
     }
 
     fn reference(&self, work: &DesiredWork) -> ObjectRef {

@@ -285,6 +285,40 @@ impl Rest {
         self.send(Method::PATCH, path, kind.media_type(), body).await
     }
 
+    /// PUT whose answer is wanted for its metadata only: servers that can leave the rest out, which on an edge is
+    /// most of what a write costs.
+    pub async fn put_for_metadata<B: Serialize + ?Sized + Sync>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<Value, Error> {
+        self.for_metadata(Method::PUT, path, "application/json", body).await
+    }
+
+    /// [`Rest::put_for_metadata`] for a PATCH.
+    pub async fn patch_for_metadata<B: Serialize + ?Sized + Sync>(
+        &self,
+        path: &str,
+        kind: Patch,
+        body: &B,
+    ) -> Result<Value, Error> {
+        self.for_metadata(Method::PATCH, path, kind.media_type(), body).await
+    }
+
+    async fn for_metadata<B: Serialize + ?Sized + Sync>(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        body: &B,
+    ) -> Result<Value, Error> {
+        const METADATA: &str =
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        let body = encode(&method, path, body)?;
+        let (_, answer) = self.bytes(method.clone(), path, media_type, METADATA, Some(body)).await?;
+        decode(method, path, &answer)
+    }
+
     /// Server-side apply of `config` as `manager`. Answers whether the object was created, and the object.
     pub async fn apply(
         &self,
@@ -329,12 +363,7 @@ impl Rest {
         body: Option<Bytes>,
     ) -> Result<(StatusCode, Value), Error> {
         let (code, answer) = self.bytes(method.clone(), path, media_type, "application/json", body).await?;
-        let object = serde_json::from_slice(&answer).map_err(|error| Error::Answer {
-            method,
-            path: path.into(),
-            cause: error.to_string(),
-        })?;
-        Ok((code, object))
+        decode(method, path, &answer).map(|object| (code, object))
     }
 
     async fn bytes(
@@ -373,6 +402,14 @@ fn encode<B: Serialize + ?Sized>(method: &Method, path: &str, body: &B) -> Resul
         method: method.clone(),
         path: path.into(),
         cause: format!("the body cannot be written as JSON: {error}"),
+    })
+}
+
+fn decode(method: Method, path: &str, answer: &[u8]) -> Result<Value, Error> {
+    serde_json::from_slice(answer).map_err(|error| Error::Answer {
+        method,
+        path: path.into(),
+        cause: error.to_string(),
     })
 }
 
