@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use karmada_meta::{labels::LabelSelector, time::human_duration};
 use serde_json::{Value, json};
 
-use super::pods;
+use super::{network, pods};
 
-const NONE: &str = "<none>";
+pub(super) const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 const UNSET: &str = "<unset>";
 
@@ -93,7 +93,7 @@ pub(super) fn array<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn count(value: &Value, pointer: &str) -> usize {
+pub(super) fn count(value: &Value, pointer: &str) -> usize {
     match value.pointer(pointer) {
         Some(Value::Array(list)) => list.len(),
         Some(Value::Object(map)) => map.len(),
@@ -112,16 +112,16 @@ fn age(value: &Value, pointer: &str, now: SystemTime) -> String {
     age_of(text(value, pointer), now).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
+pub(super) fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
     if text.is_empty() { empty } else { text }
 }
 
-fn joined(texts: impl IntoIterator<Item = impl Into<String>>, separator: &str) -> String {
+pub(super) fn joined(texts: impl IntoIterator<Item = impl Into<String>>, separator: &str) -> String {
     texts.into_iter().map(Into::into).collect::<Vec<String>>().join(separator)
 }
 
 /// A map as `k=v,…`.
-fn pairs(value: &Value, pointer: &str) -> String {
+pub(super) fn pairs(value: &Value, pointer: &str) -> String {
     let map = value.pointer(pointer).and_then(Value::as_object);
     let mut pairs: Vec<String> =
         map.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
@@ -152,16 +152,16 @@ pub(super) fn cell(kind: &str, column: &str, object: &Value, now: SystemTime) ->
     match (kind, column) {
         ("core/Pod", _) => pod(column, object, now),
         ("core/Node", _) => node(column, object),
-        ("core/Service", _) => service(column, object),
+        ("core/Service", _) => network::service(column, object),
         ("core/Event" | "events.k8s.io/Event", _) => event(kind == "core/Event", column, object, now),
         ("core/ConfigMap", "Data") => json!(count(object, "/data") + count(object, "/binaryData")),
         ("core/Secret", "Data") => json!(count(object, "/data")),
         ("core/PersistentVolumeClaim" | "core/PersistentVolume", _) => volume(column, object),
-        ("core/Endpoints", "Endpoints") => json!(endpoints(object)),
+        ("core/Endpoints", "Endpoints") => json!(network::endpoints(object)),
         ("core/PodTemplate", "Pod Labels") => json!(pairs(object, "/template/metadata/labels")),
         ("batch/Job", _) => job(column, object, now),
         ("batch/CronJob", _) => cron_job(column, object, now),
-        ("networking.k8s.io/Ingress", _) => ingress(column, object),
+        ("networking.k8s.io/Ingress", _) => network::ingress(column, object),
         ("networking.k8s.io/NetworkPolicy", "Pod-Selector") => json!(selector(object, "/spec/podSelector")),
         ("autoscaling/HorizontalPodAutoscaler", _) => autoscaler(column, object),
         ("policy/PodDisruptionBudget", _) => budget(column, object),
@@ -291,66 +291,6 @@ fn node(column: &str, object: &Value) -> Value {
     }
 }
 
-fn service(column: &str, object: &Value) -> Value {
-    match column {
-        "External-IP" => json!(external_ip(object)),
-        "Port(s)" => {
-            let ports = array(object, "/spec/ports").iter().map(|port| {
-                let (number, protocol) = (int(port, "/port"), text(port, "/protocol"));
-                match int(port, "/nodePort") {
-                    0 => format!("{number}/{protocol}"),
-                    node => format!("{number}:{node}/{protocol}"),
-                }
-            });
-            json!(or(&joined(ports, ","), NONE))
-        }
-        "Selector" => json!(pairs(object, "/spec/selector")),
-        _ => Value::Null,
-    }
-}
-
-fn external_ip(service: &Value) -> String {
-    let own = joined(array(service, "/spec/externalIPs").iter().filter_map(Value::as_str), ",");
-    match text(service, "/spec/type") {
-        "ExternalName" => or(text(service, "/spec/externalName"), NONE).to_owned(),
-        "LoadBalancer" => {
-            let given = load_balancer(service);
-            match (given.as_str(), own.as_str()) {
-                ("", "") => "<pending>".to_owned(),
-                (given, "") => given.to_owned(),
-                ("", own) => own.to_owned(),
-                (given, own) => format!("{given},{own}"),
-            }
-        }
-        _ => or(&own, NONE).to_owned(),
-    }
-}
-
-fn load_balancer(object: &Value) -> String {
-    let points = array(object, "/status/loadBalancer/ingress").iter();
-    let points = points.map(|i| or(text(i, "/ip"), text(i, "/hostname")));
-    joined(points.filter(|p| !p.is_empty()), ",")
-}
-
-fn endpoints(object: &Value) -> String {
-    let mut all = Vec::new();
-    for subset in array(object, "/subsets") {
-        let ports = array(subset, "/ports");
-        for address in array(subset, "/addresses") {
-            let ip = text(address, "/ip");
-            if ports.is_empty() {
-                all.push(ip.to_owned());
-            }
-            all.extend(ports.iter().map(|port| format!("{ip}:{}", int(port, "/port"))));
-        }
-    }
-    match all.len() {
-        0 => NONE.to_owned(),
-        n if n > 3 => format!("{} + {} more...", all[..3].join(","), n - 3),
-        _ => all.join(","),
-    }
-}
-
 fn event(core: bool, column: &str, object: &Value, now: SystemTime) -> Value {
     let pick =
         |core_pointer: &'static str, new_pointer: &'static str| if core { core_pointer } else { new_pointer };
@@ -474,26 +414,6 @@ fn cron_job(column: &str, object: &Value, now: SystemTime) -> Value {
         }
         "Selector" => json!(selector(object, "/spec/jobTemplate/spec/selector")),
         _ => template_cell(column, object),
-    }
-}
-
-fn ingress(column: &str, object: &Value) -> Value {
-    match column {
-        "Hosts" => {
-            let hosts: Vec<&str> = array(object, "/spec/rules")
-                .iter()
-                .map(|r| text(r, "/host"))
-                .filter(|h| !h.is_empty())
-                .collect();
-            json!(match hosts.len() {
-                0 => "*".to_owned(),
-                n if n > 3 => format!("{} + {} more...", hosts[..3].join(","), n - 3),
-                _ => hosts.join(","),
-            })
-        }
-        "Address" => json!(load_balancer(object)),
-        "Ports" => json!(if count(object, "/spec/tls") > 0 { "80, 443" } else { "80" }),
-        _ => Value::Null,
     }
 }
 

@@ -8,6 +8,7 @@
 mod cells;
 mod columns;
 pub mod jsonpath;
+mod network;
 mod pods;
 
 use std::{sync::Arc, time::SystemTime};
