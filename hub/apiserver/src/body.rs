@@ -268,6 +268,20 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Without duplicates the reader is an ordinary JSON parser, and garbage is an error.
+        #[test]
+        fn agrees_with_an_ordinary_parser(text in "[\\[\\]{}\":,a-c0-9. \\-ntrue]{0,24}") {
+            let mut findings = Findings::default();
+            let ours = json(text.as_bytes(), &mut findings);
+            let theirs: Result<Value, _> = serde_json::from_str(&text);
+            proptest::prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{}", text);
+            if let (Ok(ours), Ok(theirs)) = (ours, theirs) {
+                proptest::prop_assert_eq!(ours, theirs);
+            }
+        }
+    }
+
     #[test]
     fn yaml_becomes_json() {
         let mut findings = Findings::default();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     body,
-    builtin::types,
+    builtin::types::{self, go_kind},
     kinds::{Kind, Kinds},
     negotiate::BodyType,
     options::FieldValidation,
@@ -21,18 +21,6 @@ pub(crate) enum Expected {
     Body,
     /// The outcome of a patch.
     Patched,
-}
-
-/// JSON's name for what is there, as Go says it.
-pub(crate) fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// The Go struct by which kube-apiserver looks for kind and apiVersion.

@@ -223,6 +223,15 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// No path is too odd to be read, and reading never invents a resource.
+        #[test]
+        fn any_path_is_read(path in "(/(api|apis|v1|watch|namespaces|x|%2F|%zz|\\.\\.|))*", query in "[a-z=&%+]{0,20}") {
+            let info = RequestInfo::parse(&Method::GET, &path, &Query::parse(&query));
+            proptest::prop_assert_eq!(info.is_resource, !info.resource.is_empty());
+        }
+    }
+
     #[test]
     fn queries_are_decoded() {
         let query = Query::parse("a=1%202&b=x+y&a=3&c&bad=%zz");

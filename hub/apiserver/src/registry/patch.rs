@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::{Caller, Registry, Target, Written, metadata, modify::Modify};
 use crate::{
     body,
+    builtin::types,
     decode::{self, Expected},
     fields,
     options::{FieldValidation, WriteOptions},
@@ -197,7 +198,7 @@ pub(super) fn read_object(bytes: &Bytes, findings: &mut Findings) -> Result<Valu
     if value.is_object() || value.is_null() {
         return Ok(if value.is_null() { Value::Object(Default::default()) } else { value });
     }
-    let found = decode::go_kind(&value);
+    let found = types::go_kind(&value);
     Err(decoding(&format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")))
 }
 
@@ -234,7 +235,7 @@ fn decode_patched(
     if !patched.is_object() {
         let why = format!(
             "json: cannot unmarshal {} into Go value of type {}",
-            decode::go_kind(&patched),
+            types::go_kind(&patched),
             kind.gvk.kind
         );
         return Err(invalid_patch(&shown(), &why));

@@ -12,7 +12,7 @@ use karmada_smd::{
 use serde_json::{Map, Value, json};
 
 use super::{Caller, Registry, Target, Written, modify::Modify, patch::PatchType};
-use crate::{body, fields, kinds::Kind, options::WriteOptions, shape::Findings};
+use crate::{body, builtin::types, fields, kinds::Kind, options::WriteOptions, shape::Findings};
 
 /// Where a kind keeps what a Scale shows: dotted paths.
 struct Paths<'a> {
@@ -217,7 +217,7 @@ fn check(scale: &Value, target: &Target<'_>) -> Result<i64, Status> {
         Some(value) => value.as_i64().filter(|n| i32::try_from(*n).is_ok()).ok_or_else(|| {
             Status::bad_request(format!(
                 "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
-                crate::decode::go_kind(value)
+                types::go_kind(value)
             ))
         })?,
     };

@@ -1,0 +1,282 @@
+//! One function for each thing that can be done to a resource: read the request, call the registry, show the outcome.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+use karmada_meta::{
+    fields::FieldSelector,
+    object,
+    status::{Status, StatusDetails},
+};
+use serde_json::Value;
+
+use super::Exchange;
+use crate::{
+    Inner,
+    authz::{self, Attributes, ResourceTarget},
+    body, decode,
+    kinds::Kind,
+    negotiate::{self, Accepted, BodyType, Endpoint, Form},
+    options::{DeleteOptions, ListOptions, Write, WriteOptions},
+    registry::{
+        Shown, Target, Written,
+        delete::Deleted,
+        parse_version,
+        patch::PatchType,
+        scale::{self, ScaleWrite},
+    },
+    respond::Answer,
+    shape::Findings,
+    watch,
+};
+
+/// A request for a kind, in a namespace or in none.
+pub(super) struct Handler<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) exchange: &'a Exchange<'a>,
+    pub(super) kind: &'a Arc<Kind>,
+    pub(super) namespace: &'a str,
+}
+
+impl<'a> Handler<'a> {
+    /// The object of the path.
+    pub(super) fn target(&self) -> Target<'a> {
+        let info = &self.exchange.info;
+        Target {
+            kind: self.kind,
+            namespace: self.namespace,
+            name: if info.name_in_path { &info.name } else { "" },
+            subresource: &info.subresource,
+        }
+    }
+
+    fn accepted(&self, endpoint: Endpoint) -> Result<Accepted, Status> {
+        let (headers, pretty) = (&self.exchange.parts.headers, self.exchange.query.get("pretty"));
+        negotiate::accept(headers, pretty, self.kind.custom.is_some(), endpoint)
+    }
+
+    /// Reads a body as an object of a kind.
+    async fn object(&self, target: &Target<'_>, body: Body, options: &WriteOptions) -> Result<Value, Status> {
+        let body_type = negotiate::body_type(&self.exchange.parts.headers, target.kind.custom.is_some())?;
+        let bytes = body::read(body).await?;
+        let kinds = self.inner.registry.kinds();
+        decode::object(&self.exchange.caller, &kinds, target, &bytes, body_type, options.validation)
+    }
+
+    /// Whoever makes an object of this name, be it by changing it, has to be allowed to create it.
+    fn check_create(&self, name: &str) -> Result<(), Status> {
+        let attributes = |name| Attributes {
+            user: self.exchange.caller.user,
+            verb: "create",
+            target: authz::Target::Resource(ResourceTarget {
+                group: &self.kind.gvr.group,
+                resource: &self.kind.gvr.resource,
+                namespace: self.namespace,
+                name,
+                ..ResourceTarget::default()
+            }),
+        };
+        authz::check(&*self.inner.authorizer, &attributes(""))?;
+        authz::check_name(&*self.inner.authorizer, &attributes(name))
+    }
+
+    pub(super) fn get(&self) -> Result<Response<Body>, Status> {
+        let (target, accepted) = (self.target(), self.accepted(Endpoint::Object)?);
+        if let Some(text) = self.exchange.query.get("resourceVersion") {
+            parse_version(text).map_err(|status| {
+                Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {}", status.message))
+            })?;
+        }
+        let object = self.inner.registry.lookup(&target).ok_or_else(|| target.not_found())?;
+        self.show(&Shown::Stored(object), accepted, StatusCode::OK)
+    }
+
+    pub(super) fn list(&self) -> Result<Response<Body>, Status> {
+        let accepted = self.accepted(Endpoint::List)?;
+        let options = ListOptions::parse(&self.exchange.query, self.kind, false)?;
+        let include = self.include(&accepted)?;
+        self.refuse_single(&accepted)?;
+        let page = self.inner.registry.list(self.kind, self.namespace, &options)?;
+        Ok(self.show_page(&page, accepted, include))
+    }
+
+    /// A watch of a collection, or of the object that the path names.
+    pub(super) fn watch(&self) -> Result<Response<Body>, Status> {
+        let accepted = self.accepted(Endpoint::Watch)?;
+        let mut options = ListOptions::parse(&self.exchange.query, self.kind, true)?;
+        let name = self.target().name;
+        if !name.is_empty() {
+            options.fields = FieldSelector::parse(&format!("metadata.name={name}"))
+                .map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        let include = self.include(&accepted)?;
+        let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
+        watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, shutdown)
+    }
+
+    pub(super) async fn create(&self, body: Body) -> Result<Response<Body>, Status> {
+        let (kind, exchange) = (self.kind, self.exchange);
+        let accepted = self.accepted(Endpoint::Object)?;
+        let options = WriteOptions::parse(&exchange.query, Write::Create)?;
+        let object = self.object(&self.target(), body, &options).await?;
+        if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
+            return Err(terminating(kind));
+        }
+        self.check_create(object::name(&object))?;
+        let registry = &self.inner.registry;
+        let written = registry.create(&exchange.caller, kind, self.namespace, object, &options).await?;
+        self.show_written(&written, accepted)
+    }
+
+    pub(super) async fn update(&self, body: Body) -> Result<Response<Body>, Status> {
+        let (target, exchange) = (self.target(), self.exchange);
+        let accepted = self.accepted(Endpoint::Object)?;
+        let options = WriteOptions::parse(&exchange.query, Write::Update)?;
+        let object = self.object(&target, body, &options).await?;
+        let creates = self.kind.rules.create_on_update && target.subresource.is_empty();
+        if creates && self.inner.registry.lookup(&target).is_none() {
+            self.check_create(target.name)?;
+        }
+        let written = self.inner.registry.update(&exchange.caller, &target, object, &options).await?;
+        self.show_written(&written, accepted)
+    }
+
+    /// Reads what every PATCH has.
+    async fn read_patch(
+        &self,
+        body: Body,
+    ) -> Result<(PatchType, Accepted, WriteOptions, bytes::Bytes), Status> {
+        let patch_type = self.patch_type()?;
+        let accepted = self.accepted(Endpoint::Object)?;
+        let apply = patch_type == PatchType::Apply;
+        let options = WriteOptions::parse(&self.exchange.query, Write::Patch { apply })?;
+        Ok((patch_type, accepted, options, body::read(body).await?))
+    }
+
+    pub(super) async fn patch(&self, body: Body) -> Result<Response<Body>, Status> {
+        let (target, caller) = (self.target(), &self.exchange.caller);
+        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
+        let creates = patch_type == PatchType::Apply && target.subresource.is_empty();
+        if creates && self.inner.registry.lookup(&target).is_none() {
+            self.check_create(target.name)?;
+        }
+        let written = self.inner.registry.patch(caller, &target, patch_type, &bytes, &options).await?;
+        self.show_written(&written, accepted)
+    }
+
+    pub(super) async fn delete(&self, body: Body) -> Result<Response<Body>, Status> {
+        let (kind, target) = (self.kind, self.target());
+        let accepted = self.accepted(Endpoint::Object)?;
+        let options = self.delete_options(body).await?;
+        let shown = match self.inner.registry.delete(&self.exchange.caller, &target, &options).await? {
+            Deleted::Gone(shown) if !kind.rules.delete_returns_object => {
+                let status = Status::success(&kind.group_resource(), target.name, &shown.header().uid);
+                let json = serde_json::to_vec(&status).map_err(Status::internal)?;
+                let accepted = Accepted { form: Form::Object, ..accepted };
+                return Ok(Answer::ok(json.into(), accepted).into_response(&self.exchange.parts.headers));
+            }
+            Deleted::Gone(shown) | Deleted::Pending(shown) => shown,
+        };
+        self.show(&shown, accepted, StatusCode::OK)
+    }
+
+    pub(super) async fn delete_collection(&self, body: Body) -> Result<Response<Body>, Status> {
+        let (exchange, registry) = (self.exchange, &self.inner.registry);
+        let accepted = self.accepted(Endpoint::List)?;
+        let list = ListOptions::parse(&exchange.query, self.kind, false)?;
+        let include = self.include(&accepted)?;
+        let options = self.delete_options(body).await?;
+        let page =
+            registry.delete_collection(&exchange.caller, self.kind, self.namespace, &list, &options).await?;
+        Ok(self.show_page(&page, accepted, include))
+    }
+
+    pub(super) fn get_scale(&self) -> Result<Response<Body>, Status> {
+        let (target, accepted) = (self.target(), self.accepted(Endpoint::Object)?);
+        let value = self.inner.registry.read(&target).ok_or_else(|| target.not_found())?;
+        Ok(self.show_scale(&value, accepted))
+    }
+
+    pub(super) async fn update_scale(&self, body: Body) -> Result<Response<Body>, Status> {
+        let accepted = self.accepted(Endpoint::Object)?;
+        let options = WriteOptions::parse(&self.exchange.query, Write::Update)?;
+        let place = Target { kind: &self.inner.scale, ..self.target() };
+        let scale = self.object(&place, body, &options).await?;
+        self.write_scale(ScaleWrite::Update(&scale), &options, accepted).await
+    }
+
+    pub(super) async fn patch_scale(&self, body: Body) -> Result<Response<Body>, Status> {
+        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
+        self.write_scale(ScaleWrite::Patch(patch_type, &bytes), &options, accepted).await
+    }
+
+    async fn write_scale(
+        &self,
+        write: ScaleWrite<'_>,
+        options: &WriteOptions,
+        accepted: Accepted,
+    ) -> Result<Response<Body>, Status> {
+        let (target, caller) = (self.target(), &self.exchange.caller);
+        let Written { shown, .. } = self.inner.registry.write_scale(caller, &target, write, options).await?;
+        Ok(self.show_scale(&shown.to_value(self.kind), accepted))
+    }
+
+    fn show_scale(&self, parent: &Value, accepted: Accepted) -> Response<Body> {
+        let json = scale::scale_of(self.kind, parent).to_string().into();
+        Answer::ok(json, accepted).into_response(&self.exchange.parts.headers)
+    }
+
+    fn patch_type(&self) -> Result<PatchType, Status> {
+        let media_type = negotiate::media_type(&self.exchange.parts.headers).unwrap_or_default();
+        match PatchType::of(media_type) {
+            Some(PatchType::Strategic) if self.kind.custom.is_some() => {
+                Err(Status::unsupported_media_type(&[
+                    "application/json-patch+json",
+                    "application/merge-patch+json",
+                    "application/apply-patch+yaml",
+                ]))
+            }
+            Some(patch_type) => Ok(patch_type),
+            // Words of the web framework below kube-apiserver.
+            None => Err(Status {
+                message: "415: Unsupported Media Type".to_owned(),
+                details: Some(StatusDetails::default()),
+                ..Status::unsupported_media_type(&[])
+            }),
+        }
+    }
+
+    /// The options of a deletion: of its body, or without one of its query.
+    async fn delete_options(&self, body: Body) -> Result<DeleteOptions, Status> {
+        let bytes = body::read(body).await?;
+        if bytes.is_empty() {
+            return DeleteOptions::from_query(&self.exchange.query);
+        }
+        let body_type = match negotiate::body_type(&self.exchange.parts.headers, false)? {
+            BodyType::Protobuf => {
+                return Err(Status::unsupported_media_type(&["application/json", "application/yaml"]));
+            }
+            other => other,
+        };
+        let value =
+            decode::parse(&bytes, body_type, &mut Findings::default()).map_err(Status::bad_request)?;
+        let (api_version, kind) = (object::api_version(&value), object::kind(&value));
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(Status::bad_request(format!(
+                "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+            )));
+        }
+        DeleteOptions::from_body(&value)
+    }
+}
+
+/// 405 for a creation while the definition is on its way out.
+fn terminating(kind: &Kind) -> Status {
+    let resource = kind.group_resource();
+    let why = "create not allowed while custom resource definition is terminating";
+    Status {
+        message: format!("create is not supported on resources of kind \"{resource}\": {why}"),
+        ..Status::method_not_allowed(&resource, "create")
+    }
+}

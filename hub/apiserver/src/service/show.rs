@@ -1,0 +1,149 @@
+//! Objects and lists as answers, in the form that was asked for.
+
+use axum::body::Body;
+use bytes::BytesMut;
+use http::{Response, StatusCode};
+use karmada_meta::{object, status::Status};
+use serde_json::{Value, json};
+
+use super::handlers::Handler;
+use crate::{
+    kinds::Kind,
+    negotiate::{Accepted, Form},
+    registry::{Shown, Written, list::Page},
+    respond::Answer,
+    storage::{Framer, quoted},
+    table::{self, Include},
+};
+
+impl Handler<'_> {
+    /// Answers with one object.
+    pub(super) fn show(
+        &self,
+        shown: &Shown,
+        accepted: Accepted,
+        code: StatusCode,
+    ) -> Result<Response<Body>, Status> {
+        let kind = self.kind;
+        let (header, value, revision) = (shown.header(), shown.value(), shown.revision());
+        let json = match &accepted.form {
+            Form::Object if kind.shape.is_stored_form() => {
+                Framer::object(kind).frame(header, value, revision)
+            }
+            Form::Object => shown.to_value(kind).to_string().into(),
+            Form::Partial { list: true, .. } => {
+                return Err(misfit("PartialObjectMetadataList", "is not a list", &go_type(kind, "")));
+            }
+            Form::Partial { version, .. } => Framer::partial(version).frame(header, value, revision),
+            Form::Table { version } => {
+                let include = self.include(&accepted)?;
+                let object = shown.to_value(kind);
+                let metadata = json!({"resourceVersion": object::resource_version(&object)});
+                self.table(version, include, &[object], &metadata)
+            }
+        };
+        Ok(Answer { code, json, accepted }.into_response(&self.exchange.parts.headers))
+    }
+
+    /// Answers with what a write made.
+    pub(super) fn show_written(
+        &self,
+        written: &Written,
+        accepted: Accepted,
+    ) -> Result<Response<Body>, Status> {
+        let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        self.show(&written.shown, accepted, code)
+    }
+
+    /// What rows of a Table are to hold.
+    pub(super) fn include(&self, accepted: &Accepted) -> Result<Include, Status> {
+        match accepted.form {
+            Form::Table { .. } => Include::parse(self.exchange.query.get("includeObject")),
+            _ => Ok(Include::Metadata),
+        }
+    }
+
+    fn table(&self, version: &str, include: Include, objects: &[Value], metadata: &Value) -> bytes::Bytes {
+        let now = self.inner.registry.env.wall();
+        table::render(self.kind, version, include, objects, metadata, now).to_string().into()
+    }
+
+    /// Answers with a list.
+    pub(super) fn show_page(&self, page: &Page, accepted: Accepted, include: Include) -> Response<Body> {
+        let kind = self.kind;
+        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+        if let Some(token) = &page.continue_token {
+            metadata["continue"] = Value::from(token.as_str());
+        } else if kind.custom.is_some() && accepted.form == Form::Object {
+            metadata["continue"] = Value::from("");
+        }
+        if let Some(remaining) = page.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        let (list_kind, api_version, framer) = match &accepted.form {
+            Form::Table { version } => {
+                let registry = &self.inner.registry;
+                let objects: Vec<Value> = page.items.iter().map(|o| registry.value_of(kind, o)).collect();
+                let json = self.table(version, include, &objects, &metadata);
+                return Answer::ok(json, accepted).into_response(&self.exchange.parts.headers);
+            }
+            Form::Object => (kind.list_kind.to_string(), kind.api_version.to_string(), Framer::item(kind)),
+            Form::Partial { version, .. } => {
+                let list = "PartialObjectMetadataList".to_owned();
+                (list, format!("meta.k8s.io/{version}"), Framer::partial(version))
+            }
+        };
+        let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
+        let mut out = BytesMut::with_capacity(size + 256);
+        let head = format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+            quoted(&list_kind),
+            quoted(&api_version)
+        );
+        out.extend_from_slice(head.as_bytes());
+        for (i, object) in page.items.iter().enumerate() {
+            if i > 0 {
+                out.extend_from_slice(b",");
+            }
+            if kind.shape.is_stored_form() || accepted.form != Form::Object {
+                framer.write(&mut out, &object.header, &object.value, Some(object.revision));
+            } else {
+                let mut value = self.inner.registry.value_of(kind, object);
+                if let Some(map) = value.as_object_mut().filter(|_| kind.custom.is_none()) {
+                    map.remove("kind");
+                    map.remove("apiVersion");
+                }
+                out.extend_from_slice(value.to_string().as_bytes());
+            }
+        }
+        out.extend_from_slice(b"]}");
+        Answer::ok(out.freeze(), accepted).into_response(&self.exchange.parts.headers)
+    }
+
+    /// A list cannot be answered as one object's metadata.
+    pub(super) fn refuse_single(&self, accepted: &Accepted) -> Result<(), Status> {
+        match accepted.form {
+            Form::Partial { list: false, .. } => {
+                Err(misfit("PartialObjectMetadata", "is a list", &go_type(self.kind, "List")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// 406 for a form that does not fit what was asked for.
+fn misfit(form: &str, why: &str, ty: &str) -> Status {
+    Status {
+        message: format!("you requested {form}, but the requested object {why} ({ty})"),
+        ..Status::not_acceptable(&[])
+    }
+}
+
+/// How Go names a kind's internal type.
+fn go_type(kind: &Kind, suffix: &str) -> String {
+    if kind.custom.is_some() {
+        return format!("*unstructured.Unstructured{suffix}");
+    }
+    let package = kind.gvk.group.split('.').next().filter(|g| !g.is_empty()).unwrap_or("core");
+    format!("*{package}.{}{suffix}", kind.gvk.kind)
+}
