@@ -12,7 +12,7 @@ use std::{
 use karmada_client::{Kubeconfig, Rest, link::client_for};
 use karmada_env::Env;
 use karmada_tests::{process::Process, wait::eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const FLEET: &str = env!("CARGO_BIN_EXE_fleet");
@@ -23,7 +23,12 @@ const START: Duration = Duration::from_secs(60);
 /// Runs one of the programs to its end; one that does not end is a hung test, which `timeout` turns into a failure.
 fn run<S: AsRef<str>>(program: &str, args: &[S]) -> Output {
     let args = args.iter().map(AsRef::as_ref);
-    Command::new("timeout").args(["60", FLEET, program]).args(args).env_remove("KUBECONFIG").output().expect("it runs")
+    Command::new("timeout")
+        .args(["60", FLEET, program])
+        .args(args)
+        .env_remove("KUBECONFIG")
+        .output()
+        .expect("it runs")
 }
 
 /// Its one line on standard error.
@@ -33,7 +38,11 @@ fn refused<S: AsRef<str>>(program: &str, args: &[S], code: i32) -> String {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{program} {shown:?}: {error}");
     let lines: Vec<&str> = error.lines().filter(|line| line.starts_with(program)).collect();
-    assert_eq!(lines.len(), 1, "{program} {shown:?} says in one line that begins with its name what is wrong: {error}");
+    assert_eq!(
+        lines.len(),
+        1,
+        "{program} {shown:?} says in one line that begins with its name what is wrong: {error}"
+    );
     assert!(output.stdout.is_empty(), "{program} {shown:?}: {}", String::from_utf8_lossy(&output.stdout));
     lines[0].to_owned()
 }
@@ -54,9 +63,9 @@ impl Hub {
     }
 
     fn address(&self) -> SocketAddr {
-        let text = fs::read_to_string(self.kubeconfig()).expect("a kubeconfig");
-        let server = text.lines().find_map(|l| l.trim().strip_prefix("server:")).expect("a server");
-        server.trim_matches([' ', '"', '\'']).trim_start_matches("https://").parse().expect("an address")
+        let endpoint = Kubeconfig::load(self.kubeconfig()).and_then(|k| k.endpoint(None));
+        let server = endpoint.unwrap_or_else(|e| panic!("{e}")).server;
+        server.authority().and_then(|a| a.as_str().parse().ok()).expect("an address")
     }
 
     async fn start(args: &[&str]) -> Self {
@@ -88,15 +97,18 @@ impl Hub {
 }
 
 fn rest(kubeconfig: &Path) -> Rest {
-    let endpoint = Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
+    let endpoint =
+        Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
     Rest::new(client_for(endpoint, "tests", Env::system()).0)
 }
 
 /// A client by an edited copy of a kubeconfig.
-fn edited(dir: &Path, kubeconfig: &Path, edit: impl FnOnce(String) -> String) -> Rest {
-    let text = edit(fs::read_to_string(kubeconfig).expect("a kubeconfig"));
+fn edited(dir: &Path, kubeconfig: &Path, edit: impl FnOnce(&mut Value)) -> Rest {
+    let text = fs::read_to_string(kubeconfig).expect("a kubeconfig");
+    let mut config = serde_saphyr::from_str(&text).expect("YAML");
+    edit(&mut config);
     let path = dir.join("edited.kubeconfig");
-    fs::write(&path, text).expect("a file is written");
+    fs::write(&path, config.to_string()).expect("a file is written");
     rest(&path)
 }
 
@@ -145,11 +157,19 @@ fn what_cannot_be_used_is_refused_with_code_2() {
         ("karmada-hub", own(&["serve", &data, "--listen=nowhere"]), "--listen"),
         ("karmada-hub", own(&["serve", &data, "--cluster-monitor-period=soon"]), "--cluster-monitor-period"),
         ("karmada-hub", own(&["serve", &data, "--skipped-propagating-namespaces=("]), "("),
-        ("karmada-hub", own(&["serve", &data, "--listen=127.0.0.1:0", "--advertise=not a host"]), "--advertise"),
+        (
+            "karmada-hub",
+            own(&["serve", &data, "--listen=127.0.0.1:0", "--advertise=not a host"]),
+            "--advertise",
+        ),
         ("karmada-hub", own(&["serve", &data, &listen]), "--listen"),
         ("karmada-hub", own(&["serve", &in_file, "--listen=127.0.0.1:0"]), "--data-dir"),
         ("karmada-hub", own(&["credentials", &data, "--cluster=Bad_Name"]), "--cluster"),
-        ("karmada-hub", own(&["credentials", &format!("--data-dir={}", at("none")), "--cluster=good"]), "--data-dir"),
+        (
+            "karmada-hub",
+            own(&["credentials", &format!("--data-dir={}", at("none")), "--cluster=good"]),
+            "--data-dir",
+        ),
         ("karmada-hub", own(&["get", "deploy", "--kubeconfig", &at("nowhere")]), "nowhere"),
         ("karmada-hub", own(&["get", "deploy", "--kubeconfig", &at("garbage")]), "garbage"),
         ("karmada-hub", own(&["get", "deploy"]), "KUBECONFIG"),
@@ -159,7 +179,11 @@ fn what_cannot_be_used_is_refused_with_code_2() {
         ("karmada-agent", agent("nowhere"), "nowhere"),
         ("karmada-agent", agent("garbage"), "garbage"),
         ("karmada-agent", agent("empty"), "empty"),
-        ("karmada-agent", own(&["--cluster-name=m", &karmada("nowhere"), "--cluster-lease-duration=x"]), "lease-duration"),
+        (
+            "karmada-agent",
+            own(&["--cluster-name=m", &karmada("nowhere"), "--cluster-lease-duration=x"]),
+            "lease-duration",
+        ),
         ("kubesim", own(&[]), "--data-dir"),
         ("kubesim", own(&[&data, &format!("--kubeconfig-out={}", at("k")), &listen]), "--listen"),
         ("kubesim", own(&[&in_file, &format!("--kubeconfig-out={}", at("k"))]), "--data-dir"),
@@ -196,7 +220,9 @@ async fn a_damaged_store_is_reported_and_never_emptied() {
     let data = format!("--data-dir={}", hub.data().display());
     let store = store_file(&hub.data());
     let whole = fs::read(&store).expect("the store is read");
-    let noise = |bytes: &[u8]| bytes.iter().enumerate().map(|(i, b)| b ^ (i as u8).wrapping_mul(151) ^ 0x5a).collect();
+    let noise = |bytes: &[u8]| {
+        bytes.iter().enumerate().map(|(i, b)| b ^ (i as u8).wrapping_mul(151) ^ 0x5a).collect()
+    };
     let damaged: [(&str, Vec<u8>); 4] = [
         ("cut in half", whole[..whole.len() / 2].to_vec()),
         ("cut to a few bytes", whole[..100].to_vec()),
@@ -223,8 +249,10 @@ async fn keys_and_kubeconfigs_are_their_owners_alone() {
     fs::write(&out, "something readable").expect("a file is in the way");
     fs::set_permissions(&out, fs::Permissions::from_mode(0o644)).expect("readable by all");
     let data = format!("--data-dir={}", hub.data().display());
-    let made =
-        run("karmada-hub", &["credentials", &data, "--cluster=member1", "--output", &out.display().to_string()]);
+    let made = run(
+        "karmada-hub",
+        &["credentials", &data, "--cluster=member1", "--output", &out.display().to_string()],
+    );
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let mut private = vec![hub.kubeconfig(), out];
     for file in fs::read_dir(hub.data().join("pki")).expect("a folder").map(|f| f.expect("an entry").path()) {
@@ -242,10 +270,8 @@ async fn keys_and_kubeconfigs_are_their_owners_alone() {
 #[tokio::test]
 async fn nobody_may_ask_for_health_and_version_alone() {
     let hub = Hub::start(&[]).await;
-    let anonymous = edited(hub.dir.path(), &hub.kubeconfig(), |text| {
-        let keep = |line: &&str| !line.contains("client-certificate-data") && !line.contains("client-key-data");
-        text.lines().filter(keep).map(|l| if l.trim() == "user:" { "  user: {}" } else { l }).collect::<Vec<_>>().join("\n")
-    });
+    let anonymous =
+        edited(hub.dir.path(), &hub.kubeconfig(), |config| config["users"][0]["user"] = json!({}));
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(anonymous.get_text(path).await.expect(path), "ok", "{path}");
     }
@@ -278,7 +304,10 @@ async fn an_agents_credentials_reach_its_own_part_alone() {
     let error = agent.post(clusters, &cluster("member2")).await.expect_err("another");
     assert!(error.is_forbidden(), "{error}");
     agent.get(&format!("{clusters}/member1")).await.expect("its own Cluster");
-    agent.get("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-member1/works").await.expect("its own Works");
+    agent
+        .get("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-member1/works")
+        .await
+        .expect("its own Works");
     let forbidden = [
         "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-member2/works",
         "/apis/work.karmada.io/v1alpha1/works",
@@ -305,10 +334,9 @@ async fn a_changed_advertise_reissues_the_serving_certificate() {
     let mut hub = Hub::start(&["--advertise=127.0.0.1"]).await;
     let address = hub.address();
     let named = |hub: &Hub| {
-        let server = format!("    server: https://{address}\n    tls-server-name: hub.example.com");
-        edited(hub.dir.path(), &hub.kubeconfig(), |text| {
-            let line = |l: &str| if l.trim().starts_with("server:") { server.clone() } else { l.to_owned() };
-            text.lines().map(line).collect::<Vec<_>>().join("\n")
+        edited(hub.dir.path(), &hub.kubeconfig(), |config| {
+            config["clusters"][0]["cluster"]["server"] = format!("https://{address}").into();
+            config["clusters"][0]["cluster"]["tls-server-name"] = "hub.example.com".into();
         })
     };
     let short = Duration::from_secs(5);

@@ -66,7 +66,9 @@ async fn value_is(api: &Rest, path: &str, value: &str, limit: Duration) -> Value
 }
 
 async fn set_value(api: &Rest, path: &str, value: &str) {
-    api.patch(path, Patch::Merge, &json!({ "data": { "key": value } })).await.expect("a ConfigMap is patched");
+    api.patch(path, Patch::Merge, &json!({ "data": { "key": value } }))
+        .await
+        .expect("a ConfigMap is patched");
 }
 
 /// Deletes the test's namespace on the hub, sees it gone everywhere, and cleans up.
@@ -93,11 +95,13 @@ async fn the_article() {
         let object = member.api.get(&path).await.expect("it is on the member");
         assert_eq!(object["spec"]["replicas"], replicas, "{}", member.name);
         let works = fleet.api.get(&works_path(&member.name)).await.expect("Works");
-        let work = works["items"].as_array().unwrap().iter().find(|w| w.to_string().contains("\"Deployment\""));
+        let work =
+            works["items"].as_array().unwrap().iter().find(|w| w.to_string().contains("\"Deployment\""));
         assert_eq!(condition(work.expect("a Work of the Deployment"), "Applied"), Some("True"));
     }
     let binding = binding_path(&fleet.namespace, "nginx-deployment");
-    until(&fleet.api, &binding, "fully applied", PATIENCE, |b| condition(b, "FullyApplied") == Some("True")).await;
+    until(&fleet.api, &binding, "fully applied", PATIENCE, |b| condition(b, "FullyApplied") == Some("True"))
+        .await;
 
     let got = std::process::Command::new(env!("CARGO_BIN_EXE_fleet"))
         .args(["karmada-hub", "get", "deploy", "nginx", "-n", &fleet.namespace, "--kubeconfig"])
@@ -206,7 +210,8 @@ async fn a_black_hole() {
     }
     member.link.set(Mode::BlackHole);
     until(&fleet.api, &cluster_path(&member.name), "Unknown and tainted", PATIENCE, |c| {
-        condition(c, "Ready") == Some("Unknown") && c["spec"].to_string().contains("cluster.karmada.io/unreachable")
+        condition(c, "Ready") == Some("Unknown")
+            && c["spec"].to_string().contains("cluster.karmada.io/unreachable")
     })
     .await;
     set_value(&fleet.api, &at("changed"), "after").await;
@@ -246,7 +251,10 @@ async fn picture(fleet: &Fleet) -> Vec<String> {
         for (list, what) in [(works, "work"), (objects, "object")] {
             for item in list["items"].as_array().expect("a list") {
                 let metadata = &item["metadata"];
-                seen.push(format!("{what} {} {} {}", metadata["name"], metadata["uid"], metadata["resourceVersion"]));
+                seen.push(format!(
+                    "{what} {} {} {}",
+                    metadata["name"], metadata["uid"], metadata["resourceVersion"]
+                ));
             }
         }
     }
@@ -262,7 +270,11 @@ async fn settled(fleet: &Fleet) -> Vec<String> {
         if last.1 != now {
             *last = (tokio::time::Instant::now(), now);
         }
-        if last.0.elapsed() > Duration::from_secs(1) { Ok(last.1.clone()) } else { Err("things still change") }
+        if last.0.elapsed() > Duration::from_secs(1) {
+            Ok(last.1.clone())
+        } else {
+            Err("things still change")
+        }
     })
     .await
 }
@@ -401,7 +413,8 @@ async fn objects_of_many_kinds() {
     let role_policy = cluster_policy(&role, selector("rbac.authorization.k8s.io/v1", "ClusterRole", &role));
     fleet.create([object.clone(), role_policy]).await;
     let role_path = samples::path(&object, "");
-    until(&member.api, &role_path, "there", PATIENCE, |o| o["rules"][0]["resources"] == json!(["pods"])).await;
+    until(&member.api, &role_path, "there", PATIENCE, |o| o["rules"][0]["resources"] == json!(["pods"]))
+        .await;
 
     // A kind of the user's own: its definition, then one of it, found within seconds.
     let definition = json!({
@@ -454,7 +467,8 @@ async fn objects_of_many_kinds() {
 async fn bad_input_is_told() {
     let Some(fleet) = fleet("bad", 1).await else { return };
     let member = &fleet.members[0];
-    let policies = format!("/apis/policy.karmada.io/v1alpha1/namespaces/{}/propagationpolicies", fleet.namespace);
+    let policies =
+        format!("/apis/policy.karmada.io/v1alpha1/namespaces/{}/propagationpolicies", fleet.namespace);
     let mut weight = deployment_policy("web", &[&member.name]);
     weight["spec"]["placement"]["replicaScheduling"] = json!({
         "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
@@ -484,7 +498,8 @@ async fn bad_input_is_told() {
     // An override that cannot be applied, and a cluster that does not exist, are told by conditions and events.
     fleet.create([config_map("nowhere", "a"), config_map_policy("nowhere", &["no-such-cluster"])]).await;
     let binding = binding_path(&fleet.namespace, "nowhere-configmap");
-    until(&fleet.api, &binding, "unscheduled", PATIENCE, |b| condition(b, "Scheduled") == Some("False")).await;
+    until(&fleet.api, &binding, "unscheduled", PATIENCE, |b| condition(b, "Scheduled") == Some("False"))
+        .await;
     let events = format!("/api/v1/namespaces/{}/events", fleet.namespace);
     until(&fleet.api, &events, "with ScheduleBindingFailed", PATIENCE, |list| {
         list.to_string().contains("ScheduleBindingFailed")
@@ -502,12 +517,16 @@ async fn bad_input_is_told() {
     });
     fleet.api.post(&works_path(&member.name), &work).await.expect("a Work is created");
     let path = format!("{}/refused", works_path(&member.name));
-    let seen = until(&fleet.api, &path, "not applied", PATIENCE, |w| condition(w, "Applied") == Some("False")).await;
+    let seen =
+        until(&fleet.api, &path, "not applied", PATIENCE, |w| condition(w, "Applied") == Some("False")).await;
     assert!(seen["status"].to_string().contains("Not_A_Name"), "{seen}");
     fleet.api.delete(&path, &json!({})).await.expect("the Work is deleted");
     gone(&fleet.api, &path, PATIENCE).await;
 
     let error = fleet.api.delete(&format!("/api/v1/namespaces/{namespace}"), &json!({})).await;
-    assert!(error.as_ref().is_err_and(|e| e.is_forbidden()), "an execution namespace is not deleted: {error:?}");
+    assert!(
+        error.as_ref().is_err_and(|e| e.is_forbidden()),
+        "an execution namespace is not deleted: {error:?}"
+    );
     finish(fleet).await;
 }

@@ -40,7 +40,8 @@ async fn settled(world: &World) -> Vec<(String, String)> {
     world.create([deployment("web", 1), deployment_policy("web", &["member1"])]).await;
     world
         .hub_until(&deployment_path("web"), "ready", PATIENCE, |o| {
-            o["status"]["readyReplicas"] == 1 && o["status"]["observedGeneration"] == o["metadata"]["generation"]
+            o["status"]["readyReplicas"] == 1
+                && o["status"]["observedGeneration"] == o["metadata"]["generation"]
         })
         .await;
     tokio::time::sleep(Duration::from_secs(15)).await;
@@ -152,7 +153,11 @@ async fn a_cluster_of_another_id_is_not_taken_over() {
     };
     let agent = world.agent(&impostor, AgentConfig::new("member1"), impostor.state.clone());
     agent
-        .phase("refused", PATIENCE, |p| matches!(p, Phase::Refused(why) if why.contains("kubectl delete cluster member1")))
+        .phase(
+            "refused",
+            PATIENCE,
+            |p| matches!(p, Phase::Refused(why) if why.contains("kubectl delete cluster member1")),
+        )
         .await;
     assert_eq!(world.api().get(&cluster_path("member1")).await.unwrap()["spec"]["id"], id);
     agent.stop().await;
@@ -185,11 +190,13 @@ async fn facts_of_an_agent_arrive_and_what_users_set_stays() {
     };
     let member = &world.members[0];
     let agent = world.agent(member, config, member.state.clone());
-    let cluster = world.cluster_until("member1", "in the north", PATIENCE, |c| c["spec"]["region"] == "north").await;
+    let cluster =
+        world.cluster_until("member1", "in the north", PATIENCE, |c| c["spec"]["region"] == "north").await;
     assert_eq!(cluster["metadata"]["labels"]["tier"], "edge");
     tokio::time::sleep(Duration::from_secs(30)).await;
     let cluster = world.api().get(&path).await.unwrap();
-    let keys: Vec<_> = cluster["spec"]["taints"].as_array().unwrap().iter().map(|t| t["key"].clone()).collect();
+    let keys: Vec<_> =
+        cluster["spec"]["taints"].as_array().unwrap().iter().map(|t| t["key"].clone()).collect();
     assert_eq!(keys, [json!("mine")]);
     assert_eq!(cluster["spec"]["syncMode"], "Pull");
     agent.stop().await;

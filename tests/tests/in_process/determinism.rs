@@ -22,9 +22,7 @@ async fn story(seed: u64) -> String {
             replicas_override("web", "web", "member2", 3),
         ])
         .await;
-    world
-        .hub_until(&deployment_path("web"), "ready", PATIENCE, |o| o["status"]["readyReplicas"] == 5)
-        .await;
+    world.hub_until(&deployment_path("web"), "ready", PATIENCE, |o| o["status"]["readyReplicas"] == 5).await;
     let drift = json!({ "data": { "key": "drift" } });
     let path = config_map_path("settings");
     world.members[1].api.patch(&path, karmada_client::Patch::Merge, &drift).await.unwrap();

@@ -46,9 +46,7 @@ async fn cut_off<F: Future<Output = ()>>(world: &World, mode: Mode, pass_time: i
     placed_config_map(world, "changed", "before").await;
     placed_config_map(world, "removed", "before").await;
     world.create([deployment("web", 1), deployment_policy("web", &[&member.name])]).await;
-    world
-        .hub_until(&deployment_path("web"), "ready", PATIENCE, |o| o["status"]["readyReplicas"] == 1)
-        .await;
+    world.hub_until(&deployment_path("web"), "ready", PATIENCE, |o| o["status"]["readyReplicas"] == 1).await;
     let before = uid(&member.api.get(&config_map_path("changed")).await.unwrap());
 
     cut(world, mode).await;
@@ -60,12 +58,15 @@ async fn cut_off<F: Future<Output = ()>>(world: &World, mode: Mode, pass_time: i
 
     set_config_map(world, "changed", "meanwhile").await;
     world.delete(&config_map_path("removed")).await;
-    world.create([samples::config_map("new", "meanwhile"), samples::config_map_policy("new", &[&member.name])]).await;
+    world
+        .create([samples::config_map("new", "meanwhile"), samples::config_map_policy("new", &[&member.name])])
+        .await;
     let scale = json!({ "spec": { "replicas": 2 } });
     world.api().patch(&deployment_path("web"), karmada_client::Patch::Merge, &scale).await.unwrap();
     pass_time().await;
     for name in ["changed", "removed"] {
-        let object = member.api.get(&config_map_path(name)).await.expect("nothing is deleted while the link is down");
+        let object =
+            member.api.get(&config_map_path(name)).await.expect("nothing is deleted while the link is down");
         assert_eq!(object["data"]["key"], "before");
     }
 
@@ -194,7 +195,10 @@ async fn a_cluster_deleted_while_it_cannot_be_reached_does_not_hang_and_its_obje
     let agent = world.members[0].agent.as_ref().unwrap();
     agent.phase("removed", Duration::from_secs(120), |p| *p == Phase::Removed).await;
     stays(&world, "settings", &before, Duration::from_secs(60)).await;
-    assert!(world.api().get(&cluster_path("member1")).await.is_err(), "it registers only when it is restarted");
+    assert!(
+        world.api().get(&cluster_path("member1")).await.is_err(),
+        "it registers only when it is restarted"
+    );
     assert_eq!(world.members[1].api.get(&config_map_path("settings")).await.unwrap()["data"]["key"], "a");
 
     world.stop_agent(0).await;

@@ -58,7 +58,14 @@ async fn set_config_map(world: &World, name: &str, value: &str) {
 }
 
 /// Waits until a Work of a cluster that carries an object of this kind and name is as wanted.
-async fn work_of(world: &World, cluster: &str, kind: &str, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+async fn work_of(
+    world: &World,
+    cluster: &str,
+    kind: &str,
+    name: &str,
+    what: &str,
+    is: impl Fn(&Value) -> bool,
+) -> Value {
     let path = samples::works_path(cluster);
     let carries = |work: &Value| {
         let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
@@ -83,7 +90,9 @@ async fn event(world: &World, namespace: &str, about: &str, reason: &str, text: 
     };
     let what = format!("with an event {reason} about {about} that says \"{text}\"");
     let list = world
-        .hub_until(&path, &what, PATIENCE, |list| list["items"].as_array().is_some_and(|all| all.iter().any(is)))
+        .hub_until(&path, &what, PATIENCE, |list| {
+            list["items"].as_array().is_some_and(|all| all.iter().any(is))
+        })
         .await;
     list["items"].as_array().and_then(|all| all.iter().find(|e| is(e))).expect("found just before").clone()
 }

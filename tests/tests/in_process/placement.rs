@@ -6,7 +6,9 @@ use karmada_client::Patch;
 use karmada_tests::{
     fleet::{cluster_path, condition},
     inprocess::{PATIENCE, World},
-    samples::{self, binding_path, condition_of, config_map, deployment, deployment_policy, policy_path, selector},
+    samples::{
+        self, binding_path, condition_of, config_map, deployment, deployment_policy, policy_path, selector,
+    },
     wait::{gone, throughout},
 };
 use serde_json::{Value, json};
@@ -30,7 +32,11 @@ fn divided(name: &str, weights: &[(&str, i64)]) -> Value {
 async fn replicas(world: &World, name: &str, wanted: &[i64]) {
     for (member, replicas) in wanted.iter().enumerate() {
         let what = format!("of {replicas} replicas");
-        world.member_until(member, &deployment_path(name), &what, PATIENCE, |o| o["spec"]["replicas"] == *replicas).await;
+        world
+            .member_until(member, &deployment_path(name), &what, PATIENCE, |o| {
+                o["spec"]["replicas"] == *replicas
+            })
+            .await;
     }
 }
 
@@ -93,7 +99,8 @@ async fn a_cluster_that_joins_gets_what_is_meant_for_all() {
 async fn taints_keep_new_work_away_and_tolerations_let_it_in() {
     let world = World::start(83, 1).await;
     placed_config_map(&world, "old", "a").await;
-    let taint = json!({ "spec": { "taints": [{ "key": "maintenance", "value": "yes", "effect": "NoSchedule" }] } });
+    let taint =
+        json!({ "spec": { "taints": [{ "key": "maintenance", "value": "yes", "effect": "NoSchedule" }] } });
     world.api().patch(&cluster_path("member1"), Patch::Merge, &taint).await.unwrap();
     world.create([config_map("new", "a"), samples::config_map_policy("new", &["member1"])]).await;
     let binding = binding_path(World::NAMESPACE, "new-configmap");
@@ -180,7 +187,12 @@ async fn a_new_kind_is_found_within_seconds() {
             "placement": {},
         },
     });
-    world.create([samples::policy("widgets", selector("example.com/v1", "Widget", ""), &["member1"]), definitions]).await;
+    world
+        .create([
+            samples::policy("widgets", selector("example.com/v1", "Widget", ""), &["member1"]),
+            definitions,
+        ])
+        .await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     world.create([widgets()]).await;
     let collection = format!("/apis/example.com/v1/namespaces/{}/widgets", World::NAMESPACE);
@@ -208,7 +220,11 @@ async fn reserved_namespaces_are_never_propagated() {
     world.create([policy, config_map("settings", "a")]).await;
     for namespace in ["kube-system", "karmada-system", "karmada-es-member1"] {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        world.api().post(&path, &config_map("hidden", "a")).await.unwrap_or_else(|e| panic!("{namespace}: {e}"));
+        world
+            .api()
+            .post(&path, &config_map("hidden", "a"))
+            .await
+            .unwrap_or_else(|e| panic!("{namespace}: {e}"));
     }
     config_map_is(&world, 0, "settings", "a", PATIENCE).await;
     throughout("a member without the hub's own objects", Duration::from_secs(10), || async {
@@ -241,9 +257,7 @@ async fn two_templates_of_one_binding_name_do_not_overwrite_each_other() {
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         world.members[0].api.post(definitions, &group(g)).await.unwrap();
     }
-    let widget = |group: &str, size: i64| {
-        json!({ "apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": { "name": "w" }, "spec": { "size": size } })
-    };
+    let widget = |group: &str, size: i64| json!({ "apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": { "name": "w" }, "spec": { "size": size } });
     for (n, g) in ["one.example.com", "two.example.com"].into_iter().enumerate() {
         let collection = format!("/apis/{g}/v1/namespaces/{}/widgets", World::NAMESPACE);
         karmada_tests::wait::eventually("the hub to serve Widgets", PATIENCE, || async {
@@ -251,7 +265,11 @@ async fn two_templates_of_one_binding_name_do_not_overwrite_each_other() {
         })
         .await;
         world
-            .create([samples::policy(&format!("widgets-{n}"), selector(&format!("{g}/v1"), "Widget", "w"), &["member1"])])
+            .create([samples::policy(
+                &format!("widgets-{n}"),
+                selector(&format!("{g}/v1"), "Widget", "w"),
+                &["member1"],
+            )])
             .await;
         tokio::time::sleep(Duration::from_secs(20)).await;
     }

@@ -6,13 +6,17 @@ use karmada_client::Patch;
 use karmada_tests::{
     fleet::condition,
     inprocess::{PATIENCE, World},
-    samples::{self, article, binding_path, condition_of, deployment, deployment_policy, policy_path, replicas_override},
+    samples::{
+        self, article, binding_path, condition_of, deployment, deployment_policy, policy_path,
+        replicas_override,
+    },
     wait::{gone, throughout},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    SECOND, config_map_is, config_map_path, deployment_path, event, placed_config_map, set_config_map, uid, work_of,
+    SECOND, config_map_is, config_map_path, deployment_path, event, placed_config_map, set_config_map, uid,
+    work_of,
 };
 
 /// The template's status is the sum of `ready` over its members, and says so of its present generation.
@@ -39,9 +43,10 @@ async fn the_articles_nginx_is_ready_three_of_one() {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let table = world.api().get_bytes(&path, table).await.expect("a table");
     let table: Value = serde_json::from_slice(&table).expect("JSON");
-    assert_eq!(table["rows"][0]["cells"].as_array().map(|c| &c[..4]), Some(&[
-        json!("nginx"), json!("3/1"), json!(3), json!(3)
-    ][..]));
+    assert_eq!(
+        table["rows"][0]["cells"].as_array().map(|c| &c[..4]),
+        Some(&[json!("nginx"), json!("3/1"), json!(3), json!(3)][..])
+    );
 
     for (member, replicas) in [(0, 1), (1, 2)] {
         let object = world.members[member].api.get(&path).await.expect("the Deployment is there");
@@ -51,7 +56,10 @@ async fn the_articles_nginx_is_ready_three_of_one() {
         let work = world.api().get(&work).await.expect("Karmada's name of this Work");
         assert_eq!(condition(&work, "Applied"), Some("True"));
         assert_eq!(work["status"]["manifestStatuses"][0]["health"], "Healthy");
-        assert_eq!(work["metadata"]["annotations"].get("policy.karmada.io/applied-overrides").is_some(), member == 1);
+        assert_eq!(
+            work["metadata"]["annotations"].get("policy.karmada.io/applied-overrides").is_some(),
+            member == 1
+        );
     }
     let binding = world
         .hub_until(&binding_path("default", "nginx-deployment"), "fully applied", PATIENCE, |b| {
@@ -114,7 +122,11 @@ async fn scaling_arrives_and_is_summed_up() {
     let scale = json!({ "spec": { "replicas": 3 } });
     world.api().patch(&format!("{path}/scale"), Patch::Merge, &scale).await.expect("it is scaled");
     world.hub_until(&path, "6 ready", PATIENCE, summed_up(6)).await;
-    world.api().patch(&path, Patch::Merge, &json!({ "spec": { "replicas": 0 } })).await.expect("it is scaled");
+    world
+        .api()
+        .patch(&path, Patch::Merge, &json!({ "spec": { "replicas": 0 } }))
+        .await
+        .expect("it is scaled");
     world
         .hub_until(&path, "empty", PATIENCE, |o| {
             o["status"]["readyReplicas"].as_i64().unwrap_or(0) == 0
@@ -135,10 +147,16 @@ async fn what_a_template_made_goes_with_it() {
         world
             .hub_until(&samples::works_path(&member.name), "without the Work", PATIENCE, |list| {
                 let works = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-                works.iter().all(|w| w.pointer("/spec/workload/manifests/0/kind") != Some(&json!("Deployment")))
+                works
+                    .iter()
+                    .all(|w| w.pointer("/spec/workload/manifests/0/kind") != Some(&json!("Deployment")))
             })
             .await;
-        member.api.get(&format!("/api/v1/namespaces/{}", World::NAMESPACE)).await.expect("the namespace stays");
+        member
+            .api
+            .get(&format!("/api/v1/namespaces/{}", World::NAMESPACE))
+            .await
+            .expect("the namespace stays");
     }
     gone(&world.api(), &binding_path(World::NAMESPACE, "web-deployment"), PATIENCE).await;
     world.stop().await;
@@ -155,7 +173,8 @@ async fn a_deleted_policy_leaves_everything_where_it_is() {
     let template = world.api().get(&config_map_path("settings")).await.unwrap();
     assert!(template["metadata"].get("labels").is_none(), "the claim is taken back: {template}");
     throughout("an object whose policy was deleted", Duration::from_secs(30), || async {
-        let object = world.members[0].api.get(&config_map_path("settings")).await.map_err(|e| e.to_string())?;
+        let object =
+            world.members[0].api.get(&config_map_path("settings")).await.map_err(|e| e.to_string())?;
         if uid(&object) == before { Ok(()) } else { Err("another object".to_owned()) }
     })
     .await;
@@ -178,7 +197,9 @@ async fn drift_and_deletion_on_a_member_are_corrected_within_a_second() {
 
     let scale = json!({ "spec": { "replicas": 5 } });
     member.patch(&deployment_path("web"), Patch::Merge, &scale).await.expect("somebody scales it");
-    world.member_until(0, &deployment_path("web"), "scaled back", SECOND, |o| o["spec"]["replicas"] == 2).await;
+    world
+        .member_until(0, &deployment_path("web"), "scaled back", SECOND, |o| o["spec"]["replicas"] == 2)
+        .await;
 
     member.delete(&path, &json!({})).await.expect("somebody deletes it");
     config_map_is(&world, 0, "settings", "right", SECOND).await;
@@ -186,7 +207,9 @@ async fn drift_and_deletion_on_a_member_are_corrected_within_a_second() {
     let unmarked = json!({ "metadata": { "labels": { "karmada.io/managed": null } } });
     member.patch(&path, Patch::Merge, &unmarked).await.expect("somebody takes the mark off");
     world
-        .member_until(0, &path, "marked again", SECOND, |o| o["metadata"]["labels"]["karmada.io/managed"] == "true")
+        .member_until(0, &path, "marked again", SECOND, |o| {
+            o["metadata"]["labels"]["karmada.io/managed"] == "true"
+        })
         .await;
     world.stop().await;
 }
@@ -268,7 +291,8 @@ async fn an_override_that_cannot_be_applied_is_told_and_leaves_the_old_work() {
     event(&world, World::NAMESPACE, "settings", "ApplyOverridePolicyFailed", "broken").await;
     set_config_map(&world, "settings", "b").await;
     throughout("a Work whose overrides are broken", Duration::from_secs(10), || async {
-        let object = world.members[0].api.get(&config_map_path("settings")).await.map_err(|e| e.to_string())?;
+        let object =
+            world.members[0].api.get(&config_map_path("settings")).await.map_err(|e| e.to_string())?;
         if object["data"]["key"] == "a" { Ok(()) } else { Err(object.to_string()) }
     })
     .await;
@@ -301,7 +325,8 @@ async fn suspended_dispatching_holds_back_what_is_new() {
     .await;
     set_config_map(&world, "settings", "b").await;
     throughout("a suspended object", Duration::from_secs(10), || async {
-        let object = world.members[0].api.get(&config_map_path("settings")).await.map_err(|e| e.to_string())?;
+        let object =
+            world.members[0].api.get(&config_map_path("settings")).await.map_err(|e| e.to_string())?;
         if object["data"]["key"] == "a" { Ok(()) } else { Err(object.to_string()) }
     })
     .await;

@@ -39,13 +39,18 @@ fn work_path(name: &str) -> String {
 async fn each_of_several_manifests_has_its_own_status() {
     let world = World::start(60, 1).await;
     let bad = config_map("Not_A_Name", "x");
-    create_work(&world, &work("several", &[config_map("one", "1"), deployment("web", 2), bad, config_map("two", "2")]))
-        .await;
+    create_work(
+        &world,
+        &work("several", &[config_map("one", "1"), deployment("web", 2), bad, config_map("two", "2")]),
+    )
+    .await;
     let path = work_path("several");
     let seen = world
         .hub_until(&path, "reported with the Deployment healthy", PATIENCE, |w| {
             let statuses = w["status"]["manifestStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
-            statuses.iter().any(|s| s["identifier"]["kind"] == "Deployment" && s["status"]["readyReplicas"] == 2)
+            statuses
+                .iter()
+                .any(|s| s["identifier"]["kind"] == "Deployment" && s["status"]["readyReplicas"] == 2)
         })
         .await;
     let statuses = seen["status"]["manifestStatuses"].as_array().unwrap();
@@ -58,7 +63,10 @@ async fn each_of_several_manifests_has_its_own_status() {
     assert!(of("Not_A_Name").is_none(), "it is not on the member");
     config_map_is(&world, 0, "two", "2", SECOND).await;
     let applied = condition_of(&seen, "Applied").expect("a condition");
-    assert_eq!((applied["status"].as_str(), applied["reason"].as_str()), (Some("False"), Some("AppliedFailed")));
+    assert_eq!(
+        (applied["status"].as_str(), applied["reason"].as_str()),
+        (Some("False"), Some("AppliedFailed"))
+    );
     let message = applied["message"].as_str().unwrap();
     assert!(message.contains("(3/4)") && message.contains("Not_A_Name"), "{message}");
     event(&world, "karmada-es-member1", "several", "SyncFailed", "Not_A_Name").await;
@@ -91,10 +99,14 @@ async fn a_foreign_object_is_refused_and_taken_only_when_told_to() {
     let member = &world.members[0].api;
     let theirs = config_map("settings", "theirs");
     let collection = format!("/api/v1/namespaces/{}/configmaps", World::NAMESPACE);
-    world.member_until(0, &format!("/api/v1/namespaces/{}", World::NAMESPACE), "there", PATIENCE, |_| true).await;
+    world
+        .member_until(0, &format!("/api/v1/namespaces/{}", World::NAMESPACE), "there", PATIENCE, |_| true)
+        .await;
     let before = uid(&member.post(&collection, &theirs).await.unwrap());
 
-    world.create([config_map("settings", "ours"), samples::config_map_policy("settings", &["member1"])]).await;
+    world
+        .create([config_map("settings", "ours"), samples::config_map_policy("settings", &["member1"])])
+        .await;
     let work = work_of(&world, "member1", "ConfigMap", "settings", "refused", |w| {
         condition(w, "Applied") == Some("False")
     })
@@ -115,7 +127,10 @@ async fn a_foreign_object_is_refused_and_taken_only_when_told_to() {
     let object = config_map_is(&world, 0, "settings", "ours", PATIENCE).await;
     assert_eq!(uid(&object), before, "it is taken over, not made anew");
     assert_eq!(object["metadata"]["labels"]["karmada.io/managed"], "true");
-    work_of(&world, "member1", "ConfigMap", "settings", "applied", |w| condition(w, "Applied") == Some("True")).await;
+    work_of(&world, "member1", "ConfigMap", "settings", "applied", |w| {
+        condition(w, "Applied") == Some("True")
+    })
+    .await;
     world.stop().await;
 }
 
@@ -124,9 +139,13 @@ async fn a_foreign_object_survives_the_deletion_of_the_work_that_wanted_it() {
     let world = World::start(62, 1).await;
     let member = &world.members[0].api;
     let collection = format!("/api/v1/namespaces/{}/configmaps", World::NAMESPACE);
-    world.member_until(0, &format!("/api/v1/namespaces/{}", World::NAMESPACE), "there", PATIENCE, |_| true).await;
+    world
+        .member_until(0, &format!("/api/v1/namespaces/{}", World::NAMESPACE), "there", PATIENCE, |_| true)
+        .await;
     member.post(&collection, &config_map("settings", "theirs")).await.unwrap();
-    world.create([config_map("settings", "ours"), samples::config_map_policy("settings", &["member1"])]).await;
+    world
+        .create([config_map("settings", "ours"), samples::config_map_policy("settings", &["member1"])])
+        .await;
     let refused = |w: &Value| condition(w, "Applied") == Some("False");
     let work = work_of(&world, "member1", "ConfigMap", "settings", "refused", refused).await;
     world.delete(&config_map_path("settings")).await;
@@ -181,7 +200,9 @@ async fn a_kind_that_the_member_lacks_is_reported_and_applied_once_it_is_there()
     });
     create_work(&world, &work("widget", &[widget])).await;
     let seen = world
-        .hub_until(&work_path("widget"), "not applied", PATIENCE, |w| condition(w, "Applied") == Some("False"))
+        .hub_until(&work_path("widget"), "not applied", PATIENCE, |w| {
+            condition(w, "Applied") == Some("False")
+        })
         .await;
     let message = condition_of(&seen, "Applied").unwrap()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("no matches for kind \"Widget\" in version \"example.com/v1\""), "{message}");
@@ -223,7 +244,11 @@ async fn a_manifest_that_cannot_be_read_harms_no_other() {
     // The hub's schema may refuse such a Work; then there is nothing to harm.
     if world.api().post(&samples::works_path("member1"), &odd).await.is_ok() {
         config_map_is(&world, 0, "good", "1", PATIENCE).await;
-        world.hub_until(&work_path("odd"), "not applied", PATIENCE, |w| condition(w, "Applied") == Some("False")).await;
+        world
+            .hub_until(&work_path("odd"), "not applied", PATIENCE, |w| {
+                condition(w, "Applied") == Some("False")
+            })
+            .await;
     }
     create_work(&world, &work("even", &[config_map("better", "2")])).await;
     config_map_is(&world, 0, "better", "2", PATIENCE).await;
@@ -257,7 +282,8 @@ async fn an_agent_reaches_its_own_part_of_the_hub_and_nothing_else() {
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": "member9" },
         "spec": { "syncMode": "Pull", "id": "x" },
     });
-    let error = agent.post("/apis/cluster.karmada.io/v1alpha1/clusters", &other).await.expect_err("another's name");
+    let error =
+        agent.post("/apis/cluster.karmada.io/v1alpha1/clusters", &other).await.expect_err("another's name");
     assert!(error.is_forbidden(), "{error}");
     world.stop().await;
 }
