@@ -16,12 +16,13 @@ use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{Response, header};
 use karmada_meta::status::Status;
-use karmada_store::{Event, EventKind, Revision, Scope, Watch, WatchEnd};
+use karmada_store::{Event, EventKind, Key, Revision, Scope, Watch, WatchEnd};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    definitions,
     kinds::Kind,
     negotiate::{Accepted, Form},
     options::ListOptions,
@@ -71,6 +72,8 @@ struct Stream {
     next_bookmark: Instant,
     end: Instant,
     shutdown: CancellationToken,
+    /// For kinds that may go away.
+    custom: Option<Arc<Registry>>,
 }
 
 /// Answers a watch.
@@ -78,7 +81,7 @@ struct Stream {
 /// # Errors
 /// 400 or 422 for what cannot be watched so; what is wrong with the version is told by an ERROR event.
 pub(crate) fn respond(
-    registry: &Registry,
+    registry: &Arc<Registry>,
     kind: &Arc<Kind>,
     namespace: &str,
     options: &ListOptions,
@@ -125,6 +128,7 @@ pub(crate) fn respond(
         next_bookmark: next_bookmark(now, end),
         end,
         shutdown,
+        custom: kind.custom.is_some().then(|| registry.clone()),
     };
     let name = options.fields.exact("metadata.name");
     let scope = Scope {
@@ -156,8 +160,9 @@ pub(crate) fn respond(
     } else {
         let asked = asked.map_or(current, Revision::new);
         stream.after = asked;
-        if let Some(since) = served_since(registry, kind).filter(|since| asked < *since) {
-            stream.error = Some(Status::too_old_resource_version(asked, since));
+        if let Some(definition) = definition(registry, kind).filter(|d| asked < d.create_revision) {
+            // There is nothing to watch before a kind came to be.
+            stream.error = Some(Status::too_old_resource_version(asked, definition.revision));
         }
         asked.min(current)
     };
@@ -183,15 +188,16 @@ pub(crate) fn respond(
         .map_err(Status::internal)
 }
 
-/// The revision at which a custom kind came to be; there is nothing to watch before it.
-fn served_since(registry: &Registry, kind: &Kind) -> Option<Revision> {
+/// Whether a kind is still served in its version.
+fn is_served(registry: &Registry, kind: &Kind) -> bool {
+    let gvr = &kind.gvr;
+    registry.kinds().by_resource(&gvr.group, &gvr.version, &gvr.resource).is_some()
+}
+
+/// The definition of a custom kind.
+fn definition(registry: &Registry, kind: &Kind) -> Option<Arc<Object>> {
     let custom = kind.custom.as_ref()?;
-    let key = karmada_store::Key::new(
-        "apiextensions.k8s.io/customresourcedefinitions",
-        "",
-        custom.definition.clone(),
-    );
-    registry.store.get(&key).map(|definition| definition.create_revision)
+    registry.store.get(&Key::new(definitions::STORAGE, "", custom.definition.clone()))
 }
 
 fn next_bookmark(now: Instant, end: Instant) -> Instant {
@@ -234,12 +240,25 @@ impl Stream {
             if !out.is_empty() {
                 return (out.freeze(), true);
             }
+            // Armed before the look at what is served, so that no change is missed.
+            let custom = self.custom.clone();
+            let changed = custom.as_ref().map(|registry| registry.kinds_changed());
+            if custom.as_ref().is_some_and(|registry| !is_served(registry, &self.kind)) {
+                return (Bytes::new(), false);
+            }
+            let changed = async {
+                match changed {
+                    Some(changed) => changed.await,
+                    None => std::future::pending().await,
+                }
+            };
             let Some(watch) = &mut self.watch else { return (Bytes::new(), false) };
             let event = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return (Bytes::new(), false),
                 event = watch.next() => event,
                 () = tokio::time::sleep_until(self.end) => return (Bytes::new(), false),
+                () = changed => continue,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     let revision = watch.revision();
                     self.next_bookmark = next_bookmark(self.next_bookmark, self.end);

@@ -21,6 +21,8 @@ pub enum NameRule {
 pub struct Rules {
     /// `metadata.generation` counts changes outside metadata and status.
     pub generation: bool,
+    /// `metadata.generation` counts changes of annotations, too (Deployment alone).
+    pub generation_of_annotations: bool,
     /// PUT without a resourceVersion overwrites; otherwise it is a 422.
     pub unconditional_update: bool,
     /// PUT of a missing object creates it.
@@ -43,6 +45,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             generation: false,
+            generation_of_annotations: false,
             unconditional_update: true,
             create_on_update: false,
             delete_returns_object: false,
@@ -198,6 +201,7 @@ pub fn built_in(group: &str, resource: &str, has_status: bool) -> Rules {
     }
     Rules {
         generation: has(GENERATION),
+        generation_of_annotations: key == "deployments.apps",
         unconditional_update: !has(CONDITIONAL),
         create_on_update: has(CREATE_ON_UPDATE),
         delete_returns_object: has(DELETE_RETURNS_OBJECT),

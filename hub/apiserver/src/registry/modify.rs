@@ -306,7 +306,7 @@ fn prepare_metadata(kind: &Kind, _subresource: &str, new: &mut Value, old: &Valu
     meta.retain(|_, value| !empty(value));
 }
 
-/// Counts a change of anything but metadata and status.
+/// Counts a change of anything but metadata and status; of a Deployment's annotations, too.
 fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
     if !kind.rules.generation {
         return;
@@ -325,7 +325,9 @@ fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         fields
     };
-    if counted(new) != counted(old) {
+    let annotated =
+        kind.rules.generation_of_annotations && object::annotations(new) != object::annotations(old);
+    if annotated || counted(new) != counted(old) {
         object::set_meta(new, "generation", object::generation(old) + 1);
     }
 }

@@ -244,3 +244,18 @@ fn other_kinds() {
         assert_eq!(said(&create(group, kind, &object)), expected, "{kind}");
     }
 }
+
+#[test]
+fn claims_of_a_stateful_set_are_volumes() {
+    let set = |mounted: &str| {
+        let mut object = json!({"metadata": {"name": "a"}, "spec": {
+            "selector": {"matchLabels": {"a": "b"}}, "serviceName": "a",
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
+                {"name": "c", "image": "i", "volumeMounts": [{"name": mounted, "mountPath": "/d"}]}]}}}});
+        crate::defaults::apply("apps", "v1", "StatefulSet", &mut object);
+        said(&create("apps", "StatefulSet", &object))
+    };
+    assert_eq!(set("data"), "");
+    assert!(set("other").contains(r#"volumeMounts[0].name: Not found: "other""#), "{}", set("other"));
+}

@@ -8,7 +8,7 @@ use karmada_meta::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    IMMUTABLE, count_or_percent, immutable, is_set, not_more_than_all, not_negative_in, number, pod, text,
+    IMMUTABLE, count_or_percent, immutable, is_set, list, not_more_than_all, not_negative_in, number, pod, text,
 };
 
 /// CronJobs name their Jobs by a suffix of eleven characters.
@@ -207,9 +207,25 @@ pub(super) fn stateful_set(object: &Value) -> Vec<FieldError> {
     }
     errors.extend(not_negative_in(object, &["replicas", "minReadySeconds"]));
     errors.extend(selector(object, "statefulset"));
-    errors.extend(template(object));
+    errors.extend(template(&with_claimed_volumes(object)));
     errors.extend(restarts_always(object));
     errors
+}
+
+/// A StatefulSet as its Pods will be: each claim template is a volume, in place of one of the same name.
+fn with_claimed_volumes(object: &Value) -> Value {
+    let mut filled = object.clone();
+    let names = list(object, "/spec/volumeClaimTemplates").iter().map(|claim| text(claim, "/metadata/name"));
+    if let Some(pod) = filled.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
+        let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
+        if let Some(volumes) = volumes.as_array_mut() {
+            for name in names.filter(|name| !name.is_empty()) {
+                volumes.retain(|volume| volume["name"] != name);
+                volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+            }
+        }
+    }
+    filled
 }
 
 /// Of a StatefulSet that exists, only these fields change.

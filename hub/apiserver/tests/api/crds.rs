@@ -51,6 +51,8 @@ async fn a_definition_is_served_in_all_its_versions() {
 async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     let server = established().await;
     server.call("POST", WIDGETS, json!({"metadata": {"name": "a", "finalizers": ["example.com/f"]}})).await;
+    let mut events = server.watch(&format!("{WIDGETS}?watch=1&timeoutSeconds=3000")).await;
+    assert_eq!(events.names(1).await, ["ADDED a"]);
     let path = format!("{DEFINITIONS}/widgets.example.com");
     server.call("DELETE", &path, Value::Null).await;
     server.until(&format!("{WIDGETS}/a"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
@@ -59,4 +61,6 @@ async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     server.patch(&format!("{WIDGETS}/a"), "merge", json!({"metadata": {"finalizers": null}})).await;
     server.until(&path, |a| a.code == 404).await;
     assert_eq!(server.get(WIDGETS).await.code, 404);
+    assert_eq!(events.names(2).await, ["MODIFIED a", "DELETED a"]);
+    assert_eq!(events.next().await, None, "and nobody watches on for nothing");
 }
