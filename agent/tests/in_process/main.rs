@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
 
 mod registration;
+mod storm;
 mod works;
 mod world;

@@ -246,18 +246,19 @@ impl World {
         let mut spec = more;
         spec["workload"] = json!({"manifests": manifests});
         let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/{NAMESPACE}/works");
-        match self.hub.get(&format!("{path}/{name}")).await {
-            Ok(mut work) => {
-                work["spec"] = spec;
-                self.hub.put(&format!("{path}/{name}"), &work).await.unwrap();
+        // A change goes by merge patch: the agent may write the status at the same time.
+        for field in ["suspendDispatching", "preserveResourcesOnDeletion"] {
+            if spec.get(field).is_none() {
+                spec[field] = Value::Null;
             }
-            Err(_) => {
-                let work = json!({
-                    "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "spec": spec,
-                    "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": ["karmada.io/execution-controller"]},
-                });
-                self.hub.post(&path, &work).await.unwrap();
-            }
+        }
+        let change = json!({"spec": spec});
+        if self.hub.patch(&format!("{path}/{name}"), Patch::Merge, &change).await.is_err() {
+            let work = json!({
+                "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "spec": change["spec"],
+                "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": ["karmada.io/execution-controller"]},
+            });
+            self.hub.post(&path, &work).await.unwrap();
         }
     }
 
