@@ -30,11 +30,11 @@ use crate::{
     rest::{Patch, Resource, Rest},
 };
 
-/// Events between a caller and the writer. A burst of 300 applied objects makes two each.
-const CHANNEL: usize = 512;
+/// Events between a caller and the writer. A burst of 300 applied Works makes three each.
+const CHANNEL: usize = 1024;
 
 /// Events that are remembered, to be counted when they repeat, and events that wait while the server is away.
-const REMEMBERED: usize = 512;
+const REMEMBERED: usize = 1024;
 
 /// How long an event is remembered: kube-apiserver forgets Events after an hour.
 const MEMORY: Duration = Duration::from_secs(55 * 60);
