@@ -11,7 +11,7 @@
 //!
 //! - [`kinds`] says what is served; [`shape`] is the knowledge of one kind; [`builtin`] and [`crd`] provide both.
 //! - [`registry`] is what writing and reading mean, once for all kinds.
-//! - [`service`] turns HTTP into calls of the registry; [`watch`] streams.
+//! - [`service`] turns HTTP into calls of the registry; `watch` streams.
 //! - The background controllers ([`start`](ApiServer::start)) use the registry like any client, without HTTP.
 //!
 //! A handler makes at most one store commit per object and depends on nothing that happens after it: it may be dropped with
@@ -27,7 +27,9 @@
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full.
 //! - A list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner.
-//! - Events have no time to live. `autoscaling/v1` HorizontalPodAutoscalers are stored apart from their v2 form.
+//! - Events have no time to live. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
+//! - No OpenAPI documents; `x-kubernetes-validations` are stored and not evaluated.
+//! - Authorisation is coarse ([`authz`]): no RBAC evaluation, no reviews, no impersonation, no certificate signing.
 //! - Definitions: `x-kubernetes-validations` (CEL) is stored and not evaluated. A conversion webhook is refused where it
 //!   would be called, that is with more than one served version. A default shows in objects that were written before it
 //!   only once they are written again.

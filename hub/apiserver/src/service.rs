@@ -5,7 +5,7 @@
 //!                (401)        RequestInfo          (403)    └► resource ─► registry, watch ─► answer
 //! ```
 //!
-//! [`resource`] finds what is served at a path, [`handlers`] do it, [`show`] puts objects and lists into answers.
+//! `resource` finds what is served at a path, `handlers` do it, `show` puts objects and lists into answers.
 
 mod handlers;
 mod resource;
