@@ -59,6 +59,7 @@ async fn at_least(floor: u32, file: &str) {
     let share = 100 * passed / (passed + failed).max(1);
     println!("{passed} of {} cases, {share} %", passed + failed);
     let failures: Vec<&str> = text.lines().filter(|l| l.starts_with("FAIL")).collect();
+    failures.iter().for_each(|line| println!("{line}"));
     assert!(share >= floor, "{file}: {share} % is below {floor} %\n{}", failures.join("\n"));
 }
 
