@@ -113,7 +113,11 @@ async fn run(args: &Args, folder: &Path) {
 
 fn machine(figures: &mut Figures) {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("").trim_start_matches([' ', '\t', ':']);
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .unwrap_or("")
+        .trim_start_matches([' ', '\t', ':']);
     let cores = cpu.lines().filter(|l| l.starts_with("processor")).count();
     figures.add("machine", format!("{cores} x {model}"));
     let mut file = tempfile::tempfile().expect("a temporary file");
@@ -144,7 +148,10 @@ async fn hub_start(binaries: &Binaries) -> String {
     let mut times = Vec::new();
     for _ in 0..5 {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|l| l.local_addr())
+            .expect("a free port")
+            .port();
         let start = now();
         let args = [
             "serve".to_owned(),
@@ -194,7 +201,11 @@ fn config_map(name: &str) -> Value {
 }
 
 /// Names of ConfigMaps as they appear on a member.
-async fn arrivals(fleet: &Fleet, member: usize, sender: tokio::sync::mpsc::UnboundedSender<(String, Instant)>) {
+async fn arrivals(
+    fleet: &Fleet,
+    member: usize,
+    sender: tokio::sync::mpsc::UnboundedSender<(String, Instant)>,
+) {
     let path = format!("/api/v1/namespaces/{}/configmaps", fleet.namespace);
     let client = fleet.members[member].api.client().clone();
     let mut watcher = Watcher::new(client, WatchConfig::new(path), Env::system(), |text| {
@@ -268,6 +279,10 @@ async fn burst(figures: &mut Figures, fleet: &Fleet, count: usize) {
     .await;
     figures.add(
         format!("{count} ConfigMaps to two members, all applied"),
-        format!("{:.2} s (created on the hub after {:.2} s)", start.elapsed().as_secs_f64(), created.as_secs_f64()),
+        format!(
+            "{:.2} s (created on the hub after {:.2} s)",
+            start.elapsed().as_secs_f64(),
+            created.as_secs_f64()
+        ),
     );
 }

@@ -20,11 +20,7 @@ use karmada_env::Env;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{
-    link::Link,
-    process::Process,
-    wait::eventually,
-};
+use crate::{link::Link, process::Process, wait::eventually};
 
 /// How long processes get to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
@@ -117,12 +113,14 @@ fn real_members() -> Vec<(String, PathBuf)> {
 }
 
 fn rest(kubeconfig: &Path) -> Rest {
-    let endpoint = Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
+    let endpoint =
+        Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
     Rest::new(client_for(endpoint, "karmada-tests", Env::system()).0)
 }
 
 fn server_of(kubeconfig: &Path) -> std::net::SocketAddr {
-    let endpoint = Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
+    let endpoint =
+        Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
     let server = endpoint.server.authority().map(ToString::to_string).unwrap_or_default();
     server.parse().unwrap_or_else(|e| panic!("{}: server {server}: {e}", kubeconfig.display()))
 }
@@ -150,7 +148,10 @@ impl Fleet {
     pub async fn start(test: &str, members: usize, binaries: &Binaries, options: Options) -> Option<Self> {
         let real = real_members();
         if !real.is_empty() && real.len() < members {
-            eprintln!("{test}: skipped, it needs {members} members and KARMADA_TEST_MEMBERS names {}", real.len());
+            eprintln!(
+                "{test}: skipped, it needs {members} members and KARMADA_TEST_MEMBERS names {}",
+                real.len()
+            );
             return None;
         }
         let turn = (!real.is_empty()).then(|| take_turn().expect("a lock file in the temporary folder"));
@@ -297,7 +298,8 @@ impl Fleet {
 
     /// Creates the test's namespace on the hub.
     pub async fn create_namespace(&self) {
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": self.namespace } });
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": self.namespace } });
         self.api.post("/api/v1/namespaces", &namespace).await.expect("a namespace is created");
     }
 
@@ -350,7 +352,11 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 pub fn collection(object: &Value, namespace: &str) -> String {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let kind = object["kind"].as_str().unwrap_or_default();
-    let root = if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") };
+    let root = if api_version.contains('/') {
+        format!("/apis/{api_version}")
+    } else {
+        format!("/api/{api_version}")
+    };
     let plural = match kind {
         "PropagationPolicy" => "propagationpolicies",
         "OverridePolicy" => "overridepolicies",

@@ -163,7 +163,8 @@ impl AgentRun {
     /// When it does not within ten seconds, or has panicked.
     pub async fn stop(self) {
         self.stop.cancel();
-        let ended = timeout(Duration::from_secs(10), self.task).await.expect("an agent stops within ten seconds");
+        let ended =
+            timeout(Duration::from_secs(10), self.task).await.expect("an agent stops within ten seconds");
         ended.expect("an agent does not panic").expect("no task of an agent ends before");
     }
 
@@ -258,7 +259,11 @@ impl World {
         for n in 0..members {
             world.ready(&world.members[n].name, PATIENCE).await;
         }
-        world.api().post("/api/v1/namespaces", &samples::namespace(Self::NAMESPACE)).await.expect("a namespace");
+        world
+            .api()
+            .post("/api/v1/namespaces", &samples::namespace(Self::NAMESPACE))
+            .await
+            .expect("a namespace");
         world
     }
 
@@ -330,17 +335,22 @@ impl World {
     /// When it does not come up.
     pub async fn start_hub(&mut self) {
         let stop = CancellationToken::new();
-        let embedded =
-            Embedded::start(self.engine.clone(), &self.env, stop.clone()).await.expect("a memory engine opens");
+        let embedded = Embedded::start(self.engine.clone(), &self.env, stop.clone())
+            .await
+            .expect("a memory engine opens");
         let hub = Hub::new(self.config.clone(), embedded.client(), self.env.clone()).expect("usual settings");
         let mut ready = hub.ready();
         let controllers = tokio::spawn(hub.run(stop.clone()));
-        timeout(PATIENCE, ready.wait_for(|ready| *ready)).await.expect("controllers get ready").expect("they run");
-        let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring has them")
-            .with_no_client_auth()
-            .with_cert_resolver(self.pki.serving());
+        timeout(PATIENCE, ready.wait_for(|ready| *ready))
+            .await
+            .expect("controllers get ready")
+            .expect("they run");
+        let mut tls =
+            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("ring has them")
+                .with_no_client_auth()
+                .with_cert_resolver(self.pki.serving());
         tls.alpn_protocols = vec![b"h2".to_vec()];
         *self.door.lock() = Some(Door {
             server: embedded.server().clone(),
@@ -359,9 +369,13 @@ impl World {
         let Some(HubRun { stop, embedded, controllers }) = self.hub.take() else { return };
         assert!(!controllers.is_finished(), "the controllers ended by themselves");
         stop.cancel();
-        let ended = timeout(Duration::from_secs(10), controllers).await.expect("controllers stop in ten seconds");
+        let ended =
+            timeout(Duration::from_secs(10), controllers).await.expect("controllers stop in ten seconds");
         ended.expect("no controller panics").expect("no controller fails");
-        timeout(Duration::from_secs(10), embedded.close()).await.expect("a store closes").expect("all was written");
+        timeout(Duration::from_secs(10), embedded.close())
+            .await
+            .expect("a store closes")
+            .expect("all was written");
     }
 
     /// A new member with its agent.
@@ -459,12 +473,24 @@ impl World {
     }
 
     /// Waits until a Cluster is as wanted.
-    pub async fn cluster_until(&self, cluster: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+    pub async fn cluster_until(
+        &self,
+        cluster: &str,
+        what: &str,
+        limit: Duration,
+        is: impl Fn(&Value) -> bool,
+    ) -> Value {
         self.hub_until(&cluster_path(cluster), what, limit, is).await
     }
 
     /// Waits until an object on the hub is as wanted.
-    pub async fn hub_until(&self, path: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+    pub async fn hub_until(
+        &self,
+        path: &str,
+        what: &str,
+        limit: Duration,
+        is: impl Fn(&Value) -> bool,
+    ) -> Value {
         until(&self.api(), path, what, limit, is).await
     }
 

@@ -120,7 +120,12 @@ impl Process {
     pub fn log_tail(&self, lines: usize) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_else(|e| format!("no log: {e}"));
         let all: Vec<&str> = text.lines().collect();
-        format!("--- {} ({})\n{}", self.name, self.log.display(), all[all.len().saturating_sub(lines)..].join("\n"))
+        format!(
+            "--- {} ({})\n{}",
+            self.name,
+            self.log.display(),
+            all[all.len().saturating_sub(lines)..].join("\n")
+        )
     }
 }
 

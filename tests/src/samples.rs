@@ -41,6 +41,7 @@ pub fn selector(api_version: &str, kind: &str, name: &str) -> Value {
 }
 
 /// A PropagationPolicy that places what `selector` selects on clusters by name.
+#[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
 pub fn policy(name: &str, selector: Value, clusters: &[&str]) -> Value {
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",

@@ -51,7 +51,13 @@ pub async fn throughout<E: Debug, F: Future<Output = Result<(), E>>>(
 ///
 /// # Panics
 /// When it is not within `limit`, with the object as it was last seen.
-pub async fn until(api: &Rest, path: &str, what: &str, limit: Duration, is: impl Fn(&Value) -> bool) -> Value {
+pub async fn until(
+    api: &Rest,
+    path: &str,
+    what: &str,
+    limit: Duration,
+    is: impl Fn(&Value) -> bool,
+) -> Value {
     eventually(&format!("{path} to be {what}"), limit, || async {
         let object = api.get(path).await.map_err(|e| e.to_string())?;
         if is(&object) { Ok(object) } else { Err(without_bookkeeping(object)) }

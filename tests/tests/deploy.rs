@@ -67,7 +67,8 @@ struct World {
 }
 
 fn rest(kubeconfig: &Path) -> Rest {
-    let endpoint = Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
+    let endpoint =
+        Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
     Rest::new(client_for(endpoint, "karmada-tests", Env::system()).0)
 }
 
@@ -92,7 +93,11 @@ impl World {
         }
         let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
         // An agent that ended is given up soon: removals wait for that.
-        let quick = ["--cluster-monitor-period=1s", "--cluster-monitor-grace-period=8s", "--cluster-startup-grace-period=8s"];
+        let quick = [
+            "--cluster-monitor-period=1s",
+            "--cluster-monitor-grace-period=8s",
+            "--cluster-startup-grace-period=8s",
+        ];
         let options = Options { hub: quick.map(str::to_owned).to_vec(), ..Options::default() };
         let fleet = Fleet::start(test, 0, &binaries, options).await?;
         let at = |name: &str| fleet.dir.path().join(name);
@@ -106,7 +111,8 @@ impl World {
                     format!("--kubeconfig-out={}", config.display()),
                     format!("--token={TOKEN}"),
                 ];
-                let process = Process::start(fleet.dir.path(), "member", Path::new(env!("CARGO_BIN_EXE_fleet")), args);
+                let process =
+                    Process::start(fleet.dir.path(), "member", Path::new(env!("CARGO_BIN_EXE_fleet")), args);
                 (config, Some(process.expect("the member starts")))
             }
         };
@@ -145,7 +151,12 @@ impl World {
 
     /// A script with this world's four arguments and others.
     fn script(&self, name: &str, more: &[&str]) -> Command {
-        let four = [self.credentials.as_path(), Path::new(CONTEXT), &self.member_config, Path::new(&self.member_context)];
+        let four = [
+            self.credentials.as_path(),
+            Path::new(CONTEXT),
+            &self.member_config,
+            Path::new(&self.member_context),
+        ];
         let mut command = self.bare(name);
         command.args(four).arg(format!("--cluster-name={CLUSTER}")).args(more);
         command
@@ -179,13 +190,18 @@ impl World {
         let container = &pod["containers"][0];
         let mut mounts = Vec::new();
         for mount in container["volumeMounts"].as_array().expect("mounts") {
-            let (name, path) = (mount["name"].as_str().expect("a name"), mount["mountPath"].as_str().expect("a path"));
+            let (name, path) =
+                (mount["name"].as_str().expect("a name"), mount["mountPath"].as_str().expect("a path"));
             let volumes = pod["volumes"].as_array().expect("volumes");
             let volume = volumes.iter().find(|v| v["name"] == name).expect("the mount has a volume");
             let folder = self.at("mounts").join(name);
             fs::create_dir_all(&folder).expect("a folder is made");
             if let Some(secret) = volume["secret"]["secretName"].as_str() {
-                let secret = self.member.get(&format!("{NAMESPACE}/secrets/{secret}")).await.expect("the Secret is there");
+                let secret = self
+                    .member
+                    .get(&format!("{NAMESPACE}/secrets/{secret}"))
+                    .await
+                    .expect("the Secret is there");
                 for (key, value) in secret["data"].as_object().expect("data") {
                     fs::write(folder.join(key), decoded(value)).expect("a file is written");
                 }
@@ -194,7 +210,11 @@ impl World {
         }
         let words = container["command"].as_array().expect("a command").iter();
         let mut command = words.map(|word| word.as_str().expect("a string").to_owned());
-        assert_eq!(command.next().as_deref(), Some("/bin/karmada-agent"), "what both Dockerfile and Deployment say");
+        assert_eq!(
+            command.next().as_deref(),
+            Some("/bin/karmada-agent"),
+            "what both Dockerfile and Deployment say"
+        );
         let arguments = command.map(|argument| {
             let mount = mounts.iter().find(|(path, _)| argument.contains(&format!("={path}")));
             mount.map_or(argument.clone(), |(path, folder)| argument.replacen(path, folder, 1))
@@ -204,7 +224,8 @@ impl World {
             "--health-probe-bind-address=0".to_owned(),
             "--metrics-bind-address=0".to_owned(),
         ];
-        let all: Vec<String> = std::iter::once("karmada-agent".to_owned()).chain(arguments).chain(own).collect();
+        let all: Vec<String> =
+            std::iter::once("karmada-agent".to_owned()).chain(arguments).chain(own).collect();
         Process::start(self.fleet.dir.path(), "agent", Path::new(env!("CARGO_BIN_EXE_fleet")), all)
             .expect("the agent starts")
     }
@@ -265,7 +286,8 @@ impl World {
             }
         }
         let clusters = self.fleet.api.get("/apis/cluster.karmada.io/v1alpha1/clusters").await;
-        let clusters = clusters.map(|list| list["items"].as_array().cloned().unwrap_or_default()).unwrap_or_default();
+        let clusters =
+            clusters.map(|list| list["items"].as_array().cloned().unwrap_or_default()).unwrap_or_default();
         state.extend(clusters.iter().map(|c| format!("Cluster {}", c["metadata"]["uid"])));
         state
     }
@@ -292,7 +314,8 @@ fn decoded(base64: &Value) -> Vec<u8> {
 
 /// What a script that succeeded said.
 fn said(output: &Output) -> String {
-    let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let all =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{:?}: {all}", output.status);
     all
 }
@@ -316,11 +339,16 @@ fn verbs(said: &str) -> Vec<(&str, &str)> {
 }
 
 fn all(verb: &'static str) -> Vec<(&'static str, &'static str)> {
-    ["ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Secret", "Deployment"].map(|kind| (kind, verb)).to_vec()
+    ["ClusterRole", "ClusterRoleBinding", "ServiceAccount", "Secret", "Deployment"]
+        .map(|kind| (kind, verb))
+        .to_vec()
 }
 
 fn all_but(verb: &'static str, changed: &[&str]) -> Vec<(&'static str, &'static str)> {
-    all(verb).into_iter().map(|(kind, verb)| (kind, if changed.contains(&kind) { "changed" } else { verb })).collect()
+    all(verb)
+        .into_iter()
+        .map(|(kind, verb)| (kind, if changed.contains(&kind) { "changed" } else { verb }))
+        .collect()
 }
 
 #[tokio::test]
@@ -361,7 +389,12 @@ async fn what_is_deployed_runs_and_goes_again() {
     let admin = world.fleet.kubeconfig.display().to_string();
     let mut with_admin = world.bare("deploy-agent.sh");
     with_admin.args([&admin, CONTEXT]).arg(&world.member_config).arg(&world.member_context);
-    with_admin.args(["--cluster-name=member1", "--allow-loopback", "--dry-run", "--image=karmada-agent:next"]);
+    with_admin.args([
+        "--cluster-name=member1",
+        "--allow-loopback",
+        "--dry-run",
+        "--image=karmada-agent:next",
+    ]);
     let warned = said(&with_admin.output().expect("it runs"));
     assert!(warned.contains("warning: ") && warned.contains("karmada-hub credentials"), "{warned}");
 
@@ -382,11 +415,13 @@ fn deployment_is_as_promised(deployment: &Value) {
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(pod["serviceAccountName"], "karmada-agent-sa");
-    let tolerated: Vec<_> = pod["tolerations"].as_array().into_iter().flatten().map(|t| t["key"].clone()).collect();
+    let tolerated: Vec<_> =
+        pod["tolerations"].as_array().into_iter().flatten().map(|t| t["key"].clone()).collect();
     for key in ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"] {
         assert!(tolerated.contains(&json!(key)), "{key} in {tolerated:?}");
     }
-    let command: Vec<_> = container["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let command: Vec<_> =
+        container["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for argument in [
         "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",
         "--karmada-context=karmada-apiserver",
@@ -397,7 +432,11 @@ fn deployment_is_as_promised(deployment: &Value) {
     let mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
     assert!(mounts.iter().any(|m| m["mountPath"] == "/etc/kubeconfig" && m["name"] == "kubeconfig"));
     let volumes = pod["volumes"].as_array().cloned().unwrap_or_default();
-    assert!(volumes.iter().any(|v| v["name"] == "kubeconfig" && v["secret"]["secretName"] == "karmada-kubeconfig"));
+    assert!(
+        volumes
+            .iter()
+            .any(|v| v["name"] == "kubeconfig" && v["secret"]["secretName"] == "karmada-kubeconfig")
+    );
     for request in ["cpu", "memory"] {
         assert!(container["resources"]["requests"][request].is_string(), "{}", container["resources"]);
     }
@@ -425,8 +464,10 @@ async fn what_is_wrong_is_said_in_one_line() {
         let config: Value = serde_saphyr::from_str(&text(file)).expect("YAML");
         config["clusters"][0]["cluster"]["server"].as_str().expect("a server").to_owned()
     };
-    let silent_hub = write("silent-hub", &text(&credentials).replace(&server(&credentials), &format!("https://{closed}")));
-    let silent_member = write("silent-member", &text(&member).replace(&server(&member), &format!("https://{closed}")));
+    let silent_hub =
+        write("silent-hub", &text(&credentials).replace(&server(&credentials), &format!("https://{closed}")));
+    let silent_member =
+        write("silent-member", &text(&member).replace(&server(&member), &format!("https://{closed}")));
     let not_yaml = write("not-yaml", "{{{");
     let mut plugin = read_yaml(&world.credentials);
     plugin["users"][0]["user"] = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws",
@@ -447,7 +488,11 @@ async fn what_is_wrong_is_said_in_one_line() {
         (&[&credentials, CONTEXT, &member], 2, "got 3 of 4"),
         (&[&credentials, CONTEXT, &member, CONTEXT, "--fast"], 2, "unknown option --fast"),
         (&[&credentials, CONTEXT, &member, CONTEXT, "--cluster-name"], 2, "--cluster-name wants a value"),
-        (&[&credentials, CONTEXT, &member, CONTEXT, "--cluster-name=Shop_1"], 2, "\"Shop_1\" is no cluster name"),
+        (
+            &[&credentials, CONTEXT, &member, CONTEXT, "--cluster-name=Shop_1"],
+            2,
+            "\"Shop_1\" is no cluster name",
+        ),
         (&[&credentials, CONTEXT, &member, CONTEXT, "--cluster-name", &long], 2, "is no cluster name"),
         (&[&credentials, CONTEXT, &member, "a@b"], 2, "the context \"a@b\" is no cluster name"),
         (&[&credentials, CONTEXT, &member, CONTEXT, "--image=a b"], 2, "\"a b\" is no image name"),
@@ -461,9 +506,21 @@ async fn what_is_wrong_is_said_in_one_line() {
         (&[&plugin, CONTEXT, &member, CONTEXT, ok[0], ok[1]], 2, "a program for its credentials (exec)"),
         (&[&admin, CONTEXT, &admin, CONTEXT, ok[0], ok[1]], 2, "hub and member are the same server"),
         (&[&silent_hub, CONTEXT, &member, CONTEXT, ok[0], ok[1]], 1, "the hub at https://127.0.0.1:"),
-        (&[&credentials, CONTEXT, &silent_member, CONTEXT, ok[0], ok[1]], 1, "the member at https://127.0.0.1:"),
-        (&[&credentials, CONTEXT, &nobody, CONTEXT, ok[0], ok[1]], 1, "\"nobody\" cannot get resource \"namespaces\""),
-        (&[&for_member2, CONTEXT, &member, CONTEXT, ok[0], ok[1]], 1, "karmada-hub credentials --data-dir DIR --cluster member1"),
+        (
+            &[&credentials, CONTEXT, &silent_member, CONTEXT, ok[0], ok[1]],
+            1,
+            "the member at https://127.0.0.1:",
+        ),
+        (
+            &[&credentials, CONTEXT, &nobody, CONTEXT, ok[0], ok[1]],
+            1,
+            "\"nobody\" cannot get resource \"namespaces\"",
+        ),
+        (
+            &[&for_member2, CONTEXT, &member, CONTEXT, ok[0], ok[1]],
+            1,
+            "karmada-hub credentials --data-dir DIR --cluster member1",
+        ),
         (&[&member, CONTEXT, &admin, CONTEXT, ok[0], ok[1]], 1, "is no Karmada hub"),
     ];
     for (args, code, what) in table {
@@ -493,7 +550,8 @@ async fn what_is_wrong_is_said_in_one_line() {
         String::from_utf8_lossy(&real.stdout).trim()
     );
     fs::write(shims.join("kubectl"), shim).expect("a file is written");
-    fs::set_permissions(shims.join("kubectl"), fs::Permissions::from_mode(0o755)).expect("it is made runnable");
+    fs::set_permissions(shims.join("kubectl"), fs::Permissions::from_mode(0o755))
+        .expect("it is made runnable");
     let path_with_shims = format!("{}:{}", shims.display(), std::env::var("PATH").unwrap_or_default());
     let mut limited = world.script("deploy-agent.sh", &["--allow-loopback"]);
     let line = refused(limited.env("PATH", path_with_shims), 1);
@@ -545,9 +603,17 @@ async fn what_is_wrong_is_said_in_one_line() {
 
     // The same for removal's own arguments.
     let table: &[(&[&str], i32, &str)] = &[
-        (&[&credentials, CONTEXT, &member, CONTEXT, ok[0], "--workloads=maybe"], 2, "is keep or delete, not \"maybe\""),
+        (
+            &[&credentials, CONTEXT, &member, CONTEXT, ok[0], "--workloads=maybe"],
+            2,
+            "is keep or delete, not \"maybe\"",
+        ),
         (&[&silent_hub, CONTEXT, &silent_member, CONTEXT, ok[0]], 2, "the same server"),
-        (&[&credentials, CONTEXT, &nobody, CONTEXT, ok[0]], 1, "\"nobody\" cannot get resource \"namespaces\""),
+        (
+            &[&credentials, CONTEXT, &nobody, CONTEXT, ok[0]],
+            1,
+            "\"nobody\" cannot get resource \"namespaces\"",
+        ),
     ];
     for (args, code, what) in table {
         let line = refused(world.bare("remove-agent.sh").args(*args), *code);
@@ -576,7 +642,9 @@ async fn a_member_leaves_with_what_runs_on_it() {
     let kept = world.member.get(&world.placed()).await.expect("it stays");
     assert_eq!(kept["data"]["key"], "1");
     let marks = kept["metadata"].to_string();
-    for mark in ["karmada.io/managed\"", "work.karmada.io/name", "permanent-id", "resourcetemplate.karmada.io"] {
+    for mark in
+        ["karmada.io/managed\"", "work.karmada.io/name", "permanent-id", "resourcetemplate.karmada.io"]
+    {
         assert!(!marks.contains(&format!("\"{mark}")), "{mark} in {marks}");
     }
     world.assert_clean().await;
@@ -597,7 +665,10 @@ async fn a_member_leaves_a_hub_that_is_away() {
     agent.kill();
     let output = tokio::task::spawn_blocking(|| removal.wait_with_output()).await.expect("a thread");
     let text = said(&output.expect("it ends"));
-    assert!(text.contains("when the hub is back: kubectl delete clusters.cluster.karmada.io member1"), "{text}");
+    assert!(
+        text.contains("when the hub is back: kubectl delete clusters.cluster.karmada.io member1"),
+        "{text}"
+    );
     gone(&world.member, &world.placed(), PATIENCE).await;
     world.assert_clean().await;
 }
@@ -614,8 +685,10 @@ async fn a_hub_forgets_a_member_that_is_away() {
     let line = refused(&mut world.script("remove-agent.sh", &["--workloads=keep"]), 1);
     assert!(line.contains("its agent reports to the hub"), "{line}");
     agent.kill();
-    until(&world.fleet.api, &cluster_path(CLUSTER), "Unknown", PATIENCE, |c| condition(c, "Ready") == Some("Unknown"))
-        .await;
+    until(&world.fleet.api, &cluster_path(CLUSTER), "Unknown", PATIENCE, |c| {
+        condition(c, "Ready") == Some("Unknown")
+    })
+    .await;
     let text = world.remove(&["--workloads=keep"]);
     assert!(text.contains("What is on it stays there"), "{text}");
     gone(&world.fleet.api, &cluster_path(CLUSTER), PATIENCE).await;
@@ -626,7 +699,8 @@ async fn a_hub_forgets_a_member_that_is_away() {
 #[test]
 fn chart_and_manifests_agree() {
     let role = read_yaml(&root().join("manifests/agent/clusterrole.yaml"));
-    let chart = fs::read_to_string(root().join("manifests/helm/karmada-agent/templates/rbac.yaml")).expect("a chart");
+    let chart =
+        fs::read_to_string(root().join("manifests/helm/karmada-agent/templates/rbac.yaml")).expect("a chart");
     let plain: String =
         chart.lines().filter(|line| !line.contains("{{")).map(|line| format!("{line}\n")).collect();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&plain).expect("YAML");

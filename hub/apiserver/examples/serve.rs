@@ -36,7 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         admission: Arc::new(AdmitAll),
         authorizer: Arc::new(Coarse),
     };
-    let server = ApiServer::new(open_store(Memory::new(), &env)?, env.clone(), registration, shutdown.clone());
+    let server =
+        ApiServer::new(open_store(Memory::new(), &env)?, env.clone(), registration, shutdown.clone());
     let background = server.start().await;
     println!("{}", kubeconfig.display());
     let authenticator = Authenticator::new(Tokens::new(), env.clone());

@@ -166,7 +166,8 @@ impl Authorizer for Coarse {
     }
 
     fn authorize_name(&self, attributes: &Attributes<'_>) -> Decision {
-        let (Some(cluster), Target::Resource(target)) = (agent_cluster(attributes.user), attributes.target) else {
+        let (Some(cluster), Target::Resource(target)) = (agent_cluster(attributes.user), attributes.target)
+        else {
             return Decision::Allow;
         };
         let allowed = attributes.user.in_group(MASTERS)
@@ -435,7 +436,8 @@ mod tests {
             ("-/events karmada-es-m1/any", true),
             ("-/events karmada-es-m1/-", true),
         ] {
-            let attributes = Attributes { user: &user, verb: "create", target: Target::Resource(target(text)) };
+            let attributes =
+                Attributes { user: &user, verb: "create", target: Target::Resource(target(text)) };
             assert_eq!(check_name(&Coarse, &attributes).is_ok(), allowed, "{text}");
         }
     }

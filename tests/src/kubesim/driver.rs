@@ -90,7 +90,9 @@ impl World {
     fn plan(&self, key: &Id, now: &str) -> Vec<Action> {
         let Some(object) = self.objects.get(key) else { return Vec::new() };
         match key.0 {
-            Resource::Deployments => plan::deployment(object, &self.owned(Resource::ReplicaSets, object), now),
+            Resource::Deployments => {
+                plan::deployment(object, &self.owned(Resource::ReplicaSets, object), now)
+            }
             Resource::ReplicaSets => plan::replica_set(object, &self.owned(Resource::Pods, object)),
             Resource::Jobs => plan::job(object, &self.owned(Resource::Pods, object), now),
             Resource::Nodes => plan::node(object, now),
@@ -144,7 +146,7 @@ async fn listen(resource: Resource, client: kube::Client, env: Env, heard: mpsc:
 }
 
 /// Runs the controllers until `stop`. Creates the nodes first.
-pub async fn run(client: kube::Client, env: Env, nodes: usize, stop: CancellationToken) {
+pub(super) async fn run(client: kube::Client, env: Env, nodes: usize, stop: CancellationToken) {
     let rest = Rest::new(client.clone());
     for n in 1..=nodes {
         let node = plan::new_node(&format!("node-{n}"));
@@ -205,7 +207,9 @@ async fn act(rest: &Rest, world: &mut World, action: Action) -> bool {
     let result = match &action {
         Action::Create(resource, object) => {
             let path = collection(*resource, namespace(object));
-            rest.post(&format!("{path}?fieldManager={FIELD_MANAGER}"), object).await.map(|o| Some((*resource, o)))
+            rest.post(&format!("{path}?fieldManager={FIELD_MANAGER}"), object)
+                .await
+                .map(|o| Some((*resource, o)))
         }
         Action::Patch { resource, namespace, name, status, patch } => {
             let subresource = if *status { "/status" } else { "" };

@@ -121,7 +121,9 @@ fn condition(object: &Value, kind: &str, is: &str, reason: &str, message: &str, 
     match old {
         Some(c) if c["status"] == is && c["reason"] == reason => c.clone(),
         _ => {
-            let since = old.filter(|c| c["status"] == is).map_or(json!(now), |c| c["lastTransitionTime"].clone());
+            let since = old
+                .filter(|c| c["status"] == is)
+                .map_or_else(|| json!(now), |c| c["lastTransitionTime"].clone());
             json!({ "type": kind, "status": is, "reason": reason, "message": message,
                     "lastUpdateTime": now, "lastTransitionTime": since })
         }
@@ -159,7 +161,8 @@ pub fn deployment(deployment: &Value, sets: &[&Value], now: &str) -> Vec<Action>
     let template = without_hash(&deployment["spec"]["template"]);
     let desired = int(deployment, "/spec/replicas").unwrap_or(1);
     let current = sets.iter().copied().find(|s| without_hash(&s["spec"]["template"]) == template);
-    let old: Vec<&Value> = sets.iter().copied().filter(|s| current.is_none_or(|c| uid(c) != uid(s))).collect();
+    let old: Vec<&Value> =
+        sets.iter().copied().filter(|s| current.is_none_or(|c| uid(c) != uid(s))).collect();
     let recreate = deployment["spec"]["strategy"]["type"] == "Recreate";
     let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
     let surge = int_or_percent(rolling.get("maxSurge"), desired, true);
@@ -187,7 +190,7 @@ pub fn deployment(deployment: &Value, sets: &[&Value], now: &str) -> Vec<Action>
             actions.push(patch(
                 Resource::Deployments,
                 deployment,
-                false,
+                true, // as kube-controller-manager does: through status, or it would count as a new generation
                 json!({ "metadata": { "annotations": { REVISION: revision.to_string() } } }),
             ));
         }
@@ -199,7 +202,7 @@ pub fn deployment(deployment: &Value, sets: &[&Value], now: &str) -> Vec<Action>
                 actions.push(patch(
                     Resource::Deployments,
                     deployment,
-                    false,
+                    true,
                     json!({ "metadata": { "annotations": { REVISION: revision(set).unwrap_or(1).to_string() } } }),
                 ));
             }
@@ -377,10 +380,8 @@ pub fn job(job: &Value, pods: &[&Value], now: &str) -> Vec<Action> {
         (0..to_start).map(|_| Action::Create(Resource::Pods, new_pod("batch/v1", "Job", job))).collect();
 
     let mut wanted = Map::new();
-    wanted.insert(
-        "startTime".into(),
-        job.pointer("/status/startTime").cloned().unwrap_or_else(|| json!(now)),
-    );
+    wanted
+        .insert("startTime".into(), job.pointer("/status/startTime").cloned().unwrap_or_else(|| json!(now)));
     if active > 0 {
         wanted.insert("active".into(), json!(active));
         wanted.insert("ready".into(), json!(pods.iter().filter(|p| is_active(p) && is_ready(p)).count()));
@@ -426,9 +427,9 @@ fn fits(pod: &Value, node: &Value, pods: &[&Value]) -> bool {
             .unwrap_or_else(Quantity::zero)
     };
     (there.len() as i64) < allocatable("pods").value()
-        && ["cpu", "memory"].iter().all(|r| {
-            there.iter().fold(request(pod, r), |sum, p| sum + request(p, r)) <= allocatable(r)
-        })
+        && ["cpu", "memory"]
+            .iter()
+            .all(|r| there.iter().fold(request(pod, r), |sum, p| sum + request(p, r)) <= allocatable(r))
 }
 
 /// Scheduler and kubelet in one: a pod is put on a node, runs, and is ready; one that is meant to end, ends.
@@ -466,7 +467,8 @@ pub fn pod(pod: &Value, nodes: &[&Value], pods: &[&Value], now: &str) -> Vec<Act
         .iter()
         .map(|kind| {
             let (is, reason) = if kind.ends_with("Ready") { ready } else { ("True", "") };
-            let mut c = json!({ "type": kind, "status": is, "lastProbeTime": null, "lastTransitionTime": now });
+            let mut c =
+                json!({ "type": kind, "status": is, "lastProbeTime": null, "lastTransitionTime": now });
             if !reason.is_empty() {
                 c["reason"] = json!(reason);
             }
@@ -475,7 +477,9 @@ pub fn pod(pod: &Value, nodes: &[&Value], pods: &[&Value], now: &str) -> Vec<Act
         .collect();
     let state = match next {
         "Running" => json!({ "running": { "startedAt": now } }),
-        _ => json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now } }),
+        _ => {
+            json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now } })
+        }
     };
     let containers: Vec<Value> = pod["spec"]["containers"]
         .as_array()

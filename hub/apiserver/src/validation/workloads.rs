@@ -8,7 +8,8 @@ use karmada_meta::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    IMMUTABLE, count_or_percent, immutable, is_set, list, not_more_than_all, not_negative_in, number, pod, text,
+    IMMUTABLE, count_or_percent, immutable, is_set, list, not_more_than_all, not_negative_in, number, pod,
+    text,
 };
 
 /// CronJobs name their Jobs by a suffix of eleven characters.

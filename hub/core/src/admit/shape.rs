@@ -95,8 +95,14 @@ mod tests {
     fn what_does_not_fit_its_type_is_named() {
         use karmada_api::policy::PropagationPolicy;
         let rows = [
-            (json!({"spec": {"resourceSelectors": "all"}}), "spec.resourceSelectors: Invalid value: \"all\": "),
-            (json!({"spec": {"resourceSelectors": [{"apiVersion": 1}]}}), "spec.resourceSelectors[0].apiVersion: "),
+            (
+                json!({"spec": {"resourceSelectors": "all"}}),
+                "spec.resourceSelectors: Invalid value: \"all\": ",
+            ),
+            (
+                json!({"spec": {"resourceSelectors": [{"apiVersion": 1}]}}),
+                "spec.resourceSelectors[0].apiVersion: ",
+            ),
             (json!({"spec": 7}), "spec: Invalid value: 7: "),
         ];
         for (object, start) in rows {
