@@ -141,7 +141,7 @@ fn ms(time: Duration) -> String {
 }
 
 fn mib(bytes: Option<u64>) -> String {
-    bytes.map_or("not running".into(), |b| format!("{:.1} MiB", b as f64 / f64::from(1 << 20)))
+    bytes.map_or_else(|| "not running".into(), |b| format!("{:.1} MiB", b as f64 / f64::from(1 << 20)))
 }
 
 async fn hub_start(binaries: &Binaries) -> String {

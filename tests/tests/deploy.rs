@@ -511,11 +511,7 @@ async fn what_is_wrong_is_said_in_one_line() {
             1,
             "the member at https://127.0.0.1:",
         ),
-        (
-            &[&credentials, CONTEXT, &nobody, CONTEXT, ok[0], ok[1]],
-            1,
-            "\"nobody\" cannot get resource \"namespaces\"",
-        ),
+        (&[&credentials, CONTEXT, &nobody, CONTEXT, ok[0], ok[1]], 1, "User \"nobody\" cannot get"),
         (
             &[&for_member2, CONTEXT, &member, CONTEXT, ok[0], ok[1]],
             1,
@@ -609,11 +605,7 @@ async fn what_is_wrong_is_said_in_one_line() {
             "is keep or delete, not \"maybe\"",
         ),
         (&[&silent_hub, CONTEXT, &silent_member, CONTEXT, ok[0]], 2, "the same server"),
-        (
-            &[&credentials, CONTEXT, &nobody, CONTEXT, ok[0]],
-            1,
-            "\"nobody\" cannot get resource \"namespaces\"",
-        ),
+        (&[&credentials, CONTEXT, &nobody, CONTEXT, ok[0]], 1, "User \"nobody\" cannot get"),
     ];
     for (args, code, what) in table {
         let line = refused(world.bare("remove-agent.sh").args(*args), *code);

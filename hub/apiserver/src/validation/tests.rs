@@ -249,7 +249,7 @@ fn other_kinds() {
 fn claims_of_a_stateful_set_are_volumes() {
     let set = |mounted: &str| {
         let mut object = json!({"metadata": {"name": "a"}, "spec": {
-            "selector": {"matchLabels": {"a": "b"}}, "serviceName": "a",
+            "selector": {"matchLabels": {"a": "b"}}, "serviceName": "a", "updateStrategy": {},
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
                 {"name": "c", "image": "i", "volumeMounts": [{"name": mounted, "mountPath": "/d"}]}]}}}});
