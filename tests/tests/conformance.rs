@@ -1,5 +1,13 @@
 //! What a real kube-apiserver answered, replayed against ours: a floor for each file of recordings.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::needless_pass_by_value,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
+
 use std::{path::Path, process::Command, time::Duration};
 
 use karmada_tests::{process::Process, wait::eventually};

@@ -10,6 +10,14 @@
 //! that breaks nothing, the first real cluster that `KARMADA_TEST_MEMBERS` names; then the token is a real one.
 //! Skipped, with a line that says so, where there is no kubectl.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::needless_pass_by_value,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
+
 use std::{
     fs,
     net::TcpListener,

@@ -1,6 +1,14 @@
 //! The main stories on real processes: a hub, members, agents. Members are stand-ins, or real clusters where
 //! `KARMADA_TEST_MEMBERS` names some; no test here can tell.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::needless_pass_by_value,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
+
 use std::{path::Path, time::Duration};
 
 use karmada_client::{Patch, Rest};

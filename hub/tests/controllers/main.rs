@@ -1,6 +1,12 @@
 //! The hub's controllers over the embedded API in one process: one store in memory, one thread, paused time.
 
-#![allow(clippy::needless_pass_by_value, reason = "fixtures take what json! makes")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::needless_pass_by_value,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
 
 mod common;
 mod leaving;

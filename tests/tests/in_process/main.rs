@@ -1,5 +1,13 @@
 //! Fleets in one runtime under paused time: see `karmada_tests::inprocess`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::needless_pass_by_value,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
+
 mod agents;
 mod determinism;
 mod links;
