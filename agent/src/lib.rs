@@ -28,7 +28,10 @@ mod work;
 
 use std::{sync::Arc, time::Duration};
 
-use karmada_client::{Recorder, Rest, Wake, WatchConfig, Watcher, WorkQueue, events::RecorderTask};
+use karmada_client::{
+    Recorder, Rest, Wake, WatchConfig, Watcher, WorkQueue, events::RecorderTask, metrics::Queues,
+};
+use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet};
@@ -85,10 +88,27 @@ pub struct Handle {
     executor: Arc<Executor>,
     outbox: Arc<Outbox>,
     queue: WorkQueue<String>,
+    queues: Arc<Queues>,
+    view: Arc<ClusterView>,
     stats: Arc<Stats>,
 }
 
 impl Handle {
+    /// The member cluster's name on the hub.
+    pub fn cluster(&self) -> &str {
+        &self.executor.cluster
+    }
+
+    /// What the hub's Cluster said when it was last seen, in numbers; nothing before that.
+    pub fn cluster_figures(&self) -> Option<ClusterFigures> {
+        self.view.get().map(|cluster| ClusterFigures::of(&cluster))
+    }
+
+    /// Its queues.
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
     /// Where the agent is in its life.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.clone()
@@ -188,7 +208,12 @@ impl Agent {
 
     /// What can be seen of it while it runs.
     pub fn handle(&self) -> Handle {
+        let queues = Queues::default();
+        queues.add("works", &self.queue);
+        queues.add("reports", self.outbox.queue());
         Handle {
+            queues: Arc::new(queues),
+            view: Arc::clone(&self.view),
             phase: self.phases.subscribe(),
             desired: Arc::clone(&self.desired),
             executor: Arc::clone(&self.executor),

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use karmada_telemetry::metrics::{Attempts, Histogram, Timed};
+
 /// A count that only grows.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
@@ -18,7 +20,7 @@ impl Count {
 }
 
 /// What an agent did since it was made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stats {
     /// Works carried out, each time.
     pub syncs: Count,
@@ -38,4 +40,29 @@ pub struct Stats {
     pub renewals: Count,
     /// Lease renewals that failed.
     pub renewal_errors: Count,
+    /// How long it took to carry Works out.
+    pub(crate) sync_times: Timed,
+    /// How long it took to look at the member and to report what is new.
+    pub(crate) status_times: Attempts,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            syncs: Count::default(),
+            sync_errors: Count::default(),
+            applies: Count::default(),
+            corrections: Count::default(),
+            deletions: Count::default(),
+            work_reports: Count::default(),
+            cluster_reports: Count::default(),
+            renewals: Count::default(),
+            renewal_errors: Count::default(),
+            sync_times: Timed::new(),
+            // The bounds of Go's client, which Karmada takes here.
+            status_times: Attempts::new(Histogram::new([
+                0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+            ])),
+        }
+    }
 }

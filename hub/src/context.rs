@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use karmada_client::{EventKind, Resource, Rest, WatchConfig, WorkQueue, watch::Health};
 use karmada_core::skip::Skip;
 use karmada_env::Env;
+use karmada_meta::object;
 use kube::Client;
 use serde_json::Value;
 use tokio::{sync::watch, task::JoinSet};
@@ -17,7 +18,8 @@ use crate::{
     },
     index::{Index, follow},
     kinds,
-    objects::Objects,
+    metrics::HubFigures,
+    objects::{Key, Objects},
     reporter::Reporter,
     templates::Templates,
     works::Written,
@@ -73,6 +75,8 @@ pub(crate) struct Context {
     pub written: Written,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
+    /// What the controllers count.
+    pub figures: HubFigures,
     /// Watches and recorders, which end with `stop`.
     pub tasks: TaskTracker,
     pub stop: CancellationToken,
@@ -87,7 +91,13 @@ impl fmt::Debug for Context {
 
 impl Context {
     /// Empty indexes over a client.
-    pub(crate) fn new(client: Client, env: Env, skip: Skip, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        env: Env,
+        skip: Skip,
+        figures: HubFigures,
+        stop: CancellationToken,
+    ) -> Self {
         let tasks = TaskTracker::new();
         let reporter = Reporter::new(&client, &env, &tasks, &stop);
         Self {
@@ -104,6 +114,7 @@ impl Context {
             templates: Arc::new(Templates::new()),
             written: Written::default(),
             to_bind: WorkQueue::new(env.clone()),
+            figures,
             tasks,
             stop,
             reporter,
@@ -116,7 +127,12 @@ impl Context {
     pub(crate) fn watch(&self, running: &mut JoinSet<&'static str>) -> watch::Receiver<Health> {
         let leases = kinds::LEASES.collection(Some(karmada_api::consts::namespace::CLUSTER));
         let all = |resource: &Resource| resource.collection(None);
-        self.follow(running, "clusters", &self.clusters, all(&kinds::CLUSTERS), ClusterHead::project);
+        let figures = self.figures.clone();
+        self.follow(running, "clusters", &self.clusters, all(&kinds::CLUSTERS), move |cluster| {
+            // What changes at every heartbeat is shown, and no news to anybody.
+            figures.clusters().seen(object::name(cluster), cluster);
+            ClusterHead::project(cluster)
+        });
         self.follow(running, "namespaces", &self.namespaces, all(&kinds::NAMESPACES), NamespaceHead::project);
         let policies = &self.policies;
         let (pp, cpp) = (all(&kinds::PROPAGATION_POLICIES), all(&kinds::CLUSTER_PROPAGATION_POLICIES));
@@ -142,7 +158,11 @@ impl Context {
         let (rb, crb) = (all(&kinds::RESOURCE_BINDINGS), all(&kinds::CLUSTER_RESOURCE_BINDINGS));
         self.follow(running, "resourcebindings", &bindings.namespaced, rb, BindingHead::project);
         self.follow(running, "clusterresourcebindings", &bindings.cluster, crb, BindingHead::project);
-        self.follow(running, "works", &self.works, all(&kinds::WORKS), WorkHead::project);
+        let figures = self.figures.clone();
+        self.follow(running, "works", &self.works, all(&kinds::WORKS), move |work| {
+            figures.work_seen(&Key::of(work), work);
+            WorkHead::project(work)
+        });
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.definitions, definitions, DefinitionHead::project);
         self.follow(running, "leases", &self.leases, leases, LeaseHead::project)
@@ -154,7 +174,7 @@ impl Context {
         name: &'static str,
         index: &Arc<Index<P>>,
         path: String,
-        project: fn(&Value) -> P,
+        project: impl Fn(&Value) -> P + Send + Sync + 'static,
     ) -> watch::Receiver<Health> {
         let client = self.objects.rest().client().clone();
         let (health, following) =

@@ -14,6 +14,7 @@ use crate::{
         binding::Binder, cluster::ClusterController, detector::Detector, lease::LeaseMonitor,
         namespace::NamespaceController, scheduler::Scheduler, status::StatusController,
     },
+    metrics::HubFigures,
 };
 
 /// How the controllers behave.
@@ -58,6 +59,7 @@ pub struct Hub {
     env: Env,
     skip: Skip,
     ready: watch::Sender<bool>,
+    figures: HubFigures,
 }
 
 impl fmt::Debug for Hub {
@@ -74,7 +76,20 @@ impl Hub {
     pub fn new(config: HubConfig, client: Client, env: Env) -> Result<Self, HubError> {
         let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
-        Ok(Self { config, client, env, skip, ready: watch::Sender::new(false) })
+        let figures = HubFigures::new(env.clone());
+        Ok(Self { config, client, env, skip, ready: watch::Sender::new(false), figures })
+    }
+
+    /// Counts on these figures instead of its own: those of an earlier run, say.
+    #[must_use]
+    pub fn with_figures(mut self, figures: HubFigures) -> Self {
+        self.figures = figures;
+        self
+    }
+
+    /// What the controllers count, for a page.
+    pub fn figures(&self) -> &HubFigures {
+        &self.figures
     }
 
     /// Whether all that the controllers decide by has been read once.
@@ -88,7 +103,9 @@ impl Hub {
     /// When a controller ends or panics before that: half of them would do harm.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), HubError> {
         let stop = shutdown.child_token();
-        let context = Arc::new(Context::new(self.client, self.env, self.skip, stop.clone()));
+        let figures = self.figures;
+        let context = Arc::new(Context::new(self.client, self.env, self.skip, figures.clone(), stop.clone()));
+        crate::metrics::listen(&context);
 
         // Every listener is in place before the first watch starts.
         let cluster = ClusterController::new(&context);
@@ -129,6 +146,7 @@ impl Hub {
         while running.join_next().await.is_some() {}
         context.tasks.close();
         context.tasks.wait().await;
+        figures.rest();
         ended
     }
 }

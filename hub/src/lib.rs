@@ -26,6 +26,7 @@ pub mod heads;
 mod hub;
 pub mod index;
 pub mod kinds;
+pub mod metrics;
 pub mod objects;
 mod reporter;
 mod templates;

@@ -82,7 +82,7 @@ impl Heartbeat {
                 Err(error) => {
                     self.stats.renewal_errors.add();
                     let pause = backoff.next(&self.env);
-                    tracing::warn!(%error, failures = backoff.failures(), "the lease was not renewed");
+                    tracing::warn!(cluster = %self.config.cluster, %error, failures = backoff.failures(), "the lease was not renewed");
                     pause
                 }
             };

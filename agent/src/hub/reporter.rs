@@ -103,16 +103,24 @@ impl Reporter {
         let mut tick = interval_at(Instant::now(), self.config.status_interval);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last: Option<Look> = None;
+        let mut looked: Option<Duration> = None;
         loop {
             let mut refresh = false;
             tokio::select! {
                 biased;
                 () = back.woken() => refresh = true,
                 changed = view.changed() => if changed.is_err() { return },
-                () = member_back.woken() => last = Some(self.look().await),
-                _ = tick.tick() => last = Some(self.look().await),
+                () = member_back.woken() => {
+                    looked = Some(self.env.now());
+                    last = Some(self.look().await);
+                }
+                _ = tick.tick() => {
+                    looked = Some(self.env.now());
+                    last = Some(self.look().await);
+                }
             }
             phases.active().await;
+            let begun = looked.take().unwrap_or_else(|| self.env.now());
             view.borrow_and_update();
             if refresh && let Err(error) = self.view.refresh().await {
                 tracing::debug!(%error, "cannot read the Cluster");
@@ -120,8 +128,9 @@ impl Reporter {
             if let Some(look) = &last
                 && let Err(error) = self.tell(look, &mut threshold).await
             {
-                tracing::warn!(%error, "the cluster's status was not reported");
+                tracing::warn!(cluster = %self.config.cluster, %error, "the cluster's status was not reported");
             }
+            self.stats.status_times.observe(self.env.now().saturating_sub(begun));
             // Our own report comes back as a change that there is nothing to say about.
             view.borrow_and_update();
         }
@@ -194,6 +203,7 @@ impl Reporter {
             match self.hub.put_for_metadata(&format!("{}/status", self.view.path()), &body).await {
                 Ok(answer) => {
                     self.stats.cluster_reports.add();
+                    self.say(&old, &new);
                     let mut reported = (*cluster).clone();
                     reported["metadata"] = answer["metadata"].clone();
                     reported["status"] = body["status"].take();
@@ -207,6 +217,19 @@ impl Reporter {
             }
         }
         Ok(())
+    }
+
+    /// What people want to know of a report: that the cluster's state is another one.
+    fn say(&self, old: &ClusterStatus, new: &ClusterStatus) {
+        let ready = |status: &ClusterStatus| conditions::find(&status.conditions, condition::READY).cloned();
+        let (before, after) = (ready(old), ready(new));
+        let cluster = &self.config.cluster;
+        match after {
+            Some(after) if before.as_ref().map(|c| c.status) != Some(after.status) => tracing::info!(
+                %cluster, ready = %after.status, reason = %after.reason, "the cluster's state was reported"
+            ),
+            _ => tracing::debug!(%cluster, "the cluster's status was reported"),
+        }
     }
 
     fn status(

@@ -423,7 +423,7 @@ impl Applier {
             && old.work == record.work
             && old.manifest == record.manifest
         {
-            tracing::info!(kind = %id.kind, object = %id.path(), "corrected a change that was not the hub's");
+            tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, "corrected a change that was not the hub's");
             if now.saturating_sub(old.written) < PEACE {
                 record.corrections = old.corrections + 1;
                 record.pause = old.pause;
@@ -473,11 +473,11 @@ impl Applier {
                     return Err(Failure::sometime(format!("{} {}: {why}", id.kind, id.path())));
                 }
                 Verdict::Keep(why) => {
-                    tracing::info!(kind = %id.kind, object = %id.path(), why, "not deleted");
+                    tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "not deleted");
                     break;
                 }
                 Verdict::Release(why) => {
-                    tracing::info!(kind = %id.kind, object = %id.path(), why, "released");
+                    tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "released");
                     let target = format!("{path}?fieldManager={AGENT}");
                     self.member.patch(&target, Patch::Json, &config::release(&live)).await.map(|_| false)
                 }
@@ -486,7 +486,7 @@ impl Applier {
                         "apiVersion": "v1", "kind": "DeleteOptions",
                         "preconditions": {"uid": uid}, "propagationPolicy": "Background",
                     });
-                    tracing::info!(kind = %id.kind, object = %id.path(), %uid, "deleted");
+                    tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, %uid, "deleted");
                     self.member.delete(&path, &options).await.map(|_| true)
                 }
             };

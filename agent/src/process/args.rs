@@ -3,17 +3,10 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
+pub(super) use karmada_telemetry::logs::Format as LogFormat;
 
 use crate::{AgentConfig, Facts};
-
-/// How logs are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
 
 /// Why there is no agent to start.
 #[derive(Debug)]

@@ -8,12 +8,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::LinkStatus;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
-    metrics::{counter::ConstCounter, gauge::ConstGauge},
-    registry::Registry,
-};
+use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -27,11 +22,11 @@ const HEADER_READ: Duration = Duration::from_secs(5);
 const CONNECTIONS: usize = 16;
 
 /// What the endpoints tell about.
-#[derive(Clone, Debug)]
 pub(super) struct Sources {
     pub(super) agent: Handle,
     pub(super) hub: LinkStatus,
-    pub(super) member: LinkStatus,
+    /// What `/metrics` shows.
+    pub(super) page: PageSource,
 }
 
 /// A socket that answers.
@@ -116,9 +111,9 @@ fn answer(request: &Request<Incoming>, sources: &Sources) -> Response<Full<Bytes
             text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}\n"))
         }
         "/metrics" => {
-            let mut response = text(StatusCode::OK, &metrics(sources));
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+            let mut response = text(StatusCode::OK, &(sources.page)());
+            let kind = header::HeaderValue::from_static(CONTENT_TYPE);
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
             response
         }
         _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"),
@@ -131,69 +126,4 @@ fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     response
-}
-
-fn metrics(sources: &Sources) -> String {
-    let mut registry = Registry::with_prefix("karmada_agent");
-    registry.register_collector(Box::new(sources.clone()));
-    let mut text = String::new();
-    // Writing to a String does not fail.
-    let _ = encode(&mut text, &registry);
-    text
-}
-
-impl Collector for Sources {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (agent, stats) = (&self.agent, self.agent.stats());
-        let counters = [
-            ("syncs", "Works carried out, each time.", stats.syncs.get()),
-            ("sync_errors", "Failures to carry out a Work or an object of one.", stats.sync_errors.get()),
-            ("applies", "Objects written on the member.", stats.applies.get()),
-            ("corrections", "Objects that had been changed behind the hub's back.", stats.corrections.get()),
-            ("deletions", "Objects deleted on the member.", stats.deletions.get()),
-            ("work_reports", "Work statuses written to the hub.", stats.work_reports.get()),
-            ("cluster_reports", "Cluster statuses written to the hub.", stats.cluster_reports.get()),
-            ("lease_renewals", "Lease renewals.", stats.renewals.get()),
-            ("lease_renewal_errors", "Lease renewals that failed.", stats.renewal_errors.get()),
-            ("events_dropped", "Events that were lost.", agent.events_dropped()),
-            ("hub_received_bytes", "Bytes read from the hub's sockets.", self.hub.counters().received()),
-            ("hub_sent_bytes", "Bytes written to the hub's sockets.", self.hub.counters().sent()),
-            ("hub_connections", "Connections made to the hub.", self.hub.counters().connections()),
-            (
-                "member_received_bytes",
-                "Bytes read from the member's sockets.",
-                self.member.counters().received(),
-            ),
-            ("member_sent_bytes", "Bytes written to the member's sockets.", self.member.counters().sent()),
-            ("member_connections", "Connections made to the member.", self.member.counters().connections()),
-        ];
-        for (name, help, value) in counters {
-            let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
-        }
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let active = *agent.phase().borrow() == Phase::Active;
-        let gauges = [
-            ("active", "1 while the agent is at work.", i64::from(active)),
-            (
-                "hub_connected",
-                "1 while there is a connection to the hub.",
-                i64::from(self.hub.is_connected()),
-            ),
-            (
-                "member_connected",
-                "1 while there is one to the member.",
-                i64::from(self.member.is_connected()),
-            ),
-            ("works", "Works that the hub wants here.", number(agent.works())),
-            ("objects", "Objects on the member that are watched.", number(agent.objects())),
-            ("works_queued", "Works that wait to be carried out.", number(agent.queued())),
-            ("reports_pending", "Reports that the hub has not taken yet.", number(agent.unreported())),
-        ];
-        for (name, help, value) in gauges {
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
-        }
-        Ok(())
-    }
 }

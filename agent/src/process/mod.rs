@@ -3,6 +3,7 @@
 mod args;
 mod endpoints;
 mod logs;
+mod metrics;
 
 use std::{
     ffi::OsString,
@@ -87,13 +88,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), ProcessError> {
-    logs::start(args.verbosity, args.log_format);
+    logs::start(args.verbosity, args.log_format)?;
     let env = Env::system();
     let hub = Kubeconfig::load(&args.karmada_kubeconfig)?.endpoint(args.karmada_context.as_deref())?;
     let member = member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref())?;
     let state = open_state(args.state_dir.as_deref(), &env)?;
     let health = Endpoints::bind("--health-probe-bind-address", &args.health_bind).await?;
-    let metrics = Endpoints::bind("--metrics-bind-address", &args.metrics_bind).await?;
+    let scraped = Endpoints::bind("--metrics-bind-address", &args.metrics_bind).await?;
     for note in &args.notes {
         tracing::info!("{note}");
     }
@@ -106,10 +107,13 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         member_back: member_link.connected().clone(),
         ..args.config
     };
-    let agent = Agent::new(config, hub, member, env, state);
-    let sources = Arc::new(endpoints::Sources { agent: agent.handle(), hub: hub_link, member: member_link });
+    let agent = Agent::new(config, hub, member, env.clone(), state);
+    let handle = agent.handle();
+    let shown = metrics::Shown { agent: handle.clone(), hub: hub_link.clone(), member: member_link, env };
+    let page = metrics::page(shown);
+    let sources = Arc::new(endpoints::Sources { agent: handle, hub: hub_link, page });
     let shutdown = CancellationToken::new();
-    let served = [health, metrics].into_iter().flatten().map(|endpoint| {
+    let served = [health, scraped].into_iter().flatten().map(|endpoint| {
         let (sources, shutdown) = (Arc::clone(&sources), shutdown.clone());
         tokio::spawn(async move { endpoint.serve(sources, shutdown).await })
     });

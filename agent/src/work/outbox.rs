@@ -41,6 +41,7 @@ pub(crate) struct Outbox {
     hub: Rest,
     works: Resource,
     namespace: String,
+    env: Env,
     queue: WorkQueue<String>,
     pending: Mutex<Pending>,
 }
@@ -52,8 +53,8 @@ pub(crate) fn works() -> Resource {
 
 impl Outbox {
     pub(crate) fn new(hub: Rest, namespace: String, env: Env) -> Self {
-        let queue = WorkQueue::with_policy(env, RETRY);
-        Self { hub, works: works(), namespace, queue, pending: Mutex::default() }
+        let queue = WorkQueue::with_policy(env.clone(), RETRY);
+        Self { hub, works: works(), namespace, env, queue, pending: Mutex::default() }
     }
 
     /// A Work's status is now this; `old` is what the hub has.
@@ -80,6 +81,11 @@ impl Outbox {
         pending.statuses.len() + pending.finished.len()
     }
 
+    /// The queue of reports, for metrics.
+    pub(crate) fn queue(&self) -> &WorkQueue<String> {
+        &self.queue
+    }
+
     /// The way to the hub is back.
     pub(crate) fn hurry(&self) {
         self.queue.retry_all_now();
@@ -93,8 +99,15 @@ impl Outbox {
     pub(crate) async fn run(&self, desired: &Desired, phases: &Phases, stats: &Stats) {
         while let Some(name) = self.queue.next().await {
             phases.active().await;
+            let begun = self.env.now();
             match self.report(&name, desired, stats).await {
-                Ok(()) => name.done(),
+                Ok(reported) => {
+                    if reported {
+                        let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;
+                        tracing::debug!(work = %*name, namespace = %self.namespace, duration_ms, "reported");
+                    }
+                    name.done();
+                }
                 Err(error) => {
                     let failures = self.queue.failures(&name);
                     if error.is_unreachable() || failures > 0 {
@@ -108,13 +121,14 @@ impl Outbox {
         }
     }
 
-    async fn report(&self, name: &str, desired: &Desired, stats: &Stats) -> Result<(), Error> {
+    /// Whether there was something that the hub did not have.
+    async fn report(&self, name: &str, desired: &Desired, stats: &Stats) -> Result<bool, Error> {
         let finished = self.pending.lock().finished.iter().find(|(n, _)| n == name).cloned();
         if let Some(done) = finished {
             self.let_go(name, &done.1).await?;
             self.pending.lock().finished.remove(&done);
         }
-        let Some((uid, status)) = self.pending.lock().statuses.get(name).cloned() else { return Ok(()) };
+        let Some((uid, status)) = self.pending.lock().statuses.get(name).cloned() else { return Ok(false) };
         let current = desired.get(name).filter(|work| work.uid == uid);
         let known = current.as_ref().is_some_and(|work| *work.status() == *status);
         if current.is_some() && !known {
@@ -134,7 +148,7 @@ impl Outbox {
         if pending.statuses.get(name).is_some_and(|(_, newest)| Arc::ptr_eq(newest, &status)) {
             pending.statuses.remove(name);
         }
-        Ok(())
+        Ok(!known)
     }
 
     /// Takes our finalizer off a Work, by PUT: a registered agent may not patch Works.

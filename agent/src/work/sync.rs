@@ -94,10 +94,13 @@ impl Executor {
             return Again::default();
         };
         self.stats.syncs.add();
-        if work.deleting { self.take_away(&work).await } else { self.bring(&work).await }
+        let begun = self.env.now();
+        let again = if work.deleting { self.take_away(&work).await } else { self.bring(&work, begun).await };
+        self.stats.sync_times.observe(!again.failed, self.env.now().saturating_sub(begun));
+        again
     }
 
-    async fn bring(&self, work: &DesiredWork) -> Again {
+    async fn bring(&self, work: &DesiredWork, begun: Duration) -> Again {
         let old = work.status();
         let recorded = recorded(&old);
         let mut outcomes = Outcomes { suspended: work.suspended, ..Outcomes::default() };
@@ -141,7 +144,7 @@ impl Executor {
             outcomes.leftovers =
                 self.leftovers(work, &recorded).into_iter().map(|(_, outcome)| outcome).collect();
         }
-        self.tell(work, &old, outcomes, wrote);
+        self.tell(work, &old, outcomes, wrote, begun);
         again
     }
 
@@ -248,7 +251,7 @@ impl Executor {
         let namespace_terminating = match self.namespace_is_terminating().await {
             Ok(terminating) => terminating,
             Err(error) => {
-                tracing::warn!(work = %work.name, %error, "cannot tell whether the execution namespace is going");
+                tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the execution namespace is going");
                 return Again::SOON;
             }
         };
@@ -273,7 +276,7 @@ impl Executor {
                         id.path(),
                         self.cluster
                     );
-                    tracing::warn!(work = %work.name, %message);
+                    tracing::warn!(cluster = %self.cluster, work = %work.name, %message);
                     self.recorder.warning(&self.reference(work), event::SYNC_FAILED, message);
                 }
             }
@@ -311,7 +314,7 @@ impl Executor {
         if let Some(why) = by_put {
             let message =
                 format!("{} was written by update, since apply does not take it: {why}", manifest.id.path());
-            tracing::warn!(work = %work.name, %message);
+            tracing::warn!(cluster = %self.cluster, work = %work.name, %message);
             self.recorder.warning(&self.reference(work), event::SYNC_SUCCEED, message);
         }
     }
@@ -325,15 +328,34 @@ impl Executor {
     }
 
     /// Says what became of the Work: its status to the outbox if it changed, events for people.
-    fn tell(&self, work: &DesiredWork, old: &WorkStatus, outcomes: Outcomes, wrote: bool) {
+    fn tell(&self, work: &DesiredWork, old: &WorkStatus, outcomes: Outcomes, wrote: bool, begun: Duration) {
+        let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;
+        let about = work.manifests.first().map(|manifest| &manifest.id);
         let reference = self.reference(work);
         let (name, cluster) = (format!("{}/{}", self.namespace, work.name), &self.cluster);
         if let Some(error) = outcomes.error() {
             let message = format!("Failed to sync work({name}) to cluster({cluster}), err: {error}");
-            tracing::warn!(work = %work.name, %error, "not carried out");
+            tracing::warn!(
+                cluster = %self.cluster,
+                work = %work.name,
+                kind = about.map(|id| id.kind.as_str()),
+                namespace = about.map(|id| id.namespace.as_str()),
+                name = about.map(|id| id.name.as_str()),
+                duration_ms,
+                %error,
+                "not carried out"
+            );
             self.recorder.warning(&reference, event::SYNC_FAILED, message);
         } else if wrote {
-            tracing::info!(work = %work.name, "carried out");
+            tracing::info!(
+                cluster = %self.cluster,
+                work = %work.name,
+                kind = about.map(|id| id.kind.as_str()),
+                namespace = about.map(|id| id.namespace.as_str()),
+                name = about.map(|id| id.name.as_str()),
+                duration_ms,
+                "carried out"
+            );
             let message = format!("Sync work({name}) to cluster({cluster}) successful.");
             self.recorder.normal(&reference, event::SYNC_SUCCEED, message);
         }

@@ -51,7 +51,7 @@ mod fields;
 mod gc;
 pub mod kinds;
 pub mod listener;
-mod metrics;
+pub mod metrics;
 mod namespaces;
 mod negotiate;
 pub mod options;
@@ -71,6 +71,7 @@ use std::{fmt, sync::Arc};
 use http::{HeaderValue, Request};
 use karmada_env::Env;
 use karmada_store::{OpenError, Options as StoreOptions, Store, engine::Engine};
+use karmada_telemetry::metrics::PageSource;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Layer as _, ServiceExt as _};
@@ -80,7 +81,7 @@ use crate::{
     authn::UserInfo,
     authz::Authorizer,
     kinds::{Kind, KindSpec, Kinds},
-    metrics::Metrics,
+    metrics::{Metrics, ServerFigures},
     registry::Registry,
     service::ApiService,
     storage::{ApiStore, Projection},
@@ -105,13 +106,19 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) discovery: discovery::Cache,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) version: Value,
     /// The kind that scale subresources speak.
     pub(crate) scale: Arc<Kind>,
     /// Ends watches and background controllers.
     pub(crate) shutdown: CancellationToken,
     crds: Vec<Value>,
+}
+
+impl Inner {
+    fn figures(&self) -> ServerFigures {
+        ServerFigures { metrics: self.metrics.clone(), store: self.registry.store.clone() }
+    }
 }
 
 /// An API server over a store. Cheap to clone. Serves as soon as it is made; [`ApiServer::start`] adds what happens
@@ -154,7 +161,7 @@ impl ApiServer {
             registry,
             authorizer,
             discovery: discovery::Cache::default(),
-            metrics: Metrics::default(),
+            metrics: Arc::default(),
             version: version(),
             scale: scale_kind(),
             shutdown,
@@ -181,6 +188,16 @@ impl ApiServer {
     /// The HTTP service. Every request needs a [`UserInfo`] extension, which [`listener`] sets.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.inner.clone())
+    }
+
+    /// What the server counts, for a page.
+    pub fn figures(&self) -> ServerFigures {
+        self.inner.figures()
+    }
+
+    /// Shows this page at `/metrics` from now on, which so far has the server's own figures alone.
+    pub fn show_metrics(&self, page: PageSource) {
+        self.inner.metrics.show(page);
     }
 
     /// What the handlers work on.

@@ -26,6 +26,7 @@ use hyper_util::{
 };
 use karmada_env::Env;
 use karmada_meta::status::Status;
+use karmada_telemetry::metrics::{Counter, Gauge, Sheet, Source};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -37,7 +38,11 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    io::{InspectReader, InspectWriter},
+    sync::CancellationToken,
+    task::TaskTracker,
+};
 use tower::{Service, ServiceExt};
 
 use crate::{
@@ -72,6 +77,55 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     verifier: Arc<dyn ClientCertVerifier>,
     env: Env,
+    traffic: Arc<Traffic>,
+}
+
+/// What crossed the sockets of the listeners with one [`Tls`], below TLS.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    received: Counter,
+    sent: Counter,
+    connections: Counter,
+    open: Gauge,
+}
+
+impl Traffic {
+    /// Counts a connection, for as long as the answer is held.
+    fn connected(self: &Arc<Self>) -> OpenConnection {
+        self.connections.inc();
+        self.open.inc();
+        OpenConnection(self.clone())
+    }
+}
+
+struct OpenConnection(Arc<Traffic>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.dec();
+    }
+}
+
+impl Source for Traffic {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let value = |counter: &Counter| counter.get() as f64;
+        sheet.one_counter(
+            "karmada_hub_received_bytes_total",
+            "Bytes read from clients' sockets.",
+            value(&self.received),
+        )?;
+        sheet.one_counter(
+            "karmada_hub_sent_bytes_total",
+            "Bytes written to clients' sockets.",
+            value(&self.sent),
+        )?;
+        sheet.one_counter(
+            "karmada_hub_connections_total",
+            "Connections that clients made.",
+            value(&self.connections),
+        )?;
+        sheet.one_gauge("karmada_hub_connections_open", "Connections of clients.", self.open.get() as f64)
+    }
 }
 
 impl fmt::Debug for Tls {
@@ -107,7 +161,12 @@ impl Tls {
             .with_client_cert_verifier(Arc::new(JudgedLater(Arc::clone(&verifier))))
             .with_cert_resolver(pki.serving());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), verifier, env: env.clone() })
+        Ok(Self { config: Arc::new(config), verifier, env: env.clone(), traffic: Arc::default() })
+    }
+
+    /// What crosses the sockets of listeners with this configuration, for a page.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
     }
 
     /// What the client of a finished handshake showed.
@@ -275,6 +334,15 @@ impl Connection {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%remote, %error, "cannot set TCP_NODELAY");
         }
+        let traffic = self.tls.traffic.clone();
+        let _open = traffic.connected();
+        let (received, sent) = (traffic.received.clone(), traffic.sent.clone());
+        let stream = InspectWriter::new(stream, move |bytes: &[u8]| {
+            sent.inc_by(bytes.len() as u64);
+        });
+        let stream = InspectReader::new(stream, move |bytes: &[u8]| {
+            received.inc_by(bytes.len() as u64);
+        });
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
         let stream = tokio::select! {
             biased;

@@ -1,52 +1,252 @@
-//! Counters of the front, in Prometheus' text format.
+//! What the server counts, under kube-apiserver's names where it has them; and the page that shows it.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use parking_lot::Mutex;
+use karmada_store::{SYNC_BOUNDS, Stats};
+use karmada_telemetry::metrics::{
+    Counter, Family, Gauge, Histogram, Page, PageSource, Sheet, Source, exponential,
+};
 
 use crate::{request::RequestInfo, storage::ApiStore};
 
+/// Whoever may ask for anything can add series up to here; what comes then counts together.
+const MOST_SERIES: usize = 1_000;
+
 /// What is counted.
-#[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// Requests by verb and resource.
-    requests: Mutex<BTreeMap<(String, String), u64>>,
+    requests: Family<4, Counter>,
+    durations: Family<1, Histogram>,
+    watches: Family<3, Gauge>,
+    /// What `/metrics` shows, if it is more than the server's own figures.
+    page: OnceLock<PageSource>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::new(["verb", "group", "resource", "code"], MOST_SERIES, Counter::default),
+            durations: Family::new(["verb"], 16, || exponential(0.001, 4.0, 7)),
+            watches: Family::new(["group", "version", "resource"], MOST_SERIES, Gauge::default),
+            page: OnceLock::new(),
+        }
+    }
 }
 
 impl Metrics {
-    /// Counts a request. Paths that name no resource count as one, so that nobody can add series at will.
-    pub(crate) fn count(&self, info: &RequestInfo) {
-        const MOST_SERIES: usize = 2_000;
-        let key = if info.is_resource {
-            (info.verb.clone(), info.resource.clone())
-        } else {
-            (info.verb.clone(), String::new())
-        };
-        let mut requests = self.requests.lock();
-        if requests.len() < MOST_SERIES || requests.contains_key(&key) {
-            *requests.entry(key).or_default() += 1;
+    /// Counts a request that was answered. Paths that name no resource count as one, so that nobody can add series
+    /// at will.
+    pub(crate) fn count(&self, info: &RequestInfo, code: u16, took: Duration) {
+        let verb = verb(&info.verb);
+        let (group, resource) =
+            if info.is_resource { (info.group.as_str(), info.resource.as_str()) } else { ("", "") };
+        self.requests.get([verb, group, resource, &code.to_string()]).inc();
+        if verb != "WATCH" {
+            self.durations.get([verb]).observe(took.as_secs_f64());
         }
     }
 
-    /// The page.
-    pub(crate) fn render(&self, store: &ApiStore) -> String {
-        let mut out = String::from("# TYPE apiserver_request_total counter\n");
-        for ((verb, resource), count) in &*self.requests.lock() {
-            let resource: String = resource.chars().filter(|c| !matches!(c, '"' | '\\' | '\n')).collect();
-            let _ =
-                writeln!(out, "apiserver_request_total{{verb=\"{verb}\",resource=\"{resource}\"}} {count}");
+    /// Counts a watch of a kind for as long as the answer is held.
+    pub(crate) fn watching(&self, info: &RequestInfo) -> Watching {
+        let gauge = self.watches.get([&info.group, &info.version, &info.resource]);
+        gauge.inc();
+        Watching(gauge)
+    }
+
+    pub(crate) fn show(&self, page: PageSource) {
+        // Whoever comes second shows nothing else.
+        let _ = self.page.set(page);
+    }
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+pub(crate) struct Watching(Gauge);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// A verb as kube-apiserver labels it.
+fn verb(verb: &str) -> &'static str {
+    match verb {
+        "get" => "GET",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        _ => "other",
+    }
+}
+
+/// The figures of a server and its store, for a page.
+#[derive(Clone, Debug)]
+pub struct ServerFigures {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) store: ApiStore,
+}
+
+impl ServerFigures {
+    /// The page that the server is to show, or these figures alone.
+    pub(crate) fn page(&self) -> String {
+        match self.metrics.page.get() {
+            Some(page) => page(),
+            None => Page::new().with(self.clone()).render(),
         }
-        let snapshot = store.snapshot();
-        let _ = writeln!(
-            out,
-            "# TYPE apiserver_storage_revision counter\napiserver_storage_revision {}",
-            snapshot.revision()
-        );
-        out.push_str("# TYPE apiserver_storage_objects gauge\n");
-        for resource in snapshot.resources() {
-            let count = snapshot.count(resource, None);
-            let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{resource}\"}} {count}");
+    }
+}
+
+impl Source for ServerFigures {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let metrics = &self.metrics;
+        let requests = metrics.requests.rows();
+        sheet.counter(
+            "apiserver_request_total",
+            "Requests, by verb, resource and code.",
+            requests.iter().map(|(labels, count)| (labels.as_slice(), count.get() as f64)),
+        )?;
+        let durations = metrics.durations.rows();
+        sheet.histogram(
+            "apiserver_request_duration_seconds",
+            "How long answers took, but for watches.",
+            durations.iter().map(|(labels, histogram)| (labels.as_slice(), histogram)),
+        )?;
+        let watches = metrics.watches.rows();
+        sheet.gauge(
+            "apiserver_longrunning_requests",
+            "Open watches, by resource.",
+            watches.iter().map(|(labels, open)| {
+                let mut labels = labels.clone();
+                labels.push(("verb", "WATCH".to_owned()));
+                (labels, open.get() as f64)
+            }),
+        )?;
+        let snapshot = self.store.snapshot();
+        let objects: Vec<_> = snapshot
+            .resources()
+            .map(|resource| ([("resource", qualified(resource))], snapshot.count(resource, None) as f64))
+            .collect();
+        sheet.gauge("apiserver_storage_objects", "Objects that are stored, by resource.", objects)?;
+        sheet.one_gauge(
+            "karmada_store_revision",
+            "The newest revision.",
+            snapshot.revision().get() as f64,
+        )?;
+        let failed = if self.store.failure().is_some() { 1.0 } else { 0.0 };
+        sheet.one_gauge("karmada_store_failed", "1 if the store takes no more writes.", failed)?;
+        stored(sheet, &self.store.stats())
+    }
+}
+
+fn stored(sheet: &mut Sheet<'_>, stats: &Stats) -> fmt::Result {
+    let writes = &stats.writes;
+    sheet.one_counter(
+        "karmada_store_changes_total",
+        "Changes that were made durable.",
+        writes.changes as f64,
+    )?;
+    sheet.one_counter(
+        "karmada_store_written_bytes_total",
+        "Bytes of keys and values in them.",
+        writes.bytes as f64,
+    )?;
+    let seconds = |bound: &u64| *bound as f64 / 1e3;
+    let bounds = SYNC_BOUNDS.iter().map(seconds).chain([f64::INFINITY]);
+    let buckets: Vec<_> = bounds.zip(writes.syncs).collect();
+    sheet.counted(
+        "karmada_store_commit_duration_seconds",
+        "How long commits took, each one batch of changes with one fsync.",
+        writes.sync_time.as_secs_f64(),
+        &buckets,
+    )?;
+    sheet.one_gauge(
+        "karmada_store_history_events",
+        "Changes that can be watched from.",
+        stats.events as f64,
+    )?;
+    sheet.one_gauge("karmada_store_history_bytes", "What they weigh.", stats.event_bytes as f64)?;
+    sheet.one_gauge("karmada_store_watches", "Cursors into the history.", stats.watches as f64)
+}
+
+/// `apps/deployments` as kube-apiserver writes it: `deployments.apps`.
+fn qualified(storage: &str) -> String {
+    match storage.split_once('/') {
+        Some(("core", resource)) => resource.to_owned(),
+        Some((group, resource)) => format!("{resource}.{group}"),
+        None => storage.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use karmada_env::Env;
+    use karmada_store::engine::Memory;
+    use karmada_telemetry::metrics::read;
+
+    use super::*;
+    use crate::request::Query;
+
+    fn request(method: &Method, path: &str) -> RequestInfo {
+        RequestInfo::parse(method, path, &Query::parse(""))
+    }
+
+    fn figures() -> ServerFigures {
+        let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
+        ServerFigures { metrics: Arc::default(), store }
+    }
+
+    #[test]
+    fn requests_count_by_what_they_ask_for() {
+        let figures = figures();
+        let (list, paths) = ("/apis/apps/v1/deployments", ["/healthz", "/no/such/path"]);
+        for _ in 0..2 {
+            figures.metrics.count(&request(&Method::GET, list), 200, Duration::from_millis(3));
         }
-        out
+        for path in paths {
+            figures.metrics.count(&request(&Method::GET, path), 404, Duration::ZERO);
+        }
+        let open = figures.metrics.watching(&request(&Method::GET, list));
+        let text = figures.page();
+        let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let labels = [("verb", "LIST"), ("group", "apps"), ("resource", "deployments"), ("code", "200")];
+        assert_eq!(page.value("apiserver_request_total", &labels), Some(2.0), "{text}");
+        assert_eq!(page.sum("apiserver_request_total", &[("resource", ""), ("code", "404")]), Some(2.0));
+        assert_eq!(page.value("apiserver_request_duration_seconds_count", &[("verb", "LIST")]), Some(2.0));
+        let watches = |page: &str| read(page).unwrap().sum("apiserver_longrunning_requests", &[]);
+        assert_eq!(watches(&text), Some(1.0));
+        drop(open);
+        assert_eq!(watches(&figures.page()), Some(0.0));
+    }
+
+    #[test]
+    fn a_page_of_others_takes_the_place_of_the_own_one() {
+        let figures = figures();
+        assert!(figures.page().contains("karmada_store_revision"));
+        figures.metrics.show(Arc::new(|| "all of it".to_owned()));
+        assert_eq!(figures.page(), "all of it");
+    }
+
+    #[test]
+    fn resources_are_called_as_users_call_them() {
+        for (storage, want) in
+            [("core/configmaps", "configmaps"), ("apps/deployments", "deployments.apps"), ("odd", "odd")]
+        {
+            assert_eq!(qualified(storage), want);
+        }
     }
 }

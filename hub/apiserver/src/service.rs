@@ -98,9 +98,9 @@ impl Inner {
         };
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        self.metrics.count(&info);
         let exchange =
             Exchange { parts: &parts, caller: Caller::new(user, agent(&parts.headers)), query, info };
+        let begun = self.registry.env.now();
         let mut response = match self.route(&exchange, body).await {
             Ok(response) => response,
             Err(status) => {
@@ -110,6 +110,8 @@ impl Inner {
                 respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
             }
         };
+        let took = self.registry.env.now().saturating_sub(begun);
+        self.metrics.count(&exchange.info, response.status().as_u16(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
     }
@@ -152,8 +154,10 @@ impl Inner {
             }
             "/version" | "/version/" => return Err(Status::method_not_allowed_here()),
             "/metrics" if get => {
-                let text = self.metrics.render(&self.registry.store);
-                return Ok(respond::text(StatusCode::OK, text));
+                let mut response = respond::text(StatusCode::OK, self.figures().page());
+                let kind = header::HeaderValue::from_static(karmada_telemetry::metrics::CONTENT_TYPE);
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+                return Ok(response);
             }
             _ => {}
         }

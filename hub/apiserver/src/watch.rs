@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     definitions,
     kinds::Kind,
+    metrics::Watching,
     negotiate::{Accepted, Form},
     options::ListOptions,
     registry::{Registry, list::Filter, parse_version},
@@ -74,6 +75,8 @@ struct Stream {
     shutdown: CancellationToken,
     /// For kinds that may go away.
     custom: Option<Arc<Registry>>,
+    /// Counts this watch for as long as it is there.
+    _open: Watching,
 }
 
 /// Answers a watch.
@@ -88,6 +91,7 @@ pub(crate) fn respond(
     accepted: &Accepted,
     include: Include,
     shutdown: CancellationToken,
+    open: Watching,
 ) -> Result<Response<Body>, Status> {
     let asked = match options.resource_version.as_deref() {
         None => None,
@@ -129,6 +133,7 @@ pub(crate) fn respond(
         end,
         shutdown,
         custom: kind.custom.is_some().then(|| registry.clone()),
+        _open: open,
     };
     let name = options.fields.exact("metadata.name");
     let scope = Scope {

@@ -20,6 +20,7 @@ pub mod kubeconfig;
 pub mod leader;
 pub mod lease;
 pub mod link;
+pub mod metrics;
 pub mod queue;
 pub mod rest;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::{
 };
 
 use karmada_env::Env;
+use karmada_telemetry::metrics::{Histogram, exponential};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
@@ -52,15 +53,41 @@ struct Shared<K: Ord + Clone> {
     policy: Policy,
     inner: Mutex<Inner<K>>,
     changed: Notify,
+    waited: Histogram,
+    worked: Histogram,
+}
+
+/// How a queue is doing.
+#[derive(Clone, Debug)]
+pub struct QueueFigures {
+    /// Keys whose turn it is, and that no worker has yet.
+    pub depth: usize,
+    /// Keys that wait for their time.
+    pub delayed: usize,
+    /// Since when each key in some worker's hands is there.
+    pub working: Vec<Duration>,
+    /// Keys that were added; those that were there already do not count.
+    pub adds: u64,
+    /// Keys that came back because they failed.
+    pub retries: u64,
+    /// How long keys waited for a worker, in seconds.
+    pub waited: Histogram,
+    /// How long workers had them, in seconds.
+    pub worked: Histogram,
+}
+
+/// Bounds of the two histograms: 1 ms to 16 s.
+fn times() -> Histogram {
+    exponential(0.001, 4.0, 8)
 }
 
 struct Inner<K: Ord> {
-    /// Keys whose turn it is, oldest first.
-    ready: VecDeque<K>,
+    /// Keys whose turn it is, oldest first, with the time at which it came.
+    ready: VecDeque<(K, Instant)>,
     /// The keys of `ready`, and those that come again as soon as they are done.
     dirty: BTreeSet<K>,
-    /// Keys some worker holds.
-    working: BTreeSet<K>,
+    /// Keys some worker holds, and since when.
+    working: BTreeMap<K, Instant>,
     /// When each waiting key is due; a key waits at most once, for its earliest time.
     due: BTreeMap<K, Instant>,
     /// `due` the other way round.
@@ -68,6 +95,8 @@ struct Inner<K: Ord> {
     /// Keys that failed since they last succeeded.
     failing: BTreeMap<K, Backoff>,
     closed: bool,
+    adds: u64,
+    retries: u64,
 }
 
 impl<K: Ord + Clone> Inner<K> {
@@ -78,8 +107,11 @@ impl<K: Ord + Clone> Inner<K> {
         if let Some(due) = self.due.remove(&key) {
             self.delayed.remove(&(due, key.clone()));
         }
-        if self.dirty.insert(key.clone()) && !self.working.contains(&key) {
-            self.ready.push_back(key);
+        if self.dirty.insert(key.clone()) {
+            self.adds += 1;
+            if !self.working.contains_key(&key) {
+                self.ready.push_back((key, Instant::now()));
+            }
         }
     }
 
@@ -122,13 +154,23 @@ impl<K: Ord + Clone> WorkQueue<K> {
         let inner = Inner {
             ready: VecDeque::new(),
             dirty: BTreeSet::new(),
-            working: BTreeSet::new(),
+            working: BTreeMap::new(),
             due: BTreeMap::new(),
             delayed: BTreeSet::new(),
             failing: BTreeMap::new(),
             closed: false,
+            adds: 0,
+            retries: 0,
         };
-        Self { shared: Arc::new(Shared { env, policy, inner: Mutex::new(inner), changed: Notify::new() }) }
+        let shared = Shared {
+            env,
+            policy,
+            inner: Mutex::new(inner),
+            changed: Notify::new(),
+            waited: times(),
+            worked: times(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// It is this key's turn now, whatever it was waiting for.
@@ -151,6 +193,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         let mut inner = self.shared.inner.lock();
         let backoff = inner.failing.entry(key.clone()).or_insert_with(|| Backoff::new(self.shared.policy));
         let delay = backoff.next(&self.shared.env);
+        inner.retries += 1;
         inner.add_at(key, Instant::now() + delay);
         drop(inner);
         self.shared.changed.notify_one();
@@ -183,7 +226,21 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// Keys whose turn it is, and keys being worked on.
     pub fn len(&self) -> usize {
         let inner = self.shared.inner.lock();
-        inner.dirty.union(&inner.working).count()
+        inner.working.keys().filter(|key| !inner.dirty.contains(*key)).count() + inner.dirty.len()
+    }
+
+    /// How it is doing, for metrics.
+    pub fn figures(&self) -> QueueFigures {
+        let inner = self.shared.inner.lock();
+        QueueFigures {
+            depth: inner.ready.len(),
+            delayed: inner.delayed.len(),
+            working: inner.working.values().map(Instant::elapsed).collect(),
+            adds: inner.adds,
+            retries: inner.retries,
+            waited: self.shared.waited.clone(),
+            worked: self.shared.worked.clone(),
+        }
     }
 
     /// Whether nothing is to be done now (something may be due later).
@@ -209,9 +266,11 @@ impl<K: Ord + Clone> WorkQueue<K> {
                 let changed = self.shared.changed.notified();
                 let mut inner = self.shared.inner.lock();
                 inner.promote(Instant::now());
-                if let Some(key) = inner.ready.pop_front() {
+                if let Some((key, since)) = inner.ready.pop_front() {
+                    let now = Instant::now();
                     inner.dirty.remove(&key);
-                    inner.working.insert(key.clone());
+                    inner.working.insert(key.clone(), now);
+                    self.shared.waited.observe(now.saturating_duration_since(since).as_secs_f64());
                     if !inner.ready.is_empty() || !inner.delayed.is_empty() {
                         // One notification may have stood for several keys: hand the rest on to another worker.
                         self.shared.changed.notify_one();
@@ -273,9 +332,12 @@ impl<K: Ord + Clone> Deref for Item<K> {
 impl<K: Ord + Clone> Drop for Item<K> {
     fn drop(&mut self) {
         let mut inner = self.queue.shared.inner.lock();
-        inner.working.remove(&self.key);
+        let now = Instant::now();
+        if let Some(begun) = inner.working.remove(&self.key) {
+            self.queue.shared.worked.observe(now.saturating_duration_since(begun).as_secs_f64());
+        }
         if inner.dirty.contains(&self.key) {
-            inner.ready.push_back(self.key.clone());
+            inner.ready.push_back((self.key.clone(), now));
             drop(inner);
             self.queue.shared.changed.notify_one();
         }
@@ -364,6 +426,25 @@ mod tests {
         assert_eq!(soon(&queue).await, None);
         queue.retry_all_now();
         assert_eq!([soon(&queue).await, soon(&queue).await], [Some("a"), Some("b")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_it_did_can_be_seen() {
+        let queue = queue();
+        for key in ["a", "b", "a"] {
+            queue.add(key);
+        }
+        queue.add_after("c", Duration::from_secs(60));
+        tokio::time::advance(Duration::from_millis(300)).await;
+        let item = queue.next().await.unwrap();
+        tokio::time::advance(Duration::from_millis(20)).await;
+        let figures = queue.figures();
+        assert_eq!((figures.depth, figures.delayed, figures.adds, figures.retries), (1, 1, 2, 0));
+        assert_eq!(figures.working, [Duration::from_millis(20)]);
+        item.retry();
+        let figures = queue.figures();
+        assert_eq!((figures.depth, figures.delayed, figures.adds, figures.retries), (1, 2, 2, 1));
+        assert!(figures.working.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

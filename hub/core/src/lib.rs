@@ -10,6 +10,7 @@
 //!      └─ Work.status ─ aggregate ─▶ binding.status
 //!
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
+//!   figures: what objects say in numbers
 //! ```
 //!
 //! Objects of users stay JSON values; Karmada's own are typed where a decision reads them, and stay JSON where
@@ -29,6 +30,7 @@ pub mod affinity;
 pub mod aggregate;
 pub mod delete;
 pub mod divide;
+pub mod figures;
 pub mod health;
 pub mod members;
 pub mod names;

@@ -31,7 +31,7 @@ pub use self::{
     health::{Health, health},
     native::Native,
     prune::prune,
-    reflect::reflect_status,
+    reflect::{reflect_status, reports_generations},
     replicas::{Replicas, completions, get_replicas, revise_completions, revise_replicas},
     requests::{pod_requests, pod_template_requests},
     retain::{Field, retain, retain_rules},

@@ -66,6 +66,11 @@ pub(crate) fn has_generations(native: Native) -> bool {
     matches!(native, Native::Deployment | Native::ReplicaSet | Native::StatefulSet | Native::DaemonSet)
 }
 
+/// Whether what is reported of an object names the generation of its template.
+pub fn reports_generations(object: &Value) -> bool {
+    Native::of(object).is_some_and(has_generations)
+}
+
 /// What of an object's status is reported. None when there is nothing to report: the object has no status yet, its
 /// kind has none, or it is a Service that waits for no load balancer.
 ///

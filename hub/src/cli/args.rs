@@ -4,6 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use karmada_telemetry::logs::Format as LogFormat;
+
 use super::duration;
 
 /// The hub: policies, bindings and the API that agents pull from.
@@ -72,15 +74,6 @@ pub struct LogArgs {
     /// How much is logged: 0 is the usual, 4 shows every decision, 6 every request. RUST_LOG overrides it.
     #[arg(long = "v", value_name = "N", default_value_t = 0)]
     pub verbosity: u8,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 #[derive(Clone, Debug, ClapArgs)]

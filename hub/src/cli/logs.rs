@@ -1,40 +1,24 @@
-//! Logs: to standard error, as text or JSON.
+//! The hub's logs.
 
-use std::io::IsTerminal;
+use karmada_telemetry::logs::{self, Logs, LogsError};
 
-use tracing_subscriber::{EnvFilter, fmt};
+use super::{Failure, args::LogArgs};
 
-use super::{
-    Failure,
-    args::{LogArgs, LogFormat},
-};
+/// The crates that `--v` is about.
+const OURS: [&str; 6] =
+    ["karmada_hub", "karmada_apiserver", "karmada_store", "karmada_client", "karmada_core", "karmada_env"];
 
 /// Sets up logging for the whole process.
 pub(super) fn init(args: &LogArgs) -> Result<(), Failure> {
-    let level = match args.verbosity {
-        0..=3 => "info",
-        4..=5 => "debug",
-        _ => "trace",
+    let directives = std::env::var("RUST_LOG").ok();
+    let logs = Logs {
+        verbosity: args.verbosity,
+        format: args.log_format,
+        crates: &OURS,
+        directives: directives.as_deref(),
     };
-    let ours = [
-        "karmada_hub",
-        "karmada_apiserver",
-        "karmada_store",
-        "karmada_client",
-        "karmada_core",
-        "karmada_env",
-    ];
-    let usual: String = ours.iter().map(|name| format!("{name}={level},")).collect::<String>() + "warn";
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(directives) if !directives.is_empty() => {
-            EnvFilter::try_new(&directives).map_err(|error| Failure::usage(format!("RUST_LOG: {error}")))?
-        }
-        _ => EnvFilter::new(usual),
-    };
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let set = match args.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    };
-    set.map_err(Failure::failed)
+    logs::start(&logs).map_err(|error| match error {
+        LogsError::Directives(_) => Failure::usage(error),
+        LogsError::Twice => Failure::failed(error),
+    })
 }

@@ -9,15 +9,17 @@ use std::{sync::Arc, time::Duration};
 use karmada_api::consts::{component, event, finalizer, label};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
+    admit,
     delete::{Leaving, Removal, removal},
     names,
 };
-use karmada_meta::object;
+use karmada_meta::{object, path::aggregate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
+    admission,
     heads::ClusterHead,
     kinds::{CLUSTERS, NAMESPACES, WORKS},
     objects::{Key, Part},
@@ -27,6 +29,8 @@ use crate::{
 const WORKERS: usize = 4;
 /// How long a step of a removal is given before it is looked at again; watches usually say so earlier.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The event of a Cluster whose member is known by another name already.
+const DUPLICATE_ID: &str = "DuplicateClusterID";
 
 /// Keeps execution namespaces.
 pub(crate) struct ClusterController {
@@ -55,6 +59,7 @@ impl ClusterController {
                 of_works.add(cluster.to_owned());
             }
         });
+        context.figures.queue("cluster", &queue);
         Self { context: context.clone(), queue }
     }
 
@@ -72,11 +77,63 @@ impl ClusterController {
         if object::deletion_timestamp(&cluster).is_some() {
             return self.remove(&key, &cluster).await;
         }
+        let before = cluster.clone();
         if object::add_finalizer(&mut cluster, finalizer::CLUSTER) {
-            // Before anything is made that the finalizer is to take down.
+            // Before anything is made that the finalizer is to take down. An API server without our admission has not
+            // set defaults; a Cluster that breaks a rule is as good as it is.
+            let mut whole = cluster.clone();
+            match admission::own(&CLUSTERS, Some(&before), &mut whole, &self.context.env) {
+                Ok(_) => cluster = whole,
+                Err(errors) => {
+                    tracing::warn!(cluster = %key, why = aggregate(&errors), "the Cluster breaks a rule");
+                }
+            }
             cluster = objects.replace(&CLUSTERS, &cluster).await?;
         }
+        self.tell_twin(&key, &cluster);
         self.ensure_namespace(&key.name, &cluster).await
+    }
+
+    /// Says of a Cluster that its member is known by another name. The embedded API does not let that happen; on
+    /// others an agent may have been started under two names.
+    fn tell_twin(&self, key: &Key, cluster: &Value) {
+        let id = cluster.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
+        let all = self.context.clusters.all();
+        // The elder is the rightful one; nobody is to be told twice.
+        let elder = |other: &Key, head: &ClusterHead| {
+            let age = head.cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            let ours = self.context.clusters.get(key);
+            let our_age =
+                ours.and_then(|ours| ours.cluster.metadata.creation_timestamp.as_ref().map(|time| time.0));
+            (age, &other.name) < (our_age, &key.name)
+        };
+        let others = all
+            .iter()
+            .filter(|(other, head)| !head.deleting && elder(other, head))
+            .map(|(other, head)| (other.name.as_str(), head.cluster.spec.id.as_str()));
+        if let Some(why) = admit::duplicate_id(&key.name, id, others) {
+            tracing::warn!(cluster = %key, why, "one member has two names");
+            self.context.warning(component::CLUSTER, cluster, DUPLICATE_ID, why);
+        }
+    }
+
+    /// Lets go of the Works in an execution namespace that somebody deleted though its Cluster lives, so that it can
+    /// be made again, with them. The agent takes no such deletion for one and keeps everything.
+    async fn recover(&self, cluster: &str, namespace: &str) -> Result<Next, Error> {
+        tracing::warn!(cluster, namespace, "the execution namespace was deleted; it will be made again");
+        let (_, terminating) = self.works(namespace).await?;
+        self.drop_work_finalizers(&terminating).await?;
+        Ok(Next::After(PATIENCE))
+    }
+
+    async fn drop_work_finalizers(&self, works: &[Reference]) -> Result<(), Error> {
+        for work in works {
+            let drop = |live: &mut Value| {
+                object::uid(live) == work.uid && object::remove_finalizer(live, finalizer::EXECUTION)
+            };
+            self.context.objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
+        }
+        Ok(())
     }
 
     async fn ensure_namespace(&self, cluster_name: &str, cluster: &Value) -> Result<Next, Error> {
@@ -84,7 +141,7 @@ impl ClusterController {
         let key = Key::cluster_scoped(name.as_str());
         if let Some(head) = self.context.namespaces.get(&key) {
             if head.deleting {
-                return Ok(Next::After(PATIENCE));
+                return self.recover(cluster_name, &name).await;
             }
             if head.labels.get(label::SYSTEM).is_some_and(|value| value == label::SYSTEM_VALUE) {
                 return Ok(Next::Done);
@@ -179,12 +236,7 @@ impl ClusterController {
             }
             Removal::Wait => Ok(Next::After(PATIENCE)),
             Removal::DropWorkFinalizers => {
-                for work in terminating {
-                    let drop = |live: &mut Value| {
-                        object::uid(live) == work.uid && object::remove_finalizer(live, finalizer::EXECUTION)
-                    };
-                    objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
-                }
+                self.drop_work_finalizers(terminating).await?;
                 again
             }
             Removal::DeleteNamespace => {

@@ -62,6 +62,7 @@ impl LeaseMonitor {
         let queue = WorkQueue::new(context.env.clone());
         let clusters = queue.clone();
         context.clusters.listen(move |change| clusters.add(change.key.name.clone()));
+        context.figures.queue("lease", &queue);
         Self { context: context.clone(), monitor, period: settings.period, queue }
     }
 
@@ -153,6 +154,7 @@ impl LeaseMonitor {
             .await;
         match (written, message) {
             (Ok(Some(cluster)), Some(message)) => {
+                tracing::info!(cluster = %key.name, ready = ?head.ready(), %message, "taints follow the cluster's state");
                 self.context.normal(component::CLUSTER, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
                 Ok(Next::Done)
             }

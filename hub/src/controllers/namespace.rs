@@ -88,6 +88,7 @@ impl NamespaceController {
                 everywhere(&context, None, None, &places);
             }
         });
+        context.figures.queue("namespace", &queue);
         Self { context: context.clone(), queue }
     }
 

@@ -15,7 +15,7 @@ use karmada_api::{
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     affinity, names,
-    place::{self, Decision, PlaceError, Request},
+    place::{self, Decision, PlaceError, Request, Trigger},
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
@@ -28,6 +28,7 @@ use crate::{
     bindings,
     heads::{BindingKey, ClusterHead},
     index::Change,
+    metrics::Incoming,
     objects::{Key, Part},
 };
 
@@ -57,10 +58,12 @@ impl Scheduler {
     /// A scheduler that hears the context's bindings and clusters from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue = WorkQueue::new(context.env.clone());
+        context.figures.queue("scheduler", &queue);
         for (scope, index) in context.bindings.both() {
-            let queue: WorkQueue<BindingKey> = queue.clone();
+            let (queue, figures): (WorkQueue<BindingKey>, _) = (queue.clone(), context.figures.clone());
             index.listen(move |change| {
                 if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
+                    figures.incoming(if change.old.is_none() { Incoming::Added } else { Incoming::Updated });
                     queue.add(BindingKey { scope, key: change.key.clone() });
                 }
             });
@@ -73,6 +76,7 @@ impl Scheduler {
             {
                 *snapshot.0.lock() = None;
                 for key in affected_by(&context, change) {
+                    context.figures.incoming(Incoming::ClusterChanged);
                     affected.add(key);
                 }
             }
@@ -105,14 +109,15 @@ impl Scheduler {
         let Some(placement) = spec.placement.as_ref().filter(|_| is_ours(&spec)) else {
             return Ok(Next::Done);
         };
+        let timer = self.context.figures.timer();
         let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
         let gone = |name: &str| {
             self.context.clusters.get(&Key::cluster_scoped(name)).is_none_or(|head| head.deleting)
         };
         let applied = object::annotation(&binding, annotation::APPLIED_PLACEMENT);
-        if place::need_schedule(&spec, &status, applied, gone).is_none() {
+        let Some(trigger) = place::need_schedule(&spec, &status, applied, gone) else {
             return self.observe(&key, &binding, &status).await;
-        }
+        };
         let fleet = self.fleet.get(&self.context);
         let there = self.with_where_it_is(&key, &spec);
         let result = place::schedule(&Request {
@@ -123,13 +128,34 @@ impl Scheduler {
             room: None,
             empty_workloads: false,
         });
-        match &result {
-            Ok(decision) => self.assign(&key, binding, &spec, placement, &status, Ok(decision)).await,
-            Err(error) => {
-                tracing::debug!(binding = %key, %error, "not scheduled");
-                self.assign(&key, binding, &spec, placement, &status, Err(error)).await
+        let scaling = trigger == Trigger::ReplicasChanged;
+        let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref()).await;
+        self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
+        if assigned? {
+            let about = &spec.resource;
+            match &result {
+                Ok(decision) => {
+                    let clusters: Vec<_> =
+                        decision.clusters.iter().map(|target| target.name.as_str()).collect();
+                    tracing::info!(
+                        kind = %about.kind,
+                        namespace = %about.namespace,
+                        name = %about.name,
+                        clusters = %clusters.join(","),
+                        duration_ms = timer.ms(),
+                        "scheduled"
+                    );
+                }
+                Err(error) => tracing::warn!(
+                    kind = %about.kind,
+                    namespace = %about.namespace,
+                    name = %about.name,
+                    %error,
+                    "not scheduled"
+                ),
             }
         }
+        Ok(Next::Done)
     }
 
     /// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
@@ -172,7 +198,7 @@ impl Scheduler {
         Ok(Next::Done)
     }
 
-    /// Writes a decision, or the lack of one, into the binding and its status.
+    /// Writes a decision, or the lack of one, into the binding and its status. Whether it is another one than before.
     async fn assign(
         &self,
         key: &BindingKey,
@@ -181,7 +207,7 @@ impl Scheduler {
         placement: &Placement,
         status: &ResourceBindingStatus,
         result: Result<&Decision, &PlaceError>,
-    ) -> Result<Next, Error> {
+    ) -> Result<bool, Error> {
         let targets = match result {
             Ok(decision) => Some(decision.clusters.as_slice()),
             Err(error) if error.empties() => Some([].as_slice()),
@@ -207,7 +233,7 @@ impl Scheduler {
         if moved || !told {
             self.tell(&binding, spec, result, &condition);
         }
-        Ok(Next::Done)
+        Ok(moved || !told)
     }
 
     async fn conclude(

@@ -54,6 +54,7 @@ impl StatusController {
                 }
             });
         }
+        context.figures.queue("status", &queue);
         Self { context: context.clone(), queue }
     }
 
@@ -83,6 +84,14 @@ impl StatusController {
         }
         let after = fully_applied(&binding);
         if after == Some(true) && before != after {
+            let about = &binding["spec"]["resource"];
+            let text_of = |field: &str| about[field].as_str().unwrap_or_default();
+            tracing::info!(
+                kind = text_of("kind"),
+                namespace = text_of("namespace"),
+                name = text_of("name"),
+                "applied on all its clusters"
+            );
             let text = format!("Update {key} with AggregatedStatus successfully.");
             let component = bindings::collector(key.scope);
             self.context.normal(component, &binding, event::AGGREGATE_STATUS_SUCCEED, text);

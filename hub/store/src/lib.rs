@@ -104,5 +104,5 @@ pub use error::{CommitError, Compacted, OpenError, WatchEnd};
 pub use history::HistoryLimits;
 pub use key::{Key, Revision};
 pub use state::Snapshot;
-pub use store::{Options, Stats, Store};
+pub use store::{Options, SYNC_BOUNDS, Stats, Store, Writes};
 pub use watch::{Scope, Watch};

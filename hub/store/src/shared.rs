@@ -12,6 +12,7 @@ use crate::{
     history::History,
     key::Revision,
     state::{Snapshot, State},
+    store::Writes,
     watch::Registry,
 };
 
@@ -26,6 +27,7 @@ pub(crate) struct Core<H> {
     pub(crate) durable: Revision,
     pub(crate) closed: bool,
     pub(crate) failed: Option<std::sync::Arc<str>>,
+    pub(crate) writes: Writes,
 }
 
 impl<H> Core<H> {
@@ -43,7 +45,15 @@ pub(crate) struct Shared<H> {
 impl<H> Shared<H> {
     pub(crate) fn new(state: State<H>, history: History<H>, durable: Revision, boots: Boots) -> Self {
         let watchers = Registry::default();
-        let core = Core { state, history, watchers, durable, closed: false, failed: None };
+        let core = Core {
+            state,
+            history,
+            watchers,
+            durable,
+            closed: false,
+            failed: None,
+            writes: Writes::default(),
+        };
         Self { core: RwLock::new(core), boots, past: Mutex::new(Vec::new()) }
     }
 

@@ -230,7 +230,15 @@ impl<H: Send + Sync + 'static> Writer<H> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Arc<str>> {
-        self.engine.write(batch).map_err(|error| {
+        let begun = self.env.now();
+        let written = self.engine.write(batch);
+        if written.is_ok() {
+            let took = self.env.now().saturating_sub(begun);
+            let value = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.value.len());
+            let bytes = batch.objects.iter().map(|(key, stored)| key.len() + value(stored)).sum();
+            self.shared.core.write().writes.add(batch.log.len(), bytes, took);
+        }
+        written.map_err(|error| {
             let cause: Arc<str> = describe(&error, &self.engine.location()).into();
             tracing::error!(%cause, "the store takes no more writes");
             self.shared.core.write().failed = Some(cause.clone());

@@ -112,7 +112,8 @@ impl<'a> Handler<'a> {
         }
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
-        watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, shutdown)
+        let open = self.inner.metrics.watching(&self.exchange.info);
+        watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, shutdown, open)
     }
 
     pub(super) async fn create(&self, body: Body) -> Result<Response<Body>, Status> {

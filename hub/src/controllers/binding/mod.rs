@@ -31,6 +31,7 @@ use super::{Context, Next, work};
 use crate::{
     bindings,
     heads::{BindingKey, WorkHead},
+    metrics::Timer,
     objects::{Key, Part},
     works::{self, Made, Maker},
 };
@@ -100,7 +101,10 @@ impl Binder {
             return Ok(Next::Done);
         }
         self.remove_orphans(&key, &delete::wanted_clusters(&spec)).await?;
-        self.make_works(&key, &binding, &spec).await
+        let timer = self.context.figures.timer();
+        let made = self.make_works(&key, &binding, &spec, &timer).await;
+        self.context.figures.synced_works(made.is_ok(), &timer);
+        made
     }
 
     /// Gives a binding that somebody else made the finalizer and id it needs. Whether it had to.
@@ -151,16 +155,20 @@ impl Binder {
         key: &BindingKey,
         binding: &Value,
         spec: &ResourceBindingSpec,
+        timer: &Timer<'_>,
     ) -> Result<Next, Error> {
         let targets = core_work::targets(spec);
+        // Before the template is read: what changes after that comes again.
+        let key_of_template = bindings::template_key(&spec.resource);
+        let changed = key_of_template.as_ref().and_then(|template| self.context.figures.changed_at(template));
         let mut problems = Problems { missing: self.missing_overrides(binding), ..Problems::default() };
         let mut next = Next::Done;
         if problems.missing.is_empty() && !targets.is_empty() {
             let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
             let render = render::Render::new(&self.context, key, binding, spec, &template);
-            let mut written = false;
+            let (mut written, mut settled) = (Vec::new(), true);
             for target in &targets {
-                let made = match self.make(key, &render, target).await {
+                let made = match self.make(key, &render, target, changed).await {
                     Ok(made) => made,
                     Err(error) => {
                         self.tell_failure(key, binding, spec, &error.to_string(), &error);
@@ -169,10 +177,11 @@ impl Binder {
                 };
                 match made {
                     Outcome::Made(Made::Written, applied) => {
-                        written = true;
+                        written.push(target.name.as_str());
                         self.tell_overrides(&template, &target.name, &applied);
                     }
-                    Outcome::Made(Made::Unchanged, _) | Outcome::NotYet => {}
+                    Outcome::Made(Made::Unchanged, _) => {}
+                    Outcome::NotYet => settled = false,
                     Outcome::Made(Made::Going, _) => next = Next::After(PATIENCE),
                     Outcome::Made(Made::Taken(why), _) => {
                         problems.unmade.push(("WorkNameTaken", format!("{}: {why}", target.name)));
@@ -191,7 +200,18 @@ impl Binder {
                     }
                 }
             }
-            if written {
+            if let Some(template) = key_of_template.filter(|_| settled && changed.is_some()) {
+                self.context.figures.propagation().settled(&template, changed);
+            }
+            if !written.is_empty() {
+                tracing::info!(
+                    kind = %spec.resource.kind,
+                    namespace = %spec.resource.namespace,
+                    name = %spec.resource.name,
+                    clusters = %written.join(","),
+                    duration_ms = timer.ms(),
+                    "works written"
+                );
                 let text = format!("Sync work of {key} successful.");
                 for about in [binding, &template] {
                     let component = bindings::binder(key.scope);
@@ -219,6 +239,7 @@ impl Binder {
         key: &BindingKey,
         render: &render::Render<'_>,
         target: &karmada_api::work::TargetCluster,
+        changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
         let cluster = self.context.clusters.get(&Key::cluster_scoped(target.name.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Outcome::NotYet) };
@@ -237,11 +258,24 @@ impl Binder {
             Err(Override(why)) => return Ok(Outcome::Override(why)),
         };
         let work_key = Key::new(namespace, render.work_name());
+        let reports = self.context.figures.propagation();
+        let new = self.context.works.get(&work_key).is_none();
+        if let Some(since) = changed.filter(|_| new) {
+            // Before it is made: the agent may be faster than our own answer.
+            reports.expect(&work_key, None, since);
+        }
         let made = works::ensure(&self.context, &work_key, &Maker::Binding(key), |existing, id| {
+            if let (Some(since), Some(generation)) = (changed, existing.and_then(|e| render.will_be_told(e)))
+            {
+                reports.expect(&work_key, Some(generation), since);
+            }
             render.work(&manifest, &applied, &target.name, existing, id)
         })
-        .await?;
-        Ok(Outcome::Made(made, applied))
+        .await;
+        if new && !matches!(made, Ok(Made::Written)) {
+            reports.forget(&work_key);
+        }
+        Ok(Outcome::Made(made?, applied))
     }
 
     /// The override policies that the binding's policy wants to be there before anything goes out, and that are not.

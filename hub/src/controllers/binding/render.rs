@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use karmada_api::{
     cluster::Cluster,
+    consts::annotation,
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ResourceBindingSpec, TargetCluster},
 };
@@ -96,6 +97,15 @@ impl<'a> Render<'a> {
             object::set_meta(&mut manifest, "generation", generation);
         }
         Ok(Rendered { manifest, applied })
+    }
+
+    /// The template's generation, if a report about the Work that is there will name it, and does not yet.
+    pub(super) fn will_be_told(&self, existing: &Value) -> Option<i64> {
+        let carried = existing.pointer("/spec/workload/manifests/0")?;
+        let carried = object::annotation(carried, annotation::TEMPLATE_GENERATION)?.parse::<i64>().ok()?;
+        let generation = object::generation(self.template);
+        (karmada_interpreter::reports_generations(self.template) && generation > carried)
+            .then_some(generation)
     }
 
     /// The Work that carries a manifest to a cluster.

@@ -55,6 +55,8 @@ struct Memory {
     unmatched: BTreeMap<TemplateKey, Lonely>,
     /// Policies without templates, and the generation of which that was said.
     idle: BTreeMap<PolicyKey, (i64, Lonely)>,
+    /// The permanent id of each policy.
+    ids: BTreeMap<PolicyKey, String>,
 }
 
 /// Something that misses its counterpart.
@@ -99,11 +101,18 @@ impl Detector {
         let policies = WorkQueue::new(context.env.clone());
 
         let memory = Arc::new(Mutex::new(Memory::default()));
+        context.figures.queue("detector", &templates);
+        context.figures.queue("policy", &policies);
         let (queue, ours): (WorkQueue<TemplateKey>, _) = (templates.clone(), memory.clone());
+        let shared = Arc::downgrade(context);
         context.templates.listen(move |kind, change| {
             let template = TemplateKey { kind: kind.clone(), key: change.key.clone() };
             let claimed = ours.lock().claimed.get(&template).copied();
             if change.new.is_none_or(|new| Some(new.content) != claimed || new.deleting) {
+                if let Some(context) = shared.upgrade() {
+                    let listed = context.templates.find(kind).is_some_and(|w| w.index.is_synced());
+                    context.figures.template_changed(&template, listed && change.new.is_some());
+                }
                 queue.add(template);
             }
         });

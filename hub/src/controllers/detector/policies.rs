@@ -5,12 +5,12 @@ use std::time::Duration;
 use karmada_api::consts::{component, event, finalizer};
 use karmada_client::Error;
 use karmada_core::select::{self, Claim, Subject};
-use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_meta::{gvk::GroupVersionKind, object, path::aggregate};
 use serde_json::Value;
 
 use super::{Detector, Lonely, Patience, kinds::selected_kinds};
 use crate::{
-    bindings,
+    admission, bindings,
     controllers::Next,
     heads::{BindingHead, PolicyHead, PolicyKey, Scope, TemplateHead},
     kinds,
@@ -33,7 +33,9 @@ impl Detector {
     /// Looks at one policy.
     pub(super) async fn policy(&self, policy: PolicyKey) -> Result<Next, Error> {
         let Some(head) = self.context.policies.of(policy.scope).get(&policy.key) else {
-            self.memory.lock().idle.remove(&policy);
+            let mut memory = self.memory.lock();
+            memory.idle.remove(&policy);
+            memory.ids.remove(&policy);
             return Ok(Next::Done);
         };
         if head.policy().deleting() {
@@ -42,6 +44,7 @@ impl Detector {
         if head.policy().id().is_empty() || !head.finalizer {
             return self.mark(&policy, &head).await;
         }
+        self.memory.lock().ids.insert(policy.clone(), head.policy().id().to_owned());
         self.find_templates(&policy, &head).await
     }
 
@@ -49,19 +52,42 @@ impl Detector {
     async fn mark(&self, policy: &PolicyKey, head: &PolicyHead) -> Result<Next, Error> {
         let (resource, finalizer) = kind_of(policy.scope);
         let id_label = head.policy().id_label();
+        let id = self.lost_id(policy).unwrap_or_else(|| self.context.env.uuid());
+        let mut broken = None;
         let mark = |live: &mut Value| {
             if object::deletion_timestamp(live).is_some() {
                 return false;
             }
+            let before = live.clone();
             let mut changed = object::add_finalizer(live, finalizer);
             if object::label(live, id_label).is_none_or(str::is_empty) {
-                object::set_label(live, id_label, self.context.env.uuid());
+                object::set_label(live, id_label, id.as_str());
                 changed = true;
+            }
+            let mut whole = live.clone();
+            match admission::own(resource, Some(&before), &mut whole, &self.context.env) {
+                Ok(_) if changed => *live = whole,
+                Ok(_) => {}
+                // Its author was not told by an admission; what can be understood of it counts.
+                Err(errors) => broken = Some((live.clone(), aggregate(&errors))),
             }
             changed
         };
         self.context.objects.modify(resource, &policy.key, Part::Main, mark).await?;
+        if let Some((live, why)) = broken {
+            let text = format!("The policy breaks a rule: {why}");
+            self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+        }
         Ok(Next::Done)
+    }
+
+    /// The permanent id of a policy whose label somebody dropped (a `kubectl replace`, where no admission puts it
+    /// back). With another one it would claim everything anew.
+    fn lost_id(&self, policy: &PolicyKey) -> Option<String> {
+        let (_, index) = self.context.policies.both().into_iter().find(|(scope, _)| *scope == policy.scope)?;
+        let taken = |id: &str| index.all().iter().any(|(_, head)| head.policy().id() == id);
+        let known = self.memory.lock().ids.get(policy).cloned();
+        known.filter(|id| !taken(id))
     }
 
     /// Queues every template that a policy means or has claimed, and says so if it means none.

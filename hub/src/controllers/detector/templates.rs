@@ -36,7 +36,10 @@ impl Detector {
         let subject = Subject::of(&live);
         let claim = Claim::of(&live);
         let policies = self.policies_over(&template.key.namespace);
-        match select::choose(&subject, claim.as_ref(), policies.iter().map(|head| head.policy())) {
+        let timer = self.context.figures.timer();
+        let chosen = select::choose(&subject, claim.as_ref(), policies.iter().map(|head| head.policy()));
+        self.context.figures.matched_policy(&timer);
+        match chosen {
             Some(policy) if policy.id().is_empty() => {
                 // The policy gets its mark first; its change brings the template back.
                 Ok(Next::Done)
@@ -110,7 +113,9 @@ impl Detector {
         policy: Policy<'_>,
         claim: Option<&Claim>,
     ) -> Result<Next, Error> {
+        let timer = self.context.figures.timer();
         let applied = self.claim_and_bind(template, resource, live.clone(), policy, claim).await;
+        self.context.figures.applied_policy(matches!(applied, Ok(Bound::Written | Bound::Unchanged)), &timer);
         let said = match policy {
             Policy::Namespaced(_) => format!("Apply policy({}/{})", policy.namespace(), policy.name()),
             Policy::Cluster(_) => format!("Apply cluster policy({})", policy.name()),
@@ -118,6 +123,14 @@ impl Detector {
         match applied {
             Ok(Bound::Unchanged) => Ok(Next::Done),
             Ok(Bound::Written) => {
+                tracing::info!(
+                    kind = %template.kind.kind,
+                    namespace = %template.key.namespace,
+                    name = %template.key.name,
+                    policy = %policy.name(),
+                    duration_ms = timer.ms(),
+                    "policy applied"
+                );
                 self.context.normal(
                     component::DETECTOR,
                     &live,
@@ -127,6 +140,7 @@ impl Detector {
                 Ok(Next::Done)
             }
             Ok(Bound::Refused(reason)) => {
+                tracing::warn!(template = %template, policy = %policy.name(), %reason, "policy not applied");
                 let text = format!("{said} failed: {reason}");
                 self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
                 Ok(Next::Done)
@@ -165,7 +179,11 @@ impl Detector {
         if let Some(reason) = binding.as_ref().and_then(|binding| desired::collision(binding, &live)) {
             return Ok(Bound::Refused(reason));
         }
-        if lazy && claimed && binding.is_some() && known.is_none_or(|known| known == content) {
+        // A binding of a template that was there before: made again, or moved here from another API server.
+        let bound_before = binding.as_ref().is_some_and(|binding| {
+            binding.pointer("/spec/resource/uid").and_then(Value::as_str) == Some(object::uid(&live))
+        });
+        if lazy && claimed && bound_before && known.is_none_or(|known| known == content) {
             // Changes of a lazy policy wait for the next change of the template.
             self.memory.lock().bound.insert(template.clone(), content);
             return Ok(Bound::Unchanged);

@@ -1,0 +1,176 @@
+//! What an agent shows at `/metrics`. Read when somebody asks.
+
+use std::fmt;
+
+use karmada_client::{LinkStatus, metrics::link};
+use karmada_core::figures::{CLUSTER_FAMILIES, MEMBER_CLUSTER};
+use karmada_env::Env;
+use karmada_telemetry::metrics::{Page, PageSource, Process, Sheet, Source};
+
+use crate::{Handle, Phase};
+
+/// An agent with its two links.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) agent: Handle,
+    pub(super) hub: LinkStatus,
+    pub(super) member: LinkStatus,
+    pub(super) env: Env,
+}
+
+/// The page of a process with one agent.
+pub(super) fn page(shown: Shown) -> PageSource {
+    let started = shown.env.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let process = Process { version: env!("CARGO_PKG_VERSION"), started: started.as_secs_f64() };
+    Page::new().with(process).with(shown).into_source()
+}
+
+impl Source for Shown {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let (agent, stats) = (&self.agent, self.agent.stats());
+        let member = [(MEMBER_CLUSTER, agent.cluster())];
+        let figures = agent.cluster_figures();
+        for (name, help, value) in CLUSTER_FAMILIES {
+            let row = figures.as_ref().and_then(value);
+            sheet.gauge(name, help, row.map(|value| (member, value)))?;
+        }
+        sheet.histogram(
+            "cluster_sync_status_duration_seconds",
+            "How long it took to look at the member and report its status.",
+            [(member, stats.status_times.took())],
+        )?;
+        sheet.histogram(
+            "work_sync_workload_duration_seconds",
+            "How long it took to carry a Work out.",
+            stats.sync_times.rows().map(|(labels, attempts)| (labels, attempts.took())),
+        )?;
+        agent.queues().write(sheet)?;
+        self.counts(sheet)?;
+        let now = self.env.now();
+        link(sheet, "karmada_agent_hub", "hub", &self.hub, now)?;
+        link(sheet, "karmada_agent_member", "member", &self.member, now)
+    }
+}
+
+impl Shown {
+    fn counts(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let (agent, stats) = (&self.agent, self.agent.stats());
+        let counters = [
+            ("syncs_total", "Works carried out, each time.", stats.syncs.get()),
+            (
+                "sync_errors_total",
+                "Failures to carry out a Work or an object of one.",
+                stats.sync_errors.get(),
+            ),
+            ("applies_total", "Objects written on the member.", stats.applies.get()),
+            (
+                "corrections_total",
+                "Objects that had been changed behind the hub's back.",
+                stats.corrections.get(),
+            ),
+            ("deletions_total", "Objects deleted on the member.", stats.deletions.get()),
+            ("work_reports_total", "Work statuses written to the hub.", stats.work_reports.get()),
+            ("cluster_reports_total", "Cluster statuses written to the hub.", stats.cluster_reports.get()),
+            ("lease_renewals_total", "Lease renewals.", stats.renewals.get()),
+            ("lease_renewal_errors_total", "Lease renewals that failed.", stats.renewal_errors.get()),
+            ("events_dropped_total", "Events that were lost.", agent.events_dropped()),
+        ];
+        for (name, help, value) in counters {
+            sheet.one_counter(&format!("karmada_agent_{name}"), help, value as f64)?;
+        }
+        let active = usize::from(*agent.phase().borrow() == Phase::Active);
+        let gauges = [
+            ("active", "1 while the agent is at work.", active),
+            ("works", "Works that the hub wants here.", agent.works()),
+            ("objects", "Objects on the member that are watched.", agent.objects()),
+            ("works_queued", "Works that wait to be carried out.", agent.queued()),
+            ("reports_pending", "Reports that the hub has not taken yet.", agent.unreported()),
+        ];
+        for (name, help, value) in gauges {
+            sheet.one_gauge(&format!("karmada_agent_{name}"), help, value as f64)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use karmada_client::{Endpoint, link::client_for};
+    use karmada_telemetry::metrics::{Kind, read};
+
+    use super::*;
+    use crate::{Agent, AgentConfig, State};
+
+    /// Every family of an agent's page beside the process's own, with its labels.
+    const DOCUMENTED: [(&str, Kind, &[&str]); 42] = [
+        ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
+        ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
+        ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
+        ("cluster_memory_allocated_bytes", Kind::Gauge, &[]),
+        ("cluster_node_number", Kind::Gauge, &[]),
+        ("cluster_pod_allocatable_number", Kind::Gauge, &[]),
+        ("cluster_pod_allocated_number", Kind::Gauge, &[]),
+        ("cluster_ready_node_number", Kind::Gauge, &[]),
+        ("cluster_ready_state", Kind::Gauge, &[]),
+        ("cluster_sync_status_duration_seconds", Kind::Histogram, &["member_cluster"]),
+        ("karmada_agent_active", Kind::Gauge, &[]),
+        ("karmada_agent_applies", Kind::Counter, &[]),
+        ("karmada_agent_cluster_reports", Kind::Counter, &[]),
+        ("karmada_agent_corrections", Kind::Counter, &[]),
+        ("karmada_agent_deletions", Kind::Counter, &[]),
+        ("karmada_agent_events_dropped", Kind::Counter, &[]),
+        ("karmada_agent_hub_connected", Kind::Gauge, &[]),
+        ("karmada_agent_hub_connections", Kind::Counter, &[]),
+        ("karmada_agent_hub_received_bytes", Kind::Counter, &[]),
+        ("karmada_agent_hub_sent_bytes", Kind::Counter, &[]),
+        ("karmada_agent_lease_renewal_errors", Kind::Counter, &[]),
+        ("karmada_agent_lease_renewals", Kind::Counter, &[]),
+        ("karmada_agent_member_connected", Kind::Gauge, &[]),
+        ("karmada_agent_member_connections", Kind::Counter, &[]),
+        ("karmada_agent_member_received_bytes", Kind::Counter, &[]),
+        ("karmada_agent_member_sent_bytes", Kind::Counter, &[]),
+        ("karmada_agent_objects", Kind::Gauge, &[]),
+        ("karmada_agent_reports_pending", Kind::Gauge, &[]),
+        ("karmada_agent_sync_errors", Kind::Counter, &[]),
+        ("karmada_agent_syncs", Kind::Counter, &[]),
+        ("karmada_agent_work_reports", Kind::Counter, &[]),
+        ("karmada_agent_works", Kind::Gauge, &[]),
+        ("karmada_agent_works_queued", Kind::Gauge, &[]),
+        ("karmada_workqueue_delayed", Kind::Gauge, &["name"]),
+        ("work_sync_workload_duration_seconds", Kind::Histogram, &["result"]),
+        ("workqueue_adds", Kind::Counter, &["name"]),
+        ("workqueue_depth", Kind::Gauge, &["name"]),
+        ("workqueue_longest_running_processor_seconds", Kind::Gauge, &["name"]),
+        ("workqueue_queue_duration_seconds", Kind::Histogram, &["name"]),
+        ("workqueue_retries", Kind::Counter, &["name"]),
+        ("workqueue_unfinished_work_seconds", Kind::Gauge, &["name"]),
+        ("workqueue_work_duration_seconds", Kind::Histogram, &["name"]),
+    ];
+
+    #[tokio::test]
+    async fn an_agent_that_has_reached_nobody_has_a_page_all_the_same() {
+        let env = Env::system();
+        let nowhere = || Endpoint {
+            server: http::Uri::from_static("http://127.0.0.1:1"),
+            tls: None,
+            credentials: karmada_client::kubeconfig::Credentials::None,
+            namespace: "default".to_owned(),
+        };
+        let ((hub, hub_link), (member, member_link)) =
+            (client_for(nowhere(), "test", env.clone()), client_for(nowhere(), "test", env.clone()));
+        let state = State::fresh(&env);
+        let agent = Agent::new(AgentConfig::new("shop-17"), hub, member, env.clone(), state);
+        let shown = Shown { agent: agent.handle(), hub: hub_link, member: member_link, env };
+        let text = Page::new().with(shown).render();
+        let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let families = page.families.iter().map(|(name, (kind, _))| {
+            (name.as_str(), (*kind, page.labels_of(name).into_iter().collect::<Vec<_>>()))
+        });
+        let documented = DOCUMENTED.iter().map(|(name, kind, labels)| (*name, (*kind, labels.to_vec())));
+        assert_eq!(families.collect::<BTreeMap<_, _>>(), documented.collect::<BTreeMap<_, _>>());
+        assert_eq!(page.value("karmada_agent_active", &[]), Some(0.0));
+        assert_eq!(page.value("karmada_agent_hub_connected", &[]), Some(0.0));
+    }
+}

@@ -1,0 +1,149 @@
+//! What Clusters and Works say in numbers, for whoever shows them. Read from JSON, since only a few fields matter.
+
+use karmada_api::consts::condition;
+use karmada_meta::quantity::Quantity;
+use serde_json::Value;
+
+/// A Cluster in numbers. What its agent has not reported is missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterFigures {
+    /// Whether its condition Ready is True.
+    pub ready: bool,
+    nodes: Option<f64>,
+    ready_nodes: Option<f64>,
+    allocatable: Resources,
+    allocated: Resources,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Resources {
+    cpu: Option<f64>,
+    memory: Option<f64>,
+    pods: Option<f64>,
+}
+
+/// A family of figures about clusters: its name, a sentence, and the number.
+pub type ClusterFamily = (&'static str, &'static str, fn(&ClusterFigures) -> Option<f64>);
+
+/// The label that says which cluster a figure is about.
+pub const MEMBER_CLUSTER: &str = "member_cluster";
+
+/// Karmada's families about clusters, each with the label [`MEMBER_CLUSTER`].
+pub const CLUSTER_FAMILIES: [ClusterFamily; 9] = [
+    ("cluster_ready_state", "State of the cluster (1 if ready, 0 otherwise).", |c| {
+        Some(if c.ready { 1.0 } else { 0.0 })
+    }),
+    ("cluster_node_number", "Number of nodes in the cluster.", |c| c.nodes),
+    ("cluster_ready_node_number", "Number of ready nodes in the cluster.", |c| c.ready_nodes),
+    ("cluster_memory_allocatable_bytes", "Allocatable memory in the cluster.", |c| c.allocatable.memory),
+    ("cluster_cpu_allocatable_number", "Allocatable CPUs in the cluster.", |c| c.allocatable.cpu),
+    ("cluster_pod_allocatable_number", "Allocatable pods in the cluster.", |c| c.allocatable.pods),
+    ("cluster_memory_allocated_bytes", "Memory that pods in the cluster ask for.", |c| c.allocated.memory),
+    ("cluster_cpu_allocated_number", "CPUs that pods in the cluster ask for.", |c| c.allocated.cpu),
+    ("cluster_pod_allocated_number", "Pods in the cluster.", |c| c.allocated.pods),
+];
+
+impl ClusterFigures {
+    /// Reads a Cluster.
+    pub fn of(cluster: &Value) -> Self {
+        let status = &cluster["status"];
+        let ready = condition_of(cluster, condition::READY).is_some_and(|c| c["status"] == "True");
+        Self {
+            ready,
+            nodes: status["nodeSummary"]["totalNum"].as_f64(),
+            ready_nodes: status["nodeSummary"]["readyNum"].as_f64(),
+            allocatable: Resources::of(&status["resourceSummary"]["allocatable"]),
+            allocated: Resources::of(&status["resourceSummary"]["allocated"]),
+        }
+    }
+}
+
+impl Resources {
+    fn of(list: &Value) -> Self {
+        let number = |name: &str| {
+            let text = match &list[name] {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => return None,
+            };
+            Some(Quantity::parse(&text).ok()?.milli() as f64 / 1e3)
+        };
+        Self { cpu: number("cpu"), memory: number("memory"), pods: number("pods") }
+    }
+}
+
+/// What the status of a Work says of what was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Nothing, or that it did not work out.
+    NotApplied,
+    /// It is applied, whatever generation of the template.
+    Applied,
+    /// It is applied, and the object's report is about this generation of the template.
+    AppliedGeneration(i64),
+}
+
+impl Report {
+    /// Reads a Work.
+    pub fn of(work: &Value) -> Self {
+        if condition_of(work, condition::APPLIED).is_none_or(|c| c["status"] != "True") {
+            return Self::NotApplied;
+        }
+        let generation = work.pointer("/status/manifestStatuses/0/status/resourceTemplateGeneration");
+        generation.and_then(Value::as_i64).map_or(Self::Applied, Self::AppliedGeneration)
+    }
+}
+
+fn condition_of<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == type_)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn figures(cluster: Value) -> Vec<(&'static str, f64)> {
+        let figures = ClusterFigures::of(&cluster);
+        CLUSTER_FAMILIES.iter().filter_map(|(name, _, value)| Some((*name, value(&figures)?))).collect()
+    }
+
+    #[test]
+    fn a_cluster_in_numbers() {
+        let cluster = json!({"status": {
+            "conditions": [{"type": "CompleteAPIEnablements", "status": "False"}, {"type": "Ready", "status": "True"}],
+            "nodeSummary": {"totalNum": 3, "readyNum": 2},
+            "resourceSummary": {
+                "allocatable": {"cpu": "3500m", "memory": "2Gi", "pods": "110"},
+                "allocated": {"cpu": 1, "memory": "512Mi", "pods": "x"},
+            },
+        }});
+        let want = [
+            ("cluster_ready_state", 1.0),
+            ("cluster_node_number", 3.0),
+            ("cluster_ready_node_number", 2.0),
+            ("cluster_memory_allocatable_bytes", 2_147_483_648.0),
+            ("cluster_cpu_allocatable_number", 3.5),
+            ("cluster_pod_allocatable_number", 110.0),
+            ("cluster_memory_allocated_bytes", 536_870_912.0),
+            ("cluster_cpu_allocated_number", 1.0),
+        ];
+        assert_eq!(figures(cluster), want);
+        assert_eq!(figures(json!({})), [("cluster_ready_state", 0.0)]);
+    }
+
+    #[test]
+    fn reports_about_works() {
+        let work = |applied: &str, status: Value| {
+            Report::of(&json!({"status": {
+                "conditions": [{"type": "Dispatching", "status": "True"}, {"type": "Applied", "status": applied}],
+                "manifestStatuses": [{"status": status}],
+            }}))
+        };
+        assert_eq!(Report::of(&json!({})), Report::NotApplied);
+        assert_eq!(work("False", json!({"resourceTemplateGeneration": 2})), Report::NotApplied);
+        assert_eq!(work("True", json!({"replicas": 1})), Report::Applied);
+        assert_eq!(work("True", json!({"resourceTemplateGeneration": 2})), Report::AppliedGeneration(2));
+    }
+}

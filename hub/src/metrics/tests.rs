@@ -1,0 +1,211 @@
+//! One page with everything on it, held against the table of what is documented.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use karmada_env::ManualClock;
+use karmada_meta::gvk::GroupVersionKind;
+use karmada_telemetry::metrics::{Figures, Kind, read};
+use serde_json::json;
+
+use super::*;
+
+/// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
+const DOCUMENTED: [(&str, Kind, &[&str]); 28] = [
+    ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
+    ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
+    ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
+    ("cluster_memory_allocatable_bytes", Kind::Gauge, &["member_cluster"]),
+    ("cluster_memory_allocated_bytes", Kind::Gauge, &["member_cluster"]),
+    ("cluster_node_number", Kind::Gauge, &["member_cluster"]),
+    ("cluster_pod_allocatable_number", Kind::Gauge, &["member_cluster"]),
+    ("cluster_pod_allocated_number", Kind::Gauge, &["member_cluster"]),
+    ("cluster_ready_node_number", Kind::Gauge, &["member_cluster"]),
+    ("cluster_ready_state", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_lease_age_seconds", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_propagation_duration_seconds", Kind::Histogram, &["operation"]),
+    ("karmada_hub_propagation_pending", Kind::Gauge, &[]),
+    ("karmada_hub_propagation_unmeasured", Kind::Counter, &[]),
+    ("karmada_scheduler_e2e_scheduling_duration_seconds", Kind::Histogram, &["result", "schedule_type"]),
+    ("karmada_scheduler_queue_incoming_bindings", Kind::Counter, &["event"]),
+    ("karmada_scheduler_schedule_attempts", Kind::Counter, &["result", "schedule_type"]),
+    ("karmada_workqueue_delayed", Kind::Gauge, &["name"]),
+    ("policy_apply_attempts", Kind::Counter, &["result"]),
+    ("resource_apply_policy_duration_seconds", Kind::Histogram, &["result"]),
+    ("resource_match_policy_duration_seconds", Kind::Histogram, &[]),
+    ("workqueue_adds", Kind::Counter, &["name"]),
+    ("workqueue_depth", Kind::Gauge, &["name"]),
+    ("workqueue_longest_running_processor_seconds", Kind::Gauge, &["name"]),
+    ("workqueue_queue_duration_seconds", Kind::Histogram, &["name"]),
+    ("workqueue_retries", Kind::Counter, &["name"]),
+    ("workqueue_unfinished_work_seconds", Kind::Gauge, &["name"]),
+    ("workqueue_work_duration_seconds", Kind::Histogram, &["name"]),
+];
+
+fn world() -> (ManualClock, HubFigures) {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
+    (clock.clone(), HubFigures::new(Env::seeded(clock, 7)))
+}
+
+fn figures(hub: &HubFigures) -> Figures {
+    let text = Page::new().with(hub.clone()).render();
+    read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn template(name: &str) -> TemplateKey {
+    let kind = GroupVersionKind::from_api_version("apps/v1", "Deployment").unwrap();
+    TemplateKey { kind, key: Key::new("shop", name) }
+}
+
+fn work(applied: &str, generation: i64) -> serde_json::Value {
+    json!({"status": {
+        "conditions": [{"type": "Applied", "status": applied}],
+        "manifestStatuses": [{"status": {"resourceTemplateGeneration": generation}}],
+    }})
+}
+
+fn count(hub: &HubFigures, operation: &str) -> Option<f64> {
+    figures(hub).value("karmada_hub_propagation_duration_seconds_count", &[("operation", operation)])
+}
+
+#[tokio::test]
+async fn everything_on_the_page_is_documented_and_the_other_way_round() {
+    let (_, hub) = world();
+    let queue: WorkQueue<String> = WorkQueue::new(hub.0.env.clone());
+    hub.queue("detector", &queue);
+    let cluster = json!({"status": {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeSummary": {"totalNum": 1, "readyNum": 1},
+        "resourceSummary": {
+            "allocatable": {"cpu": "1", "memory": "1", "pods": "1"},
+            "allocated": {"cpu": "1", "memory": "1", "pods": "1"},
+        },
+    }});
+    hub.clusters().seen("m", &cluster);
+    hub.clusters().renewed("m", "2026-09-21T14:13:20.000000Z", true, &hub.0.env);
+    hub.scheduled(true, false, &hub.timer());
+    hub.incoming(Incoming::Added);
+    let page = figures(&hub);
+    let shown: BTreeMap<_, _> = page
+        .families
+        .iter()
+        .map(|(name, (kind, _))| {
+            (name.as_str(), (*kind, page.labels_of(name).into_iter().collect::<Vec<_>>()))
+        })
+        .collect();
+    let documented: BTreeMap<_, _> =
+        DOCUMENTED.iter().map(|(name, kind, labels)| (*name, (*kind, labels.to_vec()))).collect();
+    assert_eq!(shown, documented);
+    assert!(page.families.values().all(|(_, help)| help.ends_with('.')), "each has a sentence");
+}
+
+#[test]
+fn a_lease_ages_by_the_hubs_clock_and_goes_with_its_cluster() {
+    let (clock, hub) = world();
+    let age = |hub: &HubFigures, cluster: &str| {
+        figures(hub).value("karmada_hub_lease_age_seconds", &[("member_cluster", cluster)])
+    };
+    let ready = |hub: &HubFigures| figures(hub).value("cluster_ready_state", &[("member_cluster", "m")]);
+    assert_eq!((age(&hub, "m"), ready(&hub)), (None, None));
+    hub.clusters().seen("m", &json!({}));
+    assert_eq!((age(&hub, "m"), ready(&hub)), (None, Some(0.0)), "a cluster that never had a Lease");
+
+    // Seen for the first time, and an hour old by then: 1,790,000,000 is 2026-09-21T14:13:20Z.
+    hub.clusters().renewed("m", "2026-09-21T13:13:20.000000Z", true, &hub.0.env);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(age(&hub, "m"), Some(3605.0));
+    // After that the member's clock does not matter.
+    hub.clusters().renewed("m", "1999-01-01T00:00:00.000000Z", false, &hub.0.env);
+    clock.advance(Duration::from_secs(7));
+    assert_eq!(age(&hub, "m"), Some(7.0));
+    hub.clusters().renewed("other", "", true, &hub.0.env);
+    assert_eq!(age(&hub, "other"), None, "a Lease without a Cluster is nobody's");
+
+    hub.clusters().gone("m");
+    assert_eq!((age(&hub, "m"), ready(&hub)), (None, None));
+}
+
+#[test]
+fn a_new_work_counts_with_its_first_report() {
+    let (clock, hub) = world();
+    let key = Key::new("karmada-es-m", "web");
+    hub.template_changed(&template("web"), true);
+    clock.advance(Duration::from_millis(3));
+    let since = hub.changed_at(&template("web")).unwrap();
+    hub.propagation().expect(&key, None, since);
+    hub.propagation().settled(&template("web"), Some(since));
+    assert_eq!(hub.changed_at(&template("web")), None, "what is written later is not due to this change");
+    hub.work_seen(&key, &json!({}));
+    hub.work_seen(&key, &work("False", 0));
+    assert_eq!(count(&hub, "create"), Some(0.0));
+    assert_eq!(figures(&hub).value("karmada_hub_propagation_pending", &[]), Some(1.0));
+    clock.advance(Duration::from_millis(4));
+    hub.work_seen(&key, &work("True", 0));
+    hub.work_seen(&key, &work("True", 0));
+    let page = figures(&hub);
+    let value = |name: &str| {
+        page.value(&format!("karmada_hub_propagation_duration_seconds_{name}"), &[("operation", "create")])
+    };
+    assert_eq!((value("count"), value("sum")), (Some(1.0), Some(0.007)));
+    assert_eq!(page.value("karmada_hub_propagation_pending", &[]), Some(0.0));
+}
+
+#[test]
+fn a_changed_work_counts_when_its_generation_is_reported() {
+    let (clock, hub) = world();
+    let key = Key::new("karmada-es-m", "web");
+    hub.propagation().expect(&key, Some(3), Duration::ZERO);
+    clock.advance(Duration::from_secs(1));
+    hub.work_seen(&key, &work("True", 2));
+    assert_eq!(count(&hub, "update"), Some(0.0), "that was the generation before");
+    hub.propagation().expect(&key, Some(4), Duration::from_secs(1));
+    hub.work_seen(&key, &work("True", 3));
+    assert_eq!(count(&hub, "update"), Some(0.0), "the newest change is what is waited for");
+    hub.work_seen(&key, &work("True", 4));
+    assert_eq!((count(&hub, "update"), count(&hub, "create")), (Some(1.0), Some(0.0)));
+}
+
+#[test]
+fn what_was_held_up_elsewhere_is_not_measured() {
+    let (clock, hub) = world();
+    hub.template_changed(&template("listed"), false);
+    assert_eq!(hub.changed_at(&template("listed")), None);
+    hub.template_changed(&template("waits"), true);
+    clock.advance(Duration::from_secs(61));
+    assert_eq!(hub.changed_at(&template("waits")), None, "its policy came a minute later");
+    hub.template_changed(&template("deleted"), true);
+    hub.template_changed(&template("deleted"), false);
+    assert_eq!(hub.changed_at(&template("deleted")), None);
+    let key = Key::new("karmada-es-m", "gone");
+    hub.propagation().expect(&key, None, Duration::ZERO);
+    hub.propagation().forget(&key);
+    hub.work_seen(&key, &work("True", 0));
+    assert_eq!(count(&hub, "create"), Some(0.0));
+}
+
+#[test]
+fn what_is_under_way_is_bounded() {
+    let (clock, hub) = world();
+    for i in 0..10_005 {
+        hub.template_changed(&template(&format!("t{i}")), true);
+        hub.propagation().expect(&Key::new("karmada-es-m", format!("w{i}")), None, Duration::ZERO);
+    }
+    let page = figures(&hub);
+    assert_eq!(page.value("karmada_hub_propagation_pending", &[]), Some(10_000.0));
+    assert_eq!(page.value("karmada_hub_propagation_unmeasured_total", &[]), Some(10.0));
+    clock.advance(Duration::from_secs(120));
+    hub.template_changed(&template("fresh"), true);
+    assert!(hub.changed_at(&template("fresh")).is_some(), "old changes make room");
+}
+
+#[test]
+fn after_a_run_counts_stay_and_the_rest_goes() {
+    let (_, hub) = world();
+    hub.clusters().seen("m", &json!({}));
+    hub.queue("detector", &WorkQueue::<String>::new(hub.0.env.clone()));
+    hub.applied_policy(true, &hub.timer());
+    hub.rest();
+    let page = figures(&hub);
+    assert_eq!(page.sum("cluster_ready_state", &[]), None);
+    assert_eq!(page.sum("workqueue_depth", &[]), None);
+    assert_eq!(page.value("policy_apply_attempts_total", &[("result", "success")]), Some(1.0));
+}

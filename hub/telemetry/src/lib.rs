@@ -1,0 +1,7 @@
+//! What a process shows of itself: its figures ([`metrics`]) and its logs ([`logs`]).
+//!
+//! Both are set up once, by the program; whatever is a library gets handles and emits events. Field names of log
+//! lines are one set for hub and agent, see [`logs`].
+
+pub mod logs;
+pub mod metrics;

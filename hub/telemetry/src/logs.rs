@@ -1,0 +1,124 @@
+//! Logs: to standard error, as text for people or as one JSON object a line.
+//!
+//! A line says what happened in its message and about what in fields, whose names are the same everywhere:
+//!
+//! | field | is |
+//! |---|---|
+//! | `cluster` | the member cluster |
+//! | `kind`, `namespace`, `name` | the object, as it is called on the hub |
+//! | `work` | the Work, by its name in its cluster's namespace |
+//! | `clusters` | where something is placed |
+//! | `duration_ms` | how long it took, in milliseconds |
+//! | `error` | why it did not work out |
+//! | `failures` | how often in a row it did not |
+//!
+//! At info there is one line for what a user made happen (a policy applied, a binding scheduled, Works written, a
+//! Work carried out, a cluster that changes its state), and none for what happens by itself every few seconds.
+
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{EnvFilter, fmt};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Logs<'a> {
+    /// klog's `--v`: 0 is the usual, 4 shows every decision, 6 every request, 8 what libraries say.
+    pub verbosity: u8,
+    /// How lines look.
+    pub format: Format,
+    /// The crates that the verbosity is about.
+    pub crates: &'a [&'a str],
+    /// Directives in the notation of `RUST_LOG`, which then hold instead of the verbosity.
+    pub directives: Option<&'a str>,
+}
+
+/// The logs cannot be set up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogsError {
+    /// The directives cannot be read.
+    #[error("RUST_LOG: {0}")]
+    Directives(String),
+    /// This process logs already.
+    #[error("the logs are set up already")]
+    Twice,
+}
+
+/// klog's verbosity as a level.
+fn level(verbosity: u8) -> LevelFilter {
+    match verbosity {
+        0..=3 => LevelFilter::INFO,
+        4..=5 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    }
+}
+
+fn filter(logs: &Logs<'_>) -> Result<EnvFilter, LogsError> {
+    // Without regular expressions over values, which nobody writes into directives and which cost half a megabyte.
+    let builder = EnvFilter::builder().with_regex(false);
+    if let Some(directives) = logs.directives.filter(|text| !text.is_empty()) {
+        return builder.parse(directives).map_err(|error| LogsError::Directives(error.to_string()));
+    }
+    let (ours, others) = (level(logs.verbosity), LevelFilter::WARN);
+    let others = if logs.verbosity >= 8 { LevelFilter::TRACE } else { others };
+    let usual: String = logs.crates.iter().map(|name| format!("{name}={ours},")).collect();
+    Ok(builder.parse_lossy(format!("{usual}{others}")))
+}
+
+/// Logs to standard error from now on, for the whole process.
+///
+/// # Errors
+/// When the directives cannot be read, or somebody was here before.
+pub fn start(logs: &Logs<'_>) -> Result<(), LogsError> {
+    let builder = fmt().with_env_filter(filter(logs)?).with_writer(std::io::stderr);
+    let set = match logs.format {
+        Format::Text => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
+        Format::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
+    };
+    set.map_err(|_| LogsError::Twice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbosities() {
+        let crates = ["karmada_hub"];
+        let rows = [
+            (0, "karmada_hub=info,warn"),
+            (2, "karmada_hub=info,warn"),
+            (4, "karmada_hub=debug,warn"),
+            (6, "karmada_hub=trace,warn"),
+            (8, "karmada_hub=trace,trace"),
+        ];
+        for (verbosity, want) in rows {
+            let logs = Logs { verbosity, format: Format::Text, crates: &crates, directives: None };
+            assert_eq!(filter(&logs).unwrap().to_string(), want, "--v={verbosity}");
+        }
+    }
+
+    #[test]
+    fn directives_hold_instead() {
+        let crates = ["karmada_hub"];
+        let logs = |directives| Logs { verbosity: 0, format: Format::Json, crates: &crates, directives };
+        assert_eq!(
+            filter(&logs(Some("karmada_hub::index=debug"))).unwrap().to_string(),
+            "karmada_hub::index=debug"
+        );
+        assert_eq!(filter(&logs(Some(""))).unwrap().to_string(), "karmada_hub=info,warn");
+        let error = filter(&logs(Some("karmada_hub=loud"))).unwrap_err();
+        assert!(error.to_string().starts_with("RUST_LOG: "), "{error}");
+    }
+}
