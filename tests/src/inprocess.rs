@@ -229,8 +229,8 @@ impl Dial for Wire {
             match mode {
                 // A first packet that is lost is lost.
                 Mode::BlackHole => std::future::pending().await,
-                Mode::Refuse => Err(refused()),
-                Mode::Pass => {
+                Mode::Refuse | Mode::Cut => Err(refused()),
+                Mode::Pass | Mode::Slow(_) => {
                     let door = wire.door.lock().clone().ok_or_else(refused)?;
                     let (agent_end, hub_end) = duplex(WIRE_BUFFER);
                     wire.tasks.spawn(wire.clone().serve(door, hub_end));

@@ -1,19 +1,28 @@
-//! A link that can be cut, between an agent and its hub: a TCP proxy on the loopback; in process, see
+//! A link that can be cut or slowed down, between an agent and its hub: a TCP proxy on the loopback; in process, see
 //! [`crate::inprocess`].
+//!
+//! ```text
+//!   agent ──▶ accept ─▶ Line ─▶ connect ──▶ hub       each way: read ─▶ in flight (when is each piece due?) ─▶ write
+//!         ◀──        ◀─ Line ◀─         ◀──
+//! ```
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
+use karmada_env::{Random, SplitMix};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
+    time::{Instant, sleep_until},
 };
 
 /// What the link does with bytes.
@@ -27,6 +36,73 @@ pub enum Mode {
     BlackHole,
     /// Closes every connection, and every new one at once.
     Refuse,
+    /// Resets every connection, and every new one at once: what a router does that has forgotten them. In process,
+    /// where there is nothing to reset, the same as [`Mode::Refuse`].
+    Cut,
+    /// Forwards them late and a few at a time.
+    Slow(Slow),
+}
+
+impl Mode {
+    /// Whether connections end, and no new one comes to be.
+    const fn ends(self) -> bool {
+        matches!(self, Self::Refuse | Self::Cut)
+    }
+
+    const fn slow(self) -> Option<Slow> {
+        match self {
+            Self::Slow(slow) => Some(slow),
+            _ => None,
+        }
+    }
+}
+
+/// A line of little capacity, the same both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// How long each byte is under way, after it was its turn.
+    pub latency: Duration,
+    /// How many bytes get their turn.
+    pub bytes_per_second: u32,
+    /// Whether it stands still at times.
+    pub stalls: Option<Stalls>,
+}
+
+impl Slow {
+    /// 2G at the edge of its cell: 300 ms each way and 4 kB/s.
+    pub const EDGE: Self =
+        Self { latency: Duration::from_millis(300), bytes_per_second: 4_000, stalls: None };
+
+    /// The same line, which stands still at times.
+    pub const fn stalling(self, stalls: Stalls) -> Self {
+        Self { stalls: Some(stalls), ..self }
+    }
+
+    fn time_of(self, bytes: usize) -> Duration {
+        Duration::from_secs(1).mul_f64(bytes as f64 / f64::from(self.bytes_per_second.max(1)))
+    }
+
+    /// What is taken from a sender at a time: a tenth of a second.
+    const fn piece(self) -> usize {
+        let piece = self.bytes_per_second as usize / 10;
+        if piece < 64 { 64 } else { piece }
+    }
+
+    /// What is under way at most: the line is full, and a second's worth waits for its turn.
+    fn capacity(self) -> usize {
+        (f64::from(self.bytes_per_second) * (1.0 + self.latency.as_secs_f64())) as usize
+    }
+}
+
+/// Packets that are lost and sent again: to TCP nothing is missing, everything behind them is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// Decides when and how long.
+    pub seed: u64,
+    /// From one to the next, on average.
+    pub every: Duration,
+    /// None is longer.
+    pub longest: Duration,
 }
 
 /// A running proxy. Dropping it closes everything.
@@ -84,23 +160,39 @@ impl Link {
     }
 }
 
-async fn connection(client: TcpStream, target: SocketAddr, mode: watch::Receiver<Mode>, bytes: Arc<Bytes>) {
-    let mut opening = mode.clone();
-    // A connection that begins in a black hole gets nowhere, also later: its first packets are gone.
-    if *opening.borrow_and_update() != Mode::Pass {
-        return swallow(client, opening).await;
+async fn connection(
+    mut client: TcpStream,
+    target: SocketAddr,
+    mode: watch::Receiver<Mode>,
+    bytes: Arc<Bytes>,
+) {
+    let opening = *mode.borrow();
+    let mut server = None;
+    match opening {
+        // A connection that begins in a black hole gets nowhere, also later: its first packets are gone.
+        Mode::BlackHole => swallow(&mut client, mode.clone()).await,
+        Mode::Refuse | Mode::Cut => {}
+        Mode::Pass | Mode::Slow(_) => {
+            let Ok(stream) = TcpStream::connect(target).await else { return };
+            let server = server.insert(stream);
+            let _ = server.set_nodelay(true);
+            let _ = client.set_nodelay(true);
+            carry(&mut client, server, mode.clone(), &bytes).await;
+        }
     }
-    let Ok(server) = TcpStream::connect(target).await else { return };
-    let _ = server.set_nodelay(true);
-    let _ = client.set_nodelay(true);
-    carry(client, server, mode, &bytes).await;
+    if *mode.borrow() == Mode::Cut {
+        for end in [Some(&client), server.as_ref()].into_iter().flatten() {
+            // Without lingering, closing is a reset.
+            let _ = end.set_zero_linger();
+        }
+    }
 }
 
-/// Takes what comes and answers nothing, until the other end leaves or the link refuses.
+/// Takes what comes and answers nothing, until the other end leaves or the link ends connections.
 async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: watch::Receiver<Mode>) {
     let mut buffer = vec![0; BUFFER];
     loop {
-        if *mode.borrow_and_update() == Mode::Refuse {
+        if mode.borrow_and_update().ends() {
             return;
         }
         tokio::select! {
@@ -111,7 +203,7 @@ async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: watch::Receiver<M
     }
 }
 
-/// Carries bytes both ways between two ends as the mode says, until either end closes or the link refuses.
+/// Carries bytes both ways between two ends as the mode says, until either end closes or the link ends connections.
 pub(crate) async fn carry<C, S>(client: C, server: S, mode: watch::Receiver<Mode>, bytes: &Bytes)
 where
     C: AsyncRead + AsyncWrite,
@@ -121,43 +213,191 @@ where
     let lost = AtomicBool::new(false);
     let (from_client, to_client) = split(client);
     let (from_server, to_server) = split(server);
+    let up = Line::new(mode.clone(), &bytes.up, &lost, 0);
+    let down = Line::new(mode, &bytes.down, &lost, 1);
     tokio::select! {
         biased;
-        () = direction(from_client, to_server, mode.clone(), &bytes.up, &lost) => {}
-        () = direction(from_server, to_client, mode, &bytes.down, &lost) => {}
+        () = up.run(from_client, to_server) => {}
+        () = down.run(from_server, to_client) => {}
     }
 }
 
-async fn direction(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    mut mode: watch::Receiver<Mode>,
-    count: &AtomicU64,
-    lost: &AtomicBool,
-) {
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        if *mode.borrow_and_update() == Mode::Refuse {
-            return;
+/// One direction of a connection.
+struct Line<'a> {
+    mode: watch::Receiver<Mode>,
+    count: &'a AtomicU64,
+    lost: &'a AtomicBool,
+    /// What is under way, with the time at which it is there.
+    flight: VecDeque<(Instant, Vec<u8>)>,
+    in_flight: usize,
+    /// When the next byte gets its turn.
+    free: Instant,
+    /// Keeps the two directions from standing still together.
+    number: u64,
+    stalls: Option<(Stalls, SplitMix, Instant)>,
+}
+
+impl<'a> Line<'a> {
+    fn new(mode: watch::Receiver<Mode>, count: &'a AtomicU64, lost: &'a AtomicBool, number: u64) -> Self {
+        let free = Instant::now();
+        Self { mode, count, lost, flight: VecDeque::new(), in_flight: 0, free, number, stalls: None }
+    }
+
+    async fn run(mut self, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+        let mut buffer = vec![0; BUFFER];
+        let mut ended = false;
+        loop {
+            let mode = *self.mode.borrow_and_update();
+            if mode.ends() {
+                return;
+            }
+            let slow = mode.slow();
+            if slow.is_none() {
+                // What is still under way has nothing to wait for any more.
+                self.free = Instant::now();
+                self.flight.iter_mut().for_each(|(due, _)| *due = self.free);
+            }
+            let next = self.flight.front().map(|(due, _)| *due);
+            if ended && next.is_none() {
+                return;
+            }
+            let piece = slow.map_or(BUFFER, Slow::piece).min(BUFFER);
+            let room = !ended && slow.map_or(next.is_none(), |slow| self.in_flight < slow.capacity());
+            tokio::select! {
+                biased;
+                changed = self.mode.changed() => if changed.is_err() { return },
+                () = sleep_until(next.unwrap_or(self.free)), if next.is_some() => {
+                    let Some((_, bytes)) = self.flight.pop_front() else { continue };
+                    self.in_flight -= bytes.len();
+                    if !self.deliver(&mut to, mode, &bytes).await {
+                        return;
+                    }
+                }
+                read = from.read(&mut buffer[..piece]), if room => match read {
+                    Err(_) => return,
+                    Ok(0) => ended = true,
+                    Ok(n) => match slow {
+                        Some(slow) => self.send(slow, buffer[..n].to_vec()),
+                        // Nothing is under way that this could overtake.
+                        None => if !self.deliver(&mut to, mode, &buffer[..n]).await { return },
+                    },
+                },
+            }
         }
-        let read = tokio::select! {
-            biased;
-            changed = mode.changed() => if changed.is_err() { return } else { continue },
-            read = from.read(&mut buffer) => read,
+    }
+
+    /// Puts a piece behind those that are under way.
+    fn send(&mut self, slow: Slow, piece: Vec<u8>) {
+        let now = Instant::now();
+        let stall = slow.stalls.map_or(Duration::ZERO, |stalls| self.stall(stalls, now));
+        self.free = self.free.max(now) + slow.time_of(piece.len()) + stall;
+        self.in_flight += piece.len();
+        self.flight.push_back((self.free + slow.latency, piece));
+    }
+
+    /// How long the line stands still now: mostly not at all.
+    fn stall(&mut self, stalls: Stalls, now: Instant) -> Duration {
+        if self.stalls.as_ref().is_none_or(|(known, ..)| *known != stalls) {
+            let random = SplitMix::new(stalls.seed.wrapping_mul(2).wrapping_add(self.number));
+            let first = now + part(stalls.every * 2, &random);
+            self.stalls = Some((stalls, random, first));
+        }
+        let Some((_, random, next)) = &mut self.stalls else { return Duration::ZERO };
+        if now < *next {
+            return Duration::ZERO;
+        }
+        let length = part(stalls.longest, random);
+        *next = now + length + part(stalls.every * 2, random);
+        length
+    }
+
+    /// Hands bytes over, or loses them. Answers whether there is anybody to hand bytes to.
+    async fn deliver(&self, to: &mut (impl AsyncWrite + Unpin), mode: Mode, bytes: &[u8]) -> bool {
+        if mode == Mode::BlackHole {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        if self.lost.load(Ordering::Relaxed) {
+            return true;
+        }
+        if to.write_all(bytes).await.is_err() || to.flush().await.is_err() {
+            return false;
+        }
+        self.count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        true
+    }
+}
+
+/// A duration drawn evenly from those up to `whole`.
+fn part(whole: Duration, random: &SplitMix) -> Duration {
+    whole.mul_f64((random.next_u64() >> 11) as f64 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// How long `bytes` take through a line in memory, first and last.
+    async fn through(slow: Slow, bytes: usize) -> (Duration, Duration) {
+        let (near, agent) = duplex(1 << 20);
+        let (hub, far) = duplex(1 << 20);
+        let (_mode, state) = watch::channel(Mode::Slow(slow));
+        let counted = Bytes::default();
+        let start = Instant::now();
+        let transfer = async {
+            let (mut near, mut far) = (near, far);
+            near.write_all(&vec![7; bytes]).await.unwrap();
+            let mut got = vec![0; bytes];
+            far.read_exact(&mut got[..1]).await.unwrap();
+            let first = start.elapsed();
+            far.read_exact(&mut got[1..]).await.unwrap();
+            assert!(got.iter().all(|b| *b == 7));
+            // The other end leaves: the line ends, too.
+            drop(near);
+            let _ = far.read(&mut got).await;
+            (first, start.elapsed())
         };
-        let Ok(n) = read else { return };
-        if n == 0 {
-            return;
+        let ((), times) = tokio::join!(carry(agent, hub, state, &counted), transfer);
+        assert_eq!(counted.up.load(Ordering::Relaxed), bytes as u64);
+        times
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_line_takes_its_time() {
+        let (first, last) = through(Slow::EDGE, 40_000).await;
+        let within = |time: Duration, low: u64, high: u64| {
+            assert!((low..high).contains(&(time.as_millis() as u64)), "{time:?} is not {low} to {high} ms");
+        };
+        within(first, 300, 500);
+        within(last, 10_300, 10_700);
+        let stalls = Stalls { seed: 1, every: Duration::from_secs(2), longest: Duration::from_secs(4) };
+        let (_, stalled) = through(Slow::EDGE.stalling(stalls), 40_000).await;
+        within(stalled, 11_000, 40_000);
+        assert_eq!(through(Slow::EDGE.stalling(stalls), 40_000).await.1, stalled, "a seed decides when");
+    }
+
+    #[tokio::test]
+    async fn a_cut_resets() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let link = Link::open(server.local_addr().unwrap()).await.unwrap();
+        let mut client = TcpStream::connect(link.address()).await.unwrap();
+        let (mut hub, _) = server.accept().await.unwrap();
+        client.write_all(b"hello").await.unwrap();
+        let mut buffer = [0; 5];
+        hub.read_exact(&mut buffer).await.unwrap();
+        link.set(Mode::Cut);
+        for end in [&mut client, &mut hub] {
+            let error = end.read(&mut buffer).await.expect_err("a reset, no end");
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }
-        if *mode.borrow() == Mode::BlackHole {
-            lost.store(true, Ordering::Relaxed);
-        }
-        if lost.load(Ordering::Relaxed) {
-            continue;
-        }
-        if to.write_all(&buffer[..n]).await.is_err() || to.flush().await.is_err() {
-            return;
-        }
-        count.fetch_add(n as u64, Ordering::Relaxed);
+        link.set(Mode::Refuse);
+        let mut client = TcpStream::connect(link.address()).await.unwrap();
+        assert_eq!(client.read(&mut buffer).await.unwrap(), 0);
+        link.set(Mode::Pass);
+        let mut client = TcpStream::connect(link.address()).await.unwrap();
+        client.write_all(b"again").await.unwrap();
+        server.accept().await.unwrap().0.read_exact(&mut buffer).await.unwrap();
+        assert_eq!((&buffer, link.bytes()), (b"again", (10, 0)));
     }
 }
