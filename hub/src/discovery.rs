@@ -83,6 +83,44 @@ pub fn resolve<'a>(all: &'a [Served], name: &str) -> Option<&'a Served> {
     })
 }
 
+/// Up to three kinds that a user may have meant by a name that none has, as they would be asked for.
+pub fn near(all: &[Served], name: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    let name = name.to_lowercase();
+    let (resource, _) = name.split_once('.').unwrap_or((&name, ""));
+    // Of a short word hardly a letter may differ, of a long one a few.
+    let limit = (resource.chars().count() / 3).clamp(1, 3);
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for served in all {
+        let r = &served.resource;
+        let names = [r.plural.as_str(), served.singular.as_str()];
+        let names = names.into_iter().chain(served.short_names.iter().map(String::as_str));
+        let part = resource.len() >= 4 && r.plural.contains(resource);
+        let distance = names.map(|known| distance(resource, known)).min().unwrap_or(usize::MAX);
+        let distance = if part { distance.min(1) } else { distance };
+        if distance <= limit && !found.iter().any(|(_, known)| *known == r.to_string()) {
+            found.push((distance, r.to_string()));
+        }
+    }
+    found.sort();
+    found.into_iter().take(MOST).map(|(_, name)| name).collect()
+}
+
+/// How many letters have to be put in, taken out or changed to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
 /// An APIResourceList, without subresources.
 fn served(api_version: &str, list: &Value) -> Vec<Served> {
     let Some((group, version)) = parse_api_version(api_version) else { return Vec::new() };
@@ -188,6 +226,22 @@ mod tests {
         for (typed, want) in rows {
             let got = resolve(&all, typed).map(|s| s.resource.to_string());
             assert_eq!(got.as_deref(), want, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_were_nearly_typed() {
+        let all = catalogue();
+        let rows: [(&str, &[&str]); 6] = [
+            ("deploymnt", &["deployments.apps"]),
+            ("pots", &["pods"]),
+            ("deployments.app", &["deployments.apps"]),
+            ("event.nowhere", &["events", "events.events.k8s.io"]),
+            ("deplo", &["deployments.apps"]),
+            ("secrets", &[]),
+        ];
+        for (typed, want) in rows {
+            assert_eq!(near(&all, typed), want, "{typed:?}");
         }
     }
 

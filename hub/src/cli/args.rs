@@ -115,8 +115,26 @@ pub(super) struct GetArgs {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
     /// Only objects with these labels.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     pub selector: Option<String>,
+    /// Only objects whose fields hold this: metadata.name=web.
+    #[arg(long, value_name = "SELECTOR", conflicts_with = "names")]
+    pub field_selector: Option<String>,
+    /// Print what is there, then a line for every change, until interrupted. A lost connection is made anew.
+    #[arg(short = 'w', long)]
+    pub watch: bool,
+    /// The same without what is there.
+    #[arg(long)]
+    pub watch_only: bool,
+    /// With --watch: say of each line whether it was added, modified or deleted.
+    #[arg(long)]
+    pub output_watch_events: bool,
+    /// Print no line of headings.
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Print who owns which fields, too.
+    #[arg(long)]
+    pub show_managed_fields: bool,
     /// What to print.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
     pub output: Output,
@@ -132,6 +150,13 @@ pub(super) enum Output {
     Yaml,
     Json,
     Name,
+}
+
+impl Output {
+    /// Whether it is made of the server's Table.
+    pub(super) fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
 }
 
 #[derive(Clone, Debug, ClapArgs)]

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{Kubeconfig, Rest, link::client_for};
+use karmada_client::{Error, Kubeconfig, LinkState, LinkStatus, Rest, link::client_for};
 use karmada_env::Env;
 
 use super::{Failure, args::ServerArgs};
@@ -15,9 +15,14 @@ use crate::objects::Objects;
 /// A person waits: a server that says nothing for this long is reported as such.
 const PATIENCE: Duration = Duration::from_secs(12);
 
+/// Attempts to connect before somebody who waits is told that it is no use.
+const ATTEMPTS: u32 = 3;
+
 /// The server that a command line names.
 pub(super) struct Server {
     pub objects: Objects,
+    address: String,
+    link: LinkStatus,
     /// Where namespaced objects are, unless they say otherwise.
     pub namespace: String,
 }
@@ -33,9 +38,53 @@ impl Server {
         let kubeconfig = Kubeconfig::load(&path).map_err(Failure::usage)?;
         let endpoint = kubeconfig.endpoint(args.context.as_deref()).map_err(Failure::usage)?;
         let namespace = args.namespace.clone().unwrap_or_else(|| endpoint.namespace.clone());
-        let (client, _) =
+        let address = endpoint.server.to_string().trim_end_matches('/').to_owned();
+        let (client, link) =
             client_for(endpoint, concat!("karmada-hub/", env!("CARGO_PKG_VERSION")), env.clone());
-        Ok(Self { objects: Objects::new(Rest::new(client).with_deadline(PATIENCE)), namespace })
+        Ok(Self {
+            objects: Objects::new(Rest::new(client).with_deadline(PATIENCE)),
+            namespace,
+            address,
+            link,
+        })
+    }
+
+    /// Waits until there is a connection, or until it has turned out that there will be none.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub(super) async fn reach(&self) -> Result<(), Failure> {
+        let mut state = self.link.state();
+        let settled = state.wait_for(|state| match state {
+            LinkState::Connecting { failures, .. } => *failures >= ATTEMPTS,
+            LinkState::Connected { .. } | LinkState::Closed => true,
+        });
+        match tokio::time::timeout(PATIENCE, settled).await {
+            Ok(Ok(state)) if matches!(*state, LinkState::Connected { .. }) => Ok(()),
+            _ => Err(Failure::failed(self.unreachable())),
+        }
+    }
+
+    /// An error of this server's, for a person.
+    pub(super) fn explain(&self, error: &Error) -> String {
+        if error.is_unreachable() && !self.link.is_connected() {
+            self.unreachable()
+        } else {
+            error.to_string()
+        }
+    }
+
+    /// The same as the end of the command.
+    pub(super) fn failure(&self, error: &Error) -> Failure {
+        Failure::failed(self.explain(error))
+    }
+
+    fn unreachable(&self) -> String {
+        let why = match &*self.link.state().borrow() {
+            LinkState::Connecting { error: Some(error), .. } => error.to_string(),
+            _ => format!("no answer within {} s", PATIENCE.as_secs()),
+        };
+        format!("cannot reach {}: {why}", self.address)
     }
 }
 

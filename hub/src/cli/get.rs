@@ -1,5 +1,10 @@
 //! `karmada-hub get`: the server's own Table, printed.
 
+use std::{
+    io::{self, Write},
+    ops::ControlFlow,
+};
+
 use karmada_client::{Error, rest::query_value};
 use karmada_env::Env;
 use serde_json::{Value, json};
@@ -8,30 +13,33 @@ use super::{
     Failure,
     args::{GetArgs, Output},
     ask::Server,
+    follow::{self, Target},
     print,
-    table::{self, Columns},
+    table::{Columns, Printer},
 };
 use crate::discovery::{self, Served};
 
 /// What a Table is asked for with; a server that has none to give answers with plain objects.
-const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+pub(super) const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// Prints what was asked for.
 pub(super) async fn run(args: GetArgs, env: Env) -> Result<(), Failure> {
     let server = Server::open(&args.server, &env)?;
     let requests = requests(&args)?;
-    let all = discovery::everything(server.objects.rest()).await.map_err(Failure::failed)?;
+    server.reach().await?;
+    let all = discovery::everything(server.objects.rest()).await.map_err(|e| server.failure(&e))?;
+    if args.watch || args.watch_only {
+        return watch(&server, &all, &requests, &args, &env).await;
+    }
     let mut printed = 0usize;
     let mut missing = Vec::new();
     for (resource, names) in &requests {
-        let served = discovery::resolve(&all, resource).ok_or_else(|| {
-            Failure::failed(format!("the server doesn't have a resource type {resource:?}"))
-        })?;
+        let served = find(&all, resource)?;
         let several = requests.len() > 1;
         let (text, not_found) = one_kind(&server, served, names, &args, several).await?;
         missing.extend(not_found);
         if !text.is_empty() {
-            if printed > 0 && matches!(args.output, Output::Table | Output::Wide) {
+            if printed > 0 && args.output.is_table() {
                 print("\n")?;
             }
             print(&text)?;
@@ -50,6 +58,48 @@ pub(super) async fn run(args: GetArgs, env: Env) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The kind that a user means, or what it might have been.
+fn find<'a>(all: &'a [Served], name: &str) -> Result<&'a Served, Failure> {
+    discovery::resolve(all, name).ok_or_else(|| {
+        let near = discovery::near(all, name);
+        let hint =
+            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        Failure::failed(format!("the server doesn't have a resource type {name:?}{hint}"))
+    })
+}
+
+/// Prints one kind and its changes.
+async fn watch(
+    server: &Server,
+    all: &[Served],
+    requests: &[(String, Vec<String>)],
+    args: &GetArgs,
+    env: &Env,
+) -> Result<(), Failure> {
+    let [(resource, names)] = requests else {
+        return Err(Failure::usage("--watch takes one RESOURCE"));
+    };
+    if names.len() > 1 {
+        return Err(Failure::usage("--watch takes one NAME, or none for all"));
+    }
+    let served = find(all, resource)?;
+    let target = Target {
+        served,
+        namespace: (!args.all_namespaces).then_some(server.namespace.as_str()),
+        name: names.first().map(String::as_str),
+        selectors: selectors(args),
+        changes_only: args.watch_only,
+    };
+    follow::run(server, &target, Shown::new(args, served), env).await
+}
+
+fn selectors(args: &GetArgs) -> Vec<(&'static str, String)> {
+    [("labelSelector", &args.selector), ("fieldSelector", &args.field_selector)]
+        .into_iter()
+        .filter_map(|(key, selector)| Some((key, selector.clone()?)))
+        .collect()
 }
 
 /// Kinds and names, from `KIND[,KIND] [NAME...]` or `KIND/NAME...`.
@@ -85,42 +135,119 @@ async fn one_kind(
     let namespace = (!args.all_namespaces).then_some(server.namespace.as_str());
     let resource = &served.resource;
     let paths: Vec<String> = if names.is_empty() {
-        let query =
-            args.selector.as_ref().map(|s| format!("?labelSelector={}", query_value(s))).unwrap_or_default();
+        let query: Vec<_> =
+            selectors(args).iter().map(|(key, value)| format!("{key}={}", query_value(value))).collect();
+        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
         vec![format!("{}{query}", resource.collection(namespace))]
     } else {
         names.iter().map(|name| resource.object(namespace, name)).collect()
     };
-    let as_table = matches!(args.output, Output::Table | Output::Wide);
     let mut answers = Vec::new();
     let mut missing = Vec::new();
     for path in paths {
-        match fetch(server, &path, as_table).await {
+        match fetch(server, &path, args.output.is_table()).await {
             Ok(answer) => answers.push(answer),
             Err(error) if error.is_not_found() && !names.is_empty() => missing.push(error.to_string()),
-            Err(error) => return Err(Failure::failed(error)),
+            Err(error) => return Err(server.failure(&error)),
         }
     }
-    let kind_name = match resource.group.as_str() {
-        "" => served.singular.clone(),
-        group => format!("{}.{group}", served.singular),
-    };
+    let kind_name = kind_name(served);
     let text = match args.output {
         Output::Table | Output::Wide => {
-            let columns = Columns {
-                wide: args.output == Output::Wide,
-                namespace: args.all_namespaces && resource.namespaced,
-                kind_prefix: several,
-            };
-            tables(answers, columns, &kind_name)
+            let columns = Columns { kind_prefix: several, ..columns(args, served) };
+            tables(answers, Printer::new(columns, &kind_name, !args.no_headers))
         }
-        Output::Name => items(answers)
-            .iter()
-            .map(|o| format!("{kind_name}/{}\n", o["metadata"]["name"].as_str().unwrap_or("")))
-            .collect(),
-        Output::Yaml | Output::Json => objects(answers, names.len() == 1, args.output)?,
+        Output::Name => items(answers).iter().map(|object| name_line(&kind_name, object)).collect(),
+        Output::Yaml | Output::Json => objects(answers, names.len() == 1, args)?,
     };
     Ok((text, missing))
+}
+
+/// What stands before the slash of a name: `deployment.apps`.
+fn kind_name(served: &Served) -> String {
+    match served.resource.group.as_str() {
+        "" => served.singular.clone(),
+        group => format!("{}.{group}", served.singular),
+    }
+}
+
+fn name_line(kind: &str, object: &Value) -> String {
+    format!("{kind}/{}\n", object["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+fn columns(args: &GetArgs, served: &Served) -> Columns {
+    Columns {
+        wide: args.output == Output::Wide,
+        namespace: args.all_namespaces && served.resource.namespaced,
+        kind_prefix: false,
+        event: args.output_watch_events,
+    }
+}
+
+/// How what a watch brings is shown.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    output: Output,
+    printer: Printer,
+    kind: String,
+    managed_fields: bool,
+    events: bool,
+    first: bool,
+}
+
+impl Shown {
+    pub(super) fn new(args: &GetArgs, served: &Served) -> Self {
+        let kind = kind_name(served);
+        Self {
+            output: args.output,
+            printer: Printer::new(columns(args, served), &kind, !args.no_headers),
+            kind,
+            managed_fields: args.show_managed_fields,
+            events: args.output_watch_events,
+            first: true,
+        }
+    }
+
+    /// What the server is asked for.
+    pub(super) fn accept(&self) -> &'static str {
+        if self.is_table() { AS_TABLE } else { "application/json" }
+    }
+
+    pub(super) fn is_table(&self) -> bool {
+        self.output.is_table()
+    }
+
+    /// The text for one object that has come, changed or gone.
+    pub(super) fn text(&mut self, event: &str, document: Value) -> Result<String, Failure> {
+        let is_first = std::mem::replace(&mut self.first, false);
+        match self.output {
+            Output::Table | Output::Wide => Ok(self.printer.print(&document, event)),
+            Output::Name => Ok(name_line(&self.kind, &document)),
+            Output::Yaml | Output::Json => {
+                let mut document = document;
+                if !self.managed_fields {
+                    drop_managed_fields(&mut document);
+                }
+                if self.events {
+                    document = json!({"type": event, "object": document});
+                }
+                let text = written(document, self.output)?;
+                let between = if self.output == Output::Yaml && !is_first { "---\n" } else { "" };
+                Ok(format!("{between}{text}"))
+            }
+        }
+    }
+
+    /// Prints it at once. A break says that nobody reads any more.
+    pub(super) fn print(&mut self, event: &str, document: Value) -> Result<ControlFlow<()>, Failure> {
+        let text = self.text(event, document)?;
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(ControlFlow::Continue(())),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+            Err(error) => Err(Failure::failed(error)),
+        }
+    }
 }
 
 async fn fetch(server: &Server, path: &str, as_table: bool) -> Result<Value, Error> {
@@ -137,7 +264,7 @@ async fn fetch(server: &Server, path: &str, as_table: bool) -> Result<Value, Err
 }
 
 /// Several answers become one table; an answer without rows none.
-fn tables(answers: Vec<Value>, columns: Columns, kind: &str) -> String {
+fn tables(answers: Vec<Value>, mut printer: Printer) -> String {
     let mut merged: Option<Value> = None;
     for answer in answers {
         let mut table = if answer["kind"] == "Table" { answer } else { plain_table(answer) };
@@ -154,23 +281,25 @@ fn tables(answers: Vec<Value>, columns: Columns, kind: &str) -> String {
     }
     match merged {
         Some(table) if table["rows"].as_array().is_some_and(|rows| !rows.is_empty()) => {
-            table::render(&table, columns, kind)
+            printer.print(&table, "")
         }
         _ => String::new(),
     }
 }
 
 /// Names only, for a server that gives objects where a Table was asked for.
-fn plain_table(answer: Value) -> Value {
+pub(super) fn plain_table(answer: Value) -> Value {
+    let metadata = answer["metadata"].clone();
     let rows: Vec<Value> = items(vec![answer])
         .into_iter()
         .map(|object| json!({"cells": [object["metadata"]["name"]], "object": {"metadata": object["metadata"]}}))
         .collect();
-    json!({"kind": "Table", "columnDefinitions": [{"name": "Name", "format": "name"}], "rows": rows})
+    let definitions = json!([{"name": "Name", "format": "name"}]);
+    json!({"kind": "Table", "metadata": metadata, "columnDefinitions": definitions, "rows": rows})
 }
 
 /// The objects of answers that are lists or single objects.
-fn items(answers: Vec<Value>) -> Vec<Value> {
+pub(super) fn items(answers: Vec<Value>) -> Vec<Value> {
     answers
         .into_iter()
         .flat_map(|mut answer| match answer.get_mut("items").map(Value::take) {
@@ -191,15 +320,19 @@ fn items(answers: Vec<Value>) -> Vec<Value> {
         .collect()
 }
 
-/// One object as it is, several as a List; keys sorted, without managed fields.
-fn objects(answers: Vec<Value>, single: bool, output: Output) -> Result<String, Failure> {
-    let mut objects = items(answers);
-    for object in &mut objects {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
+fn drop_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
     }
-    let mut document = match objects.pop() {
+}
+
+/// One object as it is, several as a List; keys sorted, without managed fields unless they were asked for.
+fn objects(answers: Vec<Value>, single: bool, args: &GetArgs) -> Result<String, Failure> {
+    let mut objects = items(answers);
+    if !args.show_managed_fields {
+        objects.iter_mut().for_each(drop_managed_fields);
+    }
+    let document = match objects.pop() {
         None if single => return Ok(String::new()),
         Some(object) if single => object,
         last => {
@@ -207,6 +340,11 @@ fn objects(answers: Vec<Value>, single: bool, output: Output) -> Result<String, 
             json!({"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {"resourceVersion": ""}})
         }
     };
+    written(document, args.output)
+}
+
+/// A document in the form that was asked for, its keys sorted, with a line end.
+fn written(mut document: Value, output: Output) -> Result<String, Failure> {
     document.sort_all_objects();
     let mut text = match output {
         Output::Json => serde_json::to_string_pretty(&document).map_err(Failure::failed)?,
@@ -257,11 +395,13 @@ mod tests {
     fn one_object_and_several() {
         let object =
             json!({"kind": "A", "metadata": {"name": "x", "managedFields": [1]}, "apiVersion": "v1"});
-        let one = objects(vec![object], true, Output::Yaml).unwrap_or_default();
-        assert_eq!(one, "apiVersion: v1\nkind: A\nmetadata:\n  name: x\n");
+        let one = |line: &str| objects(vec![object.clone()], true, &args(line)).unwrap_or_default();
+        assert_eq!(one("h get a x -o yaml"), "apiVersion: v1\nkind: A\nmetadata:\n  name: x\n");
+        assert!(one("h get a x -o yaml --show-managed-fields").contains("managedFields"));
         let list = json!({"kind": "AList", "apiVersion": "g/v1", "items": [{"metadata": {"name": "x"}}]});
         let several: Value =
-            serde_json::from_str(&objects(vec![list], false, Output::Json).unwrap_or_default()).unwrap();
+            serde_json::from_str(&objects(vec![list], false, &args("h get a -o json")).unwrap_or_default())
+                .unwrap();
         assert_eq!(
             several["items"][0],
             json!({"apiVersion": "g/v1", "kind": "A", "metadata": {"name": "x"}})
@@ -271,7 +411,8 @@ mod tests {
     #[test]
     fn plain_objects_become_a_table_of_names() {
         let list = json!({"kind": "AList", "items": [{"metadata": {"name": "x"}}]});
-        assert_eq!(tables(vec![list], Columns::default(), "a"), "NAME\nx\n");
-        assert_eq!(tables(vec![json!({"kind": "AList", "items": []})], Columns::default(), "a"), "");
+        let printer = || Printer::new(Columns::default(), "a", true);
+        assert_eq!(tables(vec![list], printer()), "NAME\nx\n");
+        assert_eq!(tables(vec![json!({"kind": "AList", "items": []})], printer()), "");
     }
 }

@@ -4,6 +4,7 @@ mod apply;
 mod args;
 mod ask;
 mod duration;
+mod follow;
 mod get;
 mod logs;
 mod serve;

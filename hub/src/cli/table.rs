@@ -17,38 +17,66 @@ pub(super) struct Columns {
     pub namespace: bool,
     /// Each name with its kind in front, as where several kinds are printed.
     pub kind_prefix: bool,
+    /// What happened before everything else, of a watch.
+    pub event: bool,
 }
 
-/// The rows of a `Table`, aligned, with a line of headings. `kind` is what names are prefixed with, if they are.
-pub(super) fn render(table: &Value, columns: Columns, kind: &str) -> String {
-    let definitions = table["columnDefinitions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let shown: Vec<usize> = (0..definitions.len())
-        .filter(|i| columns.wide || definitions[*i]["priority"].as_i64().unwrap_or(0) == 0)
-        .collect();
-    let mut lines: Vec<Vec<String>> = Vec::new();
-    let mut heading: Vec<String> =
-        shown.iter().map(|i| definitions[*i]["name"].as_str().unwrap_or_default().to_uppercase()).collect();
-    if columns.namespace {
-        heading.insert(0, "NAMESPACE".to_owned());
+/// Prints tables one after the other as one: the headings once, and columns never narrower than they were.
+#[derive(Clone, Debug)]
+pub(super) struct Printer {
+    columns: Columns,
+    /// What names are prefixed with, if they are.
+    kind: String,
+    /// The headings are still to be printed.
+    headings: bool,
+    definitions: Vec<Value>,
+    widths: Vec<usize>,
+}
+
+impl Printer {
+    /// A printer that has printed nothing yet; without `headings` it never prints any.
+    pub(super) fn new(columns: Columns, kind: &str, headings: bool) -> Self {
+        Self { columns, kind: kind.to_owned(), headings, definitions: Vec::new(), widths: Vec::new() }
     }
-    lines.push(heading);
-    for row in table["rows"].as_array().into_iter().flatten() {
-        let mut line: Vec<String> = shown
-            .iter()
-            .map(|i| {
-                let text = cell(&row["cells"][*i]);
-                let is_name = definitions[*i]["format"].as_str() == Some("name");
-                if columns.kind_prefix && is_name { format!("{kind}/{text}") } else { text }
-            })
-            .collect();
-        if columns.namespace {
-            let namespace =
-                row.pointer("/object/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
-            line.insert(0, namespace.to_owned());
+
+    /// The rows of a `Table`, aligned. Of a watch only the first one says which columns there are.
+    pub(super) fn print(&mut self, table: &Value, event: &str) -> String {
+        if let Some(definitions) = table["columnDefinitions"].as_array().filter(|list| !list.is_empty()) {
+            self.definitions.clone_from(definitions);
         }
-        lines.push(line);
+        let mut lines = Vec::new();
+        if std::mem::take(&mut self.headings) {
+            lines.push(self.line(
+                |definition, _| text_of(&definition["name"]).to_uppercase(),
+                "NAMESPACE",
+                "EVENT",
+            ));
+        }
+        for row in table["rows"].as_array().into_iter().flatten() {
+            let namespace = row.pointer("/object/metadata/namespace").and_then(Value::as_str);
+            let text = |definition: &Value, i: usize| {
+                let text = cell(&row["cells"][i]);
+                let is_name = definition["format"].as_str() == Some("name");
+                if self.columns.kind_prefix && is_name { format!("{}/{text}", self.kind) } else { text }
+            };
+            lines.push(self.line(text, namespace.unwrap_or_default(), event));
+        }
+        align(&lines, &mut self.widths)
     }
-    align(&lines)
+
+    fn line(&self, text: impl Fn(&Value, usize) -> String, namespace: &str, event: &str) -> Vec<String> {
+        let shown =
+            |definition: &Value| self.columns.wide || definition["priority"].as_i64().unwrap_or(0) == 0;
+        let cells = self.definitions.iter().enumerate().filter(|(_, definition)| shown(definition));
+        let first = self.columns.event.then(|| event.to_owned());
+        let second = self.columns.namespace.then(|| namespace.to_owned());
+        let cells = cells.map(|(i, definition)| text(definition, i));
+        first.into_iter().chain(second).chain(cells).collect()
+    }
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn cell(value: &Value) -> String {
@@ -64,15 +92,14 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Columns as wide as their widest cell plus padding; the last column is not padded.
-fn align(lines: &[Vec<String>]) -> String {
+/// Columns as wide as their widest cell plus padding, or as they were; the last column is not padded.
+fn align(lines: &[Vec<String>], widths: &mut Vec<usize>) -> String {
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..count)
-        .map(|i| {
-            let widest = lines.iter().filter_map(|l| l.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
-            (widest + PADDING).max(MIN_WIDTH)
-        })
-        .collect();
+    widths.resize(count.max(widths.len()), MIN_WIDTH);
+    for (i, width) in widths.iter_mut().enumerate() {
+        let widest = lines.iter().filter_map(|l| l.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
+        *width = (*width).max(widest + PADDING);
+    }
     let mut text = String::new();
     for line in lines {
         for (i, cell) in line.iter().enumerate() {
@@ -90,6 +117,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn render(table: &Value, columns: Columns, kind: &str) -> String {
+        Printer::new(columns, kind, true).print(table, "")
+    }
 
     fn deployments() -> Value {
         json!({
@@ -114,7 +145,7 @@ mod tests {
 
     #[test]
     fn wide_with_namespaces_and_kinds() {
-        let columns = Columns { wide: true, namespace: true, kind_prefix: true };
+        let columns = Columns { wide: true, namespace: true, kind_prefix: true, event: false };
         let want = "NAMESPACE   NAME                    READY   UP-TO-DATE   AVAILABLE   AGE    CONTAINERS\n\
                     default     deployment.apps/nginx   3/1     3            3           5m8s   nginx\n";
         assert_eq!(render(&deployments(), columns, "deployment.apps"), want);
@@ -128,5 +159,26 @@ mod tests {
         });
         let want = "A     B      C\nx            one...\ny     true   1.5\n";
         assert_eq!(render(&table, Columns::default(), ""), want);
+    }
+
+    #[test]
+    fn rows_that_come_later_stand_under_the_same_headings() {
+        let row = |name: &str, ready: &str| json!({"columnDefinitions": null, "rows": [{"cells": [name, ready], "object": {"metadata": {"namespace": "shop"}}}]});
+        let mut first = row("a-long-name", "0/1");
+        first["columnDefinitions"] = json!([{"name": "Name"}, {"name": "Ready"}]);
+        let columns = Columns { namespace: true, event: true, ..Columns::default() };
+        let mut printer = Printer::new(columns, "", true);
+        let mut text = printer.print(&first, "ADDED");
+        text += &printer.print(&row("b", "1/1"), "MODIFIED");
+        text += &printer.print(&row("a-very-very-long-name", "1/1"), "DELETED");
+        text += &printer.print(&row("b", "1/1"), "ADDED");
+        let want = "EVENT   NAMESPACE   NAME          READY\n\
+                    ADDED   shop        a-long-name   0/1\n\
+                    MODIFIED   shop        b             1/1\n\
+                    DELETED    shop        a-very-very-long-name   1/1\n\
+                    ADDED      shop        b                       1/1\n";
+        assert_eq!(text, want);
+        let mut bare = Printer::new(Columns::default(), "", false);
+        assert_eq!(bare.print(&first, ""), "a-long-name   0/1\n");
     }
 }

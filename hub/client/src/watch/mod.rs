@@ -21,9 +21,9 @@ use std::{collections::VecDeque, fmt, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Method, Response};
+use http::Method;
 use karmada_env::Env;
-use kube::{Client, client::Body};
+use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
@@ -216,6 +216,38 @@ impl<T> fmt::Debug for Watcher<T> {
     }
 }
 
+/// One watch as it comes, line by line, for whoever wants its frames in another form than a [`Watcher`] reads.
+pub struct Lines(Frames);
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    /// Opens a watch: a path with its query, for frames of the `accept`ed media type.
+    ///
+    /// # Errors
+    /// When the server refuses, cannot be reached or says nothing within [`rest::DEADLINE`].
+    pub async fn open(client: &Client, path: &str, accept: &str) -> Result<Self, Error> {
+        let request = rest::request(&Method::GET, path, accept, "", None)?;
+        let timeout = || Error::Timeout { method: Method::GET, path: path.into(), after: rest::DEADLINE };
+        let answer = tokio::time::timeout(rest::DEADLINE, rest::open(client, request)).await;
+        let response = answer.unwrap_or_else(|_| Err(timeout()))?;
+        Ok(Self(Frames::new(response.into_body())))
+    }
+
+    /// The next frame; none when the server has ended the watch.
+    ///
+    /// # Errors
+    /// When the watch broke off, or nothing was heard for [`IDLE`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        let line = tokio::time::timeout(IDLE, self.0.next()).await.unwrap_or(Err(FrameError::Silent));
+        line.map_err(|error| error.to_string())
+    }
+}
+
 /// Where the loop is. Requests under way live here, so that a dropped [`Watcher::next`] loses nothing.
 enum State {
     /// Decides what to ask for next.
@@ -225,7 +257,7 @@ enum State {
     /// A page was asked for; `page` is the token it was asked with.
     List { request: BoxFuture<'static, Result<Bytes, Error>>, page: Option<String> },
     /// A watch was asked for.
-    Open { request: BoxFuture<'static, Result<Response<Body>, Error>> },
+    Open { request: BoxFuture<'static, Result<Lines, Error>> },
     /// Frames come in.
     Stream { frames: Box<Frames>, opened: Instant, silence: Pin<Box<Sleep>>, any: bool },
 }
@@ -359,11 +391,11 @@ impl<T> Watcher<T> {
                 }
             }
             State::Open { request } => match request.await {
-                Ok(response) => {
+                Ok(Lines(frames)) => {
                     self.heard = Some(self.env.now());
                     self.live(true, None);
                     self.state = State::Stream {
-                        frames: Box::new(Frames::new(response.into_body())),
+                        frames: Box::new(frames),
                         opened: Instant::now(),
                         silence: Box::pin(sleep(self.config.idle)),
                         any: false,
@@ -415,15 +447,7 @@ impl<T> Watcher<T> {
                 let seconds = self.env.jitter(self.config.session, 0.2).as_secs();
                 let path = self.config.watch_path(revision, seconds);
                 let (client, accept) = (self.rest.client().clone(), self.config.accept(false));
-                State::Open {
-                    request: Box::pin(async move {
-                        let request = rest::request(&Method::GET, &path, accept, "", None)?;
-                        let deadline = rest::DEADLINE;
-                        tokio::time::timeout(deadline, rest::open(&client, request))
-                            .await
-                            .unwrap_or(Err(Error::Timeout { method: Method::GET, path, after: deadline }))
-                    }),
-                }
+                State::Open { request: Box::pin(async move { Lines::open(&client, &path, accept).await }) }
             }
             (step, _) => {
                 let page = if let Step::List(page) = step { page } else { None };
