@@ -59,7 +59,6 @@ async fn story(seed: u64) -> String {
     seen
 }
 
-// Fails about every second time: the order of two agents' events is not decided by the seed alone yet.
 /// Each run has a runtime of its own: what a run leaves in one (tasks, ticks) is part of the next one's conditions.
 fn run(seed: u64) -> String {
     tokio::runtime::Builder::new_current_thread()
