@@ -29,12 +29,12 @@ mod work;
 use std::{sync::Arc, time::Duration};
 
 use karmada_client::{
-    Recorder, Rest, Wake, WatchConfig, Watcher, WorkQueue, events::RecorderTask, metrics::Queues,
+    Recorder, Rest, Wake, WatchConfig, Watcher, WorkQueue, events::RecorderTask, latest, metrics::Queues,
 };
 use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, Facts, State};
@@ -83,7 +83,7 @@ pub struct Agent {
 /// The observable side of an agent.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    phase: watch::Receiver<Phase>,
+    phase: latest::Receiver<Phase>,
     desired: Arc<Desired>,
     executor: Arc<Executor>,
     outbox: Arc<Outbox>,
@@ -110,7 +110,7 @@ impl Handle {
     }
 
     /// Where the agent is in its life.
-    pub fn phase(&self) -> watch::Receiver<Phase> {
+    pub fn phase(&self) -> latest::Receiver<Phase> {
         self.phase.clone()
     }
 

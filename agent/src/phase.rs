@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use karmada_client::latest;
 
 /// Where an agent is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,14 +34,14 @@ impl Phase {
 
 /// The phase, to be set by the loops that decide and awaited by the others.
 #[derive(Clone, Debug)]
-pub(crate) struct Phases(watch::Sender<Phase>);
+pub(crate) struct Phases(latest::Sender<Phase>);
 
 impl Phases {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(Phase::Joining))
+        Self(latest::Sender::new(Phase::Joining))
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn subscribe(&self) -> latest::Receiver<Phase> {
         self.0.subscribe()
     }
 

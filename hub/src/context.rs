@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use karmada_client::{EventKind, Resource, Rest, WatchConfig, WorkQueue, watch::Health};
+use karmada_client::{EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::skip::Skip;
 use karmada_env::Env;
 use karmada_meta::object;
 use kube::Client;
 use serde_json::Value;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -124,7 +124,7 @@ impl Context {
 
     /// Starts the watches that keep the indexes current, each as one task of `running`. Listeners are all in place
     /// by now. Answers how the watch on Leases does.
-    pub(crate) fn watch(&self, running: &mut JoinSet<&'static str>) -> watch::Receiver<Health> {
+    pub(crate) fn watch(&self, running: &mut JoinSet<&'static str>) -> latest::Receiver<Health> {
         let leases = kinds::LEASES.collection(Some(karmada_api::consts::namespace::CLUSTER));
         let all = |resource: &Resource| resource.collection(None);
         let figures = self.figures.clone();
@@ -175,7 +175,7 @@ impl Context {
         index: &Arc<Index<P>>,
         path: String,
         project: impl Fn(&Value) -> P + Send + Sync + 'static,
-    ) -> watch::Receiver<Health> {
+    ) -> latest::Receiver<Health> {
         let client = self.objects.rest().client().clone();
         let (health, following) =
             follow(index.clone(), client, WatchConfig::new(path), self.env.clone(), project);

@@ -2,10 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
+use karmada_client::latest;
 use karmada_core::{health::Settings, skip::Skip};
 use karmada_env::Env;
 use kube::Client;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -58,7 +59,7 @@ pub struct Hub {
     client: Client,
     env: Env,
     skip: Skip,
-    ready: watch::Sender<bool>,
+    ready: latest::Sender<bool>,
     figures: HubFigures,
 }
 
@@ -77,7 +78,7 @@ impl Hub {
         let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
         let figures = HubFigures::new(env.clone());
-        Ok(Self { config, client, env, skip, ready: watch::Sender::new(false), figures })
+        Ok(Self { config, client, env, skip, ready: latest::Sender::new(false), figures })
     }
 
     /// Counts on these figures instead of its own: those of an earlier run, say.
@@ -93,7 +94,7 @@ impl Hub {
     }
 
     /// Whether all that the controllers decide by has been read once.
-    pub fn ready(&self) -> watch::Receiver<bool> {
+    pub fn ready(&self) -> latest::Receiver<bool> {
         self.ready.subscribe()
     }
 

@@ -15,12 +15,11 @@ use std::{
     sync::Arc,
 };
 
-use karmada_client::{Event, WatchConfig, Watcher, watch::Health};
+use karmada_client::{Event, WatchConfig, Watcher, latest, watch::Health};
 use karmada_env::Env;
 use kube::Client;
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::objects::Key;
 
@@ -55,7 +54,7 @@ pub struct Index<P> {
     groups: Groups<P>,
     state: RwLock<State<P>>,
     listeners: RwLock<Vec<Listener<P>>>,
-    synced: watch::Sender<bool>,
+    synced: latest::Sender<bool>,
 }
 
 struct State<P> {
@@ -73,7 +72,7 @@ pub fn follow<P: PartialEq + Send + Sync + 'static>(
     config: WatchConfig,
     env: Env,
     project: impl Fn(&Value) -> P + Send + Sync + 'static,
-) -> (watch::Receiver<Health>, impl Future<Output = ()> + Send) {
+) -> (latest::Receiver<Health>, impl Future<Output = ()> + Send) {
     let mut watcher = Watcher::new(client, config, env, move |text| {
         let object: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let projection = project(&object);
@@ -110,7 +109,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
             groups,
             state: RwLock::new(State { entries: BTreeMap::new(), groups: BTreeMap::new(), unseen: None }),
             listeners: RwLock::default(),
-            synced: watch::Sender::new(false),
+            synced: latest::Sender::new(false),
         })
     }
 

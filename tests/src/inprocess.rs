@@ -32,7 +32,7 @@ use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, State};
 use karmada_api::consts::subject;
 use karmada_apiserver::{ApiServer, authn::UserInfo, pki::Pki};
 use karmada_client::{
-    Endpoint, Kubeconfig, Link, LinkConfig, Rest,
+    Endpoint, Kubeconfig, Link, LinkConfig, Rest, latest,
     link::{Dial, Io},
 };
 use karmada_core::names;
@@ -44,7 +44,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
     io::duplex,
-    sync::watch,
     task::JoinHandle,
     time::{Instant, timeout},
 };
@@ -178,7 +177,7 @@ impl AgentRun {
 /// A wire from an agent to the hub. Clones are the same wire.
 #[derive(Clone)]
 pub struct Wire {
-    mode: watch::Sender<Mode>,
+    mode: latest::Sender<Mode>,
     door: Arc<Mutex<Option<Door>>>,
     user: UserInfo,
     bytes: Arc<Bytes>,
@@ -397,7 +396,7 @@ impl World {
     /// A wire to the hub for a cluster's agent.
     pub fn wire(&self, cluster: &str) -> Wire {
         Wire {
-            mode: watch::Sender::new(Mode::Pass),
+            mode: latest::Sender::new(Mode::Pass),
             door: self.door.clone(),
             user: UserInfo::new(names::agent_user(cluster), [subject::AGENTS]),
             bytes: Arc::default(),

@@ -16,11 +16,11 @@ use std::{
     time::Duration,
 };
 
+use karmada_client::latest;
 use karmada_env::{Random, SplitMix};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     net::{TcpListener, TcpStream},
-    sync::watch,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -109,7 +109,7 @@ pub struct Stalls {
 #[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
-    mode: watch::Sender<Mode>,
+    mode: latest::Sender<Mode>,
     bytes: Arc<Bytes>,
     _tasks: JoinSet<()>,
 }
@@ -129,7 +129,8 @@ impl Link {
     pub async fn open(target: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let (mode, state) = watch::channel(Mode::Pass);
+        let mode = latest::Sender::new(Mode::Pass);
+        let state = mode.subscribe();
         let bytes = Arc::new(Bytes::default());
         let mut tasks = JoinSet::new();
         let counted = bytes.clone();
@@ -163,7 +164,7 @@ impl Link {
 async fn connection(
     mut client: TcpStream,
     target: SocketAddr,
-    mode: watch::Receiver<Mode>,
+    mode: latest::Receiver<Mode>,
     bytes: Arc<Bytes>,
 ) {
     let opening = *mode.borrow();
@@ -189,7 +190,7 @@ async fn connection(
 }
 
 /// Takes what comes and answers nothing, until the other end leaves or the link ends connections.
-async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: watch::Receiver<Mode>) {
+async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: latest::Receiver<Mode>) {
     let mut buffer = vec![0; BUFFER];
     loop {
         if mode.borrow_and_update().ends() {
@@ -204,7 +205,7 @@ async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: watch::Receiver<M
 }
 
 /// Carries bytes both ways between two ends as the mode says, until either end closes or the link ends connections.
-pub(crate) async fn carry<C, S>(client: C, server: S, mode: watch::Receiver<Mode>, bytes: &Bytes)
+pub(crate) async fn carry<C, S>(client: C, server: S, mode: latest::Receiver<Mode>, bytes: &Bytes)
 where
     C: AsyncRead + AsyncWrite,
     S: AsyncRead + AsyncWrite,
@@ -224,7 +225,7 @@ where
 
 /// One direction of a connection.
 struct Line<'a> {
-    mode: watch::Receiver<Mode>,
+    mode: latest::Receiver<Mode>,
     count: &'a AtomicU64,
     lost: &'a AtomicBool,
     /// What is under way, with the time at which it is there.
@@ -238,7 +239,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(mode: watch::Receiver<Mode>, count: &'a AtomicU64, lost: &'a AtomicBool, number: u64) -> Self {
+    fn new(mode: latest::Receiver<Mode>, count: &'a AtomicU64, lost: &'a AtomicBool, number: u64) -> Self {
         let free = Instant::now();
         Self { mode, count, lost, flight: VecDeque::new(), in_flight: 0, free, number, stalls: None }
     }
@@ -342,7 +343,8 @@ mod tests {
     async fn through(slow: Slow, bytes: usize) -> (Duration, Duration) {
         let (near, agent) = duplex(1 << 20);
         let (hub, far) = duplex(1 << 20);
-        let (_mode, state) = watch::channel(Mode::Slow(slow));
+        let mode = latest::Sender::new(Mode::Slow(slow));
+        let state = mode.subscribe();
         let counted = Bytes::default();
         let start = Instant::now();
         let transfer = async {

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use karmada_client::{Error, Event, Rest, Wake, WatchConfig, Watcher};
+use karmada_client::{Error, Event, Rest, Wake, WatchConfig, Watcher, latest};
 use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::clusters;
 use crate::phase::{Phase, Phases};
@@ -16,12 +15,12 @@ use crate::phase::{Phase, Phases};
 pub(crate) struct ClusterView {
     hub: Rest,
     name: String,
-    current: watch::Sender<Option<Arc<Value>>>,
+    current: latest::Sender<Option<Arc<Value>>>,
 }
 
 impl ClusterView {
     pub(crate) fn new(hub: Rest, name: String) -> Self {
-        Self { hub, name, current: watch::Sender::new(None) }
+        Self { hub, name, current: latest::Sender::new(None) }
     }
 
     pub(crate) fn path(&self) -> String {
@@ -32,7 +31,7 @@ impl ClusterView {
         self.current.borrow().clone()
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Value>>> {
+    pub(crate) fn subscribe(&self) -> latest::Receiver<Option<Arc<Value>>> {
         self.current.subscribe()
     }
 

@@ -15,13 +15,12 @@ use karmada_agent::{Agent, AgentConfig, Handle, Phase, State};
 use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
 };
-use karmada_client::{Error, Patch, Rest, Wake};
+use karmada_client::{Error, Patch, Rest, Wake, latest};
 use karmada_env::{Clock, Env};
 use karmada_store::engine::Memory;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::{
-    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -42,14 +41,14 @@ impl Clock for TokioClock {
 /// A stretch of network: fine, or swallowing everything. What was swallowed fails when it is mended.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
-    cut: watch::Sender<bool>,
+    cut: latest::Sender<bool>,
     /// Given on mending, as a Link does when it is connected again.
     pub(crate) back: Wake,
 }
 
 impl Wire {
     pub(crate) fn new() -> Self {
-        Self { cut: watch::Sender::new(false), back: Wake::new() }
+        Self { cut: latest::Sender::new(false), back: Wake::new() }
     }
 
     pub(crate) fn cut(&self) {
@@ -92,13 +91,13 @@ impl Wire {
 }
 
 /// Waits until the wire is cut, or whole.
-async fn is(cut: &mut watch::Receiver<bool>, wanted: bool) {
+async fn is(cut: &mut latest::Receiver<bool>, wanted: bool) {
     if cut.wait_for(|cut| *cut == wanted).await.is_err() {
         std::future::pending().await
     }
 }
 
-async fn lost<T>(cut: &mut watch::Receiver<bool>) -> Result<T, std::io::Error> {
+async fn lost<T>(cut: &mut latest::Receiver<bool>) -> Result<T, std::io::Error> {
     is(cut, false).await;
     Err(std::io::Error::other("connection reset"))
 }
@@ -106,7 +105,7 @@ async fn lost<T>(cut: &mut watch::Receiver<bool>) -> Result<T, std::io::Error> {
 /// A body that stands still while the wire is cut and breaks when it is mended.
 struct Carried {
     body: Body,
-    cut: watch::Receiver<bool>,
+    cut: latest::Receiver<bool>,
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 

@@ -8,11 +8,11 @@ use std::{fmt, time::Duration};
 
 use karmada_env::Env;
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    lease,
+    latest, lease,
     rest::{Error, Rest},
 };
 
@@ -60,7 +60,7 @@ pub struct Leader {
     rest: Rest,
     config: LeaderConfig,
     env: Env,
-    leading: watch::Sender<bool>,
+    leading: latest::Sender<bool>,
     observed: Option<Observed>,
 }
 
@@ -85,11 +85,11 @@ enum Attempt {
 impl Leader {
     /// A candidate.
     pub fn new(client: kube::Client, config: LeaderConfig, env: Env) -> Self {
-        Self { rest: Rest::new(client), config, env, leading: watch::Sender::new(false), observed: None }
+        Self { rest: Rest::new(client), config, env, leading: latest::Sender::new(false), observed: None }
     }
 
     /// Whether we lead. Controllers run while it is true and stop when it turns false.
-    pub fn leading(&self) -> watch::Receiver<bool> {
+    pub fn leading(&self) -> latest::Receiver<bool> {
         self.leading.subscribe()
     }
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     struct Candidate {
-        leading: watch::Receiver<bool>,
+        leading: latest::Receiver<bool>,
         shutdown: CancellationToken,
         task: tokio::task::JoinHandle<()>,
     }

@@ -17,6 +17,7 @@
 pub mod backoff;
 pub mod events;
 pub mod kubeconfig;
+pub mod latest;
 pub mod leader;
 pub mod lease;
 pub mod link;

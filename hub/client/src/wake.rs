@@ -3,15 +3,15 @@
 //! A link that comes back wakes everything that was waiting out a backoff because of it. Waking is level-free: whoever
 //! subscribes later does not see earlier wakes.
 
-use tokio::sync::watch;
+use crate::latest;
 
 /// A signal that any number of waiters can hear. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Wake(watch::Sender<u64>);
+pub struct Wake(latest::Sender<u64>);
 
 impl Default for Wake {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        Self(latest::Sender::new(0))
     }
 }
 
@@ -37,7 +37,7 @@ impl Wake {
 /// Hears the wakes of one [`Wake`].
 #[derive(Clone, Debug)]
 pub struct Listener {
-    receiver: watch::Receiver<u64>,
+    receiver: latest::Receiver<u64>,
     // With a sender of its own a listener never sees the channel close, which would look like a wake that repeats.
     _keep: Wake,
 }

@@ -16,7 +16,7 @@ use karmada_api::{
     conditions::{self, Condition, ConditionStatus},
     consts::{component, condition, event},
 };
-use karmada_client::{Error, WorkQueue, watch::Health};
+use karmada_client::{Error, WorkQueue, latest, watch::Health};
 use karmada_core::{
     health::{Expired, Moment, Monitor, Settings},
     taints,
@@ -26,10 +26,7 @@ use karmada_meta::time::Time;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
@@ -67,7 +64,7 @@ impl LeaseMonitor {
     }
 
     /// Runs until told to stop. `watching` is the health of the Lease watch.
-    pub(crate) async fn run(self, watching: watch::Receiver<Health>, stop: CancellationToken) {
+    pub(crate) async fn run(self, watching: latest::Receiver<Health>, stop: CancellationToken) {
         self.context.clusters.synced().await;
         let taints = work("lease", &self.queue, WORKERS, &stop, |name: String| self.taint(name));
         let judging = async {

@@ -32,10 +32,7 @@ use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http::{HeaderValue, Uri};
 use karmada_env::Env;
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::dial::{Established, Sender};
@@ -47,6 +44,7 @@ pub use self::{
 use crate::{
     backoff::{Backoff, Policy},
     kubeconfig::{Credentials, Endpoint, Tls},
+    latest,
     wake::Wake,
 };
 
@@ -146,7 +144,7 @@ pub enum LinkState {
 /// The observable side of a [`Link`]. Does not keep it alive.
 #[derive(Clone)]
 pub struct LinkStatus {
-    state: watch::Receiver<LinkState>,
+    state: latest::Receiver<LinkState>,
     counters: Arc<Counters>,
     connected: Wake,
     kick: Wake,
@@ -163,7 +161,7 @@ impl fmt::Debug for LinkStatus {
 
 impl LinkStatus {
     /// The state and its changes.
-    pub fn state(&self) -> watch::Receiver<LinkState> {
+    pub fn state(&self) -> latest::Receiver<LinkState> {
         self.state.clone()
     }
 
@@ -206,7 +204,7 @@ struct Shared {
     config: LinkConfig,
     env: Env,
     counters: Arc<Counters>,
-    state: watch::Sender<LinkState>,
+    state: latest::Sender<LinkState>,
     /// The connection for new requests.
     current: Mutex<Option<Arc<Established>>>,
     /// HTTP/1.1 connections that wait for a request.
@@ -223,7 +221,7 @@ impl Link {
             config,
             env,
             counters: Arc::default(),
-            state: watch::Sender::new(LinkState::Connecting { failures: 0, error: None }),
+            state: latest::Sender::new(LinkState::Connecting { failures: 0, error: None }),
             current: Mutex::new(None),
             idle: Mutex::new(Vec::new()),
             token: Mutex::new(None),

@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt};
 
 use super::*;
-use crate::{Kubeconfig, testing::env};
+use crate::{Kubeconfig, latest, testing::env};
 
 /// What the wires between the link and its server do with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum Weather {
 
 #[derive(Clone)]
 struct Server {
-    weather: watch::Sender<Weather>,
+    weather: latest::Sender<Weather>,
     acceptor: TlsAcceptor,
     dials: Arc<AtomicUsize>,
     /// Cancelled to make every connection say GOAWAY.
@@ -72,7 +72,7 @@ fn server(alpn: &[&str]) -> Server {
          contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: secret}}}}]"
     );
     Server {
-        weather: watch::Sender::new(Weather::Fine),
+        weather: latest::Sender::new(Weather::Fine),
         acceptor: TlsAcceptor::from(Arc::new(tls)),
         dials: Arc::default(),
         drain: Arc::default(),

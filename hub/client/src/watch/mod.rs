@@ -26,15 +26,13 @@ use karmada_env::Env;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::{
-    sync::watch,
-    time::{Instant, Sleep, sleep},
-};
+use tokio::time::{Instant, Sleep, sleep};
 
 use self::frames::{Frame, FrameError, Frames};
 pub use self::index::Index;
 use crate::{
     backoff::{Backoff, Policy},
+    latest,
     rest::{self, Error, Rest, query_value},
     wake::{Listener, Wake},
 };
@@ -197,7 +195,7 @@ pub struct Watcher<T> {
     out: VecDeque<Event<T>>,
     backoff: Backoff,
     listener: Listener,
-    health: watch::Sender<Health>,
+    health: latest::Sender<Health>,
     /// Where the next watch starts; none before the first full list.
     revision: Option<String>,
     /// Unreadable frames in a row since the revision last moved.
@@ -328,7 +326,7 @@ impl<T> Watcher<T> {
             project: Arc::new(project),
             state: State::Ready(Step::List(None)),
             out: VecDeque::new(),
-            health: watch::Sender::new(Health::default()),
+            health: latest::Sender::new(Health::default()),
             revision: None,
             garbled: 0,
             heard: None,
@@ -343,7 +341,7 @@ impl<T> Watcher<T> {
     }
 
     /// How it is doing; changes only on transitions.
-    pub fn health(&self) -> watch::Receiver<Health> {
+    pub fn health(&self) -> latest::Receiver<Health> {
         self.health.subscribe()
     }
 
