@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   kubesim   a small member cluster: the project's own API server with workload controllers   (also a binary)
-//!   link      a TCP proxy that passes, swallows or refuses
+//!   link      a TCP proxy that passes, swallows, refuses, resets or is slow
 //!   process   a child process with a log
 //!   fleet     hub, members and agents as processes, or against real clusters
 //!   inprocess hub, members and agents in one runtime under paused time, where a seed decides everything
+//!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
 //! ```
 
 pub mod fleet;
 pub mod inprocess;
+pub mod kills;
 pub mod kubesim;
 pub mod link;
 pub mod process;

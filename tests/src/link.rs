@@ -263,7 +263,7 @@ impl<'a> Line<'a> {
                 return;
             }
             let piece = slow.map_or(BUFFER, Slow::piece).min(BUFFER);
-            let room = !ended && slow.map_or(next.is_none(), |slow| self.in_flight < slow.capacity());
+            let room = !ended && slow.map_or_else(|| next.is_none(), |slow| self.in_flight < slow.capacity());
             tokio::select! {
                 biased;
                 changed = self.mode.changed() => if changed.is_err() { return },

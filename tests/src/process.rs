@@ -5,11 +5,22 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitCode, ExitStatus, Stdio},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
+
+/// Runs as hub, agent or stand-in member if the first argument names one: what [`crate::fleet::Binaries::in_one`] starts.
+pub fn main_of_part(args: &[OsString]) -> Option<ExitCode> {
+    let args = args.to_vec();
+    match args.first()?.to_str()? {
+        "karmada-hub" => Some(karmada_hub::cli::run(args)),
+        "karmada-agent" => Some(karmada_agent::process::main(args)),
+        "kubesim" => Some(crate::kubesim::main(args)),
+        _ => None,
+    }
+}
 
 /// A process that can be stopped and started again, always with the same command and log.
 #[derive(Debug)]

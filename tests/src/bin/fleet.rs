@@ -5,13 +5,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match args.first().and_then(|a| a.to_str()) {
-        Some("karmada-hub") => karmada_hub::cli::run(args),
-        Some("karmada-agent") => karmada_agent::process::main(args),
-        Some("kubesim") => karmada_tests::kubesim::main(args),
-        _ => {
-            eprintln!("usage: fleet karmada-hub|karmada-agent|kubesim ARGS...");
-            ExitCode::from(2)
-        }
-    }
+    karmada_tests::process::main_of_part(&args).unwrap_or_else(|| {
+        eprintln!("usage: fleet karmada-hub|karmada-agent|kubesim ARGS...");
+        ExitCode::from(2)
+    })
 }
