@@ -90,16 +90,18 @@ pub fn near(all: &[Served], name: &str) -> Vec<String> {
     let (resource, _) = name.split_once('.').unwrap_or((&name, ""));
     // Of a short word hardly a letter may differ, of a long one a few.
     let limit = (resource.chars().count() / 3).clamp(1, 3);
-    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut found: Vec<((usize, bool, usize), String)> = Vec::new();
     for served in all {
         let r = &served.resource;
         let names = [r.plural.as_str(), served.singular.as_str()];
         let names = names.into_iter().chain(served.short_names.iter().map(String::as_str));
-        let part = resource.len() >= 4 && r.plural.contains(resource);
+        let part = resource.len() >= 4 && (r.plural.contains(resource) || served.singular.contains(resource));
         let distance = names.map(|known| distance(resource, known)).min().unwrap_or(usize::MAX);
         let distance = if part { distance.min(1) } else { distance };
         if distance <= limit && !found.iter().any(|(_, known)| *known == r.to_string()) {
-            found.push((distance, r.to_string()));
+            // Of two that are as near, Karmada's own, and the shorter one.
+            let foreign = !r.group.ends_with("karmada.io");
+            found.push(((distance, foreign, r.plural.len()), r.to_string()));
         }
     }
     found.sort();

@@ -396,3 +396,200 @@ async fn an_agent_waits_for_its_hub_and_ends_when_asked() {
 fn agent_log(dir: &Path) -> String {
     fs::read_to_string(dir.join("agent.log")).unwrap_or_default()
 }
+
+/// A `get` that goes on, with what it has printed so far.
+struct Watching(Process, PathBuf);
+
+impl Watching {
+    fn start(hub: &Hub, name: &str, line: &str) -> Self {
+        let kubeconfig = format!("--kubeconfig={}", hub.kubeconfig().display());
+        let args = ["karmada-hub", "get"].into_iter().chain(line.split_whitespace()).map(str::to_owned);
+        let process = Process::start(hub.dir.path(), name, Path::new(FLEET), args.chain([kubeconfig]));
+        Self(process.expect("it starts"), hub.dir.path().join(format!("{name}.log")))
+    }
+
+    /// All lines that begin with one of these words, once there are so many.
+    async fn lines(&self, starts: &[&str], count: usize) -> Vec<String> {
+        eventually(&format!("{count} lines that begin with {starts:?}"), START, || async {
+            let text = fs::read_to_string(&self.1).unwrap_or_default();
+            let meant = |line: &&str| starts.iter().any(|start| line.starts_with(start));
+            let lines: Vec<String> = text.lines().filter(meant).map(str::to_owned).collect();
+            if lines.len() >= count { Ok(lines) } else { Err(text) }
+        })
+        .await
+    }
+}
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "v": value } })
+}
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn change(api: &Rest, name: &str, value: &str) {
+    api.put(&format!("{CONFIG_MAPS}/{name}"), &config_map(name, value)).await.expect("it is changed");
+}
+
+#[tokio::test]
+async fn get_prints_what_kubectl_prints() {
+    let hub = Hub::start(&[]).await;
+    let api = rest(&hub.kubeconfig());
+    for (name, color) in [("a", "red"), ("b", "blue")] {
+        let mut object = config_map(name, "1");
+        object["metadata"]["labels"] = json!({ "color": color });
+        api.post(CONFIG_MAPS, &object).await.expect("created");
+    }
+    let get = |line: &str| {
+        let kubeconfig = format!("--kubeconfig={}", hub.kubeconfig().display());
+        let args: Vec<&str> =
+            ["get"].into_iter().chain(line.split_whitespace()).chain([kubeconfig.as_str()]).collect();
+        let output = run("karmada-hub", &args);
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // (arguments, what standard output begins with, in words)
+    let table = [
+        ("cm", "NAME DATA AGE a 1"),
+        ("cm -l color=blue", "NAME DATA AGE b 1"),
+        ("cm --field-selector=metadata.name=a --no-headers", "a 1"),
+        ("cm -A --no-headers", "default a 1"),
+        ("cm -o name", "configmap/a configmap/b"),
+        ("cm/a svc/kubernetes -o name", "configmap/a service/kubernetes"),
+        ("cm a -o yaml", "apiVersion: v1 data: v: \"1\" kind: ConfigMap metadata:"),
+        ("cm a b -o json", "{ \"apiVersion\": \"v1\", \"items\": ["),
+        ("clusters -o wide", ""),
+    ];
+    for (line, want) in table {
+        let (code, out, error) = get(line);
+        // The hub has no Service of its own.
+        if !line.contains("svc") {
+            assert_eq!(code, Some(0), "get {line}: {error}");
+        }
+        let want = want.trim_end_matches(" service/kubernetes");
+        assert!(words(&out).starts_with(want), "get {line}: {out}");
+    }
+    let (_, out, _) = get("cm a -o json");
+    let object: Value = serde_json::from_str(&out).expect("JSON");
+    assert!(object["metadata"]["managedFields"].is_null());
+    let (_, out, _) = get("cm a -o json --show-managed-fields");
+    assert!(out.contains("managedFields"));
+    let (_, _, error) = get("clusters");
+    assert!(error.contains("No resources found"), "{error}");
+
+    // (arguments, exit code, parts of the reason)
+    let table: [(&str, i32, &[&str]); 8] = [
+        ("confgmaps", 1, &["resource type \"confgmaps\"", "did you mean configmaps"]),
+        (
+            "policy",
+            1,
+            &["did you mean overridepolicies.policy.karmada.io or propagationpolicies.policy.karmada.io"],
+        ),
+        ("cm nothing", 1, &["\"nothing\" not found"]),
+        ("cm nothing -w", 1, &["\"nothing\" not found"]),
+        ("cm,secrets -w", 2, &["--watch"]),
+        ("cm a b -w", 2, &["--watch"]),
+        ("cm a -l color=red", 2, &["cannot be used with"]),
+        ("cm -l color=(", 1, &["unable to parse"]),
+    ];
+    for (line, code, reasons) in table {
+        let (got, out, error) = get(line);
+        assert_eq!((got, out.as_str()), (Some(code), ""), "get {line}: {error}");
+        for reason in reasons {
+            assert!(error.contains(reason), "get {line}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn get_says_who_may_not_and_who_is_not_there() {
+    let mut hub = Hub::start(&[]).await;
+    let data = format!("--data-dir={}", hub.data().display());
+    let made = run("karmada-hub", &["credentials", &data, "--cluster=member1"]);
+    let agent = hub.dir.path().join("agent.kubeconfig");
+    fs::write(&agent, &made.stdout).expect("a file is written");
+    let agent = format!("--kubeconfig={}", agent.display());
+    let line = refused("karmada-hub", &["get", "secrets", "-A", &agent], 1);
+    assert!(line.contains("forbidden") && line.contains("system:karmada:agent:member1"), "{line}");
+    let line = refused("karmada-hub", &["get", "works", "-w", "-n", "karmada-es-member2", &agent], 1);
+    assert!(line.contains("forbidden"), "{line}");
+    let address = hub.address();
+    hub.stop().await;
+    let begun = std::time::Instant::now();
+    for more in [&["get", "works"] as &[&str], &["get", "works", "-w"]] {
+        let line = refused("karmada-hub", &[more, &[agent.as_str()]].concat(), 1);
+        assert!(line.contains(&format!("cannot reach https://{address}")), "{line}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for long: {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn get_follows_changes_through_a_restart_of_the_hub() {
+    let mut hub = Hub::start(&[]).await;
+    let address = hub.address();
+    let api = rest(&hub.kubeconfig());
+    for name in ["a", "b"] {
+        api.post(CONFIG_MAPS, &config_map(name, "1")).await.expect("created");
+    }
+    let table = Watching::start(&hub, "table", "cm -w --output-watch-events");
+    let names = Watching::start(&hub, "names", "cm a -w -o name");
+    let lines = table.lines(&["ADDED", "EVENT"], 3).await;
+    assert!(
+        lines[0].starts_with("EVENT ") && lines[0].contains("NAME") && lines[0].contains("DATA"),
+        "{lines:?}"
+    );
+    names.lines(&["configmap/a"], 1).await;
+    change(&api, "a", "2").await;
+    table.lines(&["MODIFIED"], 1).await;
+    names.lines(&["configmap/a"], 2).await;
+
+    hub.stop().await;
+    table.lines(&["karmada-hub: "], 1).await;
+    hub.process.set_arg("--listen=", format!("--listen={address}"));
+    hub.process.spawn().expect("it starts");
+    hub.up().await;
+    let api = rest(&hub.kubeconfig());
+    change(&api, "b", "2").await;
+    api.delete(&format!("{CONFIG_MAPS}/a"), &json!({})).await.expect("deleted");
+    api.post(CONFIG_MAPS, &config_map("c", "1")).await.expect("created");
+    // Nothing twice, nothing missing, in order.
+    let lines = table.lines(&["ADDED", "MODIFIED", "DELETED", "EVENT"], 7).await;
+    let seen: Vec<String> =
+        lines.iter().map(|l| l.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        seen,
+        ["EVENT NAME", "ADDED a", "ADDED b", "MODIFIED a", "MODIFIED b", "DELETED a", "ADDED c"]
+    );
+    names.lines(&["configmap/a"], 3).await;
+    for mut watching in [table, names] {
+        assert!(watching.0.is_running());
+        watching.0.kill();
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_that_is_closed_ends_a_watch() {
+    let hub = Hub::start(&[]).await;
+    let api = rest(&hub.kubeconfig());
+    api.post(CONFIG_MAPS, &config_map("a", "1")).await.expect("created");
+    let kubeconfig = hub.kubeconfig().display().to_string();
+    let script =
+        format!("timeout 60 {FLEET} karmada-hub get cm -w --kubeconfig {kubeconfig} | head -n 1; echo ended");
+    let shell = tokio::task::spawn_blocking(move || Command::new("bash").args(["-c", &script]).output());
+    let mut value = 1;
+    let output = loop {
+        // Each change is a line that nobody takes any more.
+        value += 1;
+        change(&api, "a", &value.to_string()).await;
+        if shell.is_finished() {
+            break shell.await.expect("no panic").expect("it runs");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("NAME") && text.ends_with("ended\n"), "{text}");
+    assert!(value < 600, "it ended by itself");
+}

@@ -28,6 +28,8 @@ pub const ANONYMOUS: &str = "system:anonymous";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The group that everyone else is in.
 pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of whoever may read figures: Kubernetes' own name.
+pub const MONITORING: &str = "system:monitoring";
 
 /// Who asks. Travels as a request extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

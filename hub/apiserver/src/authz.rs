@@ -4,6 +4,7 @@
 //! |---|---|
 //! | group `system:masters` | everything |
 //! | `system:karmada:agent:<cluster>` in group `system:karmada:agents` | [`AGENT_RULES`], each bound to its own cluster |
+//! | group `system:monitoring` | read figures, beside what everyone may |
 //! | whoever has authenticated | read discovery, version and health |
 //! | anyone | read version and health |
 //!
@@ -13,7 +14,7 @@
 use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
 use crate::{
-    authn::{AUTHENTICATED, UserInfo},
+    authn::{AUTHENTICATED, MONITORING, UserInfo},
     pki::MASTERS,
 };
 
@@ -156,7 +157,9 @@ impl Authorizer for Coarse {
         let allowed = match attributes.target {
             Target::Path(path) => {
                 attributes.verb == "get"
-                    && (is_public(path) || user.in_group(AUTHENTICATED) && is_discovery(path))
+                    && (is_public(path)
+                        || user.in_group(AUTHENTICATED) && is_discovery(path)
+                        || user.in_group(MONITORING) && path == "/metrics")
             }
             Target::Resource(target) => agent_cluster(user).is_some_and(|cluster| {
                 AGENT_RULES.iter().any(|r| r.allows(cluster, attributes.verb, &target))
@@ -507,6 +510,11 @@ mod tests {
             let error = check(&Coarse, &Attributes { user: &user, verb, target }).unwrap_err();
             assert_eq!(error.to_string(), message);
             assert_eq!(error.code(), 403);
+        }
+        let scraper = UserInfo::new("prometheus", [MONITORING]);
+        for (path, may) in [("/metrics", true), ("/metrics/x", false), ("/logs", false)] {
+            let attributes = Attributes { user: &scraper, verb: "get", target: Target::Path(path) };
+            assert_eq!(check(&Coarse, &attributes).is_ok(), may, "{path}");
         }
         let masters = UserInfo::new("admin", [MASTERS]);
         let anything = Attributes { user: &masters, verb: "delete", target: Target::Path("/x") };

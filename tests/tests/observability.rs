@@ -1,0 +1,291 @@
+//! What hub and agents show of themselves: `/metrics` and logs, scraped from real processes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
+
+use std::{collections::BTreeSet, fs, net::TcpListener, path::Path, time::Duration};
+
+use karmada_client::Patch;
+use karmada_telemetry::metrics::{Figures, read};
+use karmada_tests::{
+    fleet::{Binaries, Fleet, Options, cluster_path},
+    samples::{
+        self, config_map, config_map_path, config_map_policy, deployment, deployment_path, deployment_policy,
+        policy, selector,
+    },
+    wait::{eventually, gone, throughout, until},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// How long anything may take on a busy machine that has no limit of its own.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Heartbeats so fast that a test sees many of them, and a monitor that does not wait for long.
+fn fast() -> Options {
+    let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
+    Options {
+        hub: flags(&[
+            "--cluster-monitor-period=1s",
+            "--cluster-monitor-grace-period=8s",
+            "--cluster-startup-grace-period=10s",
+            "--log-format=json",
+        ]),
+        agent: flags(&[
+            "--cluster-lease-duration=4s",
+            "--cluster-status-update-frequency=2s",
+            "--log-format=json",
+        ]),
+        ..Options::default()
+    }
+}
+
+async fn fleet(test: &str, members: usize, options: Options) -> Option<Fleet> {
+    let fleet = Fleet::start(test, members, &Binaries::in_one(env!("CARGO_BIN_EXE_fleet")), options).await?;
+    fleet.create_namespace().await;
+    Some(fleet)
+}
+
+fn page(text: &str) -> Figures {
+    read(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+async fn hub(fleet: &Fleet) -> Figures {
+    page(&fleet.api.get_text("/metrics").await.expect("the hub's page"))
+}
+
+/// A page over plain HTTP, as a scraper asks for it.
+async fn scrape(port: u16) -> Result<Figures, String> {
+    let ask = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok::<_, std::io::Error>(text)
+    };
+    let answer = ask.await.map_err(|e| e.to_string())?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no head")?;
+    assert!(head.contains("application/openmetrics-text"), "{head}");
+    Ok(page(body))
+}
+
+/// Gives a member's agent a page, which takes a restart.
+async fn with_page(fleet: &mut Fleet, member: usize) -> u16 {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let agent = &mut fleet.members[member].agent;
+    agent.terminate(Duration::from_secs(15)).await.expect("the agent ends");
+    agent.set_arg("--metrics-bind-address=", format!("--metrics-bind-address=127.0.0.1:{port}"));
+    agent.spawn().expect("it starts");
+    port
+}
+
+/// Waits until a figure of the hub's is as wanted.
+async fn hub_shows(
+    fleet: &Fleet,
+    what: &str,
+    name: &str,
+    labels: &[(&str, &str)],
+    is: impl Fn(Option<f64>) -> bool,
+) {
+    eventually(what, PATIENCE, || async {
+        let value = hub(fleet).await.sum(name, labels);
+        if is(value) { Ok(()) } else { Err(format!("{name}{labels:?} is {value:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn propagation_can_be_measured_at_both_ends() {
+    let Some(mut fleet) = fleet("measured", 2, Options::default()).await else { return };
+    let port = with_page(&mut fleet, 0).await;
+    let names: Vec<String> = fleet.members.iter().map(|m| m.name.clone()).collect();
+    let clusters: Vec<&str> = names.iter().map(String::as_str).collect();
+    let namespace = fleet.namespace.clone();
+    let all = policy("everything", selector("v1", "ConfigMap", ""), &clusters);
+    fleet
+        .create([all, deployment_policy("web", &clusters), config_map("first", "1"), deployment("web", 1)])
+        .await;
+    for member in &fleet.members {
+        let there = |_: &Value| true;
+        until(&member.api, &config_map_path(&namespace, "first"), "there", PATIENCE, there).await;
+        until(&member.api, &deployment_path(&namespace, "web"), "there", PATIENCE, there).await;
+    }
+
+    // What is created from now on is somebody's change, on each member.
+    let took = "karmada_hub_propagation_duration_seconds";
+    let before = hub(&fleet).await.sum(&format!("{took}_count"), &[("operation", "create")]).unwrap_or(0.0);
+    fleet.create((0..5).map(|i| config_map(&format!("object-{i}"), "1"))).await;
+    let count = format!("{took}_count");
+    hub_shows(&fleet, "ten creations to be measured", &count, &[("operation", "create")], |n| {
+        n >= Some(before + 10.0)
+    })
+    .await;
+    let scaled = json!({"spec": {"replicas": 2}});
+    fleet.api.patch(&deployment_path(&namespace, "web"), Patch::Merge, &scaled).await.expect("it is scaled");
+    hub_shows(&fleet, "two updates to be measured", &count, &[("operation", "update")], |n| n >= Some(2.0))
+        .await;
+    hub_shows(&fleet, "nothing to be awaited", "karmada_hub_propagation_pending", &[], |n| n == Some(0.0))
+        .await;
+
+    let shown = hub(&fleet).await;
+    let seconds = shown.sum(&format!("{took}_sum"), &[("operation", "create")]).unwrap();
+    let measured = shown.sum(&count, &[("operation", "create")]).unwrap();
+    assert!(seconds > 0.0 && seconds / measured < 30.0, "{seconds} s for {measured}");
+    // (family, labels, at least)
+    let table: [(&str, &[(&str, &str)], f64); 19] = [
+        ("policy_apply_attempts_total", &[("result", "success")], 7.0),
+        ("resource_apply_policy_duration_seconds_count", &[("result", "success")], 7.0),
+        ("resource_match_policy_duration_seconds_count", &[], 7.0),
+        ("binding_sync_work_duration_seconds_count", &[("result", "success")], 7.0),
+        ("karmada_scheduler_schedule_attempts_total", &[("result", "scheduled")], 7.0),
+        ("karmada_scheduler_queue_incoming_bindings_total", &[("event", "BindingAdd")], 7.0),
+        ("workqueue_adds_total", &[("name", "detector")], 7.0),
+        ("workqueue_work_duration_seconds_count", &[("name", "status")], 7.0),
+        ("cluster_ready_state", &[], 2.0),
+        ("cluster_node_number", &[("member_cluster", &names[0])], 1.0),
+        ("cluster_cpu_allocatable_number", &[("member_cluster", &names[1])], 1.0),
+        ("apiserver_longrunning_requests", &[("resource", "works")], 3.0),
+        ("apiserver_request_total", &[("verb", "POST"), ("resource", "configmaps"), ("code", "201")], 6.0),
+        ("apiserver_storage_objects", &[("resource", "works.work.karmada.io")], 14.0),
+        ("karmada_store_commit_duration_seconds_count", &[], 14.0),
+        ("karmada_store_written_bytes_total", &[], 10_000.0),
+        ("karmada_hub_received_bytes_total", &[], 10_000.0),
+        ("karmada_hub_connections_open", &[], 2.0),
+        ("process_resident_memory_bytes", &[], 1e6),
+    ];
+    for (family, labels, least) in table {
+        let value = shown.sum(family, labels);
+        assert!(value >= Some(least), "{family}{labels:?} is {value:?}, not {least}");
+    }
+    let ages: Vec<f64> = clusters
+        .iter()
+        .filter_map(|c| shown.value("karmada_hub_lease_age_seconds", &[("member_cluster", c)]))
+        .collect();
+    assert!(ages.len() == 2 && ages.iter().all(|age| *age < 40.0), "{ages:?}");
+    // Nothing is kept or shown per object.
+    let values: BTreeSet<&str> =
+        shown.samples.iter().flat_map(|s| s.labels.values()).map(String::as_str).collect();
+    assert!(!values.iter().any(|value| value.contains("object-") || value.contains("web")), "{values:?}");
+    assert!(shown.samples.len() < 2_000, "{} series", shown.samples.len());
+
+    let agent = scrape(port).await.expect("the agent's page");
+    let own: &[(&str, &str)] = &[("member_cluster", &names[0])];
+    let table: [(&str, &[(&str, &str)], f64); 14] = [
+        ("karmada_agent_active", &[], 1.0),
+        ("karmada_agent_works", &[], 7.0),
+        ("karmada_agent_applies_total", &[], 6.0),
+        ("karmada_agent_work_reports_total", &[], 5.0),
+        ("karmada_agent_lease_renewals_total", &[], 1.0),
+        ("karmada_agent_hub_connected", &[], 1.0),
+        ("karmada_agent_hub_received_bytes_total", &[], 5_000.0),
+        ("karmada_agent_hub_sent_bytes_total", &[], 1_000.0),
+        ("karmada_agent_member_connected", &[], 1.0),
+        ("karmada_agent_hub_last_contact_age_seconds", &[], 0.0),
+        ("work_sync_workload_duration_seconds_count", &[("result", "success")], 6.0),
+        ("cluster_sync_status_duration_seconds_count", own, 1.0),
+        ("cluster_ready_state", own, 1.0),
+        ("workqueue_adds_total", &[("name", "works")], 6.0),
+    ];
+    for (family, labels, least) in table {
+        let value = agent.sum(family, labels);
+        assert!(value >= Some(least), "{family}{labels:?} is {value:?}, not {least}");
+    }
+    assert!(agent.value("karmada_agent_hub_last_contact_age_seconds", &[]) < Some(40.0));
+    fleet.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_silent_cluster_is_seen_and_a_removed_one_leaves_no_series() {
+    let Some(mut fleet) = fleet("silent", 1, fast()).await else { return };
+    let name = fleet.members[0].name.clone();
+    let own: &[(&str, &str)] = &[("member_cluster", &name)];
+    let (ready, age) = ("cluster_ready_state", "karmada_hub_lease_age_seconds");
+    hub_shows(&fleet, "the cluster to be shown as ready", ready, own, |n| n == Some(1.0)).await;
+    hub_shows(&fleet, "a fresh lease", age, own, |n| n.is_some_and(|age| age < 8.0)).await;
+
+    fleet.members[0].agent.kill();
+    hub_shows(&fleet, "the cluster to be shown as not ready", ready, own, |n| n == Some(0.0)).await;
+    let silent = hub(&fleet).await.value(age, own).expect("its lease has an age");
+    assert!(silent >= 7.0, "it was silent for the grace period at least: {silent}");
+    // The lease goes on to age while nothing happens.
+    hub_shows(&fleet, "the lease to age", age, own, |n| n.is_some_and(|age| age > silent)).await;
+
+    fleet.members[0].agent.spawn().expect("it starts");
+    hub_shows(&fleet, "the cluster to be ready again", ready, own, |n| n == Some(1.0)).await;
+    hub_shows(&fleet, "a fresh lease again", age, own, |n| n.is_some_and(|age| age < 8.0)).await;
+
+    fleet.api.delete(&cluster_path(&name), &json!({})).await.expect("the Cluster is to go");
+    gone(&fleet.api, &cluster_path(&name), PATIENCE).await;
+    eventually("all series of the cluster to be gone", PATIENCE, || async {
+        let shown = hub(&fleet).await;
+        let left: Vec<_> = shown.samples.iter().filter(|s| s.labels.values().any(|v| *v == name)).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    fleet.clean_up().await;
+}
+
+/// The lines of a log that are JSON objects.
+fn log(dir: &Path, process: &str) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join(format!("{process}.log"))).expect("a log");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+#[tokio::test]
+async fn logs_say_once_what_a_user_made_happen_and_nothing_per_heartbeat() {
+    let Some(fleet) = fleet("logs", 1, fast()).await else { return };
+    let (member, namespace) = (&fleet.members[0], &fleet.namespace);
+    fleet.create([config_map_policy("greeting", &[&member.name]), config_map("greeting", "1")]).await;
+    until(&member.api, &config_map_path(namespace, "greeting"), "there", PATIENCE, |_| true).await;
+    let binding = samples::binding_path(namespace, "greeting-configmap");
+    until(&fleet.api, &binding, "fully applied", PATIENCE, |b| {
+        karmada_tests::fleet::condition(b, "FullyApplied") == Some("True")
+    })
+    .await;
+    let (hub_log, agent_log) = ("hub".to_owned(), format!("{}-agent", member.name));
+    let about = |line: &Value| {
+        line["kind"] == "ConfigMap" && line["name"] == "greeting" && line["namespace"] == namespace.as_str()
+    };
+    // (process, message, another field and its value, whether it took time)
+    let table = [
+        (&hub_log, "policy applied", ("policy", "greeting"), true),
+        (&hub_log, "scheduled", ("clusters", member.name.as_str()), true),
+        (&hub_log, "works written", ("clusters", member.name.as_str()), true),
+        (&hub_log, "applied on all its clusters", ("level", "INFO"), false),
+        (&agent_log, "carried out", ("cluster", member.name.as_str()), true),
+    ];
+    for (process, message, (field, value), timed) in table {
+        let line = eventually(&format!("{process} to say {message:?}"), PATIENCE, || async {
+            let lines = log(fleet.dir.path(), process);
+            let line = lines.into_iter().find(|line| line["message"] == message && about(line));
+            line.ok_or("not yet")
+        })
+        .await;
+        assert_eq!(line[field], value, "{line}");
+        assert_eq!(line["level"], "INFO", "{line}");
+        assert_eq!(line["duration_ms"].is_u64(), timed, "{line}");
+    }
+    // Leases are renewed every second here, and statuses every two.
+    let lines = || [&hub_log, &agent_log].map(|process| log(fleet.dir.path(), process).len());
+    let renewed = |p: &Figures| p.sum("apiserver_request_total", &[("verb", "PUT"), ("resource", "leases")]);
+    let (before, beats) = (lines(), renewed(&hub(&fleet).await));
+    throughout("no line per heartbeat", Duration::from_secs(6), || async {
+        let now = lines();
+        let last = || [&hub_log, &agent_log].map(|p| log(fleet.dir.path(), p).last().cloned());
+        if now == before { Ok(()) } else { Err(format!("{before:?}, {now:?}: {:?}", last())) }
+    })
+    .await;
+    let after = renewed(&hub(&fleet).await);
+    assert!(
+        after.unwrap_or(0.0) >= beats.unwrap_or(0.0) + 3.0,
+        "there were heartbeats: {beats:?}, {after:?}"
+    );
+    fleet.clean_up().await;
+}
