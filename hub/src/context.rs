@@ -103,7 +103,7 @@ impl Context {
         Self {
             objects: Objects::new(Rest::new(client)),
             skip,
-            clusters: Index::new(),
+            clusters: Index::grouped_by(ClusterHead::groups),
             namespaces: Index::new(),
             policies: Pair::new(Index::new),
             overrides: Pair::new(Index::new),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
-    ApiServer, Registration, authn::UserInfo, authz::Coarse, open_store, storage::ApiStore,
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+    storage::ApiStore,
 };
 use karmada_client::Rest;
 use karmada_env::Env;
@@ -47,6 +48,24 @@ impl Embedded {
         let embedded = Self { server, store, tasks };
         embedded.create_namespaces().await;
         Ok(embedded)
+    }
+
+    /// The store as it is, for reading: nothing runs in the background, and nothing is brought up to date.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub fn at_rest(engine: impl Engine, env: &Env) -> Result<Self, OpenError> {
+        let store = open_store(engine, env)?;
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: Vec::new(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Arc::new(Coarse),
+        };
+        let server = ApiServer::new(store.clone(), env.clone(), registration, CancellationToken::new());
+        let tasks = TaskTracker::new();
+        tasks.close();
+        Ok(Self { server, store, tasks })
     }
 
     /// The server, for a listener.

@@ -107,6 +107,11 @@ impl ClusterHead {
         Self { deleting: object::deletion_timestamp(value).is_some(), cluster: Arc::new(cluster) }
     }
 
+    /// The group by which Clusters are found: the id of their member. Two in one group are one member by two names.
+    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+        Some(head.cluster.spec.id.clone()).filter(|id| !id.is_empty()).into_iter().collect()
+    }
+
     /// What its condition Ready says.
     pub fn ready(&self) -> Ready {
         let conditions = self.cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();

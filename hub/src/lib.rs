@@ -13,6 +13,8 @@
 //! controller is a module of `controllers`. What they remember of the API stands in [`index`]es of small
 //! projections ([`heads`]); what they decide is `karmada_core`'s; what they write goes through [`objects`].
 //! [`admission`] is what users hear at once when they write to the embedded API. [`cli`] is the command line.
+//! [`remote`] is what takes the place of the embedded API on a stock kube-apiserver; [`export`] moves from one to the
+//! other.
 
 pub mod admission;
 mod bindings;
@@ -22,12 +24,14 @@ mod controllers;
 mod digest;
 pub mod discovery;
 pub mod embedded;
+pub mod export;
 pub mod heads;
 mod hub;
 pub mod index;
 pub mod kinds;
 pub mod metrics;
 pub mod objects;
+pub mod remote;
 mod reporter;
 mod templates;
 mod works;

@@ -25,9 +25,21 @@ use crate::{link::Link, process::Process, wait::eventually};
 /// How long processes get to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
+/// What the hub's API is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// The hub's own.
+    #[default]
+    Embedded,
+    /// A server beside the hub: a kubesim that knows no Karmada kinds, admits everything and runs no workloads.
+    Stock,
+}
+
 /// How a fleet differs from the usual one.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// What the hub's API is.
+    pub engine: Engine,
     /// Further arguments of the hub.
     pub hub: Vec<String>,
     /// Further arguments of every agent.
@@ -65,6 +77,8 @@ impl Binaries {
 pub struct Fleet {
     /// The hub's process.
     pub hub: Process,
+    /// The server beside the hub, if its API is not its own.
+    pub engine: Option<Process>,
     /// The hub, as its administrator sees it.
     pub api: Rest,
     /// The members, in order.
@@ -75,6 +89,7 @@ pub struct Fleet {
     pub kubeconfig: PathBuf,
     /// Where everything is: data, kubeconfigs, logs.
     pub dir: TempDir,
+    binaries: Binaries,
     real: bool,
     _turn: Option<File>,
 }
@@ -112,13 +127,64 @@ fn real_members() -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-fn rest(kubeconfig: &Path) -> Rest {
+/// Starts a server that knows no Karmada kinds, with workload controllers or without; it writes the kubeconfig.
+///
+/// # Panics
+/// When it does not start.
+pub fn start_stock(dir: &Path, name: &str, binaries: &Binaries, workloads: bool) -> (Process, PathBuf) {
+    let kubeconfig = dir.join(format!("{name}.kubeconfig"));
+    let args = [
+        format!("--data-dir={}", dir.join(name).display()),
+        "--listen=127.0.0.1:0".into(),
+        format!("--kubeconfig-out={}", kubeconfig.display()),
+        format!("--workloads={}", if workloads { "on" } else { "off" }),
+    ];
+    let process = Process::start(dir, name, &binaries.kubesim.0, with(&binaries.kubesim.1, args))
+        .unwrap_or_else(|e| panic!("{name} does not start: {e}"));
+    (process, kubeconfig)
+}
+
+/// Starts a hub whose data are in `DIR/NAME`.
+///
+/// # Panics
+/// When it does not start.
+pub fn start_hub(
+    dir: &Path,
+    name: &str,
+    binaries: &Binaries,
+    args: impl IntoIterator<Item = String>,
+) -> Process {
+    let usual = [
+        "serve".into(),
+        format!("--data-dir={}", dir.join(name).display()),
+        "--listen=127.0.0.1:0".into(),
+        "--advertise=127.0.0.1".into(),
+    ];
+    // What is said again replaces the usual.
+    let args: Vec<String> = args.into_iter().collect();
+    let said = |arg: &String| arg.split_once('=').map(|(name, _)| name.to_owned());
+    let usual = usual
+        .into_iter()
+        .filter(|arg| said(arg).is_none_or(|name| !args.iter().any(|a| said(a).as_ref() == Some(&name))));
+    let all = with(&binaries.hub.1, usual.chain(args.clone()));
+    Process::start(dir, name, &binaries.hub.0, all).unwrap_or_else(|e| panic!("{name} does not start: {e}"))
+}
+
+/// The server behind a kubeconfig, as that user.
+///
+/// # Panics
+/// When the kubeconfig is none.
+pub fn rest(kubeconfig: &Path) -> Rest {
     let endpoint =
         Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
     Rest::new(client_for(endpoint, "karmada-tests", Env::system()).0)
 }
 
-fn server_of(kubeconfig: &Path) -> std::net::SocketAddr {
+/// The address behind a kubeconfig.
+///
+/// # Panics
+/// When the kubeconfig is none, or names no address.
+pub fn server_of(kubeconfig: &Path) -> std::net::SocketAddr {
     let endpoint =
         Kubeconfig::load(kubeconfig).and_then(|k| k.endpoint(None)).unwrap_or_else(|e| panic!("{e}"));
     let server = endpoint.server.authority().map(ToString::to_string).unwrap_or_default();
@@ -129,7 +195,11 @@ fn with(head: &[String], tail: impl IntoIterator<Item = String>) -> Vec<String> 
     head.iter().cloned().chain(tail).collect()
 }
 
-async fn file(path: &Path) {
+/// Waits until a file is there and not empty.
+///
+/// # Panics
+/// When that takes too long.
+pub async fn file(path: &Path) {
     eventually(&format!("{} to be written", path.display()), START, || async {
         match fs::metadata(path) {
             Ok(m) if m.len() > 0 => Ok(()),
@@ -159,45 +229,24 @@ impl Fleet {
         let at = |name: &str| dir.path().join(name);
         let namespace = format!("e2e-{test}-{}", Env::system().name_suffix(5));
 
-        let data = at("hub");
-        let hub = Process::start(
-            dir.path(),
-            "hub",
-            &binaries.hub.0,
-            with(
-                &binaries.hub.1,
-                [
-                    "serve".into(),
-                    format!("--data-dir={}", data.display()),
-                    "--listen=127.0.0.1:0".into(),
-                    "--advertise=127.0.0.1".into(),
-                ]
-                .into_iter()
-                .chain(options.hub.clone()),
-            ),
-        )
-        .expect("the hub starts");
-        let kubeconfig = data.join("admin.kubeconfig");
+        let (engine, kubeconfig, further) = match options.engine {
+            Engine::Embedded => (None, at("hub").join("admin.kubeconfig"), Vec::new()),
+            Engine::Stock => {
+                let (engine, kubeconfig) = start_stock(dir.path(), "engine", binaries, false);
+                file(&kubeconfig).await;
+                let further = vec![format!("--kubeconfig={}", kubeconfig.display())];
+                (Some(engine), kubeconfig, further)
+            }
+        };
+        let args = further.into_iter().chain(options.hub.clone());
+        let hub = start_hub(dir.path(), "hub", binaries, args);
         let mut clusters = Vec::new();
         for n in 1..=members {
             let (name, config, process) = match real.get(n - 1) {
                 Some((name, config)) => (name.clone(), config.clone(), None),
                 None => {
-                    let (name, config) = (format!("member{n}"), at(&format!("member{n}.kubeconfig")));
-                    let process = Process::start(
-                        dir.path(),
-                        &name,
-                        &binaries.kubesim.0,
-                        with(
-                            &binaries.kubesim.1,
-                            [
-                                format!("--data-dir={}", at(&name).display()),
-                                "--listen=127.0.0.1:0".into(),
-                                format!("--kubeconfig-out={}", config.display()),
-                            ],
-                        ),
-                    )
-                    .expect("the member starts");
+                    let name = format!("member{n}");
+                    let (process, config) = start_stock(dir.path(), &name, binaries, true);
                     (name, config, Some(process))
                 }
             };
@@ -212,13 +261,17 @@ impl Fleet {
             namespace,
             kubeconfig,
             dir,
+            engine,
+            binaries: binaries.clone(),
             real: !real.is_empty(),
             _turn: turn,
         };
-        fleet.pin_hub_port();
+        if options.engine == Engine::Embedded {
+            fleet.pin_hub_port();
+        }
         for (name, config, process) in clusters {
             file(&config).await;
-            let member = fleet.join(name, config, process, binaries, &options).await;
+            let member = fleet.join(name, config, process, &options).await;
             fleet.members.push(member);
         }
         for member in &fleet.members {
@@ -238,24 +291,25 @@ impl Fleet {
         name: String,
         kubeconfig: PathBuf,
         cluster: Option<Process>,
-        binaries: &Binaries,
         options: &Options,
     ) -> Member {
+        let binaries = &self.binaries;
         let at = |suffix: &str| self.dir.path().join(format!("{name}{suffix}"));
         let credentials = at(".karmada-kubeconfig");
-        let made = std::process::Command::new(&binaries.hub.0)
-            .args(&binaries.hub.1)
-            .arg("credentials")
-            .arg(format!("--data-dir={}", self.dir.path().join("hub").display()))
-            .arg(format!("--cluster={name}"))
-            .output()
-            .expect("karmada-hub credentials runs");
-        assert!(made.status.success(), "credentials: {}", String::from_utf8_lossy(&made.stderr));
+        let text = match options.engine {
+            Engine::Embedded => {
+                let data = format!("--data-dir={}", self.dir.path().join("hub").display());
+                let made = self.command(&["credentials", &data, &format!("--cluster={name}")]);
+                String::from_utf8_lossy(&made.stdout).into_owned()
+            }
+            // What an agent may do there is the server's matter.
+            Engine::Stock => fs::read_to_string(&self.kubeconfig).expect("a kubeconfig"),
+        };
         // The agent reaches the hub through the link.
         let link = Link::open(server_of(&self.kubeconfig)).await.expect("a free loopback port");
         let direct = server_of(&self.kubeconfig).to_string();
-        let text = String::from_utf8_lossy(&made.stdout).replace(&direct, &link.address().to_string());
-        fs::write(&credentials, text).expect("a kubeconfig is written");
+        fs::write(&credentials, text.replace(&direct, &link.address().to_string()))
+            .expect("a kubeconfig is written");
         let agent = Process::start(
             self.dir.path(),
             &format!("{name}-agent"),
@@ -276,6 +330,33 @@ impl Fleet {
         )
         .expect("the agent starts");
         Member { api: rest(&kubeconfig), name, agent, link, kubeconfig, _cluster: cluster }
+    }
+
+    /// Runs a command of the hub's program to its end.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn command(&self, args: &[&str]) -> std::process::Output {
+        let (program, head) = &self.binaries.hub;
+        let output = std::process::Command::new(program)
+            .args(head)
+            .args(args)
+            .env_remove("KUBECONFIG")
+            .output()
+            .expect("karmada-hub runs");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    /// Leads a member's agent to another hub: it ends, and starts again with that hub's kubeconfig.
+    ///
+    /// # Panics
+    /// When it does not end or start.
+    pub async fn repoint(&mut self, member: usize, kubeconfig: &Path) {
+        let agent = &mut self.members[member].agent;
+        agent.terminate(Duration::from_secs(10)).await.expect("the agent ends when asked");
+        agent.set_arg("--karmada-kubeconfig=", format!("--karmada-kubeconfig={}", kubeconfig.display()));
+        agent.spawn().expect("the agent starts");
     }
 
     /// Waits until the hub says that a cluster is Ready.

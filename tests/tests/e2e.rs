@@ -205,6 +205,7 @@ async fn a_black_hole() {
             "--cluster-startup-grace-period=10s",
         ]),
         agent: flags(&["--cluster-lease-duration=4s", "--cluster-status-update-frequency=2s"]),
+        ..Options::default()
     };
     let Some(fleet) = fleet_with("hole", 1, options).await else { return };
     let member = &fleet.members[0];

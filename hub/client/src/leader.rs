@@ -2,9 +2,17 @@
 //!
 //! Another's claim is judged by the local monotonic clock alone: it has expired when its record did not change for its
 //! whole duration *as seen from here*. What clocks elsewhere say does not matter. The leader stops leading by its own
-//! clock before others may start, even if the server cannot be reached meanwhile.
+//! clock before others may start, even if the server cannot be reached meanwhile. What a leader writes can be held
+//! to that, too: a [`Fence`] is open only while the claim stands, whatever has become of the tasks that write.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
 
 use karmada_env::Env;
 use serde_json::{Value, json};
@@ -34,6 +42,23 @@ pub struct LeaderConfig {
     pub period: Duration,
 }
 
+/// Why times for an election cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimesError {
+    /// Others would start before the leader has stopped.
+    #[error("the lease duration ({0:?}) must be longer than the renew deadline ({1:?})")]
+    DeadlineTooLong(Duration, Duration),
+    /// The leader would stop before it has tried twice.
+    #[error("the renew deadline ({0:?}) must be longer than 1.2 times the retry period ({1:?})")]
+    PeriodTooLong(Duration, Duration),
+    /// A Lease's duration is in whole seconds.
+    #[error("the lease duration ({0:?}) must be at least a second, in whole seconds")]
+    NotSeconds(Duration),
+    /// Without a pause the server would be asked without end.
+    #[error("the retry period must be longer than 0")]
+    NoPeriod,
+}
+
 impl LeaderConfig {
     /// Karmada's times for a Lease.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
@@ -46,6 +71,82 @@ impl LeaderConfig {
             period: Duration::from_secs(2),
         }
     }
+
+    /// Checks the times against each other.
+    ///
+    /// # Errors
+    /// The rule that they break.
+    pub fn check(&self) -> Result<(), TimesError> {
+        if self.period.is_zero() {
+            return Err(TimesError::NoPeriod);
+        }
+        if self.duration.as_secs() == 0 || self.duration.subsec_nanos() != 0 {
+            return Err(TimesError::NotSeconds(self.duration));
+        }
+        if self.duration <= self.deadline {
+            return Err(TimesError::DeadlineTooLong(self.duration, self.deadline));
+        }
+        // The pause between attempts is jittered by a fifth.
+        if self.deadline <= self.period.mul_f64(1.2) {
+            return Err(TimesError::PeriodTooLong(self.deadline, self.period));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a leader's claim stands, by its own clocks: for what must not be done a moment too late. A process that was
+/// stopped and goes on, or whose election task is stuck, finds it shut; so does a machine that slept, on which the
+/// monotonic clock may have stood still, since the claim must stand by the time of day too. Cheap to clone.
+#[derive(Clone)]
+pub struct Fence {
+    until: Arc<Until>,
+    env: Env,
+}
+
+/// Up to when the claim stands, in milliseconds of both clocks.
+#[derive(Debug, Default)]
+struct Until {
+    monotonic: AtomicU64,
+    wall: AtomicU64,
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fence").field("open", &self.is_open()).finish()
+    }
+}
+
+impl Fence {
+    fn new(env: &Env) -> Self {
+        Self { until: Arc::default(), env: env.clone() }
+    }
+
+    /// Whether the claim stands.
+    pub fn is_open(&self) -> bool {
+        let (monotonic, wall) = self.now();
+        monotonic < self.until.monotonic.load(Ordering::Acquire)
+            && wall < self.until.wall.load(Ordering::Acquire)
+    }
+
+    /// The time by both clocks.
+    fn now(&self) -> (u64, u64) {
+        let wall = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        (millis(self.env.now()), millis(wall))
+    }
+
+    /// The claim stands for `span` from `since` on, a time that [`Fence::now`] gave.
+    fn open(&self, since: (u64, u64), span: Duration) {
+        self.until.wall.store(since.1.saturating_add(millis(span)), Ordering::Release);
+        self.until.monotonic.store(since.0.saturating_add(millis(span)), Ordering::Release);
+    }
+
+    fn shut(&self) {
+        self.until.monotonic.store(0, Ordering::Release);
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The last record seen, and when it was first seen to be so.
@@ -61,6 +162,9 @@ pub struct Leader {
     config: LeaderConfig,
     env: Env,
     leading: latest::Sender<bool>,
+    /// Who holds the Lease; empty while that is not known.
+    holder: latest::Sender<String>,
+    fence: Fence,
     observed: Option<Observed>,
 }
 
@@ -85,7 +189,25 @@ enum Attempt {
 impl Leader {
     /// A candidate.
     pub fn new(client: kube::Client, config: LeaderConfig, env: Env) -> Self {
-        Self { rest: Rest::new(client), config, env, leading: latest::Sender::new(false), observed: None }
+        Self {
+            rest: Rest::new(client),
+            config,
+            fence: Fence::new(&env),
+            env,
+            leading: latest::Sender::new(false),
+            holder: latest::Sender::new(String::new()),
+            observed: None,
+        }
+    }
+
+    /// Open while we lead.
+    pub fn fence(&self) -> Fence {
+        self.fence.clone()
+    }
+
+    /// Who holds the Lease; empty while that is not known, because the server does not answer, say.
+    pub fn holder(&self) -> latest::Receiver<String> {
+        self.holder.subscribe()
     }
 
     /// Whether we lead. Controllers run while it is true and stop when it turns false.
@@ -97,7 +219,7 @@ impl Leader {
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut renewed = Duration::ZERO;
         loop {
-            let asked = self.env.now();
+            let (asked, fence_from) = (self.env.now(), self.fence.now());
             let limit = if *self.leading.borrow() {
                 // Stop in time whatever the server does.
                 (renewed + self.config.deadline).saturating_sub(asked).max(Duration::from_millis(1))
@@ -113,11 +235,19 @@ impl Leader {
                 Ok(Ok(Attempt::Ours)) => {
                     // Counted from before the request: others may have seen it any time since.
                     renewed = asked;
+                    self.fence.open(fence_from, self.config.deadline);
+                    self.held_by(&self.config.identity);
                     self.set(true);
                 }
                 Ok(Ok(Attempt::Theirs)) => self.set(false),
-                Ok(Err(error)) => tracing::debug!(%error, lease = %self.config.name, "election"),
-                Err(_) => tracing::debug!(lease = %self.config.name, "election: no answer"),
+                Ok(Err(error)) => {
+                    self.held_by("");
+                    tracing::debug!(%error, lease = %self.config.name, "election");
+                }
+                Err(_) => {
+                    self.held_by("");
+                    tracing::debug!(lease = %self.config.name, "election: no answer");
+                }
             }
             if *self.leading.borrow() && self.env.now() >= renewed + self.config.deadline {
                 self.set(false);
@@ -135,7 +265,23 @@ impl Leader {
         }
     }
 
+    fn held_by(&self, holder: &str) {
+        let changed = self.holder.send_if_modified(|known| {
+            let changed = known != holder;
+            if changed {
+                holder.clone_into(known);
+            }
+            changed
+        });
+        if changed && !holder.is_empty() && holder != self.config.identity {
+            tracing::info!(lease = %self.config.name, leader = holder, "another leads");
+        }
+    }
+
     fn set(&self, leading: bool) {
+        if !leading {
+            self.fence.shut();
+        }
         let changed = self.leading.send_if_modified(|was| std::mem::replace(was, leading) != leading);
         if changed {
             tracing::info!(lease = %self.config.name, identity = %self.config.identity, leading, "leadership");
@@ -164,6 +310,7 @@ impl Leader {
         };
         let holder = lease::holder(&record).to_owned();
         if holder != self.config.identity && !holder.is_empty() && !self.expired(&record) {
+            self.held_by(&holder);
             return Ok(Attempt::Theirs);
         }
         let transitions = lease::transitions(&record);
@@ -304,6 +451,42 @@ mod tests {
             .await
             .expect("in time")
             .unwrap();
+    }
+
+    #[test]
+    fn times_must_fit_each_other() {
+        let seconds = Duration::from_secs_f64;
+        let check = |duration: f64, deadline: f64, period: f64| {
+            let usual = LeaderConfig::new("karmada-system", "hub", "a");
+            let (duration, deadline, period) = (seconds(duration), seconds(deadline), seconds(period));
+            LeaderConfig { duration, deadline, period, ..usual }.check()
+        };
+        assert_eq!(LeaderConfig::new("karmada-system", "hub", "a").check(), Ok(()));
+        assert_eq!(check(3.0, 2.0, 0.5), Ok(()));
+        assert!(matches!(check(10.0, 10.0, 2.0), Err(TimesError::DeadlineTooLong(..))));
+        assert!(matches!(check(15.0, 2.0, 2.0), Err(TimesError::PeriodTooLong(..))));
+        assert!(matches!(check(1.5, 1.0, 0.5), Err(TimesError::NotSeconds(_))));
+        assert!(matches!(check(15.0, 10.0, 0.0), Err(TimesError::NoPeriod)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_fence_shuts_by_the_clock_alone() {
+        let script = server(Arc::default());
+        let clock = env(1);
+        let leader =
+            Leader::new(script.client(), LeaderConfig::new("karmada-system", "hub", "a"), clock.clone());
+        let (mut leading, holder, fence) = (leader.leading(), leader.holder(), leader.fence());
+        assert!(!fence.is_open());
+        let task = tokio::spawn(leader.run(CancellationToken::new()));
+        leading.wait_for(|leading| *leading).await.unwrap();
+        assert!(fence.is_open());
+        assert_eq!(*holder.borrow(), "a");
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert!(fence.is_open(), "it is renewed");
+        // As if the task were stuck: nobody says that the claim has ended.
+        task.abort();
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert!(!fence.is_open());
     }
 
     #[tokio::test(start_paused = true)]

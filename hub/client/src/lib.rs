@@ -32,7 +32,7 @@ pub mod watch;
 pub use backoff::{Backoff, Policy};
 pub use events::{EventKind, ObjectRef, Recorder};
 pub use kubeconfig::{Endpoint, Kubeconfig, KubeconfigError};
-pub use leader::{Leader, LeaderConfig};
+pub use leader::{Fence, Leader, LeaderConfig};
 pub use link::{Link, LinkConfig, LinkState, LinkStatus};
 pub use queue::{Item, WorkQueue};
 pub use rest::{Error, Patch, Resource, Rest};

@@ -3,18 +3,22 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use karmada_client::Patch;
+use karmada_client::Error;
 use karmada_env::Env;
 use karmada_meta::object;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Failure, args::ApplyArgs, ask::Server, print};
-use crate::{discovery::Lookup, objects::Key};
+use crate::{discovery::Lookup, kinds::CUSTOM_RESOURCE_DEFINITIONS, objects::Key};
 
 /// Who owns the fields that this command applies.
 const FIELD_MANAGER: &str = "karmada-hub-cli";
+/// How often, and how many times, a new definition is looked at.
+const ESTABLISH_LOOK: Duration = Duration::from_millis(100);
+const ESTABLISH_LOOKS: usize = 100;
 
 /// Applies every document of every file, and says of each what came of it.
 pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
@@ -32,7 +36,8 @@ pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
     let mut lookup = Lookup::default();
     let mut failed = 0usize;
     for (file, document) in documents {
-        match apply(&server, &mut lookup, document).await {
+        let status = args.with_status.then(|| document["status"].clone());
+        match apply(&server, &mut lookup, document, status.as_ref()).await {
             Ok(line) => print(&format!("{line}\n"))?,
             Err(reason) => {
                 failed += 1;
@@ -83,7 +88,13 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
     Ok(objects)
 }
 
-async fn apply(server: &Server, lookup: &mut Lookup, mut document: Value) -> Result<String, String> {
+/// Applies one object, and its `status` if one is given that says something.
+async fn apply(
+    server: &Server,
+    lookup: &mut Lookup,
+    mut document: Value,
+    status: Option<&Value>,
+) -> Result<String, String> {
     let api_version = object::api_version(&document).to_owned();
     let kind = object::kind(&document).to_owned();
     let name = object::name(&document).to_owned();
@@ -114,15 +125,42 @@ async fn apply(server: &Server, lookup: &mut Lookup, mut document: Value) -> Res
         .get(&resource, &Key::new(namespace.clone(), name.clone()))
         .await
         .map_err(|e| format!("{label}: {e}"))?;
-    let path =
-        format!("{}?fieldManager={FIELD_MANAGER}&force=true", resource.object(Some(&namespace), &name));
-    let after = rest.patch(&path, Patch::Apply, &document).await.map_err(|e| format!("{label}: {e}"))?;
+    let path = resource.object(Some(&namespace), &name);
+    let failed = |e| format!("{label}: {e}");
+    let (_, mut after) = rest.apply(&path, FIELD_MANAGER, true, &document).await.map_err(failed)?;
+    if let Some(status) = status.filter(|status| status.as_object().is_some_and(|s| !s.is_empty())) {
+        let path = resource.subresource(Some(&namespace), &name, "status");
+        let document = json!({
+            "apiVersion": api_version, "kind": kind,
+            "metadata": {"name": name, "namespace": namespace}, "status": status,
+        });
+        (_, after) = rest.apply(&path, FIELD_MANAGER, true, &document).await.map_err(failed)?;
+    }
+    if resource == *CUSTOM_RESOURCE_DEFINITIONS {
+        established(server, &name).await.map_err(failed)?;
+        // The next documents may be of its kind.
+        lookup.forget();
+    }
     let what = match before {
         None => "created",
         Some(before) if object::resource_version(&before) == object::resource_version(&after) => "unchanged",
         Some(_) => "configured",
     };
     Ok(format!("{label} {what}"))
+}
+
+/// Waits until objects of a definition's kind can be written; not for long, if its names are taken, say.
+async fn established(server: &Server, name: &str) -> Result<(), Error> {
+    let path = CUSTOM_RESOURCE_DEFINITIONS.object(None, name);
+    for _ in 0..ESTABLISH_LOOKS {
+        let live = server.objects.rest().get(&path).await?;
+        let conditions = live.pointer("/status/conditions").and_then(Value::as_array);
+        if conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True") {
+            return Ok(());
+        }
+        tokio::time::sleep(ESTABLISH_LOOK).await;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

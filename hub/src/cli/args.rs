@@ -26,6 +26,9 @@ pub(super) enum Command {
     Get(GetArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
+    /// Write a hub's objects as YAML, to be applied to another API server.
+    #[command(after_long_help = EXPORT_HELP)]
+    Export(ExportArgs),
     /// Print the definitions of the Karmada kinds.
     Crds,
 }
@@ -43,12 +46,31 @@ pub struct ServeArgs {
     /// certificate holds them all, the first one stands in kubeconfigs.
     #[arg(long, value_name = "HOST")]
     pub advertise: Vec<String>,
-    /// Run the controllers on this API server instead of the embedded one.
+    /// Run the controllers on this API server (a stock kube-apiserver) instead of the embedded one. The hub then
+    /// listens for health checks and scrapes only.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context to use of --kubeconfig.
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     pub context: Option<String>,
+    /// Work only while this hub holds the Lease karmada-system/karmada-hub on the server of --kubeconfig, so that
+    /// several may run and one works. Without it a second hub would undo the first one's work.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+    /// How long the others wait for a leader that renews no more; in whole seconds.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
+    pub leader_elect_lease_duration: Duration,
+    /// How long a leader that cannot renew goes on; shorter than the lease duration.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    pub leader_elect_renew_deadline: Duration,
+    /// Between attempts to become leader, or to stay it.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub leader_elect_retry_period: Duration,
+    /// Run even beside karmada-controller-manager or karmada-scheduler on the server of --kubeconfig. They do the
+    /// same work by other rules: for a short while at most.
+    #[arg(long, requires = "kubeconfig")]
+    pub allow_foreign_controllers: bool,
     /// How often the health of clusters is judged.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub cluster_monitor_period: Duration,
@@ -86,6 +108,45 @@ pub(super) struct CredentialsArgs {
     pub cluster: String,
     /// Write it here (mode 0600) instead of to standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How a hub moves, for `export --help`.
+const EXPORT_HELP: &str = "\
+Moving a hub to a stock kube-apiserver, without a member noticing:
+
+  1. Stop the hub. Members keep what they run, and their agents wait.
+  2. karmada-hub export --data-dir DIR -o DUMP
+  3. karmada-hub apply --with-status -f DUMP --kubeconfig SERVER
+     Or with kubectl, the files in the order of their names:
+       kubectl apply --server-side -f DUMP/10-definitions.yaml
+       kubectl wait --for=condition=Established crd --all
+       kubectl apply --server-side -f DUMP/20-namespaces.yaml      and so on, to 70-works.yaml
+       kubectl apply --server-side --subresource=status -f DUMP/30-clusters.yaml, 60-bindings.yaml, 70-works.yaml
+  4. karmada-hub serve --kubeconfig SERVER --data-dir NEW
+  5. Give each agent a kubeconfig for SERVER, under the name that its Cluster has.
+
+Definitions come before objects of their kinds, namespaces before what is in them, and all of it before step 4: hub
+and agents must find every Work. Apply once, before step 4; applied later it would set back what changed since. The
+files hold Secrets and are readable by their owner alone.";
+
+/// Arguments of `export`.
+#[derive(Clone, Debug, ClapArgs)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["data_dir", "kubeconfig"]))]
+pub(super) struct ExportArgs {
+    /// The data directory of a hub that is stopped.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// A hub that runs. What changes while it is read may be missing; stop it and use --data-dir for a move.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context to use of --kubeconfig.
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// Write numbered files into this folder (made if missing; files of mode 0600) instead of one stream to standard
+    /// output.
+    #[arg(short = 'o', long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 }
 
@@ -164,6 +225,9 @@ pub(super) struct ApplyArgs {
     /// A file, or a folder whose YAML and JSON files are taken in order of their names; may be given more than once.
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
+    /// Apply the status of objects too: what karmada-hub export wrote.
+    #[arg(long)]
+    pub with_status: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -4,6 +4,7 @@ mod apply;
 mod args;
 mod ask;
 mod duration;
+mod export;
 mod follow;
 mod get;
 mod logs;
@@ -98,6 +99,7 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Credentials(credentials) => serve::credentials(&credentials, &env)?,
         args::Command::Get(get) => ask::run(|| get::run(get, env))?,
         args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
+        args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Crds => print(&crds()?)?,
     }
     Ok(())

@@ -98,19 +98,14 @@ impl ClusterController {
     /// others an agent may have been started under two names.
     fn tell_twin(&self, key: &Key, cluster: &Value) {
         let id = cluster.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
-        let all = self.context.clusters.all();
+        let namesakes = self.context.clusters.group(id);
         // The elder is the rightful one; nobody is to be told twice.
-        let elder = |other: &Key, head: &ClusterHead| {
-            let age = head.cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            let ours = self.context.clusters.get(key);
-            let our_age =
-                ours.and_then(|ours| ours.cluster.metadata.creation_timestamp.as_ref().map(|time| time.0));
-            (age, &other.name) < (our_age, &key.name)
-        };
-        let others = all
-            .iter()
-            .filter(|(other, head)| !head.deleting && elder(other, head))
-            .map(|(other, head)| (other.name.as_str(), head.cluster.spec.id.as_str()));
+        let born = |head: &ClusterHead| head.cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let ours = namesakes.iter().find(|(other, _)| other == key).and_then(|(_, head)| born(head));
+        let elders = namesakes.iter().filter(|(other, head)| {
+            !head.deleting && (born(head), other.name.as_str()) < (ours, key.name.as_str())
+        });
+        let others = elders.map(|(other, _)| (other.name.as_str(), id));
         if let Some(why) = admit::duplicate_id(&key.name, id, others) {
             tracing::warn!(cluster = %key, why, "one member has two names");
             self.context.warning(component::CLUSTER, cluster, DUPLICATE_ID, why);

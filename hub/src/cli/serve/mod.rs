@@ -1,0 +1,159 @@
+//! `karmada-hub serve`: the process around the library, on either engine.
+//!
+//! ```text
+//!   arguments ─▶ data directory, socket, keys ─▶ embedded: store, API server, controllers
+//!                                             └▶ remote: a link to another's API server, election, controllers
+//!                                                        │
+//!   SIGTERM ─▶ stop ─▶ controllers end, the listener drains, the store closes ◀── or one of them ends by itself
+//! ```
+
+mod credentials;
+mod embedded;
+mod front;
+mod remote;
+
+use std::{fs, io, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+
+use karmada_apiserver::pki::{Pki, PkiError};
+use karmada_core::health::Settings;
+use karmada_env::Env;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinHandle,
+    time::{interval, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(super) use self::credentials::credentials;
+use super::{Failure, ServeArgs, logs};
+use crate::HubConfig;
+
+/// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.
+const DRAIN: Duration = Duration::from_secs(8);
+/// How often the serving certificate is looked at; it is renewed a month before it ends.
+const RENEW: Duration = Duration::from_secs(6 * 3600);
+/// Worker threads: the controllers and the listener are mostly waiting.
+const THREADS: usize = 2;
+
+/// Runs the hub until it is asked to stop.
+pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
+    logs::init(&args.logs)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .max_blocking_threads(4)
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
+    let done = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        on_signals(stop.clone())?;
+        match &args.kubeconfig {
+            Some(kubeconfig) => remote::serve(args, kubeconfig, env, stop).await,
+            None => embedded::serve(args, env, stop).await,
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    done
+}
+
+fn config(args: &ServeArgs) -> HubConfig {
+    HubConfig {
+        health: Settings {
+            period: args.cluster_monitor_period.max(Duration::from_millis(1)),
+            grace: args.cluster_monitor_grace_period,
+            startup_grace: args.cluster_startup_grace_period,
+        },
+        skipped_namespaces: args.skipped_propagating_namespaces.clone(),
+        ..HubConfig::default()
+    }
+}
+
+/// Waits until the hub is asked to stop or a part of it ends, then for all parts to end.
+async fn supervise(
+    mut listening: JoinHandle<()>,
+    mut controllers: JoinHandle<Result<(), Failure>>,
+    pki: &Pki,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let mut renewals = interval(RENEW);
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break Ok(()),
+            ended = &mut controllers => break Err(match ended {
+                Ok(Err(failure)) => failure,
+                Ok(Ok(())) => Failure::failed("the controllers ended by themselves"),
+                Err(error) => Failure::failed(error),
+            }),
+            _ = &mut listening => break Err(Failure::failed("the listener ended by itself")),
+            _ = renewals.tick() => {
+                if let Err(error) = pki.renew() {
+                    tracing::error!(%error, "cannot renew the serving certificate");
+                }
+            }
+        }
+    };
+    stop.cancel();
+    let rest = async {
+        if !controllers.is_finished() {
+            // How it ends after it was told to is no news.
+            let _ = (&mut controllers).await;
+        }
+        if !listening.is_finished() {
+            let _ = (&mut listening).await;
+        }
+    };
+    if timeout(DRAIN, rest).await.is_err() {
+        tracing::warn!("cut off what did not end within {} s", DRAIN.as_secs());
+    }
+    ended
+}
+
+/// The first SIGTERM or SIGINT asks to stop, the second ends the process.
+fn on_signals(stop: CancellationToken) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::failed)?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.is_cancelled() {
+                tracing::warn!("asked to stop twice: ending at once");
+                std::process::exit(1);
+            }
+            tracing::info!("asked to stop");
+            stop.cancel();
+        }
+    });
+    Ok(())
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|error| Failure::usage(format!("--listen {listen}: {error}")))
+}
+
+fn create_dir(dir: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(dir).map_err(|error| Failure::usage(format!("--data-dir {}: {error}", dir.display())))
+}
+
+fn pki_failure(error: PkiError) -> Failure {
+    match error {
+        PkiError::Host { .. } => Failure::usage(format!("--advertise: {error}")),
+        other => Failure::failed(other),
+    }
+}
+
+/// Writes a file that only its owner may read, from the first byte on.
+pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use io::Write;
+    // A file that is there keeps its mode when it is opened, so it is made anew.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+}

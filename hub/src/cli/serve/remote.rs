@@ -1,0 +1,86 @@
+//! `karmada-hub serve --kubeconfig FILE --data-dir DIR`: the API is somebody else's, the listener the hub's own.
+
+use std::path::Path;
+
+use karmada_api::consts::namespace;
+use karmada_apiserver::{
+    authn::{Authenticator, Tokens},
+    listener::{self, Tls},
+    pki::Pki,
+};
+use karmada_client::{Kubeconfig, LeaderConfig, link::client_for};
+use karmada_env::Env;
+use tokio_util::sync::CancellationToken;
+
+use super::{bind, config, create_dir, front::Endpoints, pki_failure, supervise};
+use crate::{
+    cli::{Failure, ServeArgs},
+    metrics,
+    remote::{LEASE, Remote, RemoteConfig, RemoteError},
+};
+
+/// Who the hub is to the server, in the fields it owns where it names no manager, and in the server's log.
+const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
+
+pub(super) async fn serve(
+    args: &ServeArgs,
+    kubeconfig: &Path,
+    env: &Env,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    let endpoint = Kubeconfig::load(kubeconfig)
+        .and_then(|kubeconfig| kubeconfig.endpoint(args.context.as_deref()))
+        .map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
+    let dir = &args.data_dir;
+    create_dir(dir)?;
+    if dir.join("store.redb").exists() {
+        tracing::info!(
+            dir = %dir.display(),
+            "the data directory holds the objects of a hub with an API of its own; they are not used here. \
+             karmada-hub export moves them"
+        );
+    }
+    let socket = bind(args.listen).await?;
+    let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
+    let tls = Tls::new(&pki, env).map_err(Failure::failed)?;
+
+    let server = endpoint.server.to_string();
+    let (client, link) = client_for(endpoint, AGENT, env.clone());
+    let remote_config = RemoteConfig {
+        hub: config(args),
+        election: args.leader_elect.then(|| election(args, env)),
+        beside_foreign: args.allow_foreign_controllers,
+    };
+    let remote = Remote::new(client, remote_config, env.clone()).map_err(remote_failure)?;
+    let page = metrics::page(remote.figures()).with(tls.traffic()).into_source();
+    let endpoints = Endpoints::new(remote.phase(), link, server.clone(), page);
+
+    let authenticator = Authenticator::new(Tokens::new(), env.clone());
+    let listening = tokio::spawn(listener::serve(socket, tls, authenticator, endpoints, stop.clone()));
+    let running = remote.run(stop.clone());
+    let controllers = tokio::spawn(async move { running.await.map_err(remote_failure) });
+    tracing::info!(listen = %args.listen, server, "serving health and figures; the API is that of the server");
+
+    let ended = supervise(listening, controllers, &pki, &stop).await;
+    tracing::info!("stopped");
+    ended
+}
+
+fn election(args: &ServeArgs, env: &Env) -> LeaderConfig {
+    // A name that tells people where to look, and a part that no other process has.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let identity = format!("{}_{}", host.trim(), env.uuid());
+    LeaderConfig {
+        duration: args.leader_elect_lease_duration,
+        deadline: args.leader_elect_renew_deadline,
+        period: args.leader_elect_retry_period,
+        ..LeaderConfig::new(namespace::SYSTEM, LEASE, &identity)
+    }
+}
+
+fn remote_failure(error: RemoteError) -> Failure {
+    match error {
+        RemoteError::Config(why) => Failure::usage(why),
+        other => Failure::failed(other),
+    }
+}
