@@ -1,0 +1,128 @@
+//! What figures are taken on: fleets of processes, and what is created on them.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use karmada_client::Rest;
+use karmada_tests::{
+    fleet::{Binaries, Fleet, Options},
+    process::Process,
+    samples::{self, selector},
+};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::Args;
+
+/// How long anything may take before a figure is given up.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How often something is looked at that cannot be watched: well below what is measured so.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A stopwatch: a bench measures the real clock.
+#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The middle one.
+pub(crate) fn median<T: Ord + Copy + Default>(mut values: Vec<T>) -> T {
+    values.sort();
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// The value below which so many of a hundred are.
+pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted
+        .get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or_default()
+}
+
+/// What was asked for, and with what.
+pub(crate) struct Bed {
+    pub(crate) args: Args,
+    pub(crate) binaries: Binaries,
+}
+
+impl Bed {
+    pub(crate) fn new(args: Args, folder: &Path) -> Self {
+        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        Self { args, binaries: Binaries::in_folder(&folder) }
+    }
+
+    /// A fleet whose ConfigMaps go to all of its members; at rest.
+    pub(crate) async fn fleet(&self, members: usize) -> Fleet {
+        let fleet = self.bare_fleet(members).await;
+        fleet.create_namespace().await;
+        let clusters: Vec<&str> = fleet.members.iter().map(|m| m.name.as_str()).collect();
+        fleet.create([samples::policy("all", selector("v1", "ConfigMap", ""), &clusters)]).await;
+        self.settle().await;
+        fleet
+    }
+
+    /// A fleet that has just become Ready, with nothing to do.
+    pub(crate) async fn bare_fleet(&self, members: usize) -> Fleet {
+        let fleet = Fleet::start("bench", members, &self.binaries, Options::default()).await;
+        fleet.expect("stand-ins are never too few")
+    }
+
+    pub(crate) async fn settle(&self) {
+        sleep(Duration::from_secs(self.args.settle)).await;
+    }
+
+    /// Creates ConfigMaps at once, and waits until all members have them. Answers how long it took until the hub had
+    /// taken them, and until the last was there.
+    pub(crate) async fn burst(&self, fleet: &Fleet) -> (Duration, Duration) {
+        let (count, path) = (self.args.burst, config_maps(fleet));
+        let start = now();
+        let posts: Vec<_> = (0..count)
+            .map(|n| {
+                let (api, path) = (fleet.api.clone(), path.clone());
+                let object = samples::config_map(&format!("burst-{n}"), "value");
+                tokio::spawn(async move { api.post(&path, &object).await })
+            })
+            .collect();
+        for post in posts {
+            post.await.expect("a task ends").expect("a ConfigMap is created");
+        }
+        let created = start.elapsed();
+        for member in &fleet.members {
+            // Only names: the list of all of them is not what is measured.
+            until("the burst to be there", || async { names(&member.api, &path).await >= count }).await;
+        }
+        (created, start.elapsed())
+    }
+}
+
+/// Where a fleet's ConfigMaps are.
+pub(crate) fn config_maps(fleet: &Fleet) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", fleet.namespace)
+}
+
+/// How many ConfigMaps of a burst there are.
+async fn names(api: &Rest, path: &str) -> usize {
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let Ok(list) = api.get_bytes(path, accept).await else { return 0 };
+    let list: Value = serde_json::from_slice(&list).unwrap_or_default();
+    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter(|o| o["metadata"]["name"].as_str().is_some_and(|n| n.starts_with("burst-"))).count()
+}
+
+/// Looks again and again until it is so. Answers how long that took.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() -> F) -> Duration {
+    let start = now();
+    while !is().await {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        sleep(LOOK).await;
+    }
+    start.elapsed()
+}
+
+/// Resident memory of a process that runs.
+pub(crate) fn resident(process: &Process) -> u64 {
+    process.resident().expect("the process runs")
+}

@@ -1,0 +1,117 @@
+//! How fast, how small: the main job measured on real processes, in release.
+//!
+//!     cargo bench -p karmada-tests --bench main_job [-- --only latency,burst] [--samples N] [--idle SECONDS] …
+//!
+//! ```text
+//!   main ── one function per figure ─▶ bed: hub, stand-in members, agents as processes, each agent behind a proxy
+//!     │                                     that counts its bytes
+//!     └──▶ report: a Markdown table, beside the machine, its fsync and what is to be reached
+//! ```
+//!
+//! Nothing is asserted: a figure that misses its mark is a figure. Each figure starts a fleet of its own, so that any
+//! of them can be taken alone. The binaries are built by a `cargo build` of their own, so that no test-only feature is
+//! in what is measured; `--binaries` names others.
+
+mod bed;
+mod binaries;
+mod memory;
+mod propagation;
+mod report;
+mod starts;
+mod wire;
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use self::{bed::Bed, report::Report};
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// One ConfigMap from hub to members.
+    Latency,
+    /// Many ConfigMaps at once.
+    Burst,
+    /// The hub's resident memory.
+    HubMemory,
+    /// An agent's resident memory.
+    AgentMemory,
+    /// How soon a hub answers.
+    HubStart,
+    /// Bytes on the socket while nothing happens.
+    IdleBytes,
+    /// Bytes of an agent's start.
+    StartBytes,
+    /// From a link's return until all is well.
+    LinkBack,
+}
+
+#[derive(Clone, Debug, Parser)]
+struct Args {
+    /// Only these figures.
+    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
+    only: Vec<Figure>,
+    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built in release.
+    #[arg(long, value_name = "DIR")]
+    binaries: Option<PathBuf>,
+    /// ConfigMaps for the latency, one after the other.
+    #[arg(long, default_value_t = 300)]
+    samples: usize,
+    /// ConfigMaps of a burst.
+    #[arg(long, default_value_t = 300)]
+    burst: usize,
+    /// Pods on a member that are not the hub's business.
+    #[arg(long, default_value_t = 500)]
+    pods: usize,
+    /// Seconds over which an idle link is counted.
+    #[arg(long, default_value_t = 300)]
+    idle: u64,
+    /// Seconds for which a link swallows everything.
+    #[arg(long, default_value_t = 60)]
+    hole: u64,
+    /// Seconds that a fleet gets to come to rest.
+    #[arg(long, default_value_t = 15)]
+    settle: u64,
+    /// Where a figure is the median of several runs, so many.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let args = Args::parse();
+    // reqwest takes whichever provider the process has.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = args.binaries.clone().unwrap_or_else(binaries::build);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let report = runtime.block_on(measure(&Bed::new(args, &folder)));
+    print!("\n{report}");
+}
+
+async fn measure(bed: &Bed) -> Report {
+    let mut report = Report::new();
+    for figure in Figure::value_variants() {
+        if !bed.args.only.is_empty() && !bed.args.only.contains(figure) {
+            continue;
+        }
+        eprintln!("{figure:?} …");
+        match figure {
+            Figure::Latency => propagation::latency(bed, &mut report).await,
+            Figure::Burst => propagation::burst(bed, &mut report).await,
+            Figure::HubMemory => memory::hub(bed, &mut report).await,
+            Figure::AgentMemory => memory::agent(bed, &mut report).await,
+            Figure::HubStart => starts::hub(bed, &mut report).await,
+            Figure::IdleBytes => wire::idle(bed, &mut report).await,
+            Figure::StartBytes => starts::agent(bed, &mut report).await,
+            Figure::LinkBack => wire::link_back(bed, &mut report).await,
+        }
+    }
+    report
+}
