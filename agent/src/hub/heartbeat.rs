@@ -3,11 +3,14 @@
 //! Which agent holds it stands in an annotation (`holderIdentity` is the cluster's name, for Karmada's hub). Renewals go
 //! under the resourceVersion of the last one: whoever finds the Lease changed reads it, and stands by if the change was
 //! another's. The other's life is judged by changes seen at times of our own clock.
+//!
+//! What an idle link carries is renewals, so one is a merge patch of two fields wherever the hub allows that. An agent
+//! that was registered with Karmada's own tools may only get, create and update its Lease; it sends all of it.
 
 use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::extension::AGENT_INSTANCE;
-use karmada_client::{Backoff, Error, Policy, Rest, lease};
+use karmada_client::{Backoff, Error, Patch, Policy, Rest, lease};
 use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::{Value, json};
@@ -46,6 +49,8 @@ pub(crate) struct Heartbeat {
     stats: Arc<Stats>,
     /// The Lease as our last renewal left it.
     held: Option<Value>,
+    /// Whether the hub has not refused to patch it.
+    may_patch: bool,
     rival: Option<Rival>,
 }
 
@@ -58,7 +63,7 @@ impl Heartbeat {
         view: Arc<ClusterView>,
         stats: Arc<Stats>,
     ) -> Self {
-        Self { hub, env, config, instance, view, stats, held: None, rival: None }
+        Self { hub, env, config, instance, view, stats, held: None, may_patch: true, rival: None }
     }
 
     /// Renews until shutdown or until the Cluster is gone; then lets the next agent begin at once.
@@ -108,28 +113,30 @@ impl Heartbeat {
 
     /// One renewal. Answers whether the Lease is ours.
     async fn beat(&mut self) -> Result<bool, Error> {
-        if let Some(mut lease) = self.held.take() {
+        if let Some(former) = self.held.take() {
+            let mut lease = former.clone();
             self.fill(&mut lease);
-            match self.hub.put(&self.path(), &lease).await {
-                Ok(lease) => {
+            match self.renew(&former, &lease).await {
+                Ok(revision) => {
+                    object::set_meta(&mut lease, "resourceVersion", json!(revision));
                     self.held = Some(lease);
                     return Ok(true);
                 }
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
                 Err(error) => {
                     // It may have been written all the same; the next conflict tells.
-                    self.held = Some(lease);
+                    self.held = Some(former);
                     return Err(error);
                 }
             }
         }
         let mut lease = match self.hub.get(&self.path()).await {
-            Ok(lease) => lease,
+            Ok(lease) => bare(lease),
             Err(error) if error.is_not_found() => {
                 let mut lease = lease::new(&self.config.cluster_namespace, &self.config.cluster);
                 self.fill(&mut lease);
                 let collection = lease::resource().collection(Some(&self.config.cluster_namespace));
-                self.held = Some(self.hub.post(&collection, &lease).await?);
+                self.held = Some(bare(self.hub.post(&collection, &lease).await?));
                 return Ok(true);
             }
             Err(error) => return Err(error),
@@ -139,8 +146,9 @@ impl Heartbeat {
             return Ok(false);
         }
         self.fill(&mut lease);
-        match self.hub.put(&self.path(), &lease).await {
-            Ok(lease) => {
+        match self.hub.put_for_revision(&self.path(), &lease).await {
+            Ok(revision) => {
+                object::set_meta(&mut lease, "resourceVersion", json!(revision));
                 self.held = Some(lease);
                 Ok(true)
             }
@@ -149,11 +157,26 @@ impl Heartbeat {
         }
     }
 
-    fn fill(&self, lease: &mut Value) {
-        // The server keeps these by itself; they would be most of what a renewal sends.
-        for field in ["managedFields", "creationTimestamp"] {
-            object::remove_meta(lease, field);
+    /// Writes the Lease under the resourceVersion of `former`; answers with the new one.
+    async fn renew(&mut self, former: &Value, lease: &Value) -> Result<String, Error> {
+        let path = self.path();
+        if self.may_patch && differs_in_time_alone(former, lease) {
+            let patch = json!({
+                "metadata": {"resourceVersion": object::resource_version(former)},
+                "spec": {"renewTime": lease::renew_time(lease)},
+            });
+            match self.hub.patch_for_revision(&path, Patch::Merge, &patch).await {
+                Err(error) if error.is_forbidden() => {
+                    tracing::debug!(cluster = %self.config.cluster, %error, "the lease is sent as a whole");
+                    self.may_patch = false;
+                }
+                answer => return answer,
+            }
         }
+        self.hub.put_for_revision(&path, lease).await
+    }
+
+    fn fill(&self, lease: &mut Value) {
         lease::set_annotation(lease, AGENT_INSTANCE, &self.instance);
         lease::set_spec(lease, "holderIdentity", json!(self.config.cluster));
         lease::set_spec(lease, "leaseDurationSeconds", json!(self.config.lease_duration.as_secs()));
@@ -167,6 +190,21 @@ impl Heartbeat {
             object::set_meta(lease, "ownerReferences", owner);
         }
     }
+}
+
+/// A Lease without what the server keeps by itself, which would be most of what a renewal sends.
+fn bare(mut lease: Value) -> Value {
+    for field in ["managedFields", "creationTimestamp"] {
+        object::remove_meta(&mut lease, field);
+    }
+    lease
+}
+
+/// Whether a renewal changes nothing but `spec.renewTime`.
+fn differs_in_time_alone(former: &Value, lease: &Value) -> bool {
+    let mut former = former.clone();
+    lease::set_spec(&mut former, "renewTime", lease::renew_time(lease).into());
+    former == *lease
 }
 
 /// Whether a Lease may be taken: it is ours, nobody's, or of an agent that has not renewed it for longer than it would

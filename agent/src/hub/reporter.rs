@@ -200,12 +200,12 @@ impl Reporter {
                 "metadata": metadata, "spec": {"syncMode": "Pull"}, "status": cluster["status"],
             });
             merge(&mut body["status"], &new);
-            match self.hub.put_for_metadata(&format!("{}/status", self.view.path()), &body).await {
-                Ok(answer) => {
+            match self.hub.put_for_revision(&format!("{}/status", self.view.path()), &body).await {
+                Ok(revision) => {
                     self.stats.cluster_reports.add();
                     self.say(&old, &new);
                     let mut reported = (*cluster).clone();
-                    reported["metadata"] = answer["metadata"].clone();
+                    object::set_meta(&mut reported, "resourceVersion", json!(revision));
                     reported["status"] = body["status"].take();
                     self.view.set(reported);
                     return Ok(());

@@ -135,10 +135,10 @@ impl Outbox {
             let path = self.works.subresource(Some(&self.namespace), name, "status");
             let lists =
                 json!({"conditions": status.conditions, "manifestStatuses": status.manifest_statuses});
-            match self.hub.patch_for_metadata(&path, Patch::Merge, &json!({"status": lists})).await {
-                Ok(work) => {
+            match self.hub.patch_for_revision(&path, Patch::Merge, &json!({"status": lists})).await {
+                Ok(revision) => {
                     stats.work_reports.add();
-                    desired.reported(name, object::resource_version(&work), &status);
+                    desired.reported(name, &revision, &status);
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),

@@ -102,6 +102,27 @@ async fn after_a_black_hole_the_cluster_is_ready_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_is_a_patch_where_the_hub_allows_it() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    sleep(SECOND * 60).await;
+    let (patch, put) = (format!("PATCH {LEASE}"), format!("PUT {LEASE}"));
+    assert!(world.wire.count(&patch) >= 5, "{} patches", world.wire.count(&patch));
+    assert!(world.wire.count(&put) <= 1, "{} puts", world.wire.count(&put));
+
+    world.wire.forbid(&patch);
+    let (patches, puts) = (world.wire.count(&patch), world.wire.count(&put));
+    sleep(SECOND * 60).await;
+    assert_eq!(world.wire.count(&patch), patches + 1, "a refusal is not asked for again");
+    assert!(world.wire.count(&put) >= puts + 5, "{} puts", world.wire.count(&put) - puts);
+    assert_eq!(agent.handle.stats().renewal_errors.get(), 0);
+    let lease = world.hub.get(LEASE).await.unwrap();
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
+    assert_eq!(lease["metadata"]["ownerReferences"][0]["kind"], "Cluster");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hub_that_is_away_at_the_start_is_waited_for() {
     let world = World::new().await;
     world.wire.cut();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body::Frame;
 use karmada_agent::{Agent, AgentConfig, Handle, Phase, State};
 use karmada_apiserver::{
@@ -19,6 +19,7 @@ use karmada_client::{Error, Patch, Rest, Wake, latest};
 use karmada_env::{Clock, Env};
 use karmada_store::engine::Memory;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -44,11 +45,20 @@ pub(crate) struct Wire {
     cut: latest::Sender<bool>,
     /// Given on mending, as a Link does when it is connected again.
     pub(crate) back: Wake,
+    /// `METHOD /path` of every request, without the query.
+    sent: Arc<Mutex<Vec<String>>>,
+    /// What a request begins with that the hub forbids.
+    forbidden: Arc<Mutex<Option<String>>>,
 }
 
 impl Wire {
     pub(crate) fn new() -> Self {
-        Self { cut: latest::Sender::new(false), back: Wake::new() }
+        Self {
+            cut: latest::Sender::new(false),
+            back: Wake::new(),
+            sent: Arc::default(),
+            forbidden: Arc::default(),
+        }
     }
 
     pub(crate) fn cut(&self) {
@@ -60,12 +70,33 @@ impl Wire {
         self.back.wake();
     }
 
+    /// Lets the hub answer 403 to requests that begin with `METHOD /path`.
+    pub(crate) fn forbid(&self, request: impl Into<String>) {
+        *self.forbidden.lock() = Some(request.into());
+    }
+
+    /// How many requests that began with `METHOD /path` were sent so far.
+    pub(crate) fn count(&self, request: &str) -> usize {
+        self.sent.lock().iter().filter(|sent| sent.starts_with(request)).count()
+    }
+
     /// The same client, at the other end of this wire.
     pub(crate) fn client(&self, client: &kube::Client) -> kube::Client {
         let (wire, client) = (self.clone(), client.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (wire, client) = (wire.clone(), client.clone());
             async move {
+                let line = format!("{} {}", request.method(), request.uri().path());
+                wire.sent.lock().push(line.clone());
+                if wire.forbidden.lock().as_ref().is_some_and(|start| line.starts_with(start)) {
+                    let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+                        "message": "forbidden: that is not what this agent was registered for"});
+                    let body = Body::from(status.to_string().into_bytes());
+                    return Ok(Response::builder()
+                        .status(403)
+                        .body(Carried::whole(body))
+                        .expect("constants"));
+                }
                 let mut cut = wire.cut.subscribe();
                 let answer = async {
                     if *cut.borrow_and_update() {
@@ -100,6 +131,13 @@ async fn is(cut: &mut latest::Receiver<bool>, wanted: bool) {
 async fn lost<T>(cut: &mut latest::Receiver<bool>) -> Result<T, std::io::Error> {
     is(cut, false).await;
     Err(std::io::Error::other("connection reset"))
+}
+
+impl Carried {
+    /// A body that no wire can hold up.
+    fn whole(body: Body) -> Self {
+        Self { body, cut: latest::Sender::new(false).subscribe(), ended: Box::pin(std::future::pending()) }
+    }
 }
 
 /// A body that stands still while the wire is cut and breaks when it is mended.

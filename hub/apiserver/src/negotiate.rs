@@ -181,6 +181,13 @@ pub(crate) fn accept(
     })
 }
 
+/// Whether the client wants no more of what it wrote than it must have: RFC 7240's `Prefer: return=minimal`.
+/// kube-apiserver does not know it; our agents ask for it, for whom every byte crosses a narrow link.
+pub(crate) fn minimal(headers: &HeaderMap) -> bool {
+    let wanted = |preference: &str| preference.trim().eq_ignore_ascii_case("return=minimal");
+    headers.get_all("prefer").iter().filter_map(|v| v.to_str().ok()).any(|v| v.split(',').any(wanted))
+}
+
 /// The formats of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyType {

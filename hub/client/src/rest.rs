@@ -6,7 +6,7 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{
     Client,
@@ -256,13 +256,13 @@ impl Rest {
 
     /// GET of a path whose answer may be any text: `/readyz`.
     pub async fn get_text(&self, path: &str) -> Result<String, Error> {
-        let (_, bytes) = self.bytes(Method::GET, path, "", "*/*", None).await?;
+        let (_, bytes) = self.bytes(request(&Method::GET, path, "*/*", "", None)?).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// GET of a path as it was sent, for an answer of the `accept`ed media type.
     pub async fn get_bytes(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
-        self.bytes(Method::GET, path, "", accept, None).await.map(|(_, bytes)| bytes)
+        self.bytes(request(&Method::GET, path, accept, "", None)?).await.map(|(_, bytes)| bytes)
     }
 
     /// POST: creates an object in a collection.
@@ -285,38 +285,47 @@ impl Rest {
         self.send(Method::PATCH, path, kind.media_type(), body).await
     }
 
-    /// PUT whose answer is wanted for its metadata only: servers that can leave the rest out, which on an edge is
-    /// most of what a write costs.
-    pub async fn put_for_metadata<B: Serialize + ?Sized + Sync>(
+    /// PUT of which only the object's new resourceVersion is wanted: see [`Rest::patch_for_revision`].
+    pub async fn put_for_revision<B: Serialize + ?Sized + Sync>(
         &self,
         path: &str,
         body: &B,
-    ) -> Result<Value, Error> {
-        self.for_metadata(Method::PUT, path, "application/json", body).await
+    ) -> Result<String, Error> {
+        self.for_revision(Method::PUT, path, "application/json", body).await
     }
 
-    /// [`Rest::put_for_metadata`] for a PATCH.
-    pub async fn patch_for_metadata<B: Serialize + ?Sized + Sync>(
+    /// PATCH of which only the object's new resourceVersion is wanted. Servers leave out what they can, which on an
+    /// edge is most of what a write costs: kube-apiserver answers with the object's metadata, a hub of ours with the
+    /// resourceVersion alone (RFC 7240's `return=minimal`).
+    pub async fn patch_for_revision<B: Serialize + ?Sized + Sync>(
         &self,
         path: &str,
         kind: Patch,
         body: &B,
-    ) -> Result<Value, Error> {
-        self.for_metadata(Method::PATCH, path, kind.media_type(), body).await
+    ) -> Result<String, Error> {
+        self.for_revision(Method::PATCH, path, kind.media_type(), body).await
     }
 
-    async fn for_metadata<B: Serialize + ?Sized + Sync>(
+    async fn for_revision<B: Serialize + ?Sized + Sync>(
         &self,
         method: Method,
         path: &str,
         media_type: &str,
         body: &B,
-    ) -> Result<Value, Error> {
+    ) -> Result<String, Error> {
         const METADATA: &str =
             "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
         let body = encode(&method, path, body)?;
-        let (_, answer) = self.bytes(method.clone(), path, media_type, METADATA, Some(body)).await?;
-        decode(method, path, &answer)
+        let mut request = request(&method, path, METADATA, media_type, Some(body))?;
+        request.headers_mut().insert("prefer", HeaderValue::from_static("return=minimal"));
+        let (_, answer) = self.bytes(request).await?;
+        let object = decode(method.clone(), path, &answer)?;
+        match object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
+            Some(revision) => Ok(revision.to_owned()),
+            None => {
+                Err(Error::Answer { method, path: path.into(), cause: "it has no resourceVersion".into() })
+            }
+        }
     }
 
     /// Server-side apply of `config` as `manager`. Answers whether the object was created, and the object.
@@ -362,19 +371,15 @@ impl Rest {
         media_type: &str,
         body: Option<Bytes>,
     ) -> Result<(StatusCode, Value), Error> {
-        let (code, answer) = self.bytes(method.clone(), path, media_type, "application/json", body).await?;
+        let request = request(&method, path, "application/json", media_type, body)?;
+        let (code, answer) = self.bytes(request).await?;
         decode(method, path, &answer).map(|object| (code, object))
     }
 
-    async fn bytes(
-        &self,
-        method: Method,
-        path: &str,
-        media_type: &str,
-        accept: &str,
-        body: Option<Bytes>,
-    ) -> Result<(StatusCode, Bytes), Error> {
-        let request = request(&method, path, accept, media_type, body)?;
+    /// Sends a request and reads all of its answer.
+    async fn bytes(&self, request: Request<Body>) -> Result<(StatusCode, Bytes), Error> {
+        let method = request.method().clone();
+        let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
         let answer = async {
             let response = open(&self.client, request).await?;
             let code = response.status();
@@ -382,17 +387,19 @@ impl Rest {
                 Ok(collected) => Ok((code, collected.to_bytes())),
                 Err(error) if error.is::<LengthLimitError>() => Err(Error::Answer {
                     method: method.clone(),
-                    path: path.into(),
+                    path: path.clone(),
                     cause: format!("it is larger than {ANSWER_LIMIT} bytes"),
                 }),
-                Err(error) => {
-                    Err(Error::Transport { method: method.clone(), path: path.into(), cause: chain(&*error) })
-                }
+                Err(error) => Err(Error::Transport {
+                    method: method.clone(),
+                    path: path.clone(),
+                    cause: chain(&*error),
+                }),
             }
         };
         match tokio::time::timeout(self.deadline, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(Error::Timeout { method, path: path.into(), after: self.deadline }),
+            Err(_) => Err(Error::Timeout { method, path, after: self.deadline }),
         }
     }
 }

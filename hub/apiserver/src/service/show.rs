@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::handlers::Handler;
 use crate::{
     kinds::Kind,
-    negotiate::{Accepted, Form},
+    negotiate::{self, Accepted, Form},
     registry::{Shown, Written, list::Page},
     respond::Answer,
     storage::{Framer, quoted},
@@ -52,6 +52,18 @@ impl Handler<'_> {
         accepted: Accepted,
     ) -> Result<Response<Body>, Status> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        if let Form::Partial { version, list: false } = &accepted.form
+            && negotiate::minimal(&self.exchange.parts.headers)
+            && let Some(revision) = written.shown.revision()
+        {
+            // The bytes of a PartialObjectMetadata that has nothing but this.
+            let json = format!(
+                r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{version}","metadata":{{"resourceVersion":"{revision}"}}}}"#
+            );
+            return Ok(
+                Answer { code, json: json.into(), accepted }.into_response(&self.exchange.parts.headers)
+            );
+        }
         self.show(&written.shown, accepted, code)
     }
 

@@ -1,9 +1,13 @@
 //! Creating, reading, changing.
 
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use karmada_apiserver::authn::UserInfo;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use crate::{MAPS, Server, config_map};
 
@@ -193,4 +197,35 @@ async fn the_client_in_process_is_an_ordinary_client() {
     maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 1);
     assert!(maps.get_opt("none").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_asks_for_the_least_gets_the_revision_alone() {
+    let server = Server::start().await;
+    let map = json!({"metadata": {"name": "a"}, "data": {"k": "1"}});
+    server.call("POST", "/api/v1/namespaces/default/configmaps", map).await;
+    let send = async |accept: &str, prefer: &str| {
+        let mut request = Request::builder()
+            .method("PATCH")
+            .uri("/api/v1/namespaces/default/configmaps/a")
+            .header("content-type", "application/merge-patch+json")
+            .header("accept", accept)
+            .header("prefer", prefer)
+            .body(Body::from(r#"{"data":{"k":"2"}}"#))
+            .unwrap();
+        request.extensions_mut().insert(Server::admin());
+        let answer = server.api.service().oneshot(request).await.unwrap();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice::<Value>(&bytes).unwrap()
+    };
+    let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    let least = send(partial, "respond-async, return=minimal").await;
+    let stored = server.get("/api/v1/namespaces/default/configmaps/a").await.body;
+    let revision = &stored["metadata"]["resourceVersion"];
+    let want = json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision},
+    });
+    assert_eq!((least, &stored["data"]["k"]), (want, &json!("2")));
+    assert_eq!(send(partial, "return=representation").await["metadata"]["name"], "a");
+    assert_eq!(send("application/json", "return=minimal").await["data"]["k"], "2", "an object is an object");
 }

@@ -3,9 +3,10 @@
 use std::{collections::VecDeque, pin::Pin, task::Poll, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
-use http::Request;
+use http::{Request, Response};
 use http_body::Frame as BodyFrame;
 use http_body_util::StreamBody;
+use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::timeout;
