@@ -13,8 +13,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     heads::{
-        BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, NamespaceHead, OverrideHead,
-        PolicyHead, Scope, WorkHead,
+        BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
+        TemplateHead, WorkHead,
     },
     index::{Index, follow},
     kinds,
@@ -63,7 +63,7 @@ pub(crate) struct Context {
     pub env: Env,
     pub skip: Skip,
     pub clusters: Arc<Index<ClusterHead>>,
-    pub namespaces: Arc<Index<NamespaceHead>>,
+    pub namespaces: Arc<Index<TemplateHead>>,
     pub policies: Pair<PolicyHead>,
     pub overrides: Pair<OverrideHead>,
     pub bindings: Pair<BindingHead>,
@@ -133,7 +133,7 @@ impl Context {
             figures.clusters().seen(object::name(cluster), cluster);
             ClusterHead::project(cluster)
         });
-        self.follow(running, "namespaces", &self.namespaces, all(&kinds::NAMESPACES), NamespaceHead::project);
+        self.follow(running, "namespaces", &self.namespaces, all(&kinds::NAMESPACES), TemplateHead::project);
         let policies = &self.policies;
         let (pp, cpp) = (all(&kinds::PROPAGATION_POLICIES), all(&kinds::CLUSTER_PROPAGATION_POLICIES));
         self.follow(running, "propagationpolicies", &policies.namespaced, pp, PolicyHead::project);

@@ -386,32 +386,7 @@ impl WorkHead {
     }
 }
 
-/// A Namespace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamespaceHead {
-    /// The Namespace's uid.
-    pub uid: String,
-    /// Whether it has a deletion timestamp.
-    pub deleting: bool,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// A digest of all that is propagated.
-    pub content: u64,
-}
-
-impl NamespaceHead {
-    /// Projects a Namespace.
-    pub fn project(value: &Value) -> Self {
-        Self {
-            uid: object::uid(value).to_owned(),
-            deleting: object::deletion_timestamp(value).is_some(),
-            labels: object::label_map(value),
-            content: template_content(value),
-        }
-    }
-}
-
-/// A template: an object of any kind that may be propagated.
+/// A template: an object of any kind that may be propagated, a Namespace among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateHead {
     /// The object's uid.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, binding::overriding, work};
 use crate::{
-    heads::NamespaceHead,
+    heads::TemplateHead,
     kinds::NAMESPACES,
     objects::Key,
     works::{self, Made, Maker},
@@ -178,7 +178,7 @@ impl NamespaceController {
 
 /// Whether a Namespace goes to all clusters by itself: not the hub's own, not one whose label forbids it, and not
 /// one that a policy places.
-fn provided(context: &Context, name: &str, head: &NamespaceHead) -> bool {
+fn provided(context: &Context, name: &str, head: &TemplateHead) -> bool {
     let claimed = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
     !head.deleting
         && !claimed.iter().any(|key| head.labels.contains_key(*key))
