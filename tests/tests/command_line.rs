@@ -293,6 +293,24 @@ async fn nobody_may_ask_for_health_and_version_alone() {
 }
 
 #[tokio::test]
+async fn whoever_scrapes_may_read_figures_alone() {
+    let hub = Hub::start(&[]).await;
+    let data = format!("--data-dir={}", hub.data().display());
+    refused("karmada-hub", &["credentials", &data], 2);
+    refused("karmada-hub", &["credentials", &data, "--monitoring", "--cluster=member1"], 2);
+    let path = hub.dir.path().join("monitoring.kubeconfig");
+    let made = run("karmada-hub", &["credentials", &data, "--monitoring", "-o", &path.display().to_string()]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let scraper = rest(&path);
+    let text = scraper.get_text("/metrics").await.expect("the page");
+    karmada_telemetry::metrics::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    for path in ["/api/v1/namespaces", "/apis/cluster.karmada.io/v1alpha1/clusters"] {
+        let error = scraper.get(path).await.expect_err(path);
+        assert!(error.is_forbidden() && error.to_string().contains("karmada-monitoring"), "{path}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn an_agents_credentials_reach_its_own_part_alone() {
     let hub = Hub::start(&[]).await;
     let data = format!("--data-dir={}", hub.data().display());
@@ -518,7 +536,7 @@ async fn get_says_who_may_not_and_who_is_not_there() {
     assert!(line.contains("forbidden"), "{line}");
     let address = hub.address();
     hub.stop().await;
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     for more in [&["get", "works"] as &[&str], &["get", "works", "-w"]] {
         let line = refused("karmada-hub", &[more, &[agent.as_str()]].concat(), 1);
         assert!(line.contains(&format!("cannot reach https://{address}")), "{line}");

@@ -2,32 +2,29 @@
 
 use std::fmt;
 
-use karmada_client::{LinkStatus, metrics::link};
+use karmada_client::{LinkStatus, metrics::LinkFigures};
 use karmada_core::figures::{CLUSTER_FAMILIES, MEMBER_CLUSTER};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{Page, PageSource, Process, Sheet, Source};
 
 use crate::{Handle, Phase};
 
-/// An agent with its two links.
-#[derive(Clone, Debug)]
-pub(super) struct Shown {
-    pub(super) agent: Handle,
-    pub(super) hub: LinkStatus,
-    pub(super) member: LinkStatus,
-    pub(super) env: Env,
+/// The page of a process with one agent and its two links.
+pub(super) fn page(agent: Handle, hub: LinkStatus, member: LinkStatus, env: &Env) -> PageSource {
+    let process = Process::new(env!("CARGO_PKG_VERSION"), env.wall());
+    let link = |prefix, to, link| LinkFigures { prefix, to, link, env: env.clone() };
+    let hub = link("karmada_agent_hub", "hub", hub);
+    let member = link("karmada_agent_member", "member", member);
+    Page::new().with(process).with(Shown(agent)).with(hub).with(member).into_source()
 }
 
-/// The page of a process with one agent.
-pub(super) fn page(shown: Shown) -> PageSource {
-    let started = shown.env.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let process = Process { version: env!("CARGO_PKG_VERSION"), started: started.as_secs_f64() };
-    Page::new().with(process).with(shown).into_source()
-}
+/// An agent.
+#[derive(Clone, Debug)]
+struct Shown(Handle);
 
 impl Source for Shown {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let (agent, stats) = (&self.agent, self.agent.stats());
+        let (agent, stats) = (&self.0, self.0.stats());
         let member = [(MEMBER_CLUSTER, agent.cluster())];
         let figures = agent.cluster_figures();
         for (name, help, value) in CLUSTER_FAMILIES {
@@ -45,16 +42,13 @@ impl Source for Shown {
             stats.sync_times.rows().map(|(labels, attempts)| (labels, attempts.took())),
         )?;
         agent.queues().write(sheet)?;
-        self.counts(sheet)?;
-        let now = self.env.now();
-        link(sheet, "karmada_agent_hub", "hub", &self.hub, now)?;
-        link(sheet, "karmada_agent_member", "member", &self.member, now)
+        self.counts(sheet)
     }
 }
 
 impl Shown {
     fn counts(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let (agent, stats) = (&self.agent, self.agent.stats());
+        let (agent, stats) = (&self.0, self.0.stats());
         let counters = [
             ("syncs_total", "Works carried out, each time.", stats.syncs.get()),
             (
@@ -103,8 +97,8 @@ mod tests {
     use super::*;
     use crate::{Agent, AgentConfig, State};
 
-    /// Every family of an agent's page beside the process's own, with its labels.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 42] = [
+    /// Every family of an agent's page beside every process's own, with its labels.
+    const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -125,10 +119,12 @@ mod tests {
         ("karmada_agent_hub_connections", Kind::Counter, &[]),
         ("karmada_agent_hub_received_bytes", Kind::Counter, &[]),
         ("karmada_agent_hub_sent_bytes", Kind::Counter, &[]),
+        ("karmada_agent_hub_last_contact_age_seconds", Kind::Gauge, &[]),
         ("karmada_agent_lease_renewal_errors", Kind::Counter, &[]),
         ("karmada_agent_lease_renewals", Kind::Counter, &[]),
         ("karmada_agent_member_connected", Kind::Gauge, &[]),
         ("karmada_agent_member_connections", Kind::Counter, &[]),
+        ("karmada_agent_member_last_contact_age_seconds", Kind::Gauge, &[]),
         ("karmada_agent_member_received_bytes", Kind::Counter, &[]),
         ("karmada_agent_member_sent_bytes", Kind::Counter, &[]),
         ("karmada_agent_objects", Kind::Gauge, &[]),
@@ -138,6 +134,7 @@ mod tests {
         ("karmada_agent_work_reports", Kind::Counter, &[]),
         ("karmada_agent_works", Kind::Gauge, &[]),
         ("karmada_agent_works_queued", Kind::Gauge, &[]),
+        ("karmada_build_info", Kind::Gauge, &["compiler", "git_version", "platform"]),
         ("karmada_workqueue_delayed", Kind::Gauge, &["name"]),
         ("work_sync_workload_duration_seconds", Kind::Histogram, &["result"]),
         ("workqueue_adds", Kind::Counter, &["name"]),
@@ -162,10 +159,10 @@ mod tests {
             (client_for(nowhere(), "test", env.clone()), client_for(nowhere(), "test", env.clone()));
         let state = State::fresh(&env);
         let agent = Agent::new(AgentConfig::new("shop-17"), hub, member, env.clone(), state);
-        let shown = Shown { agent: agent.handle(), hub: hub_link, member: member_link, env };
-        let text = Page::new().with(shown).render();
+        let text = page(agent.handle(), hub_link, member_link, &env)();
         let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let families = page.families.iter().map(|(name, (kind, _))| {
+        let own = page.families.iter().filter(|(name, _)| !name.starts_with("process_"));
+        let families = own.map(|(name, (kind, _))| {
             (name.as_str(), (*kind, page.labels_of(name).into_iter().collect::<Vec<_>>()))
         });
         let documented = DOCUMENTED.iter().map(|(name, kind, labels)| (*name, (*kind, labels.to_vec())));

@@ -109,8 +109,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     };
     let agent = Agent::new(config, hub, member, env.clone(), state);
     let handle = agent.handle();
-    let shown = metrics::Shown { agent: handle.clone(), hub: hub_link.clone(), member: member_link, env };
-    let page = metrics::page(shown);
+    let page = metrics::page(handle.clone(), hub_link.clone(), member_link, &env);
     let sources = Arc::new(endpoints::Sources { agent: handle, hub: hub_link, page });
     let shutdown = CancellationToken::new();
     let served = [health, scraped].into_iter().flatten().map(|endpoint| {

@@ -55,6 +55,14 @@ enum View {
     Table(Box<TableView>),
 }
 
+/// How long a watch is there, beside its own time.
+pub(crate) struct Life {
+    /// Ends it with the server.
+    pub(crate) shutdown: CancellationToken,
+    /// Counts it.
+    pub(crate) open: Watching,
+}
+
 /// One watch.
 struct Stream {
     kind: Arc<Kind>,
@@ -90,9 +98,9 @@ pub(crate) fn respond(
     options: &ListOptions,
     accepted: &Accepted,
     include: Include,
-    shutdown: CancellationToken,
-    open: Watching,
+    life: Life,
 ) -> Result<Response<Body>, Status> {
+    let Life { shutdown, open } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
         Some(text) => parse_version(text).map_err(|_| {

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use karmada_telemetry::metrics::Sheet;
+use karmada_env::Env;
+use karmada_telemetry::metrics::{Sheet, Source};
 use parking_lot::RwLock;
 
 use crate::{
@@ -78,38 +79,40 @@ impl Queues {
     }
 }
 
-/// Writes what crossed a link, and how it is: families that begin with `prefix`. `now` is [`karmada_env::Env::now`].
-///
-/// # Errors
-/// Those of the sheet.
-pub fn link(sheet: &mut Sheet<'_>, prefix: &str, to: &str, link: &LinkStatus, now: Duration) -> fmt::Result {
-    let counters = link.counters();
-    let name = |suffix: &str| format!("{prefix}_{suffix}");
-    sheet.one_counter(
-        &name("received_bytes_total"),
-        &format!("Bytes read from the {to}'s sockets."),
-        counters.received() as f64,
-    )?;
-    sheet.one_counter(
-        &name("sent_bytes_total"),
-        &format!("Bytes written to the {to}'s sockets."),
-        counters.sent() as f64,
-    )?;
-    sheet.one_counter(
-        &name("connections_total"),
-        &format!("Connections made to the {to}."),
-        counters.connections() as f64,
-    )?;
-    let connected = if link.is_connected() { 1.0 } else { 0.0 };
-    sheet.one_gauge(&name("connected"), &format!("1 while there is a connection to the {to}."), connected)?;
-    // Before the first word there is no age.
-    if !counters.last_read().is_zero() {
-        let age = now.saturating_sub(counters.last_read());
-        sheet.one_gauge(
-            &name("last_contact_age_seconds"),
-            &format!("How long ago anything was last read from the {to}."),
-            age.as_secs_f64(),
-        )?;
-    }
-    Ok(())
+/// What crosses a link, and how it is, in families that begin with a prefix.
+#[derive(Clone, Debug)]
+pub struct LinkFigures {
+    /// What the families' names begin with.
+    pub prefix: &'static str,
+    /// Whom it leads to, in sentences.
+    pub to: &'static str,
+    /// The link.
+    pub link: LinkStatus,
+    /// Whose clock the link goes by.
+    pub env: Env,
 }
+
+impl Source for LinkFigures {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let (counters, to) = (self.link.counters(), self.to);
+        let name = |suffix: &str| format!("{}_{suffix}", self.prefix);
+        let counts = [
+            ("received_bytes_total", format!("Bytes read from the {to}'s sockets."), counters.received()),
+            ("sent_bytes_total", format!("Bytes written to the {to}'s sockets."), counters.sent()),
+            ("connections_total", format!("Connections made to the {to}."), counters.connections()),
+        ];
+        for (suffix, help, count) in counts {
+            sheet.one_counter(&name(suffix), &help, count as f64)?;
+        }
+        let connected = if self.link.is_connected() { 1.0 } else { 0.0 };
+        let help = format!("1 while there is a connection to the {to}.");
+        sheet.one_gauge(&name("connected"), &help, connected)?;
+        // Before the first word there is no age.
+        let last = Some(counters.last_read()).filter(|last| !last.is_zero());
+        let age = last.map(|last| self.env.now().saturating_sub(last).as_secs_f64());
+        let help = format!("How long ago anything was last read from the {to}.");
+        sheet.gauge(&name("last_contact_age_seconds"), &help, age.map(|age| (NO_LABELS, age)))
+    }
+}
+
+const NO_LABELS: [(&str, &str); 0] = [];

@@ -20,7 +20,8 @@ pub struct Args {
 pub(super) enum Command {
     /// Run the hub.
     Serve(ServeArgs),
-    /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else.
+    /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else, or
+    /// for whoever scrapes the hub's figures.
     Credentials(CredentialsArgs),
     /// Print objects as the server's table, as kubectl would.
     Get(GetArgs),
@@ -104,8 +105,11 @@ pub(super) struct CredentialsArgs {
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
     /// The cluster whose agent is to use it.
-    #[arg(long, value_name = "NAME")]
-    pub cluster: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "monitoring")]
+    pub cluster: Option<String>,
+    /// For a Prometheus instead: it may read /metrics and nothing else.
+    #[arg(long, conflicts_with = "cluster")]
+    pub monitoring: bool,
     /// Write it here (mode 0600) instead of to standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,

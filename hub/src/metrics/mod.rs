@@ -18,20 +18,38 @@ mod tests;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use karmada_client::{WorkQueue, metrics::Queues};
+use karmada_client::{WorkQueue, latest, metrics::Queues};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
 
 use self::{clusters::Clusters, propagation::Propagation};
-use crate::{context::Context, objects::Key, templates::TemplateKey};
+use crate::{context::Context, objects::Key, remote::Phase, templates::TemplateKey};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.
 pub fn page(hub: &HubFigures) -> Page {
-    let started = hub.0.env.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let process = Process { version: env!("CARGO_PKG_VERSION"), started: started.as_secs_f64() };
+    let process = Process::new(env!("CARGO_PKG_VERSION"), hub.0.env.wall());
     Page::new().with(process).with(hub.clone())
+}
+
+/// Whether a hub that others may lead instead of leads.
+#[derive(Clone, Debug)]
+pub struct Leading(latest::Receiver<Phase>);
+
+impl Leading {
+    /// A hub in this phase.
+    pub fn new(phase: latest::Receiver<Phase>) -> Self {
+        Self(phase)
+    }
+}
+
+impl Source for Leading {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let leads = matches!(*self.0.borrow(), Phase::Starting | Phase::Working);
+        let row = ([("name", "karmada-hub")], if leads { 1.0 } else { 0.0 });
+        sheet.gauge("leader_election_master_status", "1 while this hub leads.", [row])
+    }
 }
 
 /// Hears what the context's indexes tell of clusters, leases and Works.

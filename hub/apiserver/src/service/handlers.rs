@@ -112,8 +112,8 @@ impl<'a> Handler<'a> {
         }
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
-        let open = self.inner.metrics.watching(&self.exchange.info);
-        watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, shutdown, open)
+        let life = watch::Life { shutdown, open: self.inner.metrics.watching(&self.exchange.info) };
+        watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, life)
     }
 
     pub(super) async fn create(&self, body: Body) -> Result<Response<Body>, Status> {

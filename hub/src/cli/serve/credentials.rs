@@ -1,9 +1,9 @@
-//! `karmada-hub credentials`: a kubeconfig for one cluster's agent, signed by the embedded hub's own authority.
+//! `karmada-hub credentials`: a kubeconfig for one cluster's agent or a scraper, signed by the embedded hub's own authority.
 
 use std::time::Duration;
 
 use karmada_api::consts::subject;
-use karmada_apiserver::pki::Pki;
+use karmada_apiserver::{authn::MONITORING, pki::Pki};
 use karmada_client::Kubeconfig;
 use karmada_core::names;
 use karmada_env::Env;
@@ -12,14 +12,21 @@ use karmada_meta::names::cluster_name_errors;
 use super::write_private;
 use crate::cli::{Failure, args::CredentialsArgs, print};
 
-/// How long an agent's certificate is good for: a year, as Karmada's.
-const AGENT_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a certificate is good for: a year, as Karmada's.
+const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Who scrapes, in the log.
+const MONITOR: &str = "karmada-monitoring";
 
-/// Makes a kubeconfig for one cluster's agent.
+/// Makes a kubeconfig for one cluster's agent, or for whoever reads figures.
 pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(), Failure> {
-    if let Some(why) = cluster_name_errors(&args.cluster).first() {
-        return Err(Failure::usage(format!("--cluster {:?}: {why}", args.cluster)));
-    }
+    let (user, group) = match &args.cluster {
+        // clap takes one of the two.
+        None => (MONITOR.to_owned(), MONITORING),
+        Some(cluster) => match cluster_name_errors(cluster).first() {
+            None => (names::agent_user(cluster), subject::AGENTS),
+            Some(why) => return Err(Failure::usage(format!("--cluster {cluster:?}: {why}"))),
+        },
+    };
     let admin = args.data_dir.join("admin.kubeconfig");
     if !admin.exists() {
         return Err(Failure::usage(format!(
@@ -30,8 +37,7 @@ pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(
     }
     let endpoint = Kubeconfig::load(&admin).and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
     let pki = Pki::open(&args.data_dir, env).map_err(Failure::failed)?;
-    let user = names::agent_user(&args.cluster);
-    let credential = pki.issue_client(&user, subject::AGENTS, AGENT_VALIDITY).map_err(Failure::failed)?;
+    let credential = pki.issue_client(&user, group, VALIDITY).map_err(Failure::failed)?;
     let server = endpoint.server.to_string();
     let text = pki.kubeconfig(server.trim_end_matches('/'), &user, &credential);
     match &args.output {

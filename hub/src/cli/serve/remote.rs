@@ -8,7 +8,7 @@ use karmada_apiserver::{
     listener::{self, Tls},
     pki::Pki,
 };
-use karmada_client::{Kubeconfig, LeaderConfig, link::client_for};
+use karmada_client::{Kubeconfig, LeaderConfig, link::client_for, metrics::LinkFigures};
 use karmada_env::Env;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +52,10 @@ pub(super) async fn serve(
         beside_foreign: args.allow_foreign_controllers,
     };
     let remote = Remote::new(client, remote_config, env.clone()).map_err(remote_failure)?;
-    let page = metrics::page(remote.figures()).with(tls.traffic()).into_source();
+    let api =
+        LinkFigures { prefix: "karmada_hub_server", to: "API server", link: link.clone(), env: env.clone() };
+    let leading = metrics::Leading::new(remote.phase());
+    let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading).into_source();
     let endpoints = Endpoints::new(remote.phase(), link, server.clone(), page);
 
     let authenticator = Authenticator::new(Tokens::new(), env.clone());

@@ -1,6 +1,6 @@
 //! The process itself, from `/proc`: the figures every exporter shows, under the names they all use.
 
-use std::fmt;
+use std::{fmt, time::SystemTime};
 
 use super::{Sheet, Source};
 
@@ -12,10 +12,17 @@ const PAGE: f64 = 4096.0;
 /// Memory, processor time and open files of this process, and which build it is.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// The version of the program.
-    pub version: &'static str,
+    version: &'static str,
     /// When it was started, in seconds since 1970.
-    pub started: f64,
+    started: f64,
+}
+
+impl Process {
+    /// This process, of that version of its program, started just now by the time of day.
+    pub fn new(version: &'static str, now: SystemTime) -> Self {
+        let started = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { version, started: started.as_secs_f64() }
+    }
 }
 
 impl Source for Process {
