@@ -77,17 +77,8 @@ impl Hub {
         let all = [format!("--kubeconfig={}", kubeconfig.display()), format!("--listen={address}")];
         let all = all.into_iter().chain(quick()).chain(args.iter().map(|arg| (*arg).to_owned()));
         let process = start_hub(dir, name, &binaries(), all);
-        let ca = dir.join(name).join("pki/ca.crt");
-        file(&ca).await;
-        let own = dir.join(format!("{name}.own.kubeconfig"));
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "own",
-            "contexts": [{"name": "own", "context": {"cluster": "own", "user": ""}}],
-            "clusters": [{"name": "own", "cluster": {
-                "server": format!("https://{address}"), "certificate-authority": ca,
-            }}],
-        });
-        fs::write(&own, config.to_string()).expect("a kubeconfig is written");
+        let own = dir.join(name).join("monitoring.kubeconfig");
+        file(&own).await;
         Self { process, own: rest(&own) }
     }
 
@@ -291,6 +282,8 @@ async fn definitions_are_installed_and_kept_current() {
     hub.logs("brought up to date").await;
 
     // Its own listener, and a stop that gives the Lease back. A second start changes nothing.
+    let mode = fs::metadata(stock.dir.path().join("hub/monitoring.kubeconfig")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     let page = hub.own.get_text("/metrics").await.expect("figures");
     assert!(page.contains("# EOF") || page.contains("# TYPE"), "{page}");
     assert!(hub.own.get("/version").await.expect("a version")["gitVersion"].is_string());

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{
     desired::{Desired, DesiredWork, Manifest, ObjectId},
-    outbox::Outbox,
+    outbox::{Outbox, works},
     report::{Outcome, Outcomes, Seen},
 };
 use crate::{
@@ -255,6 +255,17 @@ impl Executor {
                 return Again::SOON;
             }
         };
+        // Asked after the namespace: an execution namespace that was deleted and made again is not on its way out, but
+        // the Work that we know went with the first one.
+        match self.is_still_deleting(work).await {
+            Ok(true) => {}
+            // The watch will tell what is there now; a Work that is missing is no deletion.
+            Ok(false) => return Again::default(),
+            Err(error) => {
+                tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the Work is still being deleted");
+                return Again::SOON;
+            }
+        }
         let old = work.status();
         let recorded = recorded(&old);
         let facts = self.facts(work, Cause::WorkDeleted, namespace_terminating);
@@ -287,6 +298,15 @@ impl Executor {
         self.applier.forget_work(&work.name);
         self.outbox.finished(&work.name, &work.uid);
         Again::default()
+    }
+
+    /// Whether the very Work that we know is there and being deleted, as the hub has it now.
+    async fn is_still_deleting(&self, work: &DesiredWork) -> Result<bool, Error> {
+        match self.hub.get(&works().object(Some(&self.namespace), &work.name)).await {
+            Ok(live) => Ok(object::uid(&live) == work.uid && object::deletion_timestamp(&live).is_some()),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the execution namespace is being deleted. A hub that does not let us ask does not delete it behind our

@@ -411,6 +411,7 @@ pub(super) fn of_clusters(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better so")]
     fn definition(versions: Value) -> Value {
         json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -423,6 +424,7 @@ mod tests {
         })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better so")]
     fn version(name: &str, storage: bool, properties: Value) -> Value {
         json!({
             "name": name, "served": true, "storage": storage, "subresources": {"status": {}},

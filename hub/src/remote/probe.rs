@@ -301,9 +301,7 @@ async fn stuck_namespaces(rest: &Rest, env: &Env) {
             now.insert(object::uid(namespace).to_owned(), at);
             // A namespace controller says in conditions what it waits for.
             let attended = namespace.pointer("/status/conditions").and_then(Value::as_array);
-            if !attended.is_some_and(|conditions| !conditions.is_empty())
-                && env.now().saturating_sub(at) >= STUCK
-            {
+            if attended.is_none_or(Vec::is_empty) && env.now().saturating_sub(at) >= STUCK {
                 tracing::warn!(
                     namespace = object::name(namespace),
                     "the namespace is being deleted and nobody takes it away: does kube-controller-manager run its \

@@ -1,6 +1,9 @@
 //! `karmada-hub credentials`: a kubeconfig for one cluster's agent or a scraper, signed by the embedded hub's own authority.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use karmada_api::consts::subject;
 use karmada_apiserver::{authn::MONITORING, pki::Pki};
@@ -16,6 +19,8 @@ use crate::cli::{Failure, args::CredentialsArgs, print};
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Who scrapes, in the log.
 const MONITOR: &str = "karmada-monitoring";
+/// What a hub on a stock API server keeps for scrapers; where its own listener is stands there too.
+const MONITORING_FILE: &str = "monitoring.kubeconfig";
 
 /// Makes a kubeconfig for one cluster's agent, or for whoever reads figures.
 pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(), Failure> {
@@ -27,15 +32,16 @@ pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(
             Some(why) => return Err(Failure::usage(format!("--cluster {cluster:?}: {why}"))),
         },
     };
-    let admin = args.data_dir.join("admin.kubeconfig");
-    if !admin.exists() {
+    let files = [Some("admin.kubeconfig"), args.cluster.is_none().then_some(MONITORING_FILE)];
+    let known = files.into_iter().flatten().map(|name| args.data_dir.join(name)).find(|file| file.exists());
+    let Some(known) = known else {
         return Err(Failure::usage(format!(
             "--data-dir {}: no hub with an API of its own has run with it yet; start one with karmada-hub serve. A hub \
              on a stock API server (serve --kubeconfig) has nothing to sign with: credentials come from that server",
             args.data_dir.display()
         )));
-    }
-    let endpoint = Kubeconfig::load(&admin).and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
+    };
+    let endpoint = Kubeconfig::load(&known).and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
     let pki = Pki::open(&args.data_dir, env).map_err(Failure::failed)?;
     let credential = pki.issue_client(&user, group, VALIDITY).map_err(Failure::failed)?;
     let server = endpoint.server.to_string();
@@ -48,4 +54,13 @@ pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Writes what a scraper of a hub needs whose API is somebody else's, for the listener at `url`.
+pub(super) fn write_monitoring(pki: &Pki, dir: &Path, url: &str) -> Result<PathBuf, Failure> {
+    let credential = pki.issue_client(MONITOR, MONITORING, VALIDITY).map_err(Failure::failed)?;
+    let path = dir.join(MONITORING_FILE);
+    write_private(&path, &pki.kubeconfig(url, MONITOR, &credential))
+        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    Ok(path)
 }

@@ -11,6 +11,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
+use karmada_api::consts::subject;
+use karmada_apiserver::authn::{MONITORING, UserInfo};
 use karmada_client::{LinkStatus, latest};
 use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
 use serde_json::json;
@@ -133,7 +135,12 @@ impl Endpoints {
                 });
                 with_type(StatusCode::OK, "application/json", version.to_string())
             }
-            "/metrics" => with_type(StatusCode::OK, CONTENT_TYPE, (self.page)()),
+            "/metrics" if may_scrape(request) => with_type(StatusCode::OK, CONTENT_TYPE, (self.page)()),
+            "/metrics" => plain(
+                StatusCode::FORBIDDEN,
+                "figures are for users with a certificate of this hub's: DIR/monitoring.kubeconfig\n"
+                    .to_owned(),
+            ),
             _ => plain(StatusCode::NOT_FOUND, self.elsewhere()),
         }
     }
@@ -155,6 +162,12 @@ impl<B> Service<Request<B>> for Endpoints {
     fn call(&mut self, request: Request<B>) -> Self::Future {
         std::future::ready(Ok(self.answer(&request)))
     }
+}
+
+/// As on the embedded engine: administrators, and those who may read figures.
+fn may_scrape<B>(request: &Request<B>) -> bool {
+    let user = request.extensions().get::<UserInfo>();
+    user.is_some_and(|user| user.in_group(MONITORING) || user.in_group(subject::MASTERS))
 }
 
 /// What a health check is asked to tell.

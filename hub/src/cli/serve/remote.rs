@@ -12,7 +12,9 @@ use karmada_client::{Kubeconfig, LeaderConfig, link::client_for, metrics::LinkFi
 use karmada_env::Env;
 use tokio_util::sync::CancellationToken;
 
-use super::{bind, config, create_dir, front::Endpoints, pki_failure, supervise};
+use super::{
+    bind, config, create_dir, credentials::write_monitoring, front::Endpoints, pki_failure, supervise,
+};
 use crate::{
     cli::{Failure, ServeArgs},
     metrics,
@@ -43,6 +45,7 @@ pub(super) async fn serve(
     let socket = bind(args.listen).await?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
     let tls = Tls::new(&pki, env).map_err(Failure::failed)?;
+    let listen = socket.local_addr().map_err(Failure::failed)?;
 
     let server = endpoint.server.to_string();
     let (client, link) = client_for(endpoint, AGENT, env.clone());
@@ -62,7 +65,10 @@ pub(super) async fn serve(
     let listening = tokio::spawn(listener::serve(socket, tls, authenticator, endpoints, stop.clone()));
     let running = remote.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(remote_failure) });
-    tracing::info!(listen = %args.listen, server, "serving health and figures; the API is that of the server");
+    let url = pki.server_url(listen.port());
+    let kubeconfig = write_monitoring(&pki, dir, &url)?;
+    let kubeconfig = kubeconfig.display();
+    tracing::info!(%listen, url, %kubeconfig, server, "serving health and figures; the API is that of the server");
 
     let ended = supervise(listening, controllers, &pki, &stop).await;
     tracing::info!("stopped");
