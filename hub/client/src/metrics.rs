@@ -109,10 +109,9 @@ impl Source for LinkFigures {
         sheet.one_gauge(&name("connected"), &help, connected)?;
         // Before the first word there is no age.
         let last = Some(counters.last_read()).filter(|last| !last.is_zero());
-        let age = last.map(|last| self.env.now().saturating_sub(last).as_secs_f64());
+        let Some(last) = last else { return Ok(()) };
+        let age = self.env.now().saturating_sub(last).as_secs_f64();
         let help = format!("How long ago anything was last read from the {to}.");
-        sheet.gauge(&name("last_contact_age_seconds"), &help, age.map(|age| (NO_LABELS, age)))
+        sheet.one_gauge(&name("last_contact_age_seconds"), &help, age)
     }
 }
-
-const NO_LABELS: [(&str, &str); 0] = [];

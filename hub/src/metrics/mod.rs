@@ -230,11 +230,10 @@ impl Source for HubFigures {
         inner.clusters.write(sheet, &inner.env)?;
         inner.propagation.write(sheet)?;
         inner.queues.write(sheet)?;
-        const NONE: [(&str, &str); 0] = [];
-        sheet.histogram(
+        sheet.one_histogram(
             "resource_match_policy_duration_seconds",
             "How long it took to find the policy that means a template.",
-            [(NONE, &inner.match_policy)],
+            &inner.match_policy,
         )?;
         let applied = inner.apply_policy.rows();
         sheet.histogram(

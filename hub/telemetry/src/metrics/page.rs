@@ -75,6 +75,7 @@ mod tests {
             let rows = self.requests.rows().into_iter().map(|(labels, count)| (labels, count.get() as f64));
             sheet.counter("requests_total", "Requests, by who asked.", rows)?;
             sheet.one_gauge("age_seconds", "An age.", 1.5)?;
+            sheet.one_gauge("depth", "A depth.", -3.0)?;
             sheet.histogram("took_seconds", "How long.", [([("side", "a")], &self.took)])?;
             sheet.counted("sync_seconds", "Syncs.", 0.5, &[(0.25, 2), (f64::INFINITY, 1)])
         }
@@ -92,6 +93,9 @@ mod tests {
         let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(page.value("requests_total", &[("who", "a \"quoted\\ \n name")]), Some(1.0), "{text}");
         assert_eq!(page.value("age_seconds", &[]), Some(1.5));
+        for line in ["age_seconds 1.5\n", "depth -3\n", "name\"} 1\n"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
         assert_eq!(page.value("took_seconds_bucket", &[("side", "a"), ("le", "0.001")]), Some(0.0));
         assert_eq!(page.value("took_seconds_bucket", &[("side", "a"), ("le", "0.002")]), Some(1.0));
         assert_eq!(page.value("sync_seconds_count", &[]), Some(3.0));

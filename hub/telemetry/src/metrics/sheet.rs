@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet},
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet},
     metrics::{MetricType, histogram::Histogram},
 };
 
@@ -23,7 +23,7 @@ impl<S: Source> Source for std::sync::Arc<S> {
 }
 
 /// The part of a page that one source fills. Each method writes one family: its name, a sentence about it, and rows
-/// of labels and values. `[(&str, &str); 0]` says no labels.
+/// of labels and values; those that begin with `one` write a family of one series without labels.
 #[derive(Debug)]
 pub struct Sheet<'a>(pub(crate) DescriptorEncoder<'a>);
 
@@ -40,7 +40,7 @@ impl Sheet<'_> {
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in rows {
-            family.encode_family(&labels)?.encode_gauge(&value)?;
+            gauge(family.encode_family(&labels)?, value)?;
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Sheet<'_> {
         let stem = name.strip_suffix("_total").unwrap_or(name);
         let mut family = self.0.encode_descriptor(stem, help, None, MetricType::Counter)?;
         for (labels, value) in rows {
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, f64>(&value, None)?;
+            counter(family.encode_family(&labels)?, value)?;
         }
         Ok(())
     }
@@ -96,7 +96,15 @@ impl Sheet<'_> {
     /// # Errors
     /// When the page cannot be written to.
     pub fn one_gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        self.gauge(name, help, [(NO_LABELS, value)])
+        gauge(self.0.encode_descriptor(name, help, None, MetricType::Gauge)?, value)
+    }
+
+    /// One histogram without labels.
+    ///
+    /// # Errors
+    /// When the page cannot be written to.
+    pub fn one_histogram(&mut self, name: &str, help: &str, histogram: &Histogram) -> fmt::Result {
+        histogram.encode(self.0.encode_descriptor(name, help, None, MetricType::Histogram)?)
     }
 
     /// One counter without labels.
@@ -104,8 +112,27 @@ impl Sheet<'_> {
     /// # Errors
     /// When the page cannot be written to.
     pub fn one_counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        self.counter(name, help, [(NO_LABELS, value)])
+        let stem = name.strip_suffix("_total").unwrap_or(name);
+        counter(self.0.encode_descriptor(stem, help, None, MetricType::Counter)?, value)
     }
 }
 
-const NO_LABELS: [(&str, &str); 0] = [];
+/// A number that is whole, and small enough to be written so.
+fn whole(value: f64) -> Option<i64> {
+    const LARGEST: f64 = 9_007_199_254_740_992.0;
+    (value.fract() == 0.0 && value.abs() <= LARGEST).then_some(value as i64)
+}
+
+fn gauge(mut series: MetricEncoder<'_>, value: f64) -> fmt::Result {
+    match whole(value) {
+        Some(whole) => series.encode_gauge(&whole),
+        None => series.encode_gauge(&value),
+    }
+}
+
+fn counter(mut series: MetricEncoder<'_>, value: f64) -> fmt::Result {
+    match whole(value).and_then(|whole| u64::try_from(whole).ok()) {
+        Some(whole) => series.encode_counter::<NoLabelSet, u64, f64>(&whole, None),
+        None => series.encode_counter::<NoLabelSet, f64, f64>(&value, None),
+    }
+}
