@@ -57,16 +57,16 @@ pub struct ServeArgs {
     /// Work only while this hub holds the Lease karmada-system/karmada-hub on the server of --kubeconfig, so that
     /// several may run and one works. Without it a second hub would undo the first one's work.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true",
-          action = clap::ArgAction::Set)]
+          action = clap::ArgAction::Set, requires = "kubeconfig")]
     pub leader_elect: bool,
     /// How long the others wait for a leader that renews no more; in whole seconds.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse, requires = "kubeconfig")]
     pub leader_elect_lease_duration: Duration,
     /// How long a leader that cannot renew goes on; shorter than the lease duration.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse, requires = "kubeconfig")]
     pub leader_elect_renew_deadline: Duration,
     /// Between attempts to become leader, or to stay it.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse, requires = "kubeconfig")]
     pub leader_elect_retry_period: Duration,
     /// Run even beside karmada-controller-manager or karmada-scheduler on the server of --kubeconfig. They do the
     /// same work by other rules: for a short while at most.
@@ -126,7 +126,7 @@ Moving a hub to a stock kube-apiserver, without a member noticing:
        kubectl apply --server-side -f DUMP/10-definitions.yaml
        kubectl wait --for=condition=Established crd --all
        kubectl apply --server-side -f DUMP/20-namespaces.yaml      and so on, to 70-works.yaml
-       kubectl apply --server-side --subresource=status -f DUMP/30-clusters.yaml, 60-bindings.yaml, 70-works.yaml
+       kubectl replace --subresource=status -f DUMP/30-clusters.yaml      and 60-bindings.yaml, 70-works.yaml
   4. karmada-hub serve --kubeconfig SERVER --data-dir NEW
   5. Give each agent a kubeconfig for SERVER, under the name that its Cluster has.
 

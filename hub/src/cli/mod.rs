@@ -142,8 +142,11 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_refused_in_one_line() {
-        let rows: [(&[&str], &str); 7] = [
+        let rows: [(&[&str], &str); 10] = [
             (&["karmada-hub", "serve"], "--data-dir"),
+            (&["karmada-hub", "serve", "--data-dir", "d", "--leader-elect=false"], "--kubeconfig"),
+            (&["karmada-hub", "export"], "--data-dir"),
+            (&["karmada-hub", "export", "--data-dir", "d", "--kubeconfig", "f"], "--kubeconfig"),
             (&["karmada-hub", "serve", "--data-dir", "d", "--listen", "nowhere"], "--listen"),
             (&["karmada-hub", "serve", "--data-dir", "d", "--bogus"], "--bogus"),
             (
@@ -162,7 +165,10 @@ mod tests {
 
     #[test]
     fn good_arguments_are_taken() {
-        let rows: [&[&str]; 5] = [
+        let rows: [&[&str]; 8] = [
+            &["karmada-hub", "serve", "--data-dir", "d", "--kubeconfig", "f", "--leader-elect=false"],
+            &["karmada-hub", "export", "--data-dir", "d", "-o", "dump"],
+            &["karmada-hub", "export", "--kubeconfig", "f", "--context", "c"],
             &[
                 "karmada-hub",
                 "serve",

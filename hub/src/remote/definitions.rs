@@ -530,6 +530,32 @@ mod tests {
     }
 
     #[test]
+    fn karmadas_own_definitions_are_added_to_and_keep_all_they_have() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/karmada/crds");
+        for ours in karmada_api::crds() {
+            let (group, plural) = (&ours["spec"]["group"], &ours["spec"]["names"]["plural"]);
+            let file = format!("{folder}/{}_{}.yaml", group.as_str().unwrap(), plural.as_str().unwrap());
+            let Ok(text) = std::fs::read_to_string(&file) else {
+                eprintln!("{file} is not there");
+                continue;
+            };
+            let theirs: Value = serde_saphyr::from_str(&text).expect("YAML");
+            let name = object::name(&ours);
+            let news = match plan(Some(&theirs), &ours).unwrap_or_else(|why| panic!("{name}: {why}")) {
+                Plan::Keep => continue,
+                Plan::Create(_) => panic!("{name} is there"),
+                Plan::Change(merged, news) => {
+                    let versions = |d: &Value| d["spec"]["versions"].as_array().map_or(0, Vec::len);
+                    assert!(versions(&merged) >= versions(&theirs), "{name}");
+                    assert_eq!(plan(Some(&merged), &ours), Ok(Plan::Keep), "{name}: settled");
+                    news
+                }
+            };
+            eprintln!("{name}: {news:?}");
+        }
+    }
+
+    #[test]
     fn numbers_and_emptiness_have_several_spellings() {
         assert!(same(&json!({"a": 1, "b": []}), &json!({"a": 1.0, "c": ""})));
         assert!(!same(&json!({"a": 1}), &json!({"a": 2})));

@@ -9,23 +9,19 @@
     reason = "a failing step fails the test"
 )]
 
+mod stock;
+
 use std::{
     fs,
-    net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
     process::{Command, Output},
     time::Duration,
 };
 
 use karmada_client::{Patch, Rest};
 use karmada_tests::{
-    fleet::{
-        Binaries, Engine, Fleet, Options, cluster_path, condition, file, rest, server_of, start_hub,
-        start_stock,
-    },
+    fleet::{Engine, Fleet, Options, cluster_path, condition, file, rest, server_of, start_hub, start_stock},
     link::{Link, Mode},
-    process::Process,
     samples::{
         article, binding_path, config_map, config_map_path, config_map_policy, deployment_path, policy_path,
         works_path,
@@ -33,94 +29,17 @@ use karmada_tests::{
     wait::{eventually, gone, throughout, until},
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-/// How long anything may take on a busy machine that has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// An election that does not take long.
-const QUICK: [&str; 3] = [
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=400ms",
-];
+use stock::{Hub, PATIENCE, Stock, binaries, quick};
+
 /// Until another leads: the claim runs out, and somebody looks.
 const TAKEN_OVER: Duration = Duration::from_secs(8);
-
-fn binaries() -> Binaries {
-    Binaries::in_one(env!("CARGO_BIN_EXE_fleet"))
-}
-
-fn quick() -> Vec<String> {
-    QUICK.map(str::to_owned).to_vec()
-}
 
 async fn stock_fleet(test: &str, members: usize, hub: Vec<String>) -> Option<Fleet> {
     let options = Options { engine: Engine::Stock, hub, ..Options::default() };
     let fleet = Fleet::start(test, members, &binaries(), options).await?;
     fleet.create_namespace().await;
     Some(fleet)
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port")
-}
-
-/// A hub process on a stock server, and its own listener.
-struct Hub {
-    process: Process,
-    own: Rest,
-}
-
-impl Hub {
-    async fn start(dir: &Path, name: &str, kubeconfig: &Path, args: &[&str]) -> Self {
-        let address = free_address();
-        let all = [format!("--kubeconfig={}", kubeconfig.display()), format!("--listen={address}")];
-        let all = all.into_iter().chain(quick()).chain(args.iter().map(|arg| (*arg).to_owned()));
-        let process = start_hub(dir, name, &binaries(), all);
-        let own = dir.join(name).join("monitoring.kubeconfig");
-        file(&own).await;
-        Self { process, own: rest(&own) }
-    }
-
-    async fn readyz(&self) -> Result<String, String> {
-        self.own.get_text("/readyz?verbose").await.map_err(|e| e.to_string())
-    }
-
-    async fn ready(&self) {
-        eventually("the hub to be ready", PATIENCE, || self.readyz()).await;
-    }
-
-    fn log(&self) -> String {
-        self.process.log_tail(200)
-    }
-
-    async fn logs(&self, what: &str) {
-        eventually(&format!("the log to say {what:?}"), PATIENCE, || async {
-            if self.log().contains(what) { Ok(()) } else { Err("it does not") }
-        })
-        .await;
-    }
-}
-
-/// A stock server alone.
-struct Stock {
-    dir: TempDir,
-    _process: Process,
-    kubeconfig: PathBuf,
-    api: Rest,
-}
-
-impl Stock {
-    async fn start(workloads: bool) -> Self {
-        let dir = tempfile::Builder::new().prefix("karmada-").tempdir().expect("a temporary folder");
-        let (process, kubeconfig) = start_stock(dir.path(), "engine", &binaries(), workloads);
-        file(&kubeconfig).await;
-        Self { api: rest(&kubeconfig), _process: process, kubeconfig, dir }
-    }
-
-    async fn hub(&self, name: &str, args: &[&str]) -> Hub {
-        Hub::start(self.dir.path(), name, &self.kubeconfig, args).await
-    }
 }
 
 fn uid(object: &Value) -> String {
