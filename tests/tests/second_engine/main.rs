@@ -9,6 +9,7 @@
     reason = "a failing step fails the test"
 )]
 
+mod moving;
 mod stock;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
 
 use karmada_client::{Patch, Rest};
 use karmada_tests::{
-    fleet::{Engine, Fleet, Options, cluster_path, condition, file, rest, server_of, start_hub, start_stock},
+    fleet::{Engine, Fleet, Options, cluster_path, condition, file, rest, server_of, start_hub},
     link::{Link, Mode},
     samples::{
         article, binding_path, config_map, config_map_path, config_map_policy, deployment_path, policy_path,
@@ -360,119 +361,6 @@ async fn karmadas_own_controllers_are_not_fought() {
         () = hub.ready() => {}
         () = renew() => unreachable!("it renews for ever"),
     }
-}
-
-#[tokio::test]
-async fn a_hub_moves_without_a_member_noticing() {
-    let options = Options { hub: Vec::new(), ..Options::default() };
-    let Some(mut fleet) = Fleet::start("move", 2, &binaries(), options).await else { return };
-    fleet.create_namespace().await;
-    let names: Vec<String> = fleet.members.iter().map(|m| m.name.clone()).collect();
-    fleet.create(article([&names[0], &names[1]])).await;
-    let on_all: Vec<&str> = names.iter().map(String::as_str).collect();
-    fleet.create([config_map("settings", "on: \"1e3\"\nno"), config_map_policy("settings", &on_all)]).await;
-    let template = deployment_path(&fleet.namespace, "nginx");
-    until(&fleet.api, &template, "rolled out", PATIENCE, rolled_out(3)).await;
-    let watched = [
-        template.clone(),
-        config_map_path(&fleet.namespace, "settings"),
-        format!("/api/v1/namespaces/{}", fleet.namespace),
-    ];
-    let mut before = Vec::new();
-    for member in &fleet.members {
-        for path in &watched {
-            before.push((member.api.clone(), path.clone(), placed(&member.api, path).await));
-        }
-    }
-    let binding = binding_path(&fleet.namespace, "nginx-deployment");
-    until(&fleet.api, &binding, "fully applied", PATIENCE, |b| condition(b, "FullyApplied") == Some("True"))
-        .await;
-    let old_binding = fleet.api.get(&binding).await.expect("the binding");
-
-    // 1, 2: stop, export.
-    let status = fleet.hub.terminate(Duration::from_secs(10)).await.expect("it ends");
-    assert_eq!(status.code(), Some(0));
-    let dump = fleet.dir.path().join("dump");
-    let data = format!("--data-dir={}", fleet.dir.path().join("hub").display());
-    fleet.command(&["export", &data, "-o", &dump.display().to_string()]);
-    let mut files: Vec<_> = fs::read_dir(&dump).unwrap().map(|f| f.unwrap()).collect();
-    files.sort_by_key(|f| f.file_name());
-    assert_eq!(files.len(), 7);
-    for file in &files {
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
-    }
-    let stream = fleet.command(&["export", &data]);
-    let together: String = files.iter().map(|f| fs::read_to_string(f.path()).unwrap()).collect();
-    let parse = |text: &str| serde_saphyr::from_multiple::<Value>(text).expect("YAML");
-    assert_eq!(parse(&String::from_utf8_lossy(&stream.stdout)), parse(&together));
-
-    // 3: apply to a fresh server.
-    let (engine, kubeconfig) = start_stock(fleet.dir.path(), "engine", &binaries(), false);
-    file(&kubeconfig).await;
-    fleet.engine = Some(engine);
-    let (from, to) = (dump.display().to_string(), kubeconfig.display().to_string());
-    fleet.command(&["apply", "--with-status", "-f", &from, "--kubeconfig", &to]);
-    let new = rest(&kubeconfig);
-    let moved = new.get(&binding).await.expect("the binding is there");
-    assert_eq!(moved["metadata"]["labels"], old_binding["metadata"]["labels"], "permanent ids stay");
-    assert_eq!(moved["status"]["aggregatedStatus"], old_binding["status"]["aggregatedStatus"]);
-
-    // 4, 5: a hub there, and the agents to it; from here on nothing on a member may change its uid.
-    let checks = throughout("the members' objects", PATIENCE, || async {
-        for (api, path, uid) in &before {
-            is_still(api, path, uid).await?;
-        }
-        Ok::<_, String>(())
-    });
-    let fleet_dir = fleet.dir.path().to_owned();
-    let hub = Hub::start(&fleet_dir, "moved", &kubeconfig, &[]).await;
-    let moving = async {
-        hub.ready().await;
-        for member in 0..fleet.members.len() {
-            fleet.repoint(member, &kubeconfig).await;
-        }
-        fleet.api = new.clone();
-        for name in &names {
-            fleet.ready(name).await;
-        }
-        // The hub knows its templates again, with all that belongs to that.
-        let bound = until(&new, &binding, "bound to its template", PATIENCE, |b| {
-            b["metadata"]["ownerReferences"].is_array() && condition(b, "FullyApplied") == Some("True")
-        })
-        .await;
-        assert_eq!(
-            bound["metadata"]["ownerReferences"][0]["uid"],
-            new.get(&template).await.unwrap()["metadata"]["uid"]
-        );
-        let settled = |works: &Value| {
-            let works = works["items"].as_array().cloned().unwrap_or_default();
-            works.len() == 3 && works.iter().all(|w| condition(w, "Applied") == Some("True"))
-        };
-        for name in &names {
-            until(&new, &works_path(name), "applied", PATIENCE, settled).await;
-        }
-        until(&new, &template, "summed up again", PATIENCE, rolled_out(3)).await;
-        // It goes on as before.
-        let scale = json!({"data": {"key": "after the move"}});
-        new.patch(&watched[1], Patch::Merge, &scale).await.expect("a change");
-        for member in &fleet.members {
-            until(&member.api, &watched[1], "changed", PATIENCE, |o| o["data"]["key"] == "after the move")
-                .await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = checks => panic!("the move took too long"),
-        () = moving => {}
-    }
-    for (api, path, uid) in &before {
-        is_still(api, path, uid).await.expect("it is the same");
-    }
-    new.delete(&template, &json!({})).await.expect("the template is deleted");
-    for member in &fleet.members {
-        gone(&member.api, &template, PATIENCE).await;
-    }
-    fleet.clean_up().await;
 }
 
 fn run(args: &[&str]) -> Output {
