@@ -43,6 +43,8 @@ pub const CONTROLLERS_CHECK: &str = "karmada-controllers";
 const REACH: Policy = Policy::new(Duration::from_millis(250), Duration::from_secs(5));
 /// How long one attempt may take.
 const ANSWER: Duration = Duration::from_secs(15);
+/// How long taking away what probes left may hold up the end.
+const TIDY: Duration = Duration::from_secs(1);
 /// Without an election nobody waits for our controllers to end.
 const UNHURRIED: Duration = Duration::from_secs(5);
 
@@ -315,6 +317,10 @@ impl Remote {
             Ok(Ok(())) => {}
             Err(_) => tracing::warn!("cut off controllers that did not end in time"),
         }
+        if !matches!(ended, Ok(Term::Lost)) {
+            // A probe may have been under way. If this comes to nothing the next hub does it.
+            let _ = timeout(TIDY, probe::clear(&Rest::new(client.clone()))).await;
+        }
         ended
     }
 
@@ -356,7 +362,12 @@ impl Remote {
             Err(error) => return Err(judge(error, "be read")),
         };
         let said = version["gitVersion"].as_str().unwrap_or("unknown");
-        if self.rest.get_text(&format!("/readyz/{CONTROLLERS_CHECK}")).await.is_ok() {
+        let is_hub = match self.rest.get_text(&format!("/readyz/{CONTROLLERS_CHECK}")).await {
+            Ok(_) => true,
+            // Its controllers are not ready yet.
+            Err(error) => error.code() == Some(500) && error.to_string().contains(CONTROLLERS_CHECK),
+        };
+        if is_hub {
             let why = "--kubeconfig leads to a karmada-hub with an API of its own, whose controllers would work \
                        against these. Name a kube-apiserver; what that hub holds can be moved there: \
                        karmada-hub export --help";

@@ -274,8 +274,8 @@ async fn acts(
     outcome
 }
 
-/// Takes away what an earlier hub's probes left, if it was killed meanwhile.
-async fn clear(rest: &Rest) {
+/// Takes away what probes left behind that did not come to their end.
+pub async fn clear(rest: &Rest) {
     for resource in [deployments(), config_maps()] {
         let path = format!("{}?labelSelector={LABEL}%3Dtrue", resource.collection(Some(namespace::SYSTEM)));
         let Ok(list) = rest.get(&path).await else { continue };

@@ -220,6 +220,13 @@ async fn definitions_are_installed_and_kept_current() {
         hub.log()
     );
     assert_eq!(holder(&stock.api).await, Err("nobody".to_owned()));
+    for kind in [
+        "/apis/apps/v1/namespaces/karmada-system/deployments",
+        "/api/v1/namespaces/karmada-system/configmaps",
+    ] {
+        let left = stock.api.get(kind).await.expect("a list");
+        assert_eq!(left["items"], json!([]), "its probes are gone");
+    }
     hub.process.spawn().expect("it starts again");
     hub.ready().await;
     let list = stock.api.get(collection).await.expect("definitions");
