@@ -1,14 +1,21 @@
-//! Our Cluster as the hub has it: one object, watched, kept whole.
+//! Our Cluster as the hub has it: one object, kept whole.
+//!
+//! Its status is most of it, and most of its changes are reports of our own. So the watch asks for metadata alone, and
+//! the object is fetched only when it has a revision that we have not made.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use karmada_client::{Error, Event, Rest, Wake, WatchConfig, Watcher, latest};
+use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, Watcher, latest};
 use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
 
 use super::clusters;
 use crate::phase::{Phase, Phases};
+
+/// Between attempts to read the Cluster.
+const FETCH: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The hub's Cluster object, newest known state.
 #[derive(Debug)]
@@ -61,32 +68,62 @@ impl ClusterView {
     pub(crate) async fn follow(&self, env: Env, wake: Wake, phases: &Phases) {
         let config = WatchConfig::new(clusters().collection(None))
             .fields(format!("metadata.name={}", self.name))
+            .metadata_only()
             .wake(&wake);
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
-        let mut watcher = Watcher::new(self.hub.client().clone(), config, env, parse);
+        let mut watcher = Watcher::new(self.hub.client().clone(), config, env.clone(), parse);
+        let mut backoff = Backoff::new(FETCH);
         let mut listed = false;
+        // When to ask for the object as it is now.
+        let mut fetch: Option<Instant> = None;
         loop {
-            match watcher.next().await {
-                Event::Init => listed = false,
-                Event::Upsert(cluster) if object::name(&cluster) == self.name => {
-                    listed = true;
-                    self.set(cluster);
+            let wait = async {
+                match fetch {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
                 }
-                Event::Upsert(_) => {}
-                Event::Delete(cluster) if object::name(&cluster) != self.name => {}
-                Event::Synced if listed => {}
-                Event::Delete(_) | Event::Synced => self.perhaps_removed(phases).await,
+            };
+            tokio::select! {
+                biased;
+                event = watcher.next() => match event {
+                    Event::Init => listed = false,
+                    Event::Upsert(news) if object::name(&news) == self.name => {
+                        listed = true;
+                        if self.is_news(&news) {
+                            fetch = Some(Instant::now());
+                        }
+                    }
+                    Event::Upsert(_) => {}
+                    Event::Delete(gone) if object::name(&gone) != self.name => {}
+                    Event::Synced if listed => {}
+                    Event::Delete(_) | Event::Synced => fetch = Some(Instant::now()),
+                },
+                () = wait => fetch = self.fetch(phases, &mut backoff, &env).await,
             }
         }
     }
 
-    /// The watch says that it is not there: asks before anything is made of it.
-    async fn perhaps_removed(&self, phases: &Phases) {
+    /// Whether metadata tells of a state that is not known here.
+    fn is_news(&self, metadata: &Value) -> bool {
+        self.current.borrow().as_deref().is_none_or(|known| {
+            let same = object::uid(metadata) == object::uid(known)
+                && object::resource_version(metadata) == object::resource_version(known);
+            !same && !is_older(metadata, known)
+        })
+    }
+
+    /// Asks for the object: before a deletion is believed, and for what has changed. Answers when to ask again.
+    async fn fetch(&self, phases: &Phases, backoff: &mut Backoff, env: &Env) -> Option<Instant> {
         match self.hub.get(&self.path()).await {
             Ok(cluster) => self.set(cluster),
             Err(error) if error.is_not_found() => phases.set(Phase::Removed),
-            Err(error) => tracing::warn!(%error, "cannot tell whether the Cluster was deleted"),
+            Err(error) => {
+                tracing::warn!(cluster = %self.name, %error, "cannot read the Cluster");
+                return Some(Instant::now() + backoff.next(env));
+            }
         }
+        backoff.reset();
+        None
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use karmada_client::{
     Endpoint, Kubeconfig, KubeconfigError,
     kubeconfig::{POD_ACCOUNT, in_cluster},
-    link::client_for,
+    link::{client_for, narrow_client_for},
 };
 use karmada_env::Env;
 use tokio::signal::unix::{SignalKind, signal};
@@ -100,7 +100,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     }
     tracing::info!(cluster = %args.config.cluster, hub = %hub.server, member = %member.server, "starting");
 
-    let (hub, hub_link) = client_for(hub, USER_AGENT, env.clone());
+    let (hub, hub_link) = narrow_client_for(hub, USER_AGENT, env.clone());
     let (member, member_link) = client_for(member, USER_AGENT, env.clone());
     let config = AgentConfig {
         hub_back: hub_link.connected().clone(),

@@ -3,9 +3,11 @@
 //! Both readers go over the text once and keep the last of two equal keys, as Kubernetes does; what they noticed goes
 //! into [`Findings`] and is judged by `fieldValidation` later.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::Read as _};
 
 use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::{HeaderMap, HeaderValue, header};
 use http_body_util::{BodyExt, Limited};
 use karmada_meta::status::Status;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -18,17 +20,35 @@ pub(crate) const LIMIT: usize = 3 << 20;
 /// Deeper nesting than any real object has would only exhaust the stack.
 const MAX_DEPTH: usize = 200;
 
-/// Reads a body of at most [`LIMIT`] bytes.
+/// Reads a body of at most [`LIMIT`] bytes, also when it was sent in gzip: links whose bytes are dear do so once an
+/// answer told them ([`crate::respond::finish`]).
 ///
 /// # Errors
-/// 413, or 400 when the connection broke.
-pub(crate) async fn read(body: axum::body::Body) -> Result<Bytes, Status> {
-    match Limited::new(body, LIMIT).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Status::too_large(format!("limit is {LIMIT}")))
+/// 413; 415 for another coding; 400 when the connection broke or it is no gzip.
+pub(crate) async fn read(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes, Status> {
+    let too_large = || Status::too_large(format!("limit is {LIMIT}"));
+    let bytes = match Limited::new(body, LIMIT).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(too_large()),
+        Err(error) => return Err(Status::bad_request(format!("reading the body: {error}"))),
+    };
+    match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => Ok(bytes),
+        Some(b"gzip") => {
+            let mut inflated = Vec::new();
+            GzDecoder::new(&*bytes)
+                .take(LIMIT as u64 + 1)
+                .read_to_end(&mut inflated)
+                .map_err(|error| Status::bad_request(format!("reading the body's gzip: {error}")))?;
+            if inflated.len() > LIMIT { Err(too_large()) } else { Ok(inflated.into()) }
         }
-        Err(error) => Err(Status::bad_request(format!("reading the body: {error}"))),
+        Some(other) => Err(Status {
+            message: format!(
+                "the body has Content-Encoding {:?}; send it in gzip or as it is",
+                String::from_utf8_lossy(other)
+            ),
+            ..Status::unsupported_media_type(&[])
+        }),
     }
 }
 

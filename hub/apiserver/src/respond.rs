@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::negotiate::{Accepted, Encoding};
 
-/// Smaller answers are not worth compressing.
-const GZIP_FROM: usize = 128 << 10;
+/// Smaller answers are not worth compressing. kube-apiserver begins at 128 KiB, being next to its clients; those of a
+/// hub are across a narrow link.
+const GZIP_FROM: usize = 1 << 10;
 
 /// The answer to a request: bytes of JSON with how they are to be written.
 #[derive(Debug)]
@@ -128,6 +129,8 @@ pub(crate) fn finish(response: &mut Response<Body>, audit_id: &str, warnings: &[
         headers.insert("audit-id", id);
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    // Requests may come in gzip (RFC 7694).
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     for warning in warnings {
         let quoted: String = warning
             .chars()

@@ -59,7 +59,7 @@ impl<'a> Handler<'a> {
     /// Reads a body as an object of a kind.
     async fn object(&self, target: &Target<'_>, body: Body, options: &WriteOptions) -> Result<Value, Status> {
         let body_type = negotiate::body_type(&self.exchange.parts.headers, target.kind.custom.is_some())?;
-        let bytes = body::read(body).await?;
+        let bytes = body::read(&self.exchange.parts.headers, body).await?;
         let kinds = self.inner.registry.kinds();
         decode::object(&self.exchange.caller, &kinds, target, &bytes, body_type, options.validation)
     }
@@ -152,7 +152,7 @@ impl<'a> Handler<'a> {
         let accepted = self.accepted(Endpoint::Object)?;
         let apply = patch_type == PatchType::Apply;
         let options = WriteOptions::parse(&self.exchange.query, Write::Patch { apply })?;
-        Ok((patch_type, accepted, options, body::read(body).await?))
+        Ok((patch_type, accepted, options, body::read(&self.exchange.parts.headers, body).await?))
     }
 
     pub(super) async fn patch(&self, body: Body) -> Result<Response<Body>, Status> {
@@ -250,7 +250,7 @@ impl<'a> Handler<'a> {
 
     /// The options of a deletion: of its body, or without one of its query.
     async fn delete_options(&self, body: Body) -> Result<DeleteOptions, Status> {
-        let bytes = body::read(body).await?;
+        let bytes = body::read(&self.exchange.parts.headers, body).await?;
         if bytes.is_empty() {
             return DeleteOptions::from_query(&self.exchange.query);
         }

@@ -1,6 +1,11 @@
 //! From a name to a connection that speaks HTTP: addresses in turn, TLS, HTTP/2 or else HTTP/1.1.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use hyper::client::conn::{http1, http2};
@@ -118,6 +123,8 @@ pub(super) struct Established {
     pub(super) kill: CancellationToken,
     /// Cancelled when the connection takes no more requests.
     pub(super) ended: CancellationToken,
+    /// Whether the server said that it reads requests in gzip.
+    pub(super) takes_gzip: AtomicBool,
 }
 
 impl fmt::Debug for Established {
@@ -190,7 +197,7 @@ pub(super) async fn establish(
         Sender::H1(Some(sender))
     };
     counters.connected();
-    Ok(Established { sender, peer, kill, ended })
+    Ok(Established { sender, peer, kill, ended, takes_gzip: AtomicBool::new(false) })
 }
 
 #[cfg(test)]

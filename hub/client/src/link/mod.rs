@@ -18,13 +18,15 @@
 //! - an idle connection is pinged, and one that does not answer is closed with all that it carries;
 //! - a request whose headers do not come in time fails, and takes the connection with it if nothing at all was read;
 //! - a server that says GOAWAY keeps what is in flight while new requests go to a new connection;
-//! - a request that provably was not sent is sent again, once.
+//! - a request that provably was not sent is sent again, once;
+//! - where bytes are dear they go in gzip, if the server takes that.
 //!
 //! Servers that do not offer HTTP/2 get HTTP/1.1: one connection per request under way, a few kept for the next.
 
 mod dial;
 mod io;
 mod service;
+mod zip;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -39,7 +41,7 @@ use self::dial::{Established, Sender};
 pub use self::{
     dial::{Dial, TcpDialer},
     io::{Counters, Io},
-    service::{LinkBody, LinkError},
+    service::{BodyError, LinkBody, LinkError},
 };
 use crate::{
     backoff::{Backoff, Policy},
@@ -81,6 +83,8 @@ pub struct LinkConfig {
     pub dialer: Arc<dyn Dial>,
     /// How long a request may wait for its answer's headers. Distinct from the other limits around ten seconds.
     pub headers_timeout: Duration,
+    /// Bytes are worth more than a processor's time: gzip, both ways where the server takes it.
+    pub compress: bool,
 }
 
 impl fmt::Debug for LinkConfig {
@@ -105,6 +109,7 @@ impl LinkConfig {
             user_agent: HeaderValue::from_static(user_agent),
             dialer: Arc::new(dialer),
             headers_timeout: Duration::from_secs(13),
+            compress: false,
         }
     }
 }
@@ -248,7 +253,21 @@ impl Link {
 /// A client over a new link to an endpoint, and that link's status. The link lives as long as the client's clones.
 pub fn client_for(endpoint: Endpoint, user_agent: &'static str, env: Env) -> (kube::Client, LinkStatus) {
     let namespace = endpoint.namespace.clone();
-    let link = Link::new(LinkConfig::new(endpoint, user_agent), env);
+    client_over(LinkConfig::new(endpoint, user_agent), &namespace, env)
+}
+
+/// [`client_for`] where bytes are dear.
+pub fn narrow_client_for(
+    endpoint: Endpoint,
+    user_agent: &'static str,
+    env: Env,
+) -> (kube::Client, LinkStatus) {
+    let namespace = endpoint.namespace.clone();
+    client_over(LinkConfig { compress: true, ..LinkConfig::new(endpoint, user_agent) }, &namespace, env)
+}
+
+fn client_over(config: LinkConfig, namespace: &str, env: Env) -> (kube::Client, LinkStatus) {
+    let link = Link::new(config, env);
     let status = link.status();
     (kube::Client::new(link, namespace), status)
 }

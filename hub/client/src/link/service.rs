@@ -3,8 +3,8 @@
 use std::{
     path::PathBuf,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use tower::Service;
 use super::{
     Link, Shared,
     dial::{Established, Sender},
+    zip,
 };
 use crate::{kubeconfig::Credentials, rest::chain};
 
@@ -86,9 +87,15 @@ impl Service<Request<Body>> for Link {
 impl Shared {
     async fn request(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<LinkBody>, LinkError> {
         self.address(&mut request)?;
+        if self.config.compress {
+            zip::ask(request.headers_mut());
+        }
         let mut again = true;
         loop {
             let connection = self.connection().await?;
+            if self.config.compress && connection.takes_gzip.load(Ordering::Relaxed) {
+                request = zip::shrink(request).await?;
+            }
             let sent = self.env.now();
             let answer = match &connection.sender {
                 Sender::H2(sender) => {
@@ -109,8 +116,13 @@ impl Shared {
                         // The token may have been replaced before its time.
                         *self.token.lock() = None;
                     }
+                    if zip::is_taken(response.headers()) {
+                        connection.takes_gzip.store(true, Ordering::Relaxed);
+                    }
                     let give_back = sender.map(|sender| (Arc::clone(&self), sender));
-                    return Ok(response.map(|incoming| LinkBody { incoming, give_back }));
+                    let (mut parts, incoming) = response.into_parts();
+                    let inflate = zip::Inflate::of(&mut parts.headers);
+                    return Ok(Response::from_parts(parts, LinkBody { incoming, inflate, give_back }));
                 }
                 Ok(Err((Some(unsent), _))) if again => {
                     // Not a byte of it went out: the connection closed between taking it up and using it.
@@ -239,9 +251,22 @@ fn secret(text: String) -> Result<HeaderValue, LinkError> {
     Ok(value)
 }
 
+/// Why an answer's body ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The connection failed under it.
+    #[error("{}", chain(.0))]
+    Connection(#[from] hyper::Error),
+    /// It is not the gzip that it says it is.
+    #[error("the answer's gzip cannot be read: {0}")]
+    Gzip(#[from] std::io::Error),
+}
+
 /// An answer's body. One of HTTP/1.1 gives its connection back when it was read to the end.
 pub struct LinkBody {
     incoming: Incoming,
+    /// For a body in gzip, until its end.
+    inflate: Option<zip::Inflate>,
     give_back: Option<(Arc<Shared>, http1::SendRequest<Body>)>,
 }
 
@@ -251,15 +276,10 @@ impl std::fmt::Debug for LinkBody {
     }
 }
 
-impl HttpBody for LinkBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+impl LinkBody {
+    /// What the connection brings, as it is on the wire.
+    fn poll_wire(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
         if (frame.is_none() || self.incoming.is_end_stream())
             && let Some((shared, sender)) = self.give_back.take()
         {
@@ -270,12 +290,39 @@ impl HttpBody for LinkBody {
         }
         Poll::Ready(frame)
     }
+}
+
+impl HttpBody for LinkBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            let frame = ready!(self.poll_wire(cx)).transpose()?;
+            if self.inflate.is_none() {
+                return Poll::Ready(frame.map(Ok));
+            }
+            let read = match frame.map(Frame::into_data) {
+                Some(Ok(piece)) => self.inflate.as_mut().map(|inflate| inflate.push(&piece)),
+                Some(Err(trailers)) => return Poll::Ready(Some(Ok(trailers))),
+                None => self.inflate.take().map(zip::Inflate::end),
+            };
+            match read.transpose()? {
+                // A piece that completes nothing.
+                Some(bytes) if bytes.is_empty() => {}
+                bytes => return Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            }
+        }
+    }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.inflate.is_none() && self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        if self.inflate.is_some() { SizeHint::default() } else { self.incoming.size_hint() }
     }
 }
