@@ -4,6 +4,9 @@
 //! under the resourceVersion of the last one: whoever finds the Lease changed reads it, and stands by if the change was
 //! another's. The other's life is judged by changes seen at times of our own clock.
 //!
+//! On a line so slow that answers come too late a renewal must not depend on the answer to the last one: then it goes
+//! under the condition that the Lease still names us, whatever its version.
+//!
 //! What an idle link carries is renewals, so one is a merge patch of two fields wherever the hub allows that. An agent
 //! that was registered with Karmada's own tools may only get, create and update its Lease; it sends all of it.
 
@@ -51,6 +54,8 @@ pub(crate) struct Heartbeat {
     held: Option<Value>,
     /// Whether the hub has not refused to patch it.
     may_patch: bool,
+    /// The last renewal got no answer: which version the Lease has is not known.
+    unanswered: bool,
     rival: Option<Rival>,
 }
 
@@ -63,7 +68,18 @@ impl Heartbeat {
         view: Arc<ClusterView>,
         stats: Arc<Stats>,
     ) -> Self {
-        Self { hub, env, config, instance, view, stats, held: None, may_patch: true, rival: None }
+        Self {
+            hub,
+            env,
+            config,
+            instance,
+            view,
+            stats,
+            held: None,
+            may_patch: true,
+            unanswered: false,
+            rival: None,
+        }
     }
 
     /// Renews until shutdown or until the Cluster is gone; then lets the next agent begin at once.
@@ -120,16 +136,21 @@ impl Heartbeat {
                 Ok(revision) => {
                     object::set_meta(&mut lease, "resourceVersion", json!(revision));
                     self.held = Some(lease);
+                    self.unanswered = false;
                     return Ok(true);
                 }
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
+                // The Lease names another agent.
+                Err(error) if error.is_invalid() && self.unanswered => {}
                 Err(error) => {
-                    // It may have been written all the same; the next conflict tells.
+                    // It may have been written all the same.
+                    self.unanswered = error.is_unreachable();
                     self.held = Some(former);
                     return Err(error);
                 }
             }
         }
+        self.unanswered = false;
         let mut lease = match self.hub.get(&self.path()).await {
             Ok(lease) => bare(lease),
             Err(error) if error.is_not_found() => {
@@ -157,15 +178,24 @@ impl Heartbeat {
         }
     }
 
-    /// Writes the Lease under the resourceVersion of `former`; answers with the new one.
+    /// Writes the Lease under the resourceVersion of `former`, or, if that may be out of date, if it still names us.
+    /// Answers with the new version.
     async fn renew(&mut self, former: &Value, lease: &Value) -> Result<String, Error> {
         let path = self.path();
         if self.may_patch && differs_in_time_alone(former, lease) {
-            let patch = json!({
-                "metadata": {"resourceVersion": object::resource_version(former)},
-                "spec": {"renewTime": lease::renew_time(lease)},
-            });
-            match self.hub.patch_for_revision(&path, Patch::Merge, &patch).await {
+            let time = lease::renew_time(lease);
+            let (kind, patch) = if self.unanswered {
+                let holder = format!("/metadata/annotations/{}", AGENT_INSTANCE.replace('/', "~1"));
+                let operations = json!([
+                    {"op": "test", "path": holder, "value": self.instance},
+                    {"op": "replace", "path": "/spec/renewTime", "value": time},
+                ]);
+                (Patch::Json, operations)
+            } else {
+                let version = object::resource_version(former);
+                (Patch::Merge, json!({"metadata": {"resourceVersion": version}, "spec": {"renewTime": time}}))
+            };
+            match self.hub.patch_for_revision(&path, kind, &patch).await {
                 Err(error) if error.is_forbidden() => {
                     tracing::debug!(cluster = %self.config.cluster, %error, "the lease is sent as a whole");
                     self.may_patch = false;

@@ -5,7 +5,7 @@
 
 use std::{fmt, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{
@@ -15,10 +15,15 @@ use kube::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time;
 
-/// How long a request may take from its first byte to the last byte of its answer. Longer than the Link's wait for
-/// headers (so that the nearer limit speaks first), long enough for a page of 100 objects on a slow link.
+/// How long a server may take to begin its answer, and how long it may then say nothing in the midst of it. Longer than
+/// the Link's wait for headers, so that the nearer limit speaks first.
 pub const DEADLINE: Duration = Duration::from_secs(31);
+
+/// How many deadlines an answer may take as long as it makes progress: ten minutes, in which a page of 100 objects of
+/// 20 kB crosses a line of 4 kB/s. Broken off earlier, it would be asked for again, for ever.
+const DEADLINES: u32 = 20;
 
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;
@@ -380,27 +385,33 @@ impl Rest {
     async fn bytes(&self, request: Request<Body>) -> Result<(StatusCode, Bytes), Error> {
         let method = request.method().clone();
         let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+        let timeout = |after| Error::Timeout { method: method.clone(), path: path.clone(), after };
         let answer = async {
-            let response = open(&self.client, request).await?;
-            let code = response.status();
-            match Limited::new(response.into_body(), ANSWER_LIMIT).collect().await {
-                Ok(collected) => Ok((code, collected.to_bytes())),
-                Err(error) if error.is::<LengthLimitError>() => Err(Error::Answer {
-                    method: method.clone(),
-                    path: path.clone(),
-                    cause: format!("it is larger than {ANSWER_LIMIT} bytes"),
-                }),
-                Err(error) => Err(Error::Transport {
-                    method: method.clone(),
-                    path: path.clone(),
-                    cause: chain(&*error),
-                }),
+            let silent = |_| timeout(self.deadline);
+            let response =
+                time::timeout(self.deadline, open(&self.client, request)).await.map_err(silent)??;
+            let (code, mut body) = (response.status(), Limited::new(response.into_body(), ANSWER_LIMIT));
+            let mut answer = BytesMut::new();
+            while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
+                match frame {
+                    Ok(frame) => answer.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+                    Err(error) if error.is::<LengthLimitError>() => {
+                        return Err(Error::Answer {
+                            method: method.clone(),
+                            path: path.clone(),
+                            cause: format!("it is larger than {ANSWER_LIMIT} bytes"),
+                        });
+                    }
+                    Err(error) => {
+                        let cause = chain(&*error);
+                        return Err(Error::Transport { method: method.clone(), path: path.clone(), cause });
+                    }
+                }
             }
+            Ok((code, answer.freeze()))
         };
-        match tokio::time::timeout(self.deadline, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Error::Timeout { method, path, after: self.deadline }),
-        }
+        let longest = self.deadline * DEADLINES;
+        time::timeout(longest, answer).await.unwrap_or_else(|_| Err(timeout(longest)))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use karmada_agent::Phase;
+use karmada_env::{Random, SplitMix};
 use karmada_tests::{
     fleet::{cluster_path, condition},
     inprocess::{PATIENCE, World},
-    link::Mode,
+    link::{Mode, Slow, Stalls},
     samples::{self, deployment, deployment_policy},
     wait::{gone, throughout},
 };
@@ -45,6 +46,7 @@ async fn cut_off<F: Future<Output = ()>>(world: &World, mode: Mode, pass_time: i
     let member = &world.members[0];
     placed_config_map(world, "changed", "before").await;
     placed_config_map(world, "removed", "before").await;
+    placed_config_map(world, "lost", "before").await;
     world.create([deployment("web", 1), deployment_policy("web", &[&member.name])]).await;
     world.hub_until(&deployment_path("web"), "ready", PATIENCE, |o| o["status"]["readyReplicas"] == 1).await;
     let before = uid(&member.api.get(&config_map_path("changed")).await.unwrap());
@@ -55,6 +57,8 @@ async fn cut_off<F: Future<Output = ()>>(world: &World, mode: Mode, pass_time: i
     let wrong = json!({ "data": { "key": "wrong" } });
     member.api.patch(&config_map_path("changed"), karmada_client::Patch::Merge, &wrong).await.unwrap();
     config_map_is(world, 0, "changed", "before", SECOND).await;
+    member.api.delete(&config_map_path("lost"), &json!({})).await.unwrap();
+    let lost = uid(&config_map_is(world, 0, "lost", "before", SECOND).await);
 
     set_config_map(world, "changed", "meanwhile").await;
     world.delete(&config_map_path("removed")).await;
@@ -64,7 +68,7 @@ async fn cut_off<F: Future<Output = ()>>(world: &World, mode: Mode, pass_time: i
     let scale = json!({ "spec": { "replicas": 2 } });
     world.api().patch(&deployment_path("web"), karmada_client::Patch::Merge, &scale).await.unwrap();
     pass_time().await;
-    for name in ["changed", "removed"] {
+    for name in ["changed", "removed", "lost"] {
         let object =
             member.api.get(&config_map_path(name)).await.expect("nothing is deleted while the link is down");
         assert_eq!(object["data"]["key"], "before");
@@ -75,6 +79,8 @@ async fn cut_off<F: Future<Output = ()>>(world: &World, mode: Mode, pass_time: i
     world.ready(&member.name, RECOVERY).await;
     let object = config_map_is(world, 0, "changed", "meanwhile", RECOVERY).await;
     assert_eq!(uid(&object), before, "it was changed, not made anew");
+    let object = config_map_is(world, 0, "lost", "before", RECOVERY).await;
+    assert_eq!(uid(&object), lost, "what the agent made while nobody could tell it to, stays");
     gone(&member.api, &config_map_path("removed"), RECOVERY).await;
     world.member_until(0, &deployment_path("web"), "scaled", RECOVERY, |o| o["spec"]["replicas"] == 2).await;
     assert!(world.env().now() - back <= RECOVERY, "all of it took {:?}", world.env().now() - back);
@@ -248,6 +254,98 @@ async fn a_hub_that_cannot_be_reached_at_the_start_is_waited_for() {
         set_config_map(&world, "settings", "b").await;
         let object = config_map_is(&world, 0, "settings", "b", RECOVERY).await;
         assert_ne!(version(&object), before);
+        world.stop().await;
+    }
+}
+
+/// What a line of 4 kB/s may do now and then: less in sum than the lease monitor's patience.
+const STALLS: Stalls = Stalls { seed: 0, every: Duration::from_secs(15), longest: Duration::from_secs(6) };
+
+/// A text of so many bytes that no compression makes much smaller.
+fn text(bytes: usize) -> String {
+    let random = SplitMix::new(bytes as u64);
+    let words = std::iter::repeat_with(|| format!("{:016x}", random.next_u64()));
+    words.take(bytes.div_ceil(16)).collect()
+}
+
+/// Sees to it that the first member's cluster is Ready and without taints, for as long as something else takes.
+async fn ready_throughout(world: &World, what: impl Future<Output = ()>) {
+    let name = &world.members[0].name;
+    let watched = async {
+        loop {
+            let cluster = world.api().get(&cluster_path(name)).await.unwrap();
+            let taints = cluster["spec"]["taints"].as_array().map_or(0, Vec::len);
+            let ready = condition(&cluster, "Ready") == Some("True") && taints == 0;
+            assert!(ready, "not Ready on a slow line after {:?}: {cluster}", world.env().now());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = what => {}
+        () = watched => {}
+    }
+}
+
+/// On a slow line a cluster stays Ready, changes arrive, and one large object does not keep the lease from being
+/// renewed.
+async fn slow(world: &mut World, slow: Slow) {
+    placed_config_map(world, "settings", "before").await;
+    tokio::time::sleep(SETTLED).await;
+    world.members[0].wire.set(Mode::Slow(slow));
+    let large = text(500 << 10);
+    ready_throughout(world, async {
+        set_config_map(world, "settings", "small").await;
+        config_map_is(world, 0, "settings", "small", Duration::from_secs(20)).await;
+        let sent = world.env().now();
+        let policy = samples::config_map_policy("large", &[&world.members[0].name]);
+        world.create([samples::config_map("large", &large), policy]).await;
+        // A change that comes while the line is busy has to wait, but it is not lost.
+        set_config_map(world, "settings", "behind").await;
+        config_map_is(world, 0, "large", &large, Duration::from_secs(240)).await;
+        let took = world.env().now() - sent;
+        assert!(took > Duration::from_secs(120), "{took:?} is less than the line can do");
+        config_map_is(world, 0, "settings", "behind", Duration::from_secs(30)).await;
+        let path = samples::binding_path(World::NAMESPACE, "large-configmap");
+        let applied = |b: &Value| condition(b, "FullyApplied") == Some("True");
+        world.hub_until(&path, "fully applied", Duration::from_secs(30), applied).await;
+        // Drift is corrected as fast as ever: the hub has no part in it.
+        let member = &world.members[0].api;
+        let wrong = json!({ "data": { "key": "wrong" } });
+        member.patch(&config_map_path("settings"), karmada_client::Patch::Merge, &wrong).await.unwrap();
+        config_map_is(world, 0, "settings", "behind", SECOND).await;
+    })
+    .await;
+
+    // An agent that starts on such a line lists everything. That takes minutes, and its cluster is Ready long before.
+    world.stop_agent(0).await;
+    world.start_agent(0);
+    let before = uid(&config_map_is(world, 0, "settings", "behind", PATIENCE).await);
+    ready_throughout(world, async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world.delete(&config_map_path("large")).await;
+        set_config_map(world, "settings", "started").await;
+        config_map_is(world, 0, "settings", "started", Duration::from_secs(180)).await;
+        gone(&world.members[0].api, &config_map_path("large"), Duration::from_secs(180)).await;
+    })
+    .await;
+    world.members[0].wire.set(Mode::Pass);
+    set_config_map(world, "settings", "fast").await;
+    assert_eq!(uid(&config_map_is(world, 0, "settings", "fast", RECOVERY).await), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_link() {
+    let mut world = World::start(29, 1).await;
+    slow(&mut world, Slow::EDGE).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_link_that_stands_still_at_times() {
+    for seed in [1, 2] {
+        let mut world = World::start(30 + seed, 1).await;
+        slow(&mut world, Slow::EDGE.stalling(Stalls { seed, ..STALLS })).await;
         world.stop().await;
     }
 }

@@ -6,6 +6,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
+use tokio::time::Instant;
 
 use crate::rest::chain;
 
@@ -31,11 +32,17 @@ pub(super) struct Frames {
     /// The buffer holds no newline before this.
     scanned: usize,
     limit: usize,
+    heard: Instant,
 }
 
 impl Frames {
     pub(super) fn new(body: Body) -> Self {
-        Self { body, buffer: BytesMut::new(), scanned: 0, limit: LINE_LIMIT }
+        Self { body, buffer: BytesMut::new(), scanned: 0, limit: LINE_LIMIT, heard: Instant::now() }
+    }
+
+    /// When anything was last read. A large object on a slow line is no silence.
+    pub(super) const fn heard(&self) -> Instant {
+        self.heard
     }
 
     /// The next line without its end; none when the body ends. An unfinished last line is dropped, the watch that
@@ -62,6 +69,7 @@ impl Frames {
                 None => return Ok(None),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
+                        self.heard = Instant::now();
                         self.buffer.extend_from_slice(&data);
                     }
                 }

@@ -10,7 +10,7 @@
 //!
 //! - A watch that ends goes on from the last revision it saw (bookmarks count), so a broken link costs no relist.
 //! - A list that breaks off goes on with the page it was at.
-//! - Silence is an error too: a server sends bookmarks, so nothing for [`WatchConfig::idle`] means a dead link.
+//! - Silence is an error too: a server sends bookmarks, so not a byte for [`WatchConfig::idle`] means a dead link.
 //! - Objects are handed to a projection as text and never kept; a frame is held once, while it is looked at.
 //! - [`Watcher::next`] is cancel-safe and never ends; troubles are told by [`Watcher::health`].
 
@@ -37,7 +37,7 @@ use crate::{
     wake::{Listener, Wake},
 };
 
-/// No frame, not even a bookmark, for this long: the link is dead or something on it swallows. kube-apiserver
+/// Nothing, not even a part of a bookmark, for this long: the link is dead or something on it swallows. kube-apiserver
 /// sends a bookmark every minute, our hub more often.
 pub const IDLE: Duration = Duration::from_secs(97);
 
@@ -405,7 +405,13 @@ impl<T> Watcher<T> {
                 let frame = tokio::select! {
                     biased;
                     frame = frames.next() => frame,
-                    () = silence.as_mut() => Err(FrameError::Silent),
+                    () = silence.as_mut() => {
+                        let due = frames.heard() + self.config.idle;
+                        if due > Instant::now() {
+                            return silence.as_mut().reset(due);
+                        }
+                        Err(FrameError::Silent)
+                    }
                 };
                 let healthy = *any || opened.elapsed() >= HEALTHY_AFTER;
                 match frame {
