@@ -81,6 +81,11 @@ impl Clock for RuntimeClock {
     }
 }
 
+/// Clocks that follow the present runtime's, and what a seed decides.
+pub fn env_of_runtime(seed: u64) -> Env {
+    Env::seeded(RuntimeClock(Instant::now()), seed)
+}
+
 /// A fleet. Its namespace for user objects is [`World::NAMESPACE`].
 pub struct World {
     env: Env,
@@ -271,7 +276,7 @@ impl World {
     /// # Panics
     /// When it does not come up.
     pub async fn hub_alone(seed: u64) -> Self {
-        let env = Env::seeded(RuntimeClock(Instant::now()), seed);
+        let env = env_of_runtime(seed);
         let keys = tempfile::tempdir().expect("a temporary folder");
         let pki = Pki::open_or_create(keys.path(), &[Ipv4Addr::LOCALHOST.to_string()], &Env::system())
             .expect("an authority is made");

@@ -359,7 +359,7 @@ impl Remote {
         let version = match self.rest.get("/version").await {
             Ok(version) => version,
             Err(error) if error.is_forbidden() => Value::Null,
-            Err(error) => return Err(judge(error, "be read")),
+            Err(error) => return Err(judge(error, "read the version")),
         };
         let said = version["gitVersion"].as_str().unwrap_or("unknown");
         let is_hub = match self.rest.get_text(&format!("/readyz/{CONTROLLERS_CHECK}")).await {

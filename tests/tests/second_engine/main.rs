@@ -11,6 +11,7 @@
 
 mod moving;
 mod stock;
+mod terms;
 
 use std::{
     fs,
@@ -413,6 +414,19 @@ async fn what_cannot_be_used_is_refused() {
     for args in [&["export"][..], &["export", "--data-dir", &missing], &["export", "--kubeconfig", &missing]]
     {
         assert_eq!(run(args).status.code(), Some(2), "{args:?}");
+    }
+
+    // A user that the server does not know, and one that it gives no rights.
+    for (name, user, says) in [
+        ("stranger", json!({"token": "wrong"}), "does not accept the credentials"),
+        ("powerless", json!({}), "may not install definitions on the API server"),
+    ] {
+        let mut config: Value = serde_saphyr::from_str(&fs::read_to_string(&good).unwrap()).expect("YAML");
+        config["users"][0]["user"] = user;
+        fs::write(at(name), config.to_string()).expect("a file is written");
+        let (code, error) = serve(&["--kubeconfig", &at(name)]);
+        assert_eq!(code, Some(1), "{name}: {error}");
+        assert!(error.lines().any(|l| l.starts_with("karmada-hub:") && l.contains(says)), "{name}: {error}");
     }
 
     // A hub is no engine for a hub.
