@@ -8,11 +8,16 @@ use std::{sync::Arc, time::Duration};
 use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, Watcher, latest};
 use karmada_env::Env;
 use karmada_meta::object;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::clusters;
 use crate::phase::{Phase, Phases};
+
+/// How long a change may rest before the Cluster is read: changes come in groups, and the watch often tells of a
+/// report of ours before its answer does.
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// Between attempts to read the Cluster.
 const FETCH: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(30));
@@ -23,11 +28,13 @@ pub(crate) struct ClusterView {
     hub: Rest,
     name: String,
     current: latest::Sender<Option<Arc<Value>>>,
+    /// The newest metadata of a state that was not fetched yet.
+    unseen: Mutex<Option<Value>>,
 }
 
 impl ClusterView {
     pub(crate) fn new(hub: Rest, name: String) -> Self {
-        Self { hub, name, current: latest::Sender::new(None) }
+        Self { hub, name, current: latest::Sender::new(None), unseen: Mutex::new(None) }
     }
 
     pub(crate) fn path(&self) -> String {
@@ -55,6 +62,14 @@ impl ClusterView {
 
     pub(crate) fn is_terminating(&self) -> bool {
         self.current.borrow().as_deref().is_some_and(|cluster| object::deletion_timestamp(cluster).is_some())
+    }
+
+    /// The object, asked for anew if it is known to have changed.
+    pub(crate) async fn fresh(&self) -> Result<Arc<Value>, Error> {
+        match self.get() {
+            Some(cluster) if !self.is_behind() => Ok(cluster),
+            _ => self.refresh().await,
+        }
     }
 
     /// Asks the hub now.
@@ -89,26 +104,38 @@ impl ClusterView {
                     Event::Init => listed = false,
                     Event::Upsert(news) if object::name(&news) == self.name => {
                         listed = true;
-                        if self.is_news(&news) {
-                            fetch = Some(Instant::now());
+                        *self.unseen.lock() = Some(news);
+                        if self.is_behind() {
+                            fetch = Some(Instant::now() + SETTLE);
                         }
                     }
                     Event::Upsert(_) => {}
                     Event::Delete(gone) if object::name(&gone) != self.name => {}
                     Event::Synced if listed => {}
-                    Event::Delete(_) | Event::Synced => fetch = Some(Instant::now()),
+                    Event::Delete(_) | Event::Synced => {
+                        // The question is whether it is there at all.
+                        *self.unseen.lock() = None;
+                        fetch = self.fetch(phases, &mut backoff, &env).await;
+                    }
                 },
-                () = wait => fetch = self.fetch(phases, &mut backoff, &env).await,
+                () = wait => {
+                    let unsure = self.unseen.lock().is_none();
+                    // Meanwhile the answer to a report of our own may have brought it.
+                    let wanted = unsure || self.is_behind();
+                    fetch = if wanted { self.fetch(phases, &mut backoff, &env).await } else { None };
+                }
             }
         }
     }
 
-    /// Whether metadata tells of a state that is not known here.
-    fn is_news(&self, metadata: &Value) -> bool {
+    /// Whether the watch told of a state that is not known here.
+    fn is_behind(&self) -> bool {
+        let unseen = self.unseen.lock();
+        let Some(news) = unseen.as_ref() else { return false };
         self.current.borrow().as_deref().is_none_or(|known| {
-            let same = object::uid(metadata) == object::uid(known)
-                && object::resource_version(metadata) == object::resource_version(known);
-            !same && !is_older(metadata, known)
+            let same = object::uid(news) == object::uid(known)
+                && object::resource_version(news) == object::resource_version(known);
+            !same && !is_older(news, known)
         })
     }
 

@@ -157,7 +157,9 @@ impl Heartbeat {
                 let mut lease = lease::new(&self.config.cluster_namespace, &self.config.cluster);
                 self.fill(&mut lease);
                 let collection = lease::resource().collection(Some(&self.config.cluster_namespace));
-                self.held = Some(bare(self.hub.post(&collection, &lease).await?));
+                let revision = self.hub.post_for_revision(&collection, &lease).await?;
+                object::set_meta(&mut lease, "resourceVersion", json!(revision));
+                self.held = Some(lease);
                 return Ok(true);
             }
             Err(error) => return Err(error),

@@ -173,10 +173,7 @@ impl Reporter {
     /// Tells the hub what it does not have.
     async fn tell(&self, look: &Look, threshold: &mut Threshold) -> Result<(), Error> {
         for _ in 0..TRIES {
-            let Some(cluster) = self.view.get() else {
-                self.view.refresh().await?;
-                continue;
-            };
+            let cluster = self.view.fresh().await?;
             let typed = serde_json::from_value::<Cluster>((*cluster).clone());
             let (old, models) = match typed {
                 Ok(cluster) => (cluster.status.unwrap_or_default(), cluster.spec.resource_models),

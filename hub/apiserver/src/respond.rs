@@ -14,6 +14,8 @@ use crate::negotiate::{Accepted, Encoding};
 /// Smaller answers are not worth compressing. kube-apiserver begins at 128 KiB, being next to its clients; those of a
 /// hub are across a narrow link.
 const GZIP_FROM: usize = 1 << 10;
+/// From here on quickly rather than well.
+const GZIP_FAST: usize = 64 << 10;
 
 /// The answer to a request: bytes of JSON with how they are to be written.
 #[derive(Debug)]
@@ -78,7 +80,9 @@ fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<Bytes> {
     if !wanted || bytes.len() <= GZIP_FROM {
         return None;
     }
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    // An object is worth some time, a long list is only worth some.
+    let level = if bytes.len() < GZIP_FAST { Compression::default() } else { Compression::fast() };
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), level);
     encoder.write_all(bytes).ok()?;
     encoder.finish().ok().map(Into::into)
 }

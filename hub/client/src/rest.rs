@@ -290,6 +290,15 @@ impl Rest {
         self.send(Method::PATCH, path, kind.media_type(), body).await
     }
 
+    /// POST of which only the object's new resourceVersion is wanted: see [`Rest::patch_for_revision`].
+    pub async fn post_for_revision<B: Serialize + ?Sized + Sync>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<String, Error> {
+        self.for_revision(Method::POST, path, "application/json", body).await
+    }
+
     /// PUT of which only the object's new resourceVersion is wanted: see [`Rest::patch_for_revision`].
     pub async fn put_for_revision<B: Serialize + ?Sized + Sync>(
         &self,
