@@ -323,10 +323,15 @@ async fn slow(world: &mut World, slow: Slow) {
     let before = uid(&config_map_is(world, 0, "settings", "behind", PATIENCE).await);
     ready_throughout(world, async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        world.delete(&config_map_path("large")).await;
         set_config_map(world, "settings", "started").await;
         config_map_is(world, 0, "settings", "started", Duration::from_secs(180)).await;
-        gone(&world.members[0].api, &config_map_path("large"), Duration::from_secs(180)).await;
+        // The watch tells of our report on it, and of its deletion, by the whole object each.
+        world.delete(&config_map_path("large")).await;
+        let limit = world.env().now() + Duration::from_secs(600);
+        while world.members[0].api.get(&config_map_path("large")).await.is_ok() {
+            assert!(world.env().now() < limit, "the large object is still there");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
     })
     .await;
     world.members[0].wire.set(Mode::Pass);
