@@ -413,7 +413,7 @@ impl World {
     pub fn agent(&self, member: &Member, mut config: AgentConfig, state: State) -> AgentRun {
         let link = LinkConfig {
             dialer: Arc::new(member.wire.clone()),
-            compress: true,
+            narrow: true,
             ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
         };
         let link = Link::new(link, self.env.clone());

@@ -49,11 +49,16 @@ pub(crate) struct Accepted {
     pub(crate) encoding: Encoding,
     /// What is shown.
     pub(crate) form: Form,
+    /// The client wants no more than it must have (RFC 7240's `Prefer: return=minimal`): no managedFields, and of what
+    /// it wrote itself the resourceVersion alone if it asks for metadata. kube-apiserver does not know this; our agents
+    /// ask for it, for whom every byte crosses a narrow link.
+    pub(crate) lean: bool,
 }
 
 impl Accepted {
     /// Plain JSON.
-    pub(crate) const JSON: Self = Self { encoding: Encoding::Json { pretty: false }, form: Form::Object };
+    pub(crate) const JSON: Self =
+        Self { encoding: Encoding::Json { pretty: false }, form: Form::Object, lean: false };
 
     /// The `Content-Type` of the answer.
     pub(crate) fn content_type(&self) -> &'static str {
@@ -126,8 +131,9 @@ pub(crate) fn accept(
     let pretty = pretty.map_or(for_people, |value| !matches!(value, "0" | "false" | ""));
     let joined =
         headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
+    let lean = minimal(headers);
     if joined.trim().is_empty() {
-        return Ok(Accepted { encoding: Encoding::Json { pretty }, form: Form::Object });
+        return Ok(Accepted { encoding: Encoding::Json { pretty }, form: Form::Object, lean });
     }
     let mut known = false;
     for clause in clauses(&joined) {
@@ -162,7 +168,7 @@ pub(crate) fn accept(
             }
             _ => continue,
         };
-        return Ok(Accepted { encoding, form });
+        return Ok(Accepted { encoding, form, lean });
     }
     if known {
         return Err(Status::not_acceptable(match (endpoint, custom) {
@@ -181,9 +187,8 @@ pub(crate) fn accept(
     })
 }
 
-/// Whether the client wants no more of what it wrote than it must have: RFC 7240's `Prefer: return=minimal`.
-/// kube-apiserver does not know it; our agents ask for it, for whom every byte crosses a narrow link.
-pub(crate) fn minimal(headers: &HeaderMap) -> bool {
+/// Whether the least is preferred.
+fn minimal(headers: &HeaderMap) -> bool {
     let wanted = |preference: &str| preference.trim().eq_ignore_ascii_case("return=minimal");
     headers.get_all("prefer").iter().filter_map(|v| v.to_str().ok()).any(|v| v.split(',').any(wanted))
 }
@@ -239,7 +244,7 @@ mod tests {
             ("application/vnd.kubernetes.protobuf,application/json", Ok(json.clone())),
             (
                 "application/json;q=0.5,application/yaml",
-                Ok(Accepted { encoding: Encoding::Yaml, form: Form::Object }),
+                Ok(Accepted { encoding: Encoding::Yaml, ..Accepted::JSON }),
             ),
             ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", Ok(table)),
             ("application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json", Ok(json)),

@@ -47,6 +47,8 @@ pub struct Header {
     pub meta_start: u32,
     /// Just behind the closing brace of metadata.
     pub meta_end: u32,
+    /// Where metadata ends for those who do without managedFields.
+    pub lean_end: u32,
 }
 
 /// Projects stored objects into [`Header`]s.
@@ -76,12 +78,14 @@ impl Default for Projection {
 /// The parts of stored metadata that a header needs.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Meta {
+struct Meta<'a> {
     labels: Option<BTreeMap<Box<str>, Box<str>>>,
     uid: Box<str>,
     owner_references: Option<Vec<Owner>>,
     finalizers: Option<Vec<Box<str>>>,
     deletion_timestamp: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -108,7 +112,7 @@ impl Project for Projection {
         };
         let text = raw.metadata.get();
         let start = text.as_ptr() as usize - value.as_ptr() as usize;
-        let meta: Meta = serde_json::from_str(text).unwrap_or_default();
+        let meta: Meta<'_> = serde_json::from_str(text).unwrap_or_default();
         let fields = match self.selectable.get(&*key.resource) {
             None => Box::default(),
             Some(paths) => match serde_json::from_slice::<Value>(value) {
@@ -125,8 +129,20 @@ impl Project for Projection {
             fields,
             meta_start: start as u32 + 1,
             meta_end: (start + text.len()) as u32,
+            lean_end: (start + lean(text, meta.managed_fields.map(RawValue::get))) as u32,
         }
     }
+}
+
+/// Where the text of metadata ends for those who do without managedFields, which [`encode`] puts last. Text of another
+/// origin, in which they stand elsewhere, is not cut.
+fn lean(metadata: &str, managed: Option<&str>) -> usize {
+    const KEY: &str = "\"managedFields\":";
+    let cut = managed.and_then(|managed| {
+        let before = metadata.strip_suffix('}')?.strip_suffix(managed)?.strip_suffix(KEY)?;
+        Some(before.strip_suffix(',').unwrap_or(before).len())
+    });
+    cut.unwrap_or(metadata.len() - 1)
 }
 
 /// The value of a selectable field as selectors compare it; absent is what Go's zero value shows.
@@ -183,8 +199,11 @@ pub fn encode(object: &Value) -> Bytes {
         match (key, value) {
             ("metadata", Value::Object(meta)) => {
                 out.push(b'{');
-                let members = meta.iter().filter(|(key, _)| key.as_str() != "resourceVersion");
-                for (i, (key, value)) in members.enumerate() {
+                let members =
+                    meta.iter().filter(|(k, _)| !matches!(k.as_str(), "resourceVersion" | "managedFields"));
+                // Last, so that they can be left out of a frame.
+                let managed = meta.get_key_value("managedFields");
+                for (i, (key, value)) in members.chain(managed).enumerate() {
                     if i > 0 {
                         out.push(b',');
                     }
@@ -234,6 +253,8 @@ pub struct Framer {
     head: String,
     /// Cut after metadata.
     partial: bool,
+    /// Without managedFields.
+    lean: bool,
 }
 
 impl Framer {
@@ -246,6 +267,7 @@ impl Framer {
                 quoted(&kind.api_version)
             ),
             partial: false,
+            lean: false,
         }
     }
 
@@ -254,7 +276,7 @@ impl Framer {
         if kind.custom.is_some() {
             Self::object(kind)
         } else {
-            Self { head: "{\"metadata\":{".to_owned(), partial: false }
+            Self { head: "{\"metadata\":{".to_owned(), partial: false, lean: false }
         }
     }
 
@@ -265,19 +287,29 @@ impl Framer {
                 "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{{"
             ),
             partial: true,
+            lean: false,
         }
+    }
+
+    /// The same without managedFields, if so.
+    pub fn lean(self, lean: bool) -> Self {
+        Self { lean, ..self }
     }
 
     /// Appends an object as it was at `revision`.
     pub fn write(&self, out: &mut BytesMut, header: &Header, value: &Bytes, revision: Option<Revision>) {
-        let (start, end) = (header.meta_start as usize, header.meta_end as usize);
-        let end = if self.partial { end } else { value.len() };
-        let rest = value.get(start..end).unwrap_or(b"}}");
+        let (start, meta_end) = (header.meta_start as usize, header.meta_end as usize);
+        // The members of metadata up to its brace, and what follows with the brace.
+        let members_end = if self.lean { header.lean_end as usize } else { meta_end.saturating_sub(1) };
+        let end = if self.partial { meta_end } else { value.len() };
+        let members = value.get(start..members_end).unwrap_or_default();
+        let rest = value.get(meta_end.saturating_sub(1)..end).unwrap_or(b"}}");
         out.extend_from_slice(self.head.as_bytes());
         if let Some(revision) = revision {
-            let comma = if rest.first() == Some(&b'}') { "" } else { "," };
+            let comma = if members.is_empty() { "" } else { "," };
             out.extend_from_slice(format!("\"resourceVersion\":\"{revision}\"{comma}").as_bytes());
         }
+        out.extend_from_slice(members);
         out.extend_from_slice(rest);
         if self.partial {
             out.extend_from_slice(b"}");
@@ -342,6 +374,7 @@ mod tests {
                 Framer {
                     head: "{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{".to_owned(),
                     partial: false,
+                    lean: false,
                 },
                 object.clone(),
             ),
@@ -355,5 +388,37 @@ mod tests {
             let got: Value = serde_json::from_slice(&out).unwrap();
             assert_eq!(got, want);
         }
+    }
+
+    #[test]
+    fn a_lean_frame_has_no_managed_fields() {
+        for meta in [
+            json!({"managedFields": [{"manager": "m"}], "name": "a", "annotations": {"x": "\"managedFields\":[]}"}}),
+            json!({"name": "a", "uid": "u"}),
+            json!({"managedFields": []}),
+            json!({}),
+        ] {
+            let bytes = encode(
+                &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"k": "v"}}),
+            );
+            let header = project("core/configmaps", &bytes);
+            let (mut lean, mut partial) = (BytesMut::new(), BytesMut::new());
+            let whole = Framer { head: "{\"metadata\":{".to_owned(), partial: false, lean: true };
+            whole.write(&mut lean, &header, &bytes, Some(Revision::new(3)));
+            Framer::partial("v1").lean(true).write(&mut partial, &header, &bytes, None);
+            let mut want = meta.clone();
+            want.as_object_mut().unwrap().remove("managedFields");
+            let partial: Value = serde_json::from_slice(&partial).unwrap();
+            assert_eq!(partial["metadata"], want);
+            want["resourceVersion"] = json!("3");
+            let lean: Value = serde_json::from_slice(&lean).unwrap();
+            assert_eq!((&lean["metadata"], &lean["data"]["k"]), (&want, &json!("v")));
+        }
+        // Not written by us: they stand before the name, and stay.
+        let bytes = Bytes::from_static(br#"{"metadata":{"managedFields":[],"name":"a"}}"#);
+        let mut out = BytesMut::new();
+        Framer::partial("v1").lean(true).write(&mut out, &project("core/configmaps", &bytes), &bytes, None);
+        let object: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(object["metadata"], json!({"managedFields": [], "name": "a"}));
     }
 }

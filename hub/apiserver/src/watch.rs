@@ -109,10 +109,10 @@ pub(crate) fn respond(
         })?,
     };
     let view = match &accepted.form {
-        Form::Object if kind.shape.is_stored_form() => View::Frames(Framer::object(kind)),
+        Form::Object if kind.shape.is_stored_form() => View::Frames(Framer::object(kind).lean(accepted.lean)),
         Form::Object => View::Values,
         Form::Partial { version, .. } => {
-            View::Partial(Framer::partial(version), format!("meta.k8s.io/{version}"))
+            View::Partial(Framer::partial(version).lean(accepted.lean), format!("meta.k8s.io/{version}"))
         }
         Form::Table { version } => {
             View::Table(Box::new(TableView::new(kind, version, include, &registry.env)))

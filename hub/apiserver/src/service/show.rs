@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::handlers::Handler;
 use crate::{
     kinds::Kind,
-    negotiate::{self, Accepted, Form},
+    negotiate::{Accepted, Form},
     registry::{Shown, Written, list::Page},
     respond::Answer,
     storage::{Framer, quoted},
@@ -26,15 +26,18 @@ impl Handler<'_> {
     ) -> Result<Response<Body>, Status> {
         let kind = self.kind;
         let (header, value, revision) = (shown.header(), shown.value(), shown.revision());
+        let lean = accepted.lean;
         let json = match &accepted.form {
             Form::Object if kind.shape.is_stored_form() => {
-                Framer::object(kind).frame(header, value, revision)
+                Framer::object(kind).lean(lean).frame(header, value, revision)
             }
             Form::Object => shown.to_value(kind).to_string().into(),
             Form::Partial { list: true, .. } => {
                 return Err(misfit("PartialObjectMetadataList", "is not a list", &go_type(kind, "")));
             }
-            Form::Partial { version, .. } => Framer::partial(version).frame(header, value, revision),
+            Form::Partial { version, .. } => {
+                Framer::partial(version).lean(lean).frame(header, value, revision)
+            }
             Form::Table { version } => {
                 let include = self.include(&accepted)?;
                 let object = shown.to_value(kind);
@@ -53,7 +56,7 @@ impl Handler<'_> {
     ) -> Result<Response<Body>, Status> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         if let Form::Partial { version, list: false } = &accepted.form
-            && negotiate::minimal(&self.exchange.parts.headers)
+            && accepted.lean
             && let Some(revision) = written.shown.revision()
         {
             // The bytes of a PartialObjectMetadata that has nothing but this.
@@ -105,6 +108,7 @@ impl Handler<'_> {
                 (list, format!("meta.k8s.io/{version}"), Framer::partial(version))
             }
         };
+        let framer = framer.lean(accepted.lean);
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         let mut out = BytesMut::with_capacity(size + 256);
         let head = format!(

@@ -83,8 +83,9 @@ pub struct LinkConfig {
     pub dialer: Arc<dyn Dial>,
     /// How long a request may wait for its answer's headers. Distinct from the other limits around ten seconds.
     pub headers_timeout: Duration,
-    /// Bytes are worth more than a processor's time: gzip, both ways where the server takes it.
-    pub compress: bool,
+    /// Bytes are dear: they go in gzip, both ways where the server takes that, and answers are wanted without what
+    /// nobody here reads (`Prefer: return=minimal`), managedFields above all.
+    pub narrow: bool,
 }
 
 impl fmt::Debug for LinkConfig {
@@ -109,7 +110,7 @@ impl LinkConfig {
             user_agent: HeaderValue::from_static(user_agent),
             dialer: Arc::new(dialer),
             headers_timeout: Duration::from_secs(13),
-            compress: false,
+            narrow: false,
         }
     }
 }
@@ -263,7 +264,7 @@ pub fn narrow_client_for(
     env: Env,
 ) -> (kube::Client, LinkStatus) {
     let namespace = endpoint.namespace.clone();
-    client_over(LinkConfig { compress: true, ..LinkConfig::new(endpoint, user_agent) }, &namespace, env)
+    client_over(LinkConfig { narrow: true, ..LinkConfig::new(endpoint, user_agent) }, &namespace, env)
 }
 
 fn client_over(config: LinkConfig, namespace: &str, env: Env) -> (kube::Client, LinkStatus) {

@@ -87,13 +87,14 @@ impl Service<Request<Body>> for Link {
 impl Shared {
     async fn request(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<LinkBody>, LinkError> {
         self.address(&mut request)?;
-        if self.config.compress {
+        if self.config.narrow {
             zip::ask(request.headers_mut());
+            request.headers_mut().entry("prefer").or_insert(HeaderValue::from_static("return=minimal"));
         }
         let mut again = true;
         loop {
             let connection = self.connection().await?;
-            if self.config.compress && connection.takes_gzip.load(Ordering::Relaxed) {
+            if self.config.narrow && connection.takes_gzip.load(Ordering::Relaxed) {
                 request = zip::shrink(request).await?;
             }
             let sent = self.env.now();
