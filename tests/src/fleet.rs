@@ -7,6 +7,9 @@
 //! Members are kubesim processes unless `KARMADA_TEST_MEMBERS=name=kubeconfig,name=kubeconfig` names real clusters.
 //! A test cannot tell which it got: it works in namespaces of its own, asks for as many members as it needs, and is
 //! skipped (with a line that says so) where there are fewer. Real clusters are used by one test at a time.
+//!
+//! A fleet whose hub works on somebody else's server ([`Engine::Stock`]) has a kubesim for that, unless
+//! `KARMADA_TEST_ENGINE=kubeconfig` names a real kube-apiserver. What a test makes there has names of its own.
 
 use std::{
     fs::{self, File},
@@ -20,7 +23,11 @@ use karmada_env::Env;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{link::Link, process::Process, wait::eventually};
+use crate::{
+    link::Link,
+    process::Process,
+    wait::{eventually, gone},
+};
 
 /// How long processes get to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
@@ -91,6 +98,7 @@ pub struct Fleet {
     pub dir: TempDir,
     binaries: Binaries,
     real: bool,
+    real_engine: bool,
     _turn: Option<File>,
 }
 
@@ -125,6 +133,11 @@ fn real_members() -> Vec<(String, PathBuf)> {
             (name.to_owned(), PathBuf::from(file))
         })
         .collect()
+}
+
+/// The real server that `KARMADA_TEST_ENGINE` names.
+pub fn real_engine() -> Option<PathBuf> {
+    std::env::var_os("KARMADA_TEST_ENGINE").filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
 /// Starts a server that knows no Karmada kinds, with workload controllers or without; it writes the kubeconfig.
@@ -224,7 +237,9 @@ impl Fleet {
             );
             return None;
         }
-        let turn = (!real.is_empty()).then(|| take_turn().expect("a lock file in the temporary folder"));
+        let real_engine = real_engine().filter(|_| options.engine == Engine::Stock);
+        let turn = (!real.is_empty() || real_engine.is_some())
+            .then(|| take_turn().expect("a lock file in the temporary folder"));
         let dir = tempfile::Builder::new().prefix("karmada-").tempdir().expect("a temporary folder");
         let at = |name: &str| dir.path().join(name);
         let namespace = format!("e2e-{test}-{}", Env::system().name_suffix(5));
@@ -232,10 +247,16 @@ impl Fleet {
         let (engine, kubeconfig, further) = match options.engine {
             Engine::Embedded => (None, at("hub").join("admin.kubeconfig"), Vec::new()),
             Engine::Stock => {
-                let (engine, kubeconfig) = start_stock(dir.path(), "engine", binaries, false);
+                let (engine, kubeconfig) = match real_engine.clone() {
+                    Some(kubeconfig) => (None, kubeconfig),
+                    None => {
+                        let (engine, kubeconfig) = start_stock(dir.path(), "engine", binaries, false);
+                        (Some(engine), kubeconfig)
+                    }
+                };
                 file(&kubeconfig).await;
                 let further = vec![format!("--kubeconfig={}", kubeconfig.display())];
-                (Some(engine), kubeconfig, further)
+                (engine, kubeconfig, further)
             }
         };
         let args = further.into_iter().chain(options.hub.clone());
@@ -245,7 +266,11 @@ impl Fleet {
             let (name, config, process) = match real.get(n - 1) {
                 Some((name, config)) => (name.clone(), config.clone(), None),
                 None => {
-                    let name = format!("member{n}");
+                    // On a server that outlives the test a name stands for one member for ever.
+                    let name = match &real_engine {
+                        Some(_) => format!("member{n}-{}", Env::system().name_suffix(5)),
+                        None => format!("member{n}"),
+                    };
                     let (process, config) = start_stock(dir.path(), &name, binaries, true);
                     (name, config, Some(process))
                 }
@@ -264,6 +289,7 @@ impl Fleet {
             engine,
             binaries: binaries.clone(),
             real: !real.is_empty(),
+            real_engine: real_engine.is_some(),
             _turn: turn,
         };
         if options.engine == Engine::Embedded {
@@ -398,8 +424,15 @@ impl Fleet {
         std::iter::once(self.hub.log_tail(60)).chain(members).collect::<Vec<_>>().join("\n")
     }
 
-    /// Removes what the test put on real clusters.
+    /// Removes what the test put on real clusters, and on a real server under the hub.
     pub async fn clean_up(self) {
+        if self.real_engine {
+            let _ = self.api.delete(&format!("/api/v1/namespaces/{}", self.namespace), &json!({})).await;
+            for member in &self.members {
+                let _ = self.api.delete(&cluster_path(&member.name), &json!({})).await;
+                gone(&self.api, &cluster_path(&member.name), START).await;
+            }
+        }
         if self.real {
             for member in &self.members {
                 let path = format!("/api/v1/namespaces/{}", self.namespace);
