@@ -274,7 +274,7 @@ async fn logs_say_once_what_a_user_made_happen_and_nothing_per_heartbeat() {
     }
     // Leases are renewed every second here, and statuses every two.
     let lines = || [&hub_log, &agent_log].map(|process| log(fleet.dir.path(), process).len());
-    let renewed = |p: &Figures| p.sum("apiserver_request_total", &[("verb", "PUT"), ("resource", "leases")]);
+    let renewed = |p: &Figures| p.sum("apiserver_request_total", &[("resource", "leases"), ("code", "200")]);
     let (before, beats) = (lines(), renewed(&hub(&fleet).await));
     throughout("no line per heartbeat", Duration::from_secs(6), || async {
         let now = lines();

@@ -151,7 +151,7 @@ impl LeaseMonitor {
             .await;
         match (written, message) {
             (Ok(Some(cluster)), Some(message)) => {
-                tracing::info!(cluster = %key.name, ready = ?head.ready(), %message, "taints follow the cluster's state");
+                tracing::info!(cluster = %key.name, ready = ?head.ready(), taints = %message, "taints follow the cluster's state");
                 self.context.normal(component::CLUSTER, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
                 Ok(Next::Done)
             }

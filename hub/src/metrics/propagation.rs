@@ -93,18 +93,26 @@ impl Propagation {
     }
 
     /// A Work is about to be written because of a change at that time: a new one, or one whose report is to name
-    /// the template's generation.
-    pub(crate) fn expect(&self, work: &Key, generation: Option<i64>, since: Duration) {
+    /// the template's generation. Whether nothing was awaited of it before.
+    pub(crate) fn expect(&self, work: &Key, generation: Option<i64>, since: Duration) -> bool {
         let mut under_way = self.under_way.lock();
         let awaited = &mut under_way.awaited;
-        if awaited.len() >= MOST && !awaited.contains_key(work) {
-            self.unmeasured.inc();
-            return;
-        }
-        // A Work that is still new when its template changes again is measured from the first change.
-        let entry = awaited.entry(work.clone()).or_insert(Awaited { since, generation });
-        if entry.generation.is_some() {
-            *entry = Awaited { since, generation };
+        let (wanted, full) = (Awaited { since, generation }, awaited.len() >= MOST);
+        match awaited.get_mut(work) {
+            // A Work that is still new when its template changes again is measured from the first change.
+            Some(known) if known.generation.is_none() => false,
+            Some(known) => {
+                *known = wanted;
+                false
+            }
+            None if full => {
+                self.unmeasured.inc();
+                false
+            }
+            None => {
+                awaited.insert(work.clone(), wanted);
+                true
+            }
         }
     }
 

@@ -131,7 +131,8 @@ fn a_new_work_counts_with_its_first_report() {
     hub.template_changed(&template("web"), true);
     clock.advance(Duration::from_millis(3));
     let since = hub.changed_at(&template("web")).unwrap();
-    hub.propagation().expect(&key, None, since);
+    assert!(hub.propagation().expect(&key, None, since));
+    assert!(!hub.propagation().expect(&key, None, since), "a second look at the binding changes nothing");
     hub.propagation().settled(&template("web"), Some(since));
     assert_eq!(hub.changed_at(&template("web")), None, "what is written later is not due to this change");
     hub.work_seen(&key, &json!({}));

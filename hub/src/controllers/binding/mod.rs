@@ -259,11 +259,9 @@ impl Binder {
         };
         let work_key = Key::new(namespace, render.work_name());
         let reports = self.context.figures.propagation();
+        // Before it is made: the agent may be faster than our own answer.
         let new = self.context.works.get(&work_key).is_none();
-        if let Some(since) = changed.filter(|_| new) {
-            // Before it is made: the agent may be faster than our own answer.
-            reports.expect(&work_key, None, since);
-        }
+        let expected = changed.is_some_and(|since| new && reports.expect(&work_key, None, since));
         let made = works::ensure(&self.context, &work_key, &Maker::Binding(key), |existing, id| {
             if let (Some(since), Some(generation)) = (changed, existing.and_then(|e| render.will_be_told(e)))
             {
@@ -272,7 +270,7 @@ impl Binder {
             render.work(&manifest, &applied, &target.name, existing, id)
         })
         .await;
-        if new && !matches!(made, Ok(Made::Written)) {
+        if expected && !matches!(made, Ok(Made::Written)) {
             reports.forget(&work_key);
         }
         Ok(Outcome::Made(made?, applied))
