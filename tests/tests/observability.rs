@@ -28,6 +28,9 @@ use tokio::{
 /// How long anything may take on a busy machine that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A family, some labels, and what their sum is at least.
+type Least<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+
 /// Heartbeats so fast that a test sees many of them, and a monitor that does not wait for long.
 fn fast() -> Options {
     let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
@@ -139,7 +142,7 @@ async fn propagation_can_be_measured_at_both_ends() {
     let measured = shown.sum(&count, &[("operation", "create")]).unwrap();
     assert!(seconds > 0.0 && seconds / measured < 30.0, "{seconds} s for {measured}");
     // (family, labels, at least)
-    let table: [(&str, &[(&str, &str)], f64); 19] = [
+    let table: [Least<'_>; 19] = [
         ("policy_apply_attempts_total", &[("result", "success")], 7.0),
         ("resource_apply_policy_duration_seconds_count", &[("result", "success")], 7.0),
         ("resource_match_policy_duration_seconds_count", &[], 7.0),
@@ -177,7 +180,7 @@ async fn propagation_can_be_measured_at_both_ends() {
 
     let agent = scrape(port).await.expect("the agent's page");
     let own: &[(&str, &str)] = &[("member_cluster", &names[0])];
-    let table: [(&str, &[(&str, &str)], f64); 14] = [
+    let table: [Least<'_>; 14] = [
         ("karmada_agent_active", &[], 1.0),
         ("karmada_agent_works", &[], 7.0),
         ("karmada_agent_applies_total", &[], 6.0),
