@@ -53,6 +53,22 @@ pub struct Options {
     pub agent: Vec<String>,
 }
 
+impl Options {
+    /// A hub that notices within seconds that an agent is away.
+    pub fn impatient() -> Self {
+        let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
+        Self {
+            hub: flags(&[
+                "--cluster-monitor-period=1s",
+                "--cluster-monitor-grace-period=8s",
+                "--cluster-startup-grace-period=10s",
+            ]),
+            agent: flags(&["--cluster-lease-duration=4s", "--cluster-status-update-frequency=2s"]),
+            ..Self::default()
+        }
+    }
+}
+
 /// Where the binaries are.
 #[derive(Clone, Debug)]
 pub struct Binaries {

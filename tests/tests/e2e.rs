@@ -197,17 +197,7 @@ async fn drift_and_deletions() {
 
 #[tokio::test]
 async fn a_black_hole() {
-    let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
-    let options = Options {
-        hub: flags(&[
-            "--cluster-monitor-period=1s",
-            "--cluster-monitor-grace-period=8s",
-            "--cluster-startup-grace-period=10s",
-        ]),
-        agent: flags(&["--cluster-lease-duration=4s", "--cluster-status-update-frequency=2s"]),
-        ..Options::default()
-    };
-    let Some(fleet) = fleet_with("hole", 1, options).await else { return };
+    let Some(fleet) = fleet_with("hole", 1, Options::impatient()).await else { return };
     let member = &fleet.members[0];
     let at = |name: &str| config_map_path(&fleet.namespace, name);
     for name in ["changed", "removed", "again"] {

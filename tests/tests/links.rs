@@ -23,18 +23,8 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// A fleet whose hub notices within seconds that an agent is away, and whose ConfigMaps go to all members.
 async fn fleet(test: &str, members: usize) -> Option<Fleet> {
-    let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
-    let options = Options {
-        hub: flags(&[
-            "--cluster-monitor-period=1s",
-            "--cluster-monitor-grace-period=8s",
-            "--cluster-startup-grace-period=10s",
-        ]),
-        agent: flags(&["--cluster-lease-duration=4s", "--cluster-status-update-frequency=2s"]),
-        ..Options::default()
-    };
     let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
-    let fleet = Fleet::start(test, members, &binaries, options).await?;
+    let fleet = Fleet::start(test, members, &binaries, Options::impatient()).await?;
     fleet.create_namespace().await;
     let clusters: Vec<&str> = fleet.members.iter().map(|m| m.name.as_str()).collect();
     fleet.create([samples::policy("all", selector("v1", "ConfigMap", ""), &clusters)]).await;
