@@ -22,6 +22,8 @@ enum Reply {
     Json(u16, Value),
     /// A watch: lines, then what happens after them.
     Watch(Vec<String>, Then),
+    /// An answer in pieces, with a pause before each; then silence, unless it is whole.
+    Slow(Vec<String>, Duration, bool),
     /// No answer at all.
     Hang,
     /// The connection breaks before an answer.
@@ -60,6 +62,14 @@ impl Server {
                     Reply::Hang => std::future::pending().await,
                     Reply::Refuse => return Err(std::io::Error::other("connection refused")),
                     Reply::Json(code, body) => (code, Box::pin(stream::iter([Ok(data(&body.to_string()))]))),
+                    Reply::Slow(pieces, pause, whole) => {
+                        let pieces = stream::iter(pieces).then(move |piece| async move {
+                            sleep(pause).await;
+                            Ok(data(&piece))
+                        });
+                        let rest = stream::pending().take(usize::from(!whole));
+                        (200, Box::pin(pieces.chain(rest)))
+                    }
                     Reply::Watch(lines, then) => {
                         let lines: Vec<_> = lines.iter().map(|line| Ok(data(&format!("{line}\n")))).collect();
                         let end = stream::once(async move {
@@ -242,6 +252,44 @@ async fn silence_is_noticed() {
     assert_eq!(watcher.next().await, Event::Upsert(("a".into(), 6)));
     let waited = server.env.now() - begun;
     assert!(waited >= IDLE && waited < IDLE + Duration::from_secs(1), "{waited:?}");
+}
+
+/// A text in so many pieces.
+fn pieces(text: &str, count: usize) -> Vec<String> {
+    let chars: Vec<char> = text.chars().collect();
+    chars.chunks(chars.len().div_ceil(count)).map(|piece| piece.iter().collect()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_slowly_still_comes() {
+    let items: Vec<Value> = (0..20).map(|n| object("a", n)).collect();
+    let all = json!({"metadata": {"resourceVersion": "20"}, "items": items}).to_string();
+    let line = format!("{}\n", frame("MODIFIED", object("a", 21)));
+    let pause = rest::DEADLINE - Duration::from_secs(1);
+    let server = Server::new(vec![
+        Reply::Slow(pieces(&all, 10), pause, true),
+        Reply::Slow(pieces(&line, 9), pause, false),
+    ]);
+    let mut watcher = server.watcher();
+    loop {
+        if watcher.next().await == Event::Upsert(("a".into(), 21)) {
+            break;
+        }
+    }
+    assert_eq!(server.asked().len(), 2, "nothing was asked for twice");
+    assert!(server.env.now() > IDLE + rest::DEADLINE * 9, "{:?}", server.env.now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_stops_halfway_is_not_waited_for() {
+    let all = json!({"metadata": {"resourceVersion": "20"}, "items": []}).to_string();
+    let half = Reply::Slow(vec![all[..20].to_owned()], Duration::from_secs(3), false);
+    let server = Server::new(vec![half, list(20, "", vec![object("a", 20)])]);
+    let mut watcher = server.watcher();
+    while watcher.next().await != Event::Synced {}
+    let asked_again = server.asked.lock()[1].0;
+    let least = rest::DEADLINE + Duration::from_secs(3);
+    assert!(asked_again >= least && asked_again < least + Duration::from_secs(1), "{asked_again:?}");
 }
 
 #[tokio::test(start_paused = true)]
