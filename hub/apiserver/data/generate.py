@@ -88,7 +88,16 @@ def short_expression(expression, within):
 
 
 def write_types():
-    roots = {("meta.k8s.io", "v1", name, META + name) for name in ("DeleteOptions", "Status")}
+    # What requests may hold beside served kinds: options, and what typed clients know how to write.
+    roots = {
+        ("meta.k8s.io", "v1", name, META + name)
+        for name in ("APIGroup", "APIVersions", "CreateOptions", "DeleteOptions", "GetOptions", "ListOptions",
+                     "PatchOptions", "Status", "UpdateOptions", "WatchEvent")
+    }
+    roots |= {
+        ("", "v1", name, f"k8s.io/api/core/v1.{name}")
+        for name in ("PodLogOptions", "PodStatusResult", "RangeAllocation", "SerializedReference")
+    }
     for kind in kinds:
         group, version = kind["group"], kind["version"]
         roots.add((group, version, kind["kind"], f"{package(group, version)}.{kind['kind']}"))

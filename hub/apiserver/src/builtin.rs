@@ -120,6 +120,10 @@ impl Shape for BuiltIn {
         warnings::of(&self.group, &self.kind, object)
     }
 
+    fn has_messages(&self) -> bool {
+        self.ty.is_some()
+    }
+
     fn is_stored_form(&self) -> bool {
         self.conversion.is_none()
     }

@@ -10,6 +10,7 @@ use crate::{
     kinds::{Kind, Kinds},
     negotiate::BodyType,
     options::FieldValidation,
+    protobuf::Envelope,
     registry::{Caller, Target},
     shape::Findings,
 };
@@ -48,7 +49,10 @@ pub(crate) fn parse(bytes: &Bytes, body_type: BodyType, findings: &mut Findings)
         BodyType::Json => body::json(bytes, findings)
             .map_err(|why| format!("couldn't get version/kind; json parse error: {why}")),
         BodyType::Yaml => body::yaml(bytes, findings),
-        BodyType::Protobuf => Err("protobuf bodies are not read".to_owned()),
+        BodyType::Protobuf => {
+            let envelope = Envelope::open(bytes).map_err(|error| error.to_string())?;
+            envelope.object(("", "", "")).map_err(|error| error.to_string())
+        }
     }?;
     if value.is_object() {
         return Ok(value);
@@ -74,12 +78,20 @@ pub(crate) fn object(
     let kind = target.kind;
     let expected = &kind.gvk.kind;
     let mut findings = Findings::default();
-    let mut value = parse(bytes, body_type, &mut findings).map_err(|why| {
+    let unrecognized = |why: String| {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {expected}): {why} ({})",
             summary(bytes)
         ))
-    })?;
+    };
+    let envelope = match body_type {
+        BodyType::Protobuf => Some(Envelope::open(bytes).map_err(|error| unrecognized(error.to_string()))?),
+        BodyType::Json | BodyType::Yaml => None,
+    };
+    let mut value = match &envelope {
+        Some(envelope) => envelope.head(),
+        None => parse(bytes, body_type, &mut findings).map_err(unrecognized)?,
+    };
     let named = object::kind(&value).to_owned();
     let named = if named.is_empty() { expected.clone() } else { named };
     let named_version = match object::api_version(&value) {
@@ -91,6 +103,10 @@ pub(crate) fn object(
             "{named} in version {named_version:?} cannot be handled as a {expected}: {why}"
         ))
     };
+    if let Some(envelope) = envelope {
+        let default = (kind.gvk.group.as_str(), kind.gvk.version.as_str(), expected.as_str());
+        value = envelope.object(default).map_err(|error| refuse(error.to_string()))?;
+    }
     check_versions(kinds, kind, &value)?;
     check_kind(kind, &mut value, Expected::Body).map_err(&refuse)?;
     fields(kind, &mut value, &mut findings).map_err(&refuse)?;

@@ -21,7 +21,7 @@
 //!
 //! From kube-apiserver 1.36, on purpose or not built yet:
 //!
-//! - Protobuf bodies are refused with 415; answers are JSON or YAML.
+//! - Protobuf is read and not written: answers are JSON or YAML, and a client that takes nothing but protobuf gets 406.
 //! - No admission webhooks, no API aggregation, no exec, logs, proxy or binding.
 //! - Services get no cluster IP and no node port.
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full.
@@ -56,6 +56,7 @@ mod namespaces;
 mod negotiate;
 pub mod options;
 pub mod pki;
+mod protobuf;
 pub mod registry;
 mod request;
 mod respond;

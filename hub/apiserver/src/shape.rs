@@ -76,6 +76,11 @@ pub trait Shape: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Whether bodies may come in protobuf.
+    fn has_messages(&self) -> bool {
+        false
+    }
+
     /// How structured merge sees this kind.
     fn schema(&self) -> &karmada_smd::schema::TypeRef;
 

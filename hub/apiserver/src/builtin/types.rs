@@ -3,7 +3,7 @@
 //! kube-apiserver decodes a body into a Go struct and answers with that struct written out again. What a client sees
 //! of it: unknown fields go, nulls go, a value of the wrong type is refused with Go's words, empty lists vanish where
 //! the field says `omitempty` and are `null` where it does not, structs are always there. [`decode`] does the same
-//! walk over a JSON value.
+//! walk over a JSON value, and `message` reads the same types from protobuf.
 //!
 //! `data/types.txt`, one line a fact, made from the `json` and `protobuf` tags of Kubernetes 1.36:
 //!
@@ -12,12 +12,14 @@
 //!  NUMBER JSON-NAME TYPE WIRE FLAGS     a field; flags: o omitempty, z omitzero, i inline
 //! ```
 
+mod message;
 mod walk;
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
+pub(crate) use message::read as read_message;
 pub use walk::{TypeMismatch, decode, decode_at, go_kind, settle};
 
 use crate::shape::Findings;
@@ -54,6 +56,8 @@ enum Type {
 
 #[derive(Debug)]
 struct Field {
+    /// In protobuf.
+    number: u32,
     json: String,
     ty: Type,
     omitempty: bool,
@@ -65,8 +69,8 @@ struct Struct {
     /// `core/v1.PodSpec`
     name: String,
     fields: Vec<Field>,
-    /// Types whose fields are this one's too, by index.
-    inline: Vec<usize>,
+    /// Types whose fields are this one's too, by index, each with its number in protobuf, where it is a message within.
+    inline: Vec<(u32, usize)>,
     /// Whether it is a kind, with kind and apiVersion of its own.
     is_kind: bool,
 }
@@ -139,7 +143,9 @@ impl Table {
                         is_kind: false,
                     });
                 }
-                ["", _number, json, ty, _wire, ref flags @ ..] => {
+                ["", number, json, ty, _wire, ref flags @ ..] => {
+                    let number =
+                        number.parse().map_err(|_| format!("{json}: {number:?} is no field number"))?;
                     let owner = structs.last_mut().ok_or("a field before any type")?;
                     let flags = flags.first().copied().unwrap_or_default();
                     let ty = reader.ty(ty, owner.package())?;
@@ -148,9 +154,10 @@ impl Table {
                         let Type::Struct(index) = *inner else {
                             return Err(format!("{}: inline {ty:?}", owner.name));
                         };
-                        owner.inline.push(index);
+                        owner.inline.push((number, index));
                     } else {
                         owner.fields.push(Field {
+                            number,
                             json: json.to_owned(),
                             ty,
                             omitempty: flags.contains('o'),

@@ -17,7 +17,7 @@ use crate::{
     authz::{self, Attributes, ResourceTarget},
     body, decode,
     kinds::Kind,
-    negotiate::{self, Accepted, BodyType, Endpoint, Form},
+    negotiate::{self, Accepted, Endpoint, Form},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
     registry::{
         Shown, Target, Written,
@@ -58,7 +58,8 @@ impl<'a> Handler<'a> {
 
     /// Reads a body as an object of a kind.
     async fn object(&self, target: &Target<'_>, body: Body, options: &WriteOptions) -> Result<Value, Status> {
-        let body_type = negotiate::body_type(&self.exchange.parts.headers, target.kind.custom.is_some())?;
+        let plain = !target.kind.shape.has_messages();
+        let body_type = negotiate::body_type(&self.exchange.parts.headers, plain)?;
         let bytes = body::read(&self.exchange.parts.headers, body).await?;
         let kinds = self.inner.registry.kinds();
         decode::object(&self.exchange.caller, &kinds, target, &bytes, body_type, options.validation)
@@ -254,12 +255,7 @@ impl<'a> Handler<'a> {
         if bytes.is_empty() {
             return DeleteOptions::from_query(&self.exchange.query);
         }
-        let body_type = match negotiate::body_type(&self.exchange.parts.headers, false)? {
-            BodyType::Protobuf => {
-                return Err(Status::unsupported_media_type(&["application/json", "application/yaml"]));
-            }
-            other => other,
-        };
+        let body_type = negotiate::body_type(&self.exchange.parts.headers, false)?;
         let value =
             decode::parse(&bytes, body_type, &mut Findings::default()).map_err(Status::bad_request)?;
         let (api_version, kind) = (object::api_version(&value), object::kind(&value));

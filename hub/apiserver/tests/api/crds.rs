@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::Server;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 fn definition() -> Value {
     let schema = json!({"type": "object", "properties": {
@@ -21,7 +21,7 @@ fn definition() -> Value {
         "versions": [version("v1", true), version("v2", false)]}})
 }
 
-async fn established() -> Server {
+pub(crate) async fn established() -> Server {
     let server = Server::start().await;
     assert_eq!(server.call("POST", DEFINITIONS, definition()).await.code, 201);
     server.until(WIDGETS, |a| a.code == 200).await;

@@ -15,6 +15,7 @@
 mod crds;
 mod lifecycle;
 mod objects;
+mod protobuf;
 mod watches;
 
 use std::{
@@ -79,8 +80,19 @@ impl Server {
         body: &Value,
     ) -> Answer {
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.send_bytes(user, method, path, media, bytes).await
+    }
+
+    async fn send_bytes(
+        &self,
+        user: Option<UserInfo>,
+        method: &str,
+        path: &str,
+        media: &str,
+        bytes: Vec<u8>,
+    ) -> Answer {
         let mut request = Request::builder().method(method).uri(path).header("user-agent", "test/1");
-        if !body.is_null() {
+        if !bytes.is_empty() {
             request = request.header("content-type", media);
         }
         let mut request = request.body(Body::from(bytes)).unwrap();

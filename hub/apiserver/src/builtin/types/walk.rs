@@ -127,7 +127,7 @@ impl Walk<'_> {
         known: &mut usize,
     ) -> Result<(), TypeMismatch> {
         let length = self.path.len();
-        for &inner in &this.inline {
+        for &(_, inner) in &this.inline {
             self.fields(&TABLE.structs[inner], map, out, known)?;
         }
         for field in &this.fields {
@@ -243,7 +243,8 @@ impl Field {
 }
 fn has_field(table: &Table, index: usize, key: &str) -> bool {
     let this = &table.structs[index];
-    this.fields.iter().any(|f| f.json == key) || this.inline.iter().any(|&inner| has_field(table, inner, key))
+    this.fields.iter().any(|f| f.json == key)
+        || this.inline.iter().any(|&(_, inner)| has_field(table, inner, key))
 }
 
 fn join(path: &mut String, name: &str) {
