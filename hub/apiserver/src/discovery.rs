@@ -29,7 +29,8 @@ const SERVED: &[&str] = &[JSON, YAML, "application/vnd.kubernetes.protobuf"];
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
 /// What `/` lists beside the paths of discovery.
-const SERVED_PATHS: &[&str] = &["/healthz", "/livez", "/metrics", "/readyz", "/version"];
+const SERVED_PATHS: &[&str] =
+    &["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
 
 /// Discovery documents of the latest [`Kinds`], made when first asked for.
 #[derive(Debug, Default)]
@@ -146,13 +147,7 @@ impl Discovery {
             Some(Form::Aggregated(version)) => {
                 let rendered =
                     aggregated(version).expect("invariant: negotiate chose a version that is there");
-                let fresh = headers
-                    .get_all(header::IF_NONE_MATCH)
-                    .iter()
-                    .filter_map(|v| v.to_str().ok())
-                    .flat_map(|v| v.split(','))
-                    .any(|tag| tag.trim().as_bytes() == rendered.etag.as_bytes());
-                let mut response = if fresh {
+                let mut response = if is_known(headers, &rendered.etag) {
                     let mut response = Response::new(Bytes::new());
                     *response.status_mut() = StatusCode::NOT_MODIFIED;
                     response
@@ -190,6 +185,16 @@ impl Rendered {
             HeaderValue::try_from(format!("\"{hex}\"")).expect("invariant: hex digits are a header value");
         Self { body, etag }
     }
+}
+
+/// Whether the client has what bears this tag.
+pub(crate) fn is_known(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .any(|tag| tag.trim().as_bytes() == etag.as_bytes())
 }
 
 fn answer(status: StatusCode, body: Bytes, media_type: HeaderValue) -> Response<Bytes> {

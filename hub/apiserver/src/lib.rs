@@ -28,12 +28,11 @@
 //! - A list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner.
 //! - Events have no time to live. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
-//! - No OpenAPI documents; `x-kubernetes-validations` are stored and not evaluated.
+//! - OpenAPI: version 3 in JSON alone; schemas of built-in kinds have no descriptions; `openid` has no documents.
 //! - Authorisation is coarse ([`authz`]): no RBAC evaluation, no reviews, no impersonation, no certificate signing.
 //! - Definitions: `x-kubernetes-validations` (CEL) is stored and not evaluated. A conversion webhook is refused where it
 //!   would be called, that is with more than one served version. A default shows in objects that were written before it
 //!   only once they are written again.
-//! - No OpenAPI documents yet; printed columns and discovery are complete.
 //! - Rights are coarse ([`authz`]): RBAC objects are stored and not enforced.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
@@ -54,6 +53,7 @@ pub mod listener;
 pub mod metrics;
 mod namespaces;
 mod negotiate;
+mod openapi;
 pub mod options;
 pub mod pki;
 mod protobuf;
@@ -107,6 +107,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) discovery: discovery::Cache,
+    pub(crate) openapi: openapi::Cache,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) version: Value,
     /// The kind that scale subresources speak.
@@ -162,6 +163,7 @@ impl ApiServer {
             registry,
             authorizer,
             discovery: discovery::Cache::default(),
+            openapi: openapi::Cache::default(),
             metrics: Arc::default(),
             version: version(),
             scale: scale_kind(),

@@ -45,17 +45,24 @@ impl Answer {
                 Err(error) => return status(&Status::internal(error)),
             },
         };
-        let mut response = Response::builder().status(self.code).header(header::CONTENT_TYPE, content_type);
-        let body = match compressed(&bytes, request) {
-            Some(small) => {
-                response =
-                    response.header(header::CONTENT_ENCODING, "gzip").header(header::VARY, "Accept-Encoding");
-                small
-            }
-            None => bytes,
-        };
-        response.body(Body::from(body)).expect("invariant: the headers are constants")
+        let mut response = self::bytes(bytes, request);
+        *response.status_mut() = self.code;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
     }
+}
+
+/// Bytes, compressed where that is wanted and worth it. The caller says what they are.
+pub(crate) fn bytes(bytes: Bytes, request: &HeaderMap) -> Response<Body> {
+    let small = compressed(&bytes, request);
+    let is_small = small.is_some();
+    let mut response = Response::new(Body::from(small.unwrap_or(bytes)));
+    if is_small {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
 }
 
 fn indented(json: &[u8]) -> Option<Bytes> {

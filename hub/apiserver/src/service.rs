@@ -22,11 +22,14 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use karmada_meta::{fields::FieldSelector, status::Status};
 
+pub(crate) use resource::served as is_served;
+
 use crate::{
     Inner,
     authn::UserInfo,
     authz::{self, Attributes, ResourceTarget},
     negotiate::{self, Accepted, Encoding, Endpoint},
+    openapi,
     registry::Caller,
     request::{Query, RequestInfo},
     respond::{self, Answer},
@@ -136,7 +139,28 @@ impl Inner {
         if info.is_resource {
             return resource::answer(self, exchange, body).await;
         }
+        if info.path.starts_with("/openapi/") {
+            return self.openapi(exchange).await;
+        }
         self.path(exchange)
+    }
+
+    /// Documents of OpenAPI, which take a while to make.
+    async fn openapi(&self, exchange: &Exchange<'_>) -> Result<Response<Body>, Status> {
+        if !matches!(exchange.parts.method, Method::GET | Method::HEAD) {
+            return Err(Status::method_not_allowed_here());
+        }
+        let kinds = self.registry.kinds();
+        let index = self.openapi.get(&kinds);
+        let (path, headers) = (exchange.info.path.clone(), exchange.parts.headers.clone());
+        let hash = exchange.query.get("hash").map(str::to_owned);
+        let now = self.registry.env.wall();
+        let made = tokio::task::spawn_blocking(move || {
+            let asked = openapi::Asked { path: &path, hash: hash.as_deref(), headers: &headers, now };
+            openapi::respond(&index, &kinds, &asked)
+        });
+        let made = made.await.map_err(Status::internal)?;
+        Ok(made.unwrap_or_else(|| respond::text(StatusCode::NOT_FOUND, "404 page not found\n")))
     }
 
     /// Paths that are no resources.

@@ -13,6 +13,7 @@
 //! ```
 
 mod message;
+mod publish;
 mod walk;
 
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -20,6 +21,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde_json::{Map, Value};
 
 pub(crate) use message::read as read_message;
+pub(crate) use publish::Published;
 pub use walk::{TypeMismatch, decode, decode_at, go_kind, settle};
 
 use crate::shape::Findings;
@@ -39,8 +41,8 @@ enum Type {
     IntOrString,
     Time,
     MicroTime,
-    /// Any JSON value (`RawExtension`, `JSON`, `FieldsV1`).
-    Any,
+    /// Any JSON value.
+    Any(Raw),
     /// A schema or a bool (`JSONSchemaPropsOrBool`).
     OrBool(Box<Self>),
     /// A schema or a list of schemas.
@@ -52,6 +54,17 @@ enum Type {
     Pointer(Box<Self>),
     /// Index into [`Table::structs`].
     Struct(usize),
+}
+
+/// What Go calls any JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Raw {
+    /// `RawExtension`: an object.
+    Extension,
+    /// `FieldsV1`: a set of fields.
+    Fields,
+    /// `JSON`: whatever stands in a schema.
+    Json,
 }
 
 #[derive(Debug)]
@@ -82,10 +95,11 @@ struct Table {
     kinds: BTreeMap<String, usize>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    Table::parse(include_str!("../../data/types.txt"))
-        .expect("invariant: data/types.txt is checked by a test")
-});
+/// The table as text.
+pub(crate) const TEXT: &str = include_str!("../../data/types.txt");
+
+static TABLE: LazyLock<Table> =
+    LazyLock::new(|| Table::parse(TEXT).expect("invariant: data/types.txt is checked by a test"));
 
 /// A struct type of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +109,11 @@ pub struct TypeId(usize);
 pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<TypeId> {
     let group = if group.is_empty() { "-" } else { group };
     TABLE.kinds.get(&format!("{group} {version} {kind}")).copied().map(TypeId)
+}
+
+/// A kind of `meta/v1`, which requests to every group may hold.
+pub(crate) fn request_kind(kind: &str) -> TypeId {
+    of_kind("meta.k8s.io", "v1", kind).expect("invariant: data/types.txt has the kind, as a test checks")
 }
 
 /// `metav1.ObjectMeta`.
@@ -208,12 +227,16 @@ impl Reader<'_> {
             "meta.Time" | "metav1.Time" => Type::Time,
             "meta.MicroTime" => Type::MicroTime,
             "metav1.ObjectMeta" => self.ty("meta.ObjectMeta", package)?,
-            "m/runtime.RawExtension" | "meta.FieldsV1" | "apiextensions/v1.JSON" => Type::Any,
+            "m/runtime.RawExtension" => Type::Any(Raw::Extension),
+            "meta.FieldsV1" => Type::Any(Raw::Fields),
+            "apiextensions/v1.JSON" => Type::Any(Raw::Json),
             "apiextensions/v1.JSONSchemaPropsOrBool" => Type::OrBool(schema()?),
             "apiextensions/v1.JSONSchemaPropsOrArray" => Type::OrArray(schema()?),
             "apiextensions/v1.JSONSchemaPropsOrStringArray" => Type::OrStrings(schema()?),
             // A struct without fields.
-            "apiextensions/v1.CustomResourceSubresourceStatus" => Type::Map(Box::new(Type::Any)),
+            "apiextensions/v1.CustomResourceSubresourceStatus" => {
+                Type::Map(Box::new(Type::Any(Raw::Extension)))
+            }
             _ => {
                 if let Some(index) = self.indices.get(name.as_str()) {
                     Type::Struct(*index)
@@ -262,7 +285,7 @@ impl Type {
             Self::IntOrString => "intstr.IntOrString".to_owned(),
             Self::Time => "v1.Time".to_owned(),
             Self::MicroTime => "v1.MicroTime".to_owned(),
-            Self::Any => "runtime.RawExtension".to_owned(),
+            Self::Any(_) => "runtime.RawExtension".to_owned(),
             Self::OrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
             Self::OrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
             Self::OrStrings(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
@@ -283,7 +306,7 @@ impl Type {
             Self::Bytes
             | Self::Time
             | Self::MicroTime
-            | Self::Any
+            | Self::Any(_)
             | Self::OrBool(_)
             | Self::OrArray(_)
             | Self::OrStrings(_)
@@ -314,7 +337,7 @@ impl Type {
             | Self::OrArray(_)
             | Self::OrStrings(_)
             | Self::Struct(_) => false,
-            Self::Any => value.is_null(),
+            Self::Any(_) => value.is_null(),
         }
     }
 }

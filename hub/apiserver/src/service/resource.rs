@@ -107,6 +107,6 @@ fn verbs<'a>(kind: &'a Kind, subresource: &str, parts: usize) -> Vec<&'a str> {
 }
 
 /// Subresources that are served; the others need nodes.
-fn served(subresource: &str) -> bool {
+pub(crate) fn served(subresource: &str) -> bool {
     matches!(subresource, "status" | "scale" | "finalize" | "approval" | "ephemeralcontainers" | "resize")
 }

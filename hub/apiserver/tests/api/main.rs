@@ -15,6 +15,7 @@
 mod crds;
 mod lifecycle;
 mod objects;
+mod openapi;
 mod protobuf;
 mod watches;
 

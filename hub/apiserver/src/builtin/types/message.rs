@@ -90,7 +90,7 @@ impl Reader {
                 }
             }
             // A struct without fields, which the table takes for a map.
-            Type::Map(inner) if **inner == Type::Any => {
+            Type::Map(inner) if matches!(**inner, Type::Any(_)) => {
                 payload.bytes(name)?;
                 object.entry(name).or_insert_with(|| Value::Object(Map::new()));
             }
@@ -215,7 +215,7 @@ impl Reader {
             Type::IntOrString => self.int_or_string(payload, name)?,
             Type::Time => self.time(payload, name, false)?,
             Type::MicroTime => self.time(payload, name, true)?,
-            Type::Any => self.raw(payload, name)?,
+            Type::Any(_) => self.raw(payload, name)?,
             Type::OrBool(inner) => {
                 let (mut allows, mut schema) = (false, None);
                 self.parts(payload, name, |reader, number, payload| {

@@ -155,7 +155,7 @@ impl Walk<'_> {
         let mismatch = |walk: &Self| Err(walk.mismatch(value, owner, &ty.go_name()));
         match (ty, value) {
             (Type::Pointer(inner), _) => self.value(inner, value, owner),
-            (Type::Any, _)
+            (Type::Any(_), _)
             | (Type::String(_), Value::String(_))
             | (Type::Bool | Type::OrBool(_), Value::Bool(_))
             | (Type::Float, Value::Number(_))

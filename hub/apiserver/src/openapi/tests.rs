@@ -1,0 +1,130 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{document::Document, *};
+use crate::builtin;
+
+fn all(dialect: Dialect) -> (Vec<Arc<Kind>>, Value) {
+    let kinds = builtin::kinds();
+    let text = Document::new(dialect, kinds.iter().map(|kind| &**kind)).json();
+    (kinds, serde_json::from_str(&text).unwrap())
+}
+
+fn references<'a>(value: &'a Value, out: &mut BTreeSet<&'a str>) {
+    match value {
+        Value::Object(map) => {
+            out.extend(map.get("$ref").and_then(Value::as_str));
+            map.values().for_each(|value| references(value, out));
+        }
+        Value::Array(list) => list.iter().for_each(|value| references(value, out)),
+        _ => {}
+    }
+}
+
+/// One reference to nowhere, one slash in a name or one kind with two definitions makes a document useless to Argo CD.
+#[test]
+fn every_reference_leads_somewhere_and_every_kind_has_one_definition() {
+    for (dialect, place) in [(Dialect::V2, "/definitions"), (Dialect::V3, "/components/schemas")] {
+        let (kinds, document) = all(dialect);
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        for reference in found {
+            assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{dialect:?} {reference}");
+        }
+        let definitions = document.pointer(place).and_then(Value::as_object).unwrap();
+        let mut seen = BTreeSet::new();
+        for (name, schema) in definitions {
+            assert!(!name.contains('/'), "{name}");
+            for gvk in schema["x-kubernetes-group-version-kind"].as_array().into_iter().flatten() {
+                assert!(seen.insert(gvk.to_string()), "{name}: {gvk} stands twice");
+            }
+        }
+        for kind in kinds {
+            let gvk = json!({"group": kind.gvk.group, "version": kind.gvk.version, "kind": kind.gvk.kind});
+            assert!(seen.contains(&gvk.to_string()), "{gvk}");
+        }
+    }
+}
+
+#[test]
+fn schemas_say_how_lists_merge() {
+    let (_, two) = all(Dialect::V2);
+    let definitions = &two["definitions"];
+    assert_eq!(
+        definitions["io.k8s.api.core.v1.Container"]["properties"]["ports"],
+        json!({
+            "type": "array",
+            "items": {"$ref": "#/definitions/io.k8s.api.core.v1.ContainerPort"},
+            "x-kubernetes-list-map-keys": ["containerPort", "protocol"],
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-patch-merge-key": "containerPort",
+            "x-kubernetes-patch-strategy": "merge",
+        })
+    );
+    let deployment = &definitions["io.k8s.api.apps.v1.DeploymentSpec"];
+    assert_eq!(deployment["required"], json!(["selector", "template"]));
+    assert_eq!(deployment["properties"]["strategy"]["x-kubernetes-patch-strategy"], "retainKeys");
+    let secret = &definitions["io.k8s.api.core.v1.Secret"];
+    assert_eq!(
+        secret["properties"]["data"],
+        json!({"type": "object", "additionalProperties": {"type": "string", "format": "byte"}})
+    );
+    let (_, three) = all(Dialect::V3);
+    let schemas = &three["components"]["schemas"];
+    assert_eq!(
+        schemas["io.k8s.api.core.v1.ContainerPort"]["properties"]["protocol"],
+        json!({"type": "string", "default": "TCP"})
+    );
+    assert_eq!(
+        schemas["io.k8s.api.core.v1.Pod"]["properties"]["spec"],
+        json!({"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodSpec"}], "default": {}})
+    );
+    let patch = &three["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    assert_eq!(
+        patch["x-kubernetes-group-version-kind"],
+        json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+    );
+    assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_object());
+    assert!(patch["parameters"].as_array().unwrap().iter().any(|p| p["name"] == "fieldValidation"));
+}
+
+/// Reads a protobuf message back into the fields that stand in it.
+fn fields(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let mut out = Vec::new();
+    while let Some((number, payload)) = crate::protobuf::wire::field(&mut bytes, "Document").unwrap() {
+        out.push((number, payload.bytes("").map(<[u8]>::to_vec).unwrap_or_default()));
+    }
+    out
+}
+
+fn one(bytes: &[u8], number: u32) -> Vec<u8> {
+    fields(bytes).into_iter().find(|(n, _)| *n == number).unwrap_or_else(|| panic!("no field {number}")).1
+}
+
+#[test]
+fn the_gnostic_form_has_every_path_and_definition() {
+    let (kinds, two) = all(Dialect::V2);
+    let bytes = Document::new(Dialect::V2, kinds.iter().map(|kind| &**kind)).gnostic();
+    let document = fields(&bytes);
+    assert_eq!(one(&bytes, 1), b"2.0");
+    let names = |field: u32, of: u32| -> BTreeSet<String> {
+        let entries = document.iter().filter(|(number, _)| *number == field);
+        entries.map(|(_, part)| String::from_utf8(one(&one(part, of), 1)).unwrap()).collect()
+    };
+    let keys = |place: &str| two[place].as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(8, 2), keys("paths"));
+    assert_eq!(names(9, 1), keys("definitions"));
+    let secret = document
+        .iter()
+        .filter(|(number, _)| *number == 9)
+        .map(|(_, part)| one(part, 1))
+        .find(|named| one(named, 1) == b"io.k8s.api.core.v1.Secret")
+        .unwrap();
+    let schema = one(&secret, 2);
+    assert_eq!(one(&one(&schema, 22), 1), b"object");
+    let extension = one(&schema, 31);
+    assert_eq!(one(&extension, 1), b"x-kubernetes-group-version-kind");
+    let kinds: Value = serde_json::from_slice(&one(&one(&extension, 2), 2)).unwrap();
+    assert_eq!(kinds, json!([{"group": "", "version": "v1", "kind": "Secret"}]));
+}
