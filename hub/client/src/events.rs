@@ -6,11 +6,12 @@
 //!                                                         └──┘ equal events that came meanwhile are one
 //! ```
 //!
-//! Two events are equal when object, type, reason and message are. Writing pauses while the server cannot be reached;
-//! what does not fit meanwhile is dropped, oldest counts first, and counted.
+//! Two events are equal when object, type, reason and message are. What happens within a moment is written together,
+//! beside what the events tell of and not ahead of it: whoever reports a step has the next one to do. Writing pauses
+//! while the server cannot be reached; what does not fit meanwhile is dropped, oldest counts first, and counted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc,
@@ -19,7 +20,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use futures::{StreamExt, stream};
 use karmada_env::Env;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     backoff::{Backoff, Policy},
     lease::second_time,
-    rest::{Patch, Resource, Rest},
+    rest::{Error, Patch, Resource, Rest},
 };
 
 /// Events between a caller and the writer. A burst of 300 applied Works makes three each.
@@ -41,6 +44,12 @@ const MEMORY: Duration = Duration::from_secs(55 * 60);
 
 /// A repeated event is written again at most this often: what fails and retries must not cost a write each time.
 const REPEAT: Duration = Duration::from_secs(10);
+
+/// How long an event waits for others to be written with it. A server with group commit pays once for all.
+const GATHER: Duration = Duration::from_millis(300);
+
+/// Events that are written at a time.
+const WRITERS: usize = 4;
 
 /// While the server cannot be reached.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(17));
@@ -204,7 +213,7 @@ impl Recorder {
 }
 
 /// An event that was seen: written, or waiting to be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     /// Its object in the API; none before the first write.
     name: Option<String>,
@@ -252,8 +261,8 @@ impl RecorderTask {
                 },
                 () = tokio::time::sleep(wait) => {}
             }
-            while let Ok(happened) = self.receiver.try_recv() {
-                self.take(happened);
+            if !self.gather(&shutdown).await {
+                break;
             }
             if backoff.failures() > 0 && wait != Duration::MAX && !self.due() {
                 continue;
@@ -279,6 +288,19 @@ impl RecorderTask {
         let _ = tokio::time::timeout(LAST_WORDS, self.write()).await;
     }
 
+    /// Takes what comes in a moment. Answers whether to go on.
+    async fn gather(&mut self, shutdown: &CancellationToken) -> bool {
+        let mut moment = std::pin::pin!(tokio::time::sleep(GATHER));
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return false,
+                Some(happened) = self.receiver.recv() => self.take(happened),
+                () = &mut moment => return true,
+            }
+        }
+    }
+
     fn due(&self) -> bool {
         let now = self.env.now();
         self.known.values().any(|known| known.count > known.written && known.not_before <= now)
@@ -293,7 +315,6 @@ impl RecorderTask {
             }
             self.forbidden.remove(key_namespace(&happened.key));
         }
-        self.known.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
         match self.known.get_mut(&happened.key) {
             Some(known) => {
                 known.count += 1;
@@ -336,48 +357,35 @@ impl RecorderTask {
     /// Writes all that is due. How long until something else may be, or an error if the server is away.
     async fn write(&mut self) -> Result<Duration, ()> {
         let now = self.env.now();
-        let mut due: Vec<(Duration, Key)> = self
+        self.known.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
+        let mut due: Vec<(Duration, Key, Known)> = self
             .known
             .iter()
             .filter(|(_, known)| known.count > known.written && known.not_before <= now)
-            .map(|(key, known)| (known.seen, key.clone()))
+            .map(|(key, known)| (known.seen, key.clone(), known.clone()))
             .collect();
-        due.sort();
-        for (_, key) in due {
-            let Some(known) = self.known.get(&key) else { continue };
-            let count = known.count;
-            let result = match &known.name {
-                None => self.create(&key, known).await,
-                Some(name) => self.update(&key, known, name).await,
-            };
-            match result {
-                Ok(name) => {
-                    if let Some(known) = self.known.get_mut(&key) {
-                        known.name = Some(name);
-                        known.written = count;
-                        known.not_before = self.env.now() + REPEAT;
-                    }
-                }
-                Err(error) if error.is_transient() => {
-                    tracing::debug!(%error, "events wait");
-                    return Err(());
-                }
-                Err(error) if error.is_not_found() && known.name.is_some() => {
-                    // It expired in the API; the next turn writes a new one.
-                    if let Some(known) = self.known.get_mut(&key) {
-                        known.name = None;
-                    }
-                }
-                Err(error) => {
-                    if error.is_forbidden() {
-                        let until = self.env.now() + FORBIDDEN;
-                        self.forbidden.insert(key_namespace(&key).to_owned(), until);
-                    }
-                    tracing::debug!(%error, reason = %key.reason, "an event was refused");
-                    self.dropped.fetch_add(count - known.written, Ordering::Relaxed);
-                    self.known.remove(&key);
+        due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let mut results = Vec::with_capacity(due.len());
+        {
+            // Where we may not write; no more than the writers under way find it out.
+            let refused = Mutex::new(BTreeSet::new());
+            let mut writing = stream::iter(due)
+                .map(|(_, key, known)| self.write_one(key, known, &refused))
+                .buffer_unordered(WRITERS);
+            while let Some(result) = writing.next().await {
+                let away = matches!(&result.2, Err(error) if error.is_transient());
+                results.push(result);
+                if away {
+                    break;
                 }
             }
+        }
+        let mut away = false;
+        for (key, count, result) in results {
+            away |= self.conclude(&key, count, result);
+        }
+        if away {
+            return Err(());
         }
         let now = self.env.now();
         let next = self
@@ -389,7 +397,57 @@ impl RecorderTask {
         Ok(next.map_or(Duration::MAX, |next| next.max(Duration::from_millis(10))))
     }
 
-    async fn create(&self, key: &Key, known: &Known) -> Result<String, crate::rest::Error> {
+    /// Writes an event as it is known. Answers with its name in the API, once it has one.
+    async fn write_one(
+        &self,
+        key: Key,
+        known: Known,
+        refused: &Mutex<BTreeSet<String>>,
+    ) -> (Key, u64, Result<Option<String>, Error>) {
+        if refused.lock().contains(key_namespace(&key)) {
+            return (key, known.count, Ok(None));
+        }
+        let result = match &known.name {
+            None => self.create(&key, &known).await,
+            Some(name) => self.update(&key, &known, name).await,
+        };
+        if result.as_ref().is_err_and(Error::is_forbidden) {
+            refused.lock().insert(key_namespace(&key).to_owned());
+        }
+        (key, known.count, result.map(Some))
+    }
+
+    /// Takes in what became of an event of which `count` were to be told. Answers whether the server is away.
+    fn conclude(&mut self, key: &Key, count: u64, result: Result<Option<String>, Error>) -> bool {
+        let Some(known) = self.known.get_mut(key) else { return false };
+        match result {
+            Ok(Some(name)) => {
+                known.name = Some(name);
+                known.written = count;
+                known.not_before = self.env.now() + REPEAT;
+            }
+            Err(error) if error.is_transient() => {
+                tracing::debug!(%error, "events wait");
+                return true;
+            }
+            // It expired in the API; the next turn writes a new one.
+            Err(error) if error.is_not_found() && known.name.is_some() => known.name = None,
+            lost => {
+                if let Err(error) = lost {
+                    if error.is_forbidden() {
+                        let until = self.env.now() + FORBIDDEN;
+                        self.forbidden.insert(key_namespace(key).to_owned(), until);
+                    }
+                    tracing::debug!(%error, reason = %key.reason, "an event was refused");
+                }
+                self.dropped.fetch_add(count - known.written, Ordering::Relaxed);
+                self.known.remove(key);
+            }
+        }
+        false
+    }
+
+    async fn create(&self, key: &Key, known: &Known) -> Result<String, Error> {
         let (resource, namespace) = (events(), key_namespace(key));
         let name = format!("{}.{:016x}", key.object.name.replace(':', "."), self.env.random());
         let involved = ObjectRef { resource_version: known.resource_version.clone(), ..key.object.clone() };
@@ -413,7 +471,7 @@ impl RecorderTask {
         Ok(name)
     }
 
-    async fn update(&self, key: &Key, known: &Known, name: &str) -> Result<String, crate::rest::Error> {
+    async fn update(&self, key: &Key, known: &Known, name: &str) -> Result<String, Error> {
         let (resource, namespace) = (events(), key_namespace(key));
         let patch = json!({"count": known.count, "lastTimestamp": second_time(known.last)});
         self.rest.patch(&resource.object(Some(namespace), name), Patch::Merge, &patch).await?;
