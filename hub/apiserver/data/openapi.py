@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Writes openapi.txt beside itself: what the published schemas of built-in types say beyond names and types of fields.
+"""Writes openapi.txt and descriptions.gz beside itself: what the published schemas of built-in types say beyond names and
+types of fields.
 
     python3 openapi.py FACTS_DIR K8S_OPENAPI_SRC
 
 FACTS_DIR holds merge-keys.json (how lists and maps merge) and protobuf-fields.json; K8S_OPENAPI_SRC is the folder of one
-version in the source of the crate k8s-openapi (…/src/v1_36), whose structs say which fields are required. The format is
-described in src/openapi/facts.rs, which reads it; types are named as in types.txt, and only those of types.txt are kept.
+version in the source of the crate k8s-openapi (…/src/v1_36), whose structs say which fields are required and what all of
+it is for, in Kubernetes' own words (Apache 2.0). The formats are described in src/openapi/facts.rs and descriptions.rs,
+which read them; only types of types.txt and what they are made of are kept.
 """
 
+import gzip
 import json
 import os
 import re
@@ -61,19 +64,46 @@ for row in merge["defaults"]:
     lines.add(f"default {short(row['type'])} {row['field']} {row['default']}")
 
 
+# Types that JSON shows as a value of their own.
+LEAVES = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension",
+    *(f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("Time", "MicroTime", "FieldsV1", "Patch")),
+    *(f"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{name}"
+      for name in ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")),
+}
+described = []
+
+
+def comment(lines, indent):
+    """The text of a doc comment."""
+    text = "\n".join(line[len(indent) + 3:].removeprefix(" ") for line in lines.splitlines())
+    return re.sub(r"\\([^\w\s])", r"\1", text)
+
+
+def describe(name, field, text):
+    if text:
+        escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+        described.append(f"{name} {field} {escaped}")
+
+
 def plain(name):
-    return name.replace("_", "").replace("$", "").lower()
+    return re.sub(r"[-_$]", "", name).lower()
 
 
 for folder, _, files in os.walk(crate):
     for file in files:
         text = open(os.path.join(folder, file)).read()
-        found = re.match(r"// Generated from definition (\S+)\n", text)
+        found = re.match(r"// Generated from definition (\S+)\n+((?:///.*\n)*)", text)
+        if found and (short(found[1]) in fields or found[1] in LEAVES):
+            describe(found[1], "-", comment(found[2], ""))
         body = re.search(r"pub struct \w+ \{\n(.*?)\n\}", text, re.S)
         if not found or not body or short(found[1]) not in fields:
             continue
         name = short(found[1])
-        known = {plain(field): field for field in all_fields(name)}
+        known = {plain(field): field for field in all_fields(name) + ["apiVersion", "kind"]}
+        for doc, field in re.findall(r"((?:^    ///.*\n)+)    pub (?:r#)?(\w+): ", body[1], re.M):
+            describe(found[1], known[plain(field)], comment(doc, "    "))
         required = re.findall(r"^    pub (?:r#)?(\w+): (?!Option<)(.*),$", body[1], re.M)
         # The crate makes the metadata of every object required, which no schema does.
         required = {known[plain(field)] for field, ty in required if not ty.endswith(("ObjectMeta", "ListMeta"))}
@@ -82,3 +112,6 @@ for folder, _, files in os.walk(crate):
 
 with open(f"{here}/openapi.txt", "w") as out:
     out.write("\n".join(sorted(lines)) + "\n")
+
+with open(f"{here}/descriptions.gz", "wb") as out:
+    out.write(gzip.compress(("\n".join(sorted(described)) + "\n").encode(), 9, mtime=0))

@@ -28,7 +28,8 @@
 //! - A list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner.
 //! - Events have no time to live. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
-//! - OpenAPI: version 3 in JSON alone; schemas of built-in kinds have no descriptions; `openid` has no documents.
+//! - OpenAPI: version 3 comes in JSON alone, Swagger 2 without descriptions of built-in kinds and with the parameters of
+//!   each operation written out where they stand, which old clients need; `openid` has no documents.
 //! - Authorisation is coarse ([`authz`]): no RBAC evaluation, no reviews, no impersonation, no certificate signing.
 //! - Definitions: `x-kubernetes-validations` (CEL) is stored and not evaluated. A conversion webhook is refused where it
 //!   would be called, that is with more than one served version. A default shows in objects that were written before it

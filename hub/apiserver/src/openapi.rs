@@ -8,9 +8,11 @@
 //!
 //! Documents are made when they are asked for and not kept: they are large, wanted seldom, and clients keep them by
 //! their hash. A hash is made of what a document is made of, so that nobody has to make one to tell whether it changed;
-//! hashes are kept until the served kinds change. Schemas have no descriptions but those of definitions.
+//! hashes are kept until the served kinds change. Of built-in kinds OpenAPI 3 alone has descriptions: what explains asks
+//! for it, and Swagger 2 is large enough for those who take it whole.
 
 mod custom;
+mod descriptions;
 mod document;
 pub(crate) mod facts;
 mod gnostic;
@@ -29,7 +31,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
-use self::document::Document;
+use self::{descriptions::Descriptions, document::Document, facts::Facts};
 use crate::{
     builtin::types,
     discovery,
@@ -60,6 +62,40 @@ impl Dialect {
             Self::V3 => "components/schemas",
         };
         Map::from_iter([("$ref".to_owned(), json!(format!("#/{place}/{name}")))])
+    }
+}
+
+/// What schemas are made of beside the table of types.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    /// How fields are treated.
+    pub(crate) facts: Facts,
+    /// What they are for; empty where that is left out.
+    pub(crate) descriptions: Descriptions,
+}
+
+impl Tables {
+    /// Reads what documents of a dialect need.
+    pub(crate) fn read(dialect: Dialect) -> Self {
+        let descriptions = match dialect {
+            Dialect::V2 => Descriptions::default(),
+            Dialect::V3 => Descriptions::read(),
+        };
+        Self { facts: Facts::read(), descriptions }
+    }
+
+    /// Whether anything is described.
+    pub(crate) fn has_descriptions(&self) -> bool {
+        self.descriptions.of_head("kind").is_some()
+    }
+
+    /// The schema of `kind` or `apiVersion`.
+    pub(crate) fn head(&self, field: &str) -> Value {
+        let mut schema = json!({"type": "string"});
+        if let Some(text) = self.descriptions.of_head(field) {
+            schema["description"] = json!(text);
+        }
+        schema
     }
 }
 
@@ -111,7 +147,7 @@ enum Part {
 impl Index {
     fn new(kinds: &Kinds) -> Self {
         let tables = Sha512::new().chain_update(types::TEXT).chain_update(facts::TEXT);
-        let tables = tables.chain_update(env!("CARGO_PKG_VERSION"));
+        let tables = tables.chain_update(descriptions::BYTES).chain_update(env!("CARGO_PKG_VERSION"));
         let mut two = tables.clone();
         let mut versions: BTreeMap<(String, String), Sha512> = BTreeMap::new();
         for kind in kinds.iter() {
@@ -259,9 +295,9 @@ fn single(path: &str, id: &str, answer: Option<&str>) -> String {
         let schema = Dialect::V3.reference(&types::Published::name(ty));
         response["content"] = json!({JSON: {"schema": schema}});
     }
-    let facts = facts::Facts::read();
+    let tables = Tables::read(Dialect::V3);
     let schemas: Map<String, Value> =
-        published.render(Dialect::V3, &facts).map(|(name, schema)| (name.to_owned(), schema)).collect();
+        published.render(Dialect::V3, &tables).map(|(name, schema)| (name.to_owned(), schema)).collect();
     let responses = json!({"200": response, "401": {"description": "Unauthorized"}});
     json!({
         "openapi": "3.0.0",

@@ -2,37 +2,43 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Dialect;
+use super::{Dialect, Tables, paths::Resource};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
 /// Keywords that Swagger 2 does not have, or that its readers stumble over.
 const NOT_IN_V2: &[&str] =
     &["allOf", "anyOf", "default", "not", "nullable", "oneOf", "x-kubernetes-validations"];
 
 /// The definition of a custom resource: its schema with what every object has.
-pub(crate) fn definition(schema: &Value, dialect: Dialect) -> Value {
+pub(crate) fn definition(schema: &Value, dialect: Dialect, tables: &Tables) -> Value {
     // Readers of Swagger 2 would take the fields that are named for the only ones.
     if dialect == Dialect::V2 && keeps_unknown(schema) || schema.as_object().is_none_or(Map::is_empty) {
         return json!({"type": "object"});
     }
-    let mut out = node(schema, dialect);
-    as_object(&mut out, dialect);
+    let mut out = node(schema, dialect, tables);
+    as_object(&mut out, dialect, tables);
     out
 }
 
-/// The definition of a list of them.
-pub(crate) fn list(definition: &str, dialect: Dialect) -> Value {
-    json!({
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "items": {"type": "array", "items": dialect.reference(definition)},
-            "kind": {"type": "string"},
-            "metadata": property(&format!("{META}ListMeta"), dialect),
-        },
-    })
+/// The definition of a list of objects.
+pub(crate) fn list(resource: &Resource<'_>, dialect: Dialect, tables: &Tables) -> Value {
+    let kind = resource.kind;
+    let mut items = json!({"type": "array", "items": dialect.reference(&resource.definition)});
+    let mut out = json!({"type": "object", "required": ["items"]});
+    let mut metadata = property(&format!("{META}ListMeta"), dialect);
+    if tables.has_descriptions() {
+        out["description"] = json!(format!("{} is a list of {}", kind.list_kind, kind.gvk.kind));
+        items["description"] = json!(format!("List of {}. More info: {CONVENTIONS}", kind.gvr.resource));
+        metadata["description"] =
+            json!(format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds"));
+    }
+    out["properties"] = json!({
+        "apiVersion": tables.head("apiVersion"), "items": items, "kind": tables.head("kind"), "metadata": metadata,
+    });
+    out
 }
 
 fn keeps_unknown(schema: &Value) -> bool {
@@ -40,14 +46,19 @@ fn keeps_unknown(schema: &Value) -> bool {
 }
 
 /// Gives a schema the fields of an object of its own.
-fn as_object(schema: &mut Value, dialect: Dialect) {
+fn as_object(schema: &mut Value, dialect: Dialect, tables: &Tables) {
     let properties = &mut schema["properties"];
     if !properties.is_object() {
         *properties = json!({});
     }
-    properties["apiVersion"] = json!({"type": "string"});
-    properties["kind"] = json!({"type": "string"});
-    properties["metadata"] = property(&format!("{META}ObjectMeta"), dialect);
+    properties["apiVersion"] = tables.head("apiVersion");
+    properties["kind"] = tables.head("kind");
+    let mut metadata = property(&format!("{META}ObjectMeta"), dialect);
+    if tables.has_descriptions() {
+        metadata["description"] =
+            json!(format!("Standard object's metadata. More info: {CONVENTIONS}#metadata"));
+    }
+    properties["metadata"] = metadata;
 }
 
 /// A field that is of another definition.
@@ -58,7 +69,7 @@ fn property(name: &str, dialect: Dialect) -> Value {
     }
 }
 
-fn node(schema: &Value, dialect: Dialect) -> Value {
+fn node(schema: &Value, dialect: Dialect, tables: &Tables) -> Value {
     let Some(map) = schema.as_object() else { return schema.clone() };
     let is = |key: &str| map.get(key) == Some(&Value::Bool(true));
     // Of what may be null, or anything, readers of Swagger 2 are told no more than that it is there.
@@ -76,12 +87,12 @@ fn node(schema: &Value, dialect: Dialect) -> Value {
         }
         let value = match key.as_str() {
             "properties" => match value {
-                Value::Object(map) => {
-                    Value::Object(map.iter().map(|(name, s)| (name.clone(), node(s, dialect))).collect())
-                }
+                Value::Object(map) => Value::Object(
+                    map.iter().map(|(name, s)| (name.clone(), node(s, dialect, tables))).collect(),
+                ),
                 other => other.clone(),
             },
-            "items" | "additionalProperties" => node(value, dialect),
+            "items" | "additionalProperties" => node(value, dialect, tables),
             _ => value.clone(),
         };
         out.insert(key.clone(), value);
@@ -96,7 +107,7 @@ fn node(schema: &Value, dialect: Dialect) -> Value {
     }
     let mut out = Value::Object(out);
     if is("x-kubernetes-embedded-resource") && !open {
-        as_object(&mut out, dialect);
+        as_object(&mut out, dialect, tables);
     }
     out
 }
@@ -118,7 +129,8 @@ mod tests {
             },
         }}});
         let meta = |place: &str| json!({"$ref": format!("#/{place}/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")});
-        let two = definition(&schema, Dialect::V2);
+        let tables = Tables::read(Dialect::V2);
+        let two = definition(&schema, Dialect::V2, &tables);
         assert_eq!(two["properties"]["metadata"], meta("definitions"));
         assert_eq!(
             two["properties"]["spec"]["properties"],
@@ -131,13 +143,13 @@ mod tests {
                     "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": meta("definitions")}},
             })
         );
-        let three = definition(&schema, Dialect::V3);
+        let three = definition(&schema, Dialect::V3, &tables);
         assert_eq!(three["required"], json!(["spec"]));
         assert_eq!(three["properties"]["metadata"], json!({"allOf": [meta("components/schemas")]}));
         let properties = &three["properties"]["spec"]["properties"];
         assert_eq!(properties["port"]["anyOf"], json!([{"type": "integer"}, {"type": "string"}]));
         assert_eq!(properties["maybe"], schema["properties"]["spec"]["properties"]["maybe"]);
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        assert_eq!(definition(&open, Dialect::V2), json!({"type": "object"}));
+        assert_eq!(definition(&open, Dialect::V2, &tables), json!({"type": "object"}));
     }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, custom,
-    facts::Facts,
+    Dialect, Tables, custom,
     gnostic::Message,
     paths::{Names, Paths, Resource},
 };
@@ -27,7 +26,7 @@ pub(crate) struct Document<'a> {
     built_in: Published,
     /// Group, version and kind of definitions.
     kinds: BTreeMap<String, Vec<[&'a str; 3]>>,
-    facts: Facts,
+    tables: Tables,
 }
 
 /// The type of a kind, if it has one.
@@ -94,7 +93,14 @@ impl<'a> Document<'a> {
             resources.push(Resource { kind, definition, list, subresources });
         }
         let names = Names { patch: built_in.add_patch(), ..names };
-        Self { dialect, paths: Paths { dialect, names }, resources, built_in, kinds, facts: Facts::read() }
+        Self {
+            dialect,
+            paths: Paths { dialect, names },
+            resources,
+            built_in,
+            kinds,
+            tables: Tables::read(dialect),
+        }
     }
 
     /// Every path once: of several kinds at one path, which there are not, the first.
@@ -117,7 +123,7 @@ impl<'a> Document<'a> {
             }
             write(name, &schema);
         };
-        for (name, schema) in self.built_in.render(self.dialect, &self.facts) {
+        for (name, schema) in self.built_in.render(self.dialect, &self.tables) {
             publish(name, schema);
         }
         for resource in &self.resources {
@@ -125,10 +131,10 @@ impl<'a> Document<'a> {
             if type_of(kind).is_none() {
                 let open = json!({});
                 let schema = kind.custom.as_ref().map_or(&open, |custom| &*custom.schema);
-                publish(&resource.definition, custom::definition(schema, self.dialect));
+                publish(&resource.definition, custom::definition(schema, self.dialect, &self.tables));
             }
             if kind.has_verb("list") {
-                publish(&resource.list, custom::list(&resource.definition, self.dialect));
+                publish(&resource.list, custom::list(resource, self.dialect, &self.tables));
             }
         }
     }
@@ -151,7 +157,7 @@ impl<'a> Document<'a> {
     pub(crate) fn json(&self) -> String {
         let paths = Self::members(|write| self.each_path(write));
         let definitions = Self::members(|write| self.each_definition(write));
-        let security = r#""BearerToken":{"type":"apiKey","name":"authorization","in":"header"}"#;
+        let security = r#""BearerToken":{"type":"apiKey","name":"authorization","in":"header","description":"Bearer Token authentication"}"#;
         let custom = !self.resources.is_empty() && self.resources.iter().all(|r| r.kind.custom.is_some());
         match self.dialect {
             Dialect::V2 => format!(

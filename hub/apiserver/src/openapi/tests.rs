@@ -72,13 +72,14 @@ fn schemas_say_how_lists_merge() {
     );
     let (_, three) = all(Dialect::V3);
     let schemas = &three["components"]["schemas"];
+    assert_eq!(schemas["io.k8s.api.core.v1.ContainerPort"]["properties"]["protocol"]["default"], "TCP");
     assert_eq!(
-        schemas["io.k8s.api.core.v1.ContainerPort"]["properties"]["protocol"],
-        json!({"type": "string", "default": "TCP"})
-    );
-    assert_eq!(
-        schemas["io.k8s.api.core.v1.Pod"]["properties"]["spec"],
-        json!({"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodSpec"}], "default": {}})
+        schemas["io.k8s.api.rbac.v1.Role"]["properties"]["metadata"],
+        json!({
+            "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}],
+            "default": {},
+            "description": "Standard object's metadata.",
+        })
     );
     let patch = &three["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     assert_eq!(

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Field, Raw, TABLE, Type, TypeId};
 use crate::openapi::{
-    Dialect,
-    facts::{Facts, FieldFacts, TypeFacts},
+    Dialect, Tables,
+    facts::{FieldFacts, TypeFacts},
 };
 
 /// Definitions to publish, by name: types and all that they lead to.
@@ -117,13 +117,16 @@ impl Published {
     pub(crate) fn render<'a>(
         &'a self,
         dialect: Dialect,
-        facts: &'a Facts,
+        tables: &'a Tables,
     ) -> impl Iterator<Item = (&'a str, Value)> {
         self.definitions.iter().map(move |(name, definition)| {
-            let schema = match definition {
-                Definition::Struct(index) => Writer { dialect, facts }.structure(*index),
+            let mut schema = match definition {
+                Definition::Struct(index) => Writer { dialect, tables, name }.structure(*index),
                 Definition::Leaf(leaf) => leaf.schema(dialect),
             };
+            if let Some(text) = tables.descriptions.of(name) {
+                schema["description"] = json!(text);
+            }
             (name.as_str(), schema)
         })
     }
@@ -148,17 +151,19 @@ impl Leaf {
 /// Writes schemas in one dialect.
 struct Writer<'a> {
     dialect: Dialect,
-    facts: &'a Facts,
+    tables: &'a Tables,
+    /// The definition under way.
+    name: &'a str,
 }
 
 impl Writer<'_> {
     fn structure(&self, index: usize) -> Value {
         let this = &TABLE.structs[index];
-        let facts = self.facts.of(&this.name);
+        let facts = self.tables.facts.of(&this.name);
         let mut properties = Map::new();
         if this.is_kind {
             for field in ["apiVersion", "kind"] {
-                properties.insert(field.to_owned(), json!({"type": "string"}));
+                properties.insert(field.to_owned(), self.tables.head(field));
             }
         }
         self.properties(index, facts, &mut properties);
@@ -185,7 +190,11 @@ impl Writer<'_> {
         }
         for field in &this.fields {
             let facts = facts.and_then(|facts| facts.fields.get(field.json.as_str()));
-            properties.insert(field.json.clone(), self.property(field, facts));
+            let mut property = self.property(field, facts);
+            if let Some(text) = self.tables.descriptions.of_field(self.name, &field.json) {
+                property["description"] = json!(text);
+            }
+            properties.insert(field.json.clone(), property);
         }
     }
 
