@@ -95,3 +95,8 @@ async fn delete_gc() {
 async fn apply_agent() {
     at_least(100, "apply_agent.json").await;
 }
+
+#[tokio::test]
+async fn discovery() {
+    at_least(87, "discovery.json").await;
+}
