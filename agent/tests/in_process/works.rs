@@ -44,9 +44,11 @@ async fn a_work_of_several_manifests_is_applied_and_each_is_reported() {
     assert_eq!(statuses[2]["status"]["readyReplicas"], 2);
     assert_eq!(world.condition("w", "Dispatching").await.0, "True");
 
-    let events = world.hub.get(&format!("/api/v1/namespaces/{NAMESPACE}/events")).await.unwrap();
-    let events = events["items"].as_array().unwrap();
-    assert!(events.iter().any(|e| e["reason"] == "SyncSucceed"), "{events:?}");
+    eventually(SECOND, "it is told", async || {
+        let events = world.hub.get(&format!("/api/v1/namespaces/{NAMESPACE}/events")).await.unwrap();
+        events["items"].as_array().unwrap().iter().any(|e| e["reason"] == "SyncSucceed")
+    })
+    .await;
     agent.stop().await;
 }
 
