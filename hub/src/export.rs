@@ -357,17 +357,7 @@ fn unbound(mut binding: Value) -> Value {
 
 /// An object without what only means something on the server that it was read from.
 fn portable(mut value: Value, with_status: bool) -> Value {
-    for field in [
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-        "ownerReferences",
-        "selfLink",
-    ] {
+    for field in object::SERVER_METADATA.into_iter().chain(["ownerReferences"]) {
         object::remove_meta(&mut value, field);
     }
     if object::kind(&value) == "Namespace" && object::api_version(&value) == "v1" {

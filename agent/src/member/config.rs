@@ -16,19 +16,6 @@ pub(crate) struct Owner<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Fields of metadata that the member alone writes.
-const MEMBERS_METADATA: [&str; 9] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-    "generateName",
-];
-
 /// The apply configuration for a manifest. `live` is what the member has; without it nothing is there. `adopted` marks
 /// an object that was there before us and must outlive us.
 pub(crate) fn configuration(
@@ -149,7 +136,8 @@ pub(crate) fn release(live: &Value) -> Value {
 
 /// Our marks, and nothing that is the member's.
 fn stamp(manifest: &mut Value, owner: Owner<'_>, adopted: bool) {
-    for field in MEMBERS_METADATA {
+    // The member alone writes these; a name that was to be generated has been.
+    for field in object::SERVER_METADATA.into_iter().chain(["generateName"]) {
         object::remove_meta(manifest, field);
     }
     if let Some(map) = manifest.as_object_mut() {

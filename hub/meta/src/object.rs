@@ -176,6 +176,19 @@ pub fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
     metadata_mut(object).insert(field.to_owned(), value.into());
 }
 
+/// Fields of metadata that a server writes and that mean nothing on another one. References to owners are the
+/// caller's to judge.
+pub const SERVER_METADATA: [&str; 8] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+];
+
 /// Takes a field of `metadata` away and gives it back.
 pub fn remove_meta(object: &mut Value, field: &str) -> Option<Value> {
     // shift_remove keeps the order of the other fields, which people read.
