@@ -134,8 +134,7 @@ impl Heartbeat {
             self.fill(&mut lease);
             match self.renew(&former, &lease).await {
                 Ok(revision) => {
-                    object::set_meta(&mut lease, "resourceVersion", json!(revision));
-                    self.held = Some(lease);
+                    self.hold(lease, revision);
                     self.unanswered = false;
                     return Ok(true);
                 }
@@ -158,8 +157,7 @@ impl Heartbeat {
                 self.fill(&mut lease);
                 let collection = lease::resource().collection(Some(&self.config.cluster_namespace));
                 let revision = self.hub.post_for_revision(&collection, &lease).await?;
-                object::set_meta(&mut lease, "resourceVersion", json!(revision));
-                self.held = Some(lease);
+                self.hold(lease, revision);
                 return Ok(true);
             }
             Err(error) => return Err(error),
@@ -171,13 +169,18 @@ impl Heartbeat {
         self.fill(&mut lease);
         match self.hub.put_for_revision(&self.path(), &lease).await {
             Ok(revision) => {
-                object::set_meta(&mut lease, "resourceVersion", json!(revision));
-                self.held = Some(lease);
+                self.hold(lease, revision);
                 Ok(true)
             }
             Err(error) if error.is_conflict() => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Keeps the Lease as it was written.
+    fn hold(&mut self, mut lease: Value, revision: String) {
+        object::set_meta(&mut lease, "resourceVersion", revision);
+        self.held = Some(lease);
     }
 
     /// Writes the Lease under the resourceVersion of `former`, or, if that may be out of date, if it still names us.

@@ -202,7 +202,7 @@ impl Reporter {
                     self.stats.cluster_reports.add();
                     self.say(&old, &new);
                     let mut reported = (*cluster).clone();
-                    object::set_meta(&mut reported, "resourceVersion", json!(revision));
+                    object::set_meta(&mut reported, "resourceVersion", revision);
                     reported["status"] = body["status"].take();
                     self.view.set(reported);
                     return Ok(());

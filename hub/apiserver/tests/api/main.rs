@@ -10,7 +10,6 @@
     clippy::large_futures,
     reason = "a failing step fails the test"
 )]
-#![expect(clippy::unwrap_used, reason = "what goes wrong here fails the test")]
 
 mod crds;
 mod lifecycle;
