@@ -1,15 +1,15 @@
 //! The embedded engine: the Kubernetes API with Karmada's kinds and rules, over a store of our own.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
-    storage::ApiStore,
+    open_store_with, storage::ApiStore,
 };
 use karmada_client::Rest;
 use karmada_env::Env;
-use karmada_store::{OpenError, engine::Engine};
+use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, engine::Engine};
 use kube::Client;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -18,6 +18,18 @@ use crate::{admission::KarmadaAdmission, kinds::NAMESPACES};
 
 /// Who the controllers are, in the fields they own and in the log.
 const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
+
+/// For how long an agent may be away and still go on from where it was, as far as the store's bytes reach.
+const WORKS_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// What can be watched from: Works for a day, everything else as an API server has it.
+fn history() -> HistoryLimits {
+    let age = |resource: &str| match resource {
+        "work.karmada.io/works" => WORKS_AGE,
+        other => (StoreOptions::default().history.age)(other),
+    };
+    HistoryLimits { age, ..StoreOptions::default().history }
+}
 
 /// An API server that knows Karmada's kinds.
 #[derive(Debug)]
@@ -34,7 +46,7 @@ impl Embedded {
     /// # Errors
     /// When the store cannot be opened.
     pub async fn start(engine: impl Engine, env: &Env, stop: CancellationToken) -> Result<Self, OpenError> {
-        let store = open_store(engine, env)?;
+        let store = open_store_with(engine, env, history())?;
         let admission = KarmadaAdmission::new(env.clone());
         let registration = Registration {
             kinds: Vec::new(),

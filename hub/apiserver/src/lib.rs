@@ -72,7 +72,7 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderValue, Request};
 use karmada_env::Env;
-use karmada_store::{OpenError, Options as StoreOptions, Store, engine::Engine};
+use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, Store, engine::Engine};
 use karmada_telemetry::metrics::PageSource;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -142,7 +142,19 @@ impl fmt::Debug for ApiServer {
 /// # Errors
 /// As [`Store::open`].
 pub fn open_store(engine: impl Engine, env: &Env) -> Result<ApiStore, OpenError> {
-    let options = StoreOptions { relaxed: is_relaxed, ..StoreOptions::default() };
+    open_store_with(engine, env, StoreOptions::default().history)
+}
+
+/// The same, with limits of the caller's to what can be watched from.
+///
+/// # Errors
+/// As [`Store::open`].
+pub fn open_store_with(
+    engine: impl Engine,
+    env: &Env,
+    history: HistoryLimits,
+) -> Result<ApiStore, OpenError> {
+    let options = StoreOptions { relaxed: is_relaxed, history, ..StoreOptions::default() };
     Store::open(engine, Projection::default(), env.clone(), options)
 }
 

@@ -1,7 +1,7 @@
 //! Where batches of changes are made durable, behind a small trait.
 //!
-//! An engine keeps four things: the current values, the undo log (per change what was there before), four numbers
-//! and the list of runs. It is written to by one writer, in whole batches, and read only when the store is opened.
+//! An engine keeps four things: the current values, the undo log (per change what was there before), some numbers
+//! (where the store is, and how far the log of each resource was dropped) and the list of runs. It is written to by one writer, in whole batches, and read only when the store is opened.
 //!
 //! Engines here: [`redb`] (a file), [`memory`] (nothing survives but a clone of the engine) and [`crash`] (the
 //! redb engine over a disk that can be stopped after every write).
@@ -14,6 +14,8 @@ mod codec;
 mod probe;
 
 pub use self::{memory::Memory, redb::Redb};
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -63,8 +65,17 @@ pub struct Marks {
     pub revision: Revision,
     /// No revision after this one has been seen by anybody. Equal to `revision` after a clean close.
     pub reserved: Revision,
-    /// The log begins after this revision.
-    pub compacted: Revision,
+}
+
+/// What the log loses of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forget {
+    /// Whose changes.
+    pub resource: Arc<str>,
+    /// From now on its log begins after this revision.
+    pub up_to: Revision,
+    /// The records that go; the last is `up_to`. Some may never have been written.
+    pub revisions: Vec<Revision>,
 }
 
 /// What is made durable together, or not at all.
@@ -74,8 +85,10 @@ pub struct Batch {
     pub objects: Vec<(Key, Option<Stored>)>,
     /// The changes, in order.
     pub log: Vec<LogRecord>,
-    /// Where the store is after the batch. Log records up to `marks.compacted` are to be dropped.
+    /// Where the store is after the batch.
     pub marks: Marks,
+    /// What the log loses, in order; a resource may stand several times, each time with a later revision.
+    pub forget: Vec<Forget>,
     /// If given, the new list of runs.
     pub boots: Option<Vec<Boot>>,
 }
@@ -89,6 +102,10 @@ pub struct Image {
     pub log: Vec<LogRecord>,
     /// The numbers of the last batch.
     pub marks: Marks,
+    /// Up to where the log of every resource was dropped,
+    pub base: Revision,
+    /// and that of these.
+    pub forgotten: Vec<(Arc<str>, Revision)>,
     /// The runs, oldest first. Empty: the store is new.
     pub boots: Vec<Boot>,
 }

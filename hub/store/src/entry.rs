@@ -149,10 +149,20 @@ impl<H> Event<H> {
         &self.entry.key
     }
 
-    /// Roughly what it costs to keep it, in bytes.
+    /// Roughly what it costs to keep it, in bytes: what the change took away, and the last value of a deletion. What
+    /// a change stored is the current value, or taken away by the next.
     pub(crate) fn weight(&self) -> usize {
-        const OVERHEAD: usize = 256;
-        OVERHEAD + self.entry.key.len() + self.entry.value.len()
+        /// The event itself and its places in the history.
+        const EVENT: usize = 256;
+        /// A value's key, header and numbers.
+        const VALUE: usize = 256;
+        let last = match (self.kind, &self.prev) {
+            (EventKind::Delete, Some(prev)) if prev.value.as_ptr() != self.entry.value.as_ptr() => {
+                VALUE + self.entry.value.len()
+            }
+            _ => 0,
+        };
+        EVENT + last + self.prev.as_ref().map_or(0, |prev| VALUE + prev.value.len())
     }
 }
 

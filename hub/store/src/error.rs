@@ -35,7 +35,10 @@ pub enum OpenError {
         detail: String,
     },
     /// The file was written by a version of this program with another format.
-    #[error("store file {location} has format {found}, and this program reads format {supported}")]
+    #[error(
+        "store file {location} has format {found}, and this program reads formats up to {supported}: run the newer \
+         program that wrote it, or restore a backup that is older"
+    )]
     Format {
         /// The file.
         location: String,

@@ -31,13 +31,14 @@
 //!
 //! # What stands in the file
 //!
-//! `DIR/store.redb` is a redb file with four tables; [`engine::redb`] has the layouts.
+//! `DIR/store.redb` is a redb file with five tables; [`engine::redb`] has the layouts.
 //!
 //! | table | key | holds |
 //! |---|---|---|
 //! | objects | resource, namespace, name | the current value, with the revisions that made and created it |
 //! | log | revision | an undo record: what the change did and the value that was there *before* |
-//! | meta | name | format version; last revision; reserved revision; revision up to which the log is dropped |
+//! | meta | name | format version; last revision; reserved revision |
+//! | forgotten | resource | revision up to which its log is dropped |
 //! | boots | index | per run: random id, first, last durable and reserved revision |
 //!
 //! The log is an undo log because one thing is then stored once: what a change stored is the current value, or the
@@ -61,7 +62,7 @@
 //!   watch of any other resource resumes, since nothing of it can have been lost.
 //! - **While the file was being made**: it is made under another name and moved in place when whole. So an empty
 //!   or torn `store.redb` is damage, reported as [`OpenError::Corrupt`], and never a reason to begin anew.
-//! - **While the log was trimmed**: trimming is part of a batch, with the number that says how far it went.
+//! - **While the log was trimmed**: trimming is part of a batch, with the numbers that say how far it went.
 //!
 //! The crash-image engine plays all of these: the test writes through a disk that remembers every step, and opens
 //! what would be there after each of them, and after random losses among the unsynced ones.

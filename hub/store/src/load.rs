@@ -9,7 +9,7 @@ use crate::{
     boot::{Boot, Boots},
     engine::{Batch, Change, Engine, EngineError, Image, Marks, Stored},
     entry::{Entry, Event, EventKind, Project},
-    history::History,
+    history::{History, Trimmed},
     key::{Key, Revision},
     state::State,
 };
@@ -31,7 +31,12 @@ pub(crate) fn load<P: Project>(
     projection: &P,
     env: &Env,
 ) -> Result<Loaded<P::Header>, EngineError> {
-    let Image { objects, log, marks: kept, boots } = engine.load()?;
+    let Image { objects, log, marks: kept, base, forgotten, boots } = engine.load()?;
+    let trimmed = Trimmed { base, resources: forgotten.into_iter().collect() };
+    if let Some(furthest) = trimmed.resources.values().chain([&base]).max().filter(|f| **f > kept.revision) {
+        let at = kept.revision;
+        return Err(EngineError::Corrupt(format!("it is at revision {at} and has forgotten {furthest}")));
+    }
     let (marks, boots) = begin(kept, boots, env)?;
     let entry = |key: &Key, stored: Stored| {
         let header = projection.project(key, &stored.value);
@@ -53,7 +58,7 @@ pub(crate) fn load<P: Project>(
     let mut events = Vec::with_capacity(log.len());
     for record in log.into_iter().rev() {
         let (key, revision) = (&record.key, record.revision);
-        if revision <= kept.compacted || revision > kept.revision {
+        if revision <= trimmed.of(&key.resource) || revision > kept.revision {
             return Err(disagree(key, revision));
         }
         let prev = record.prev.map(|stored| entry(key, stored));
@@ -73,7 +78,7 @@ pub(crate) fn load<P: Project>(
         past.undo(&event);
         events.push(event);
     }
-    let mut history = History::new(kept.compacted);
+    let mut history = History::new(trimmed);
     events.into_iter().rev().for_each(|event| history.push(event, env.now()));
 
     engine.write(&Batch { marks, boots: Some(boots.0.clone()), ..Batch::default() })?;
@@ -86,10 +91,10 @@ fn disagree(key: &Key, revision: Revision) -> EngineError {
 
 /// The numbers and the list of runs with which a new run begins.
 fn begin(kept: Marks, mut boots: Vec<Boot>, env: &Env) -> Result<(Marks, Boots), EngineError> {
-    if kept.compacted > kept.revision || kept.revision > kept.reserved {
+    if kept.revision > kept.reserved {
         return Err(EngineError::Corrupt(format!(
-            "its revisions are out of order: {}, {}, {}",
-            kept.compacted, kept.revision, kept.reserved
+            "its revisions are out of order: {}, {}",
+            kept.revision, kept.reserved
         )));
     }
     let revision = match boots.last_mut() {
@@ -109,5 +114,5 @@ fn begin(kept: Marks, mut boots: Vec<Boot>, env: &Env) -> Result<(Marks, Boots),
     boots.push(Boot { id, first: revision, last: revision, reserved: revision });
     let excess = boots.len().saturating_sub(Boots::KEPT);
     boots.drain(..excess);
-    Ok((Marks { revision, reserved: revision, compacted: kept.compacted }, Boots(boots)))
+    Ok((Marks { revision, reserved: revision }, Boots(boots)))
 }

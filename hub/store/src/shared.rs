@@ -4,10 +4,13 @@
 //! durable. So nobody ever sees a revision without everything before it: who lists at revision N and watches from
 //! there has missed nothing.
 
+use std::sync::Arc;
+
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
     boot::Boots,
+    engine::Forget,
     error::Compacted,
     history::History,
     key::Revision,
@@ -26,20 +29,20 @@ pub(crate) struct Core<H> {
     /// Everything up to here survives a crash.
     pub(crate) durable: Revision,
     pub(crate) closed: bool,
-    pub(crate) failed: Option<std::sync::Arc<str>>,
+    pub(crate) failed: Option<Arc<str>>,
     pub(crate) writes: Writes,
 }
 
 impl<H> Core<H> {
-    pub(crate) fn compacted(&self, asked: Revision) -> Compacted {
-        Compacted { asked, oldest: self.history.compacted(), current: self.state.revision() }
+    pub(crate) fn compacted(&self, resource: &str, asked: Revision) -> Compacted {
+        Compacted { asked, oldest: self.history.compacted(resource), current: self.state.revision() }
     }
 }
 
 pub(crate) struct Shared<H> {
     pub(crate) core: RwLock<Core<H>>,
     pub(crate) boots: Boots,
-    past: Mutex<Vec<Snapshot<H>>>,
+    past: Mutex<Vec<(Arc<str>, Snapshot<H>)>>,
 }
 
 impl<H> Shared<H> {
@@ -58,25 +61,35 @@ impl<H> Shared<H> {
     }
 
     /// Lets go of earlier snapshots that history does not reach any more.
-    pub(crate) fn forget_snapshots(&self, compacted: Revision) {
-        self.past.lock().retain(|snapshot| snapshot.revision() >= compacted);
+    pub(crate) fn forget_snapshots(&self, forget: &[Forget]) {
+        if !forget.is_empty() {
+            let gone = |of: &str, at: Revision| forget.iter().any(|f| *f.resource == *of && at < f.up_to);
+            self.past.lock().retain(|(resource, snapshot)| !gone(resource, snapshot.revision()));
+        }
     }
 
-    /// The state as it was at a revision, made from today's by taking back what happened since.
-    pub(crate) fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<H>, Compacted> {
+    /// A resource as it was at a revision, made from today's by taking back what happened since; `lost` says that
+    /// what it was then is not known.
+    pub(crate) fn snapshot_at(
+        &self,
+        resource: &str,
+        revision: Revision,
+        lost: bool,
+    ) -> Result<Snapshot<H>, Compacted> {
         let (mut state, since) = {
             let core = self.core.read();
             if revision == core.state.revision() {
-                return Ok(Snapshot::new(core.state.clone()));
+                return Ok(Snapshot::new(core.state.only(resource)));
             }
-            let lost = self.boots.lost_relaxed(revision);
-            if revision < core.history.compacted() || revision > core.state.revision() || lost {
-                return Err(core.compacted(revision));
+            if revision < core.history.compacted(resource) || revision > core.state.revision() || lost {
+                return Err(core.compacted(resource, revision));
             }
-            if let Some(kept) = self.past.lock().iter().find(|s| s.revision() == revision) {
+            let kept = |(of, s): &&(Arc<str>, Snapshot<H>)| **of == *resource && s.revision() == revision;
+            if let Some((_, kept)) = self.past.lock().iter().find(kept) {
                 return Ok(kept.clone());
             }
-            (core.state.clone(), core.history.back_to(revision).cloned().collect::<Vec<_>>())
+            let since: Vec<_> = core.history.back_to(resource, revision).cloned().collect();
+            (core.state.only(resource), since)
         };
         since.iter().for_each(|event| state.undo(event));
         state.set_revision(revision);
@@ -85,7 +98,7 @@ impl<H> Shared<H> {
         if past.len() == KEPT_SNAPSHOTS {
             past.remove(0);
         }
-        past.push(snapshot.clone());
+        past.push((resource.into(), snapshot.clone()));
         Ok(snapshot)
     }
 }

@@ -53,6 +53,13 @@ impl<H> State<H> {
         Self { revision, resources: OrdMap::new() }
     }
 
+    /// One resource of it.
+    pub(crate) fn only(&self, resource: &str) -> Self {
+        let found = self.resources.get_key_value(resource);
+        let resources = found.map(|(name, entries)| OrdMap::unit(name.clone(), entries.clone()));
+        Self { revision: self.revision, resources: resources.unwrap_or_default() }
+    }
+
     pub(crate) fn revision(&self) -> Revision {
         self.revision
     }

@@ -46,9 +46,15 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            // An hour lets an agent come back from most outages without listing everything again; the bytes are
-            // what history may cost in memory, and about as much on disk.
-            history: HistoryLimits { age: Duration::from_secs(3600), bytes: 32 * 1024 * 1024 },
+            // An hour lets a client come back from most outages without listing everything again, ten minutes from
+            // any restart; the bytes are what history may cost in memory, and about as much on disk. A store that
+            // is written to so fast that ten minutes do not fit the larger figure keeps what fits.
+            history: HistoryLimits {
+                age: |_| Duration::from_secs(3600),
+                bytes: 32 << 20,
+                least: Duration::from_secs(600),
+                most: 256 << 20,
+            },
             relaxed: |_| false,
             flush: Duration::from_secs(1),
             // A request body may have 3 MiB; the server adds managed fields and the like to it.
@@ -162,9 +168,14 @@ impl<P: Project> Store<P> {
         Snapshot::new(self.0.shared.core.read().state.clone())
     }
 
-    /// All values as they were at a revision that history still reaches.
-    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<P::Header>, Compacted> {
-        self.0.shared.snapshot_at(revision)
+    /// The values of one resource, and of no other, as they were at a revision that history still reaches.
+    pub fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<Snapshot<P::Header>, Compacted> {
+        self.0.shared.snapshot_at(resource, revision, self.lost(resource, revision))
+    }
+
+    /// Whether a crash may have taken updates of this resource that were seen at this revision.
+    fn lost(&self, resource: &str, at: Revision) -> bool {
+        (self.0.options.relaxed)(resource) && self.0.shared.boots.lost_relaxed(at)
     }
 
     /// The newest revision.
@@ -172,9 +183,9 @@ impl<P: Project> Store<P> {
         self.0.shared.core.read().state.revision()
     }
 
-    /// The oldest revision that can still be watched from or read at.
-    pub fn compacted(&self) -> Revision {
-        self.0.shared.core.read().history.compacted()
+    /// The oldest revision that a resource can still be watched from or read at.
+    pub fn compacted(&self, resource: &str) -> Revision {
+        self.0.shared.core.read().history.compacted(resource)
     }
 
     /// The newest revision that would survive a crash. Behind [`Store::revision`] only while updates of relaxed
@@ -221,9 +232,8 @@ impl<P: Project> Store<P> {
     /// Fails if history does not reach back so far, and for a relaxed resource if `from` is a revision whose
     /// updates a crash may have lost: the watcher may have seen what the store no longer knows, and must list.
     pub fn watch(&self, scope: Scope, from: Revision) -> Result<Watch<P::Header>, Compacted> {
-        let shared = &self.0.shared;
-        let lost = (self.0.options.relaxed)(&scope.resource) && shared.boots.lost_relaxed(from);
-        Watch::start(shared.clone(), scope, from, lost)
+        let lost = self.lost(&scope.resource, from);
+        Watch::start(self.0.shared.clone(), scope, from, lost)
     }
 
     /// Carries out operations together or not at all, and returns when they are durable and shown to everybody.

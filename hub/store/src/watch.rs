@@ -211,8 +211,8 @@ impl<H> Watch<H> {
         let cursor = Arc::new(Cursor { pending: AtomicU64::new(0), from, wake: Notify::new() });
         let id = {
             let mut core = shared.core.write();
-            if lost || from < core.history.compacted() {
-                return Err(core.compacted(from));
+            if lost || from < core.history.compacted(&scope.resource) {
+                return Err(core.compacted(&scope.resource, from));
             }
             let first = core.history.next_in(&scope, from).map_or(0, |e| e.revision().get());
             cursor.pending.store(first, Ordering::Release);
@@ -231,7 +231,7 @@ impl<H> Watch<H> {
         }
         let event = match core.history.next_in(&self.scope, self.seen) {
             Some(event) if event.revision() == pending => event.clone(),
-            _ => return Err(core.compacted(self.seen).into()),
+            _ => return Err(core.compacted(&self.scope.resource, self.seen).into()),
         };
         self.seen = pending;
         let following = core.history.next_in(&self.scope, pending).map_or(0, |e| e.revision().get());

@@ -15,7 +15,7 @@ use karmada_env::Env;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    engine::{Batch, Change, Engine, EngineError, LogRecord, Marks, Stored},
+    engine::{Batch, Change, Engine, EngineError, Forget, LogRecord, Marks, Stored},
     entry::{Committed, Entry, Event, EventKind, Expect},
     error::CommitError,
     key::{Key, Revision},
@@ -75,6 +75,8 @@ pub(crate) struct Writer<H> {
     pending: Vec<Arc<Event<H>>>,
     /// When the oldest of them was shown.
     pending_since: Duration,
+    /// What was forgotten, or is about to be, and still stands in the log.
+    forgotten: Vec<Forget>,
 }
 
 impl<H: Send + Sync + 'static> Writer<H> {
@@ -94,6 +96,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             durable: marks.revision,
             pending: Vec::new(),
             pending_since: Duration::ZERO,
+            forgotten: Vec::new(),
         }
     }
 
@@ -192,10 +195,11 @@ impl<H: Send + Sync + 'static> Writer<H> {
             || self.pending.len() >= MAX_PENDING
             || self.until_flush().is_zero();
         let step = 2 * events.len() + TRIM_STEP;
-        let compacted = self.shared.core.read().history.trim_target(self.options.history, now, step);
+        let forget = self.shared.core.read().history.plan(&self.options.history, now, step);
+        self.forgotten.extend(forget.iter().cloned());
         if must {
             let only_relaxed = events.iter().all(|e| self.is_relaxed(e));
-            self.persist(state.revision(), compacted, only_relaxed)?;
+            self.persist(state.revision(), only_relaxed)?;
         }
         let mut core = self.shared.core.write();
         let core = &mut *core;
@@ -205,8 +209,8 @@ impl<H: Send + Sync + 'static> Writer<H> {
             core.history.push(event.clone(), now);
             core.watchers.wake(&event);
         }
-        core.history.trim(compacted);
-        self.shared.forget_snapshots(compacted);
+        core.history.trim(&forget);
+        self.shared.forget_snapshots(&forget);
         Ok(())
     }
 
@@ -216,12 +220,13 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     /// Writes what is pending. An error is the end of writing: whether the batch is on disk cannot be known
     /// before the store is opened again.
-    fn persist(&mut self, revision: Revision, compacted: Revision, reserve: bool) -> Result<(), Arc<str>> {
+    fn persist(&mut self, revision: Revision, reserve: bool) -> Result<(), Arc<str>> {
         if reserve && revision.get() + RESERVE / 2 > self.reserved.get() {
             self.reserved = Revision::new(revision.get() + RESERVE);
         }
         self.reserved = self.reserved.max(revision);
-        let batch = batch(&self.pending, revision, self.reserved, compacted);
+        let marks = Marks { revision, reserved: self.reserved };
+        let batch = batch(&self.pending, marks, std::mem::take(&mut self.forgotten));
         // Cleared also after a failure: it is lost to this run, and waiting for it would never end.
         self.pending.clear();
         self.write(&batch)?;
@@ -248,15 +253,15 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     /// Makes everything durable that has been shown.
     pub(crate) fn flush(&mut self) -> Result<(), CommitError<H>> {
-        let (revision, compacted) = {
+        let revision = {
             let core = self.shared.core.read();
             if let Some(cause) = &core.failed {
                 return Err(CommitError::Io(cause.clone()));
             }
-            (core.state.revision(), core.history.compacted())
+            core.state.revision()
         };
         if !self.pending.is_empty() {
-            self.persist(revision, compacted, true).map_err(CommitError::Io)?;
+            self.persist(revision, true).map_err(CommitError::Io)?;
             self.shared.core.write().durable = self.durable;
         }
         Ok(())
@@ -267,8 +272,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let mut result = self.flush();
         if result.is_ok() && self.reserved > self.durable {
             self.reserved = self.durable;
-            let compacted = self.shared.core.read().history.compacted();
-            result = self.persist(self.durable, compacted, false).map_err(CommitError::Io);
+            result = self.persist(self.durable, false).map_err(CommitError::Io);
         }
         let mut core = self.shared.core.write();
         core.closed = true;
@@ -351,7 +355,8 @@ fn apply<H>(state: &State<H>, ops: Vec<Prepared<H>>) -> Result<Applied<H>, Commi
 }
 
 /// What makes these events durable.
-fn batch<H>(events: &[Arc<Event<H>>], revision: Revision, reserved: Revision, compacted: Revision) -> Batch {
+fn batch<H>(events: &[Arc<Event<H>>], marks: Marks, forget: Vec<Forget>) -> Batch {
+    let forgotten: BTreeMap<&str, Revision> = forget.iter().map(|f| (&*f.resource, f.up_to)).collect();
     let stored =
         |e: &Entry<H>| Stored { revision: e.revision, created: e.create_revision, value: e.value.clone() };
     let mut objects = BTreeMap::new();
@@ -370,7 +375,7 @@ fn batch<H>(events: &[Arc<Event<H>>], revision: Revision, reserved: Revision, co
             }
         };
         // Already forgotten: possible when a burst of relaxed updates outgrew the history.
-        if event.revision() > compacted {
+        if forgotten.get(&*key.resource).is_none_or(|up_to| event.revision() > *up_to) {
             let prev = event.prev.as_deref().map(stored);
             log.push(LogRecord { revision: event.revision(), key: key.clone(), change, prev });
         }
@@ -378,7 +383,8 @@ fn batch<H>(events: &[Arc<Event<H>>], revision: Revision, reserved: Revision, co
     Batch {
         objects: objects.into_iter().map(|(key, stored)| (key.clone(), stored)).collect(),
         log,
-        marks: Marks { revision, reserved, compacted },
+        marks,
+        forget,
         boots: None,
     }
 }

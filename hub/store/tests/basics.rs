@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
-    CommitError, Expect, Key, Op, Options, Project, Revision, Scope, Store, WatchEnd,
+    CommitError, Expect, HistoryLimits, Key, Op, Options, Project, Revision, Scope, Store, WatchEnd,
     engine::{Engine, memory::Memory, redb::Redb},
 };
 
@@ -144,12 +144,12 @@ async fn snapshots_are_of_their_revision() {
     commit(&store, put("a/y", "2")).await;
     commit(&store, Op::delete(key("a/x"), Expect::Any, "1")).await;
     assert_eq!((before.revision(), before.len()), (first, 1));
-    for snapshot in [store.snapshot_at(first).unwrap(), store.snapshot_at(first).unwrap()] {
+    for snapshot in [store.snapshot_at("works", first).unwrap(), store.snapshot_at("works", first).unwrap()] {
         assert_eq!(snapshot.revision(), first);
         assert_eq!(snapshot.range("works", None, None).count(), 1);
         assert_eq!(snapshot.get(&key("a/x")).unwrap().revision, first);
     }
-    assert!(store.snapshot_at(store.revision().next()).is_err());
+    assert!(store.snapshot_at("works", store.revision().next()).is_err());
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn a_waiting_watch_is_woken() {
 #[tokio::test]
 async fn a_slow_watch_is_told_and_a_quiet_one_is_not() {
     let options = Options {
-        history: karmada_store::HistoryLimits { age: Duration::MAX, bytes: 4000 },
+        history: HistoryLimits { age: |_| Duration::MAX, bytes: 4000, least: Duration::ZERO, most: 4000 },
         ..Options::default()
     };
     let store = Store::open(Memory::new(), Length, env(), options).unwrap();
@@ -206,15 +206,15 @@ async fn a_slow_watch_is_told_and_a_quiet_one_is_not() {
     for _ in 0..100 {
         commit(&store, put("a/x", "")).await;
     }
-    assert!(store.compacted() > start && store.stats().event_bytes <= 4300);
+    assert!(store.compacted("works") > start && store.stats().event_bytes <= 4000 + 512);
     assert!(matches!(slow.try_next(), Err(WatchEnd::Compacted(_))));
     assert_eq!(quiet.try_next().unwrap(), None);
     assert_eq!(quiet.revision(), store.revision());
     let last = commit(&store, put("q/x", "")).await;
     assert_eq!(quiet.next().await.unwrap().revision(), last);
     assert!(store.watch(Scope::resource("works"), start).is_err());
-    assert!(store.snapshot_at(start).is_err());
-    assert!(store.snapshot_at(store.compacted()).is_ok());
+    assert!(store.snapshot_at("works", start).is_err());
+    assert!(store.snapshot_at("works", store.compacted("works")).is_ok());
 }
 
 #[tokio::test]
@@ -225,10 +225,60 @@ async fn old_history_is_forgotten_by_age() {
     let old = commit(&store, put("a/x", "")).await;
     clock.advance(Duration::from_secs(3599));
     commit(&store, put("a/x", "")).await;
-    assert_eq!(store.compacted(), Revision::ZERO);
+    assert_eq!(store.compacted("works"), Revision::ZERO);
     clock.advance(Duration::from_secs(2));
     commit(&store, put("a/x", "")).await;
-    assert_eq!((store.compacted(), store.stats().events), (old, 2));
+    assert_eq!((store.compacted("works"), store.stats().events), (old, 2));
+}
+
+/// One of each resource in turn, a second apart, with values of 1 kB.
+async fn seconds(store: &Store<Length>, clock: &ManualClock, resources: &[&'static str], rounds: usize) {
+    for round in 0..rounds {
+        clock.advance(Duration::from_secs(1));
+        for resource in resources {
+            let key = Key::new(*resource, "a", format!("x{}", round % 3));
+            store.commit(vec![Op::put(key, Expect::Any, vec![0; 1000])]).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_changes_all_the_time_does_not_push_out_what_may_be_kept_longer() {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let day = |resource: &str| Duration::from_secs(if resource == "works" { 86_400 } else { 3600 });
+    let history = HistoryLimits { age: day, bytes: 250_000, least: Duration::from_secs(60), most: 300_000 };
+    let options = Options { history, ..Options::default() };
+    let memory = Memory::new();
+    let open = |memory: Memory| Store::open(memory, Length, Env::seeded(clock.clone(), 1), options).unwrap();
+    let store = open(memory.clone());
+    let start = store.revision();
+    seconds(&store, &clock, &["works"], 20).await;
+    let quiet = commit(&store, Op::put(Key::new("quiet", "", "x"), Expect::Any, "")).await;
+    seconds(&store, &clock, &["leases", "events"], 1000).await;
+    assert!(store.watch(Scope::resource("works"), start).is_ok(), "works are there for a day");
+    assert!(store.watch(Scope::resource("quiet"), start).is_ok(), "nothing of it was forgotten");
+    let leases = store.compacted("leases");
+    assert!(leases > quiet && store.stats().event_bytes <= 251_600, "{:?}", store.stats());
+    let kept = store.revision().get() - leases.get();
+    assert!((120..=200).contains(&kept), "the last minute at least: {kept}");
+    // What was forgotten stays so across a restart, resource by resource.
+    store.close().await.unwrap();
+    let store = open(memory);
+    assert_eq!((store.compacted("leases"), store.compacted("works")), (leases, Revision::ZERO));
+    assert!(store.snapshot_at("works", start).unwrap().is_empty());
+    // Faster than ten minutes fit: the heaviest gives way, at any age.
+    seconds(&store, &clock, &["works"], 1).await;
+    for _ in 0..400 {
+        commit(&store, Op::put(Key::new("leases", "a", "x0"), Expect::Any, vec![0; 1000])).await;
+    }
+    assert!(store.stats().event_bytes <= 301_600, "{:?}", store.stats());
+    assert!(store.watch(Scope::resource("works"), start).is_ok());
+    // A day later works are forgotten too.
+    clock.advance(Duration::from_secs(90_000));
+    for _ in 0..10 {
+        seconds(&store, &clock, &["works"], 1).await;
+    }
+    assert!(store.watch(Scope::resource("works"), start).is_err());
 }
 
 #[tokio::test]
@@ -277,7 +327,7 @@ async fn restarts<E: Engine>(again: impl Fn() -> E) {
             (5, Delete, "bye".into(), Some("1".into())),
         ]
     );
-    assert_eq!(store.snapshot_at(first).unwrap().get(&key("a/x")).unwrap().value, "1");
+    assert_eq!(store.snapshot_at("works", first).unwrap().get(&key("a/x")).unwrap().value, "1");
     assert_eq!(commit(&store, put("a/x", "3")).await, last.next());
     store.close().await.unwrap();
 }

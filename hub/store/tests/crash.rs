@@ -111,11 +111,11 @@ async fn check(image: Vec<u8>, recording: &Recording, i: usize) {
     let mut model = after.model.clone();
     model.events.retain(|e| e.revision <= durable);
     assert_eq!(values_of(&store.snapshot()), model.values_at(durable));
-    let oldest = store.compacted().get();
     let seen = before.model.events.iter().chain(&after.model.events).map(|e| e.revision);
     for from in seen.chain([durable, reserved]).filter(|from| *from <= store.revision().get()) {
         for resource in ["works", LEASES] {
             let watch = store.watch(Scope::resource(resource), Revision::new(from));
+            let oldest = store.compacted(resource).get();
             let lost = resource == LEASES && from > durable && from <= reserved;
             match watch {
                 // An earlier kill has lost relaxed updates too.

@@ -122,11 +122,14 @@ impl Registry {
                 }
                 match u64::try_from(token.rv) {
                     Err(_) => self.store.snapshot(),
-                    Ok(at) => self.store.snapshot_at(Revision::new(at)).map_err(|_| expired_token(token))?,
+                    Ok(at) => self
+                        .store
+                        .snapshot_at(&kind.storage, Revision::new(at))
+                        .map_err(|_| expired_token(token))?,
                 }
             }
             (None, Some(version)) if version > 0 && is_exact(options) => {
-                self.store.snapshot_at(Revision::new(version)).map_err(|_| {
+                self.store.snapshot_at(&kind.storage, Revision::new(version)).map_err(|_| {
                     Status::expired(
                         "The provided resource version is too old to display a consistent list result",
                     )

@@ -15,6 +15,7 @@ struct Kept {
     objects: BTreeMap<Key, Stored>,
     log: BTreeMap<Revision, LogRecord>,
     marks: Marks,
+    forgotten: BTreeMap<Arc<str>, Revision>,
     boots: Vec<Boot>,
 }
 
@@ -40,6 +41,8 @@ impl Engine for Memory {
             objects: kept.objects.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             log: kept.log.values().cloned().collect(),
             marks: kept.marks,
+            base: Revision::ZERO,
+            forgotten: kept.forgotten.iter().map(|(name, up_to)| (name.clone(), *up_to)).collect(),
             boots: kept.boots.clone(),
         })
     }
@@ -53,7 +56,12 @@ impl Engine for Memory {
             };
         }
         kept.log.extend(batch.log.iter().map(|r| (r.revision, r.clone())));
-        kept.log = kept.log.split_off(&batch.marks.compacted.next());
+        for forget in &batch.forget {
+            for revision in &forget.revisions {
+                kept.log.remove(revision);
+            }
+            kept.forgotten.insert(forget.resource.clone(), forget.up_to);
+        }
         kept.marks = batch.marks;
         if let Some(boots) = &batch.boots {
             kept.boots.clone_from(boots);

@@ -1,10 +1,11 @@
 //! Keeps batches in a redb file: one write transaction per batch, one fsync per transaction.
 //!
 //! ```text
-//!   DIR/store.redb   tables  karmada-store.meta   format, revision, reserved, compacted
+//!   DIR/store.redb   tables  karmada-store.meta   format, revision, reserved; compacted (of all resources)
 //!                            karmada-store.boots  index → run
 //!                            karmada-store.objects (resource, namespace, name) → stored
 //!                            karmada-store.log    revision → log record
+//!                            karmada-store.forgotten  resource → revision up to which its log is dropped
 //!   DIR/store.lock   locked for as long as the store is open
 //! ```
 
@@ -29,12 +30,17 @@ use crate::{
 };
 
 /// The format this program writes. A change that an older program would misread raises it.
-pub const FORMAT: u64 = 1;
+///
+/// 1: one mark, in meta, says how far the log of everything is dropped. 2: each resource has its own in a table; the
+/// one in meta goes for all of them and does not move any more.
+pub const FORMAT: u64 = 2;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("karmada-store.meta");
 const BOOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("karmada-store.boots");
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("karmada-store.objects");
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("karmada-store.log");
+
+const FORGOTTEN: TableDefinition<'_, &str, u64> = TableDefinition::new("karmada-store.forgotten");
 
 const FILE: &str = "store.redb";
 const FRESH: &str = "store.redb.new";
@@ -85,6 +91,7 @@ impl Redb {
             return Err(checksum_mismatch());
         }
         check_format(&db)?;
+        migrate(&db)?;
         Ok(Self { db, location: location.to_owned(), blocks: false, _lock: None })
     }
 }
@@ -162,8 +169,24 @@ fn format(db: &Database) -> Result<(), EngineError> {
     txn.open_table(BOOTS)?;
     txn.open_table(OBJECTS)?;
     txn.open_table(LOG)?;
+    txn.open_table(FORGOTTEN)?;
     txn.open_table(META)?.insert("format", FORMAT)?;
     txn.commit()?;
+    Ok(())
+}
+
+/// Brings a file of an older format up to date, in one transaction: what is there after a crash is the one or the
+/// other.
+fn migrate(db: &Database) -> Result<(), EngineError> {
+    let format = found_format(db)?;
+    if format < FORMAT {
+        let txn = db.begin_write()?;
+        // 1 to 2: the mark of all resources stays as it is.
+        txn.open_table(FORGOTTEN)?;
+        txn.open_table(META)?.insert("format", FORMAT)?;
+        txn.commit()?;
+        tracing::info!(from = format, to = FORMAT, "the store file was brought up to this program's format");
+    }
     Ok(())
 }
 
@@ -177,7 +200,11 @@ fn open_checked(path: &Path) -> Result<Database, EngineError> {
         let mut view = builder().create_with_backend(Probe::new(file).map_err(io)?)?;
         if view.check_integrity()? { check_format(&view) } else { Err(checksum_mismatch()) }
     })?;
-    guard(|| builder().open(path).map_err(EngineError::from))
+    guard(|| {
+        let db = builder().open(path)?;
+        migrate(&db)?;
+        Ok(db)
+    })
 }
 
 /// Runs redb over a file of unknown condition. It asserts where it finds what it could not have written; to the
@@ -191,6 +218,13 @@ fn guard<T>(f: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError
 }
 
 fn check_format(db: &Database) -> Result<(), EngineError> {
+    match found_format(db)? {
+        1..=FORMAT => Ok(()),
+        other => Err(EngineError::Format(other)),
+    }
+}
+
+fn found_format(db: &Database) -> Result<u64, EngineError> {
     let txn = db.begin_read()?;
     let meta = match txn.open_table(META) {
         Ok(meta) => meta,
@@ -199,11 +233,8 @@ fn check_format(db: &Database) -> Result<(), EngineError> {
         }
         Err(e) => return Err(e.into()),
     };
-    match meta.get("format")?.map(|v| v.value()) {
-        Some(FORMAT) => Ok(()),
-        Some(other) => Err(EngineError::Format(other)),
-        None => Err(EngineError::Foreign("it does not say its format".to_owned())),
-    }
+    let format = meta.get("format")?.map(|v| v.value());
+    format.ok_or_else(|| EngineError::Foreign("it does not say its format".to_owned()))
 }
 
 impl Engine for Redb {
@@ -220,11 +251,12 @@ impl Engine for Redb {
             let mark = |name: &str| -> Result<Revision, EngineError> {
                 Ok(Revision::new(meta.get(name)?.map_or(0, |v| v.value())))
             };
-            image.marks = Marks {
-                revision: mark("revision")?,
-                reserved: mark("reserved")?,
-                compacted: mark("compacted")?,
-            };
+            image.marks = Marks { revision: mark("revision")?, reserved: mark("reserved")? };
+            image.base = mark("compacted")?;
+            for row in txn.open_table(FORGOTTEN)?.iter()? {
+                let (resource, revision) = row?;
+                image.forgotten.push((resource.value().into(), Revision::new(revision.value())));
+            }
             for row in txn.open_table(BOOTS)?.iter()? {
                 image.boots.push(codec::decode_boot(row?.1.value())?);
             }
@@ -259,7 +291,6 @@ impl Engine for Redb {
             let mut meta = txn.open_table(META)?;
             meta.insert("revision", batch.marks.revision.get())?;
             meta.insert("reserved", batch.marks.reserved.get())?;
-            meta.insert("compacted", batch.marks.compacted.get())?;
             let mut objects = txn.open_table(OBJECTS)?;
             for (key, stored) in &batch.objects {
                 let key = (&*key.resource, &*key.namespace, &*key.name);
@@ -272,7 +303,15 @@ impl Engine for Redb {
             for record in &batch.log {
                 log.insert(record.revision.get(), &*codec::encode_log(record))?;
             }
-            log.retain_in(..=batch.marks.compacted.get(), |_, _| false)?;
+            if !batch.forget.is_empty() {
+                let mut forgotten = txn.open_table(FORGOTTEN)?;
+                for forget in &batch.forget {
+                    for revision in &forget.revisions {
+                        log.remove(revision.get())?;
+                    }
+                    forgotten.insert(&*forget.resource, forget.up_to.get())?;
+                }
+            }
             if let Some(boots) = &batch.boots {
                 let mut table = txn.open_table(BOOTS)?;
                 table.retain(|_, _| false)?;

@@ -81,7 +81,12 @@ pub(crate) fn env() -> Env {
 /// Options with little history, so that trimming is always at work.
 pub(crate) fn options(history_bytes: usize) -> Options {
     Options {
-        history: HistoryLimits { age: Duration::MAX, bytes: history_bytes },
+        history: HistoryLimits {
+            age: |_| Duration::MAX,
+            bytes: usize::MAX,
+            least: Duration::ZERO,
+            most: history_bytes,
+        },
         relaxed: |resource| resource == LEASES,
         ..Options::default()
     }
