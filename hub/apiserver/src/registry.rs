@@ -24,7 +24,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
-use karmada_store::{CommitError, Op, Project as _, Revision};
+use karmada_store::{CommitError, Failure, Op, Project as _, Revision};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -313,6 +313,14 @@ impl Registry {
             }
             Err(CommitError::Conflict { .. }) => Ok(None),
             Err(CommitError::TooLarge { .. }) => Err(Status::too_large("the object does not fit the store")),
+            // The store has logged it, once for all that it refuses.
+            Err(CommitError::Io(Failure { full: true, cause })) => {
+                let what = "the hub's disk is full; make space, and it takes writes again by itself";
+                Err(Status::insufficient_storage(format!("{what}: {cause}")))
+            }
+            Err(CommitError::Io(Failure { full: false, cause })) => {
+                Err(Status::internal(format!("the hub's disk takes no writes at present: {cause}")))
+            }
             Err(error) => {
                 tracing::error!(%error, "a write failed");
                 Err(Status::service_unavailable(error.to_string()))

@@ -351,6 +351,11 @@ impl Status {
         Self::failure(500, "", message, None)
     }
 
+    /// 507: there is no space for what was to be stored.
+    pub fn insufficient_storage(message: impl Into<String>) -> Self {
+        Self::failure(507, "InsufficientStorage", message, None)
+    }
+
     /// 503.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::failure(503, "ServiceUnavailable", message, None)

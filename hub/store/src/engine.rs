@@ -15,7 +15,7 @@ mod probe;
 
 pub use self::{memory::Memory, redb::Redb};
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use bytes::Bytes;
 
@@ -125,6 +125,21 @@ pub enum EngineError {
     /// Reading or writing failed.
     #[error("{0}")]
     Io(String),
+    /// Writing failed for want of space.
+    #[error("{0}")]
+    Full(String),
+}
+
+impl EngineError {
+    /// What the operating system said.
+    pub(crate) fn io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::Full(error.to_string())
+            }
+            _ => Self::Io(error.to_string()),
+        }
+    }
 }
 
 /// A place where batches are kept.
@@ -135,8 +150,13 @@ pub trait Engine: Send + 'static {
     /// Reads everything back. Called once, before the first write.
     fn load(&mut self) -> Result<Image, EngineError>;
 
-    /// Keeps a batch; when this returns, it survives a crash. After an error the engine is not used again.
+    /// Keeps a batch; when this returns, it survives a crash. After an error nothing is known of the batch, and the
+    /// engine is not used before it was opened again.
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError>;
+
+    /// Opens what is kept again after an error, and tells where it is: as before the batch that failed, or as after.
+    /// May be tried again after an error.
+    fn reopen(&mut self) -> Result<Marks, EngineError>;
 
     /// Whether writing blocks for long, so that the store gives the writer a thread of its own. Without one, a
     /// commit runs in the task that asks for it and a run is reproducible.

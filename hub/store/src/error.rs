@@ -92,10 +92,20 @@ pub enum CommitError<H> {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The engine failed; the store takes no further writes until it is opened again. Whether this commit is on
+    /// The engine failed; the store takes no writes until its file could be opened again. Whether this commit is on
     /// disk is not known before then; nobody was told of it.
-    #[error("the store takes no more writes: {0}")]
-    Io(Arc<str>),
+    #[error("the store takes no writes at present: {0}")]
+    Io(Failure),
+}
+
+/// Why a store takes no writes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Failure {
+    /// Which file, and what the operating system said.
+    pub cause: Arc<str>,
+    /// There is no space left.
+    pub full: bool,
 }
 
 // Written out, since derived ones would ask the same of H.

@@ -72,8 +72,14 @@
 //! unclean stop *and* damage in the last commit only; redb then opens the commit before. Clients notice by the
 //! [boot id](Store::knows): they remember a durable revision that this store does not have.
 //!
-//! An error of the engine is final: whether its batch is on disk is unknown until the file is opened again, so the
-//! writer stops, later commits say why, and reads go on.
+//! # When the disk fails
+//!
+//! After an error of the engine (no space left, a bad sector) it is unknown whether its batch is on disk, and redb does
+//! nothing more. Reads go on; the commits of the batch and all later ones are refused, and say why. Every few seconds
+//! the writer opens the file again, looks whether the batch is there (then it is shown to everybody, though its callers
+//! were refused: they were told that it is not known) or not (then it never happened), writes a batch to be sure, and
+//! takes commits again. Nobody has to restart anything, and what was shown but not durable is kept. A process that ends
+//! meanwhile is a crash like any other.
 //!
 //! # What it costs
 //!
@@ -101,7 +107,7 @@ mod writer;
 
 pub use boot::Boot;
 pub use entry::{Action, Committed, Entry, Event, EventKind, Expect, Op, Project};
-pub use error::{CommitError, Compacted, OpenError, WatchEnd};
+pub use error::{CommitError, Compacted, Failure, OpenError, WatchEnd};
 pub use history::HistoryLimits;
 pub use key::{Key, Revision};
 pub use state::Snapshot;

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     boot::Boots,
     engine::Forget,
-    error::Compacted,
+    error::{Compacted, Failure},
     history::History,
     key::Revision,
     state::{Snapshot, State},
@@ -29,7 +29,8 @@ pub(crate) struct Core<H> {
     /// Everything up to here survives a crash.
     pub(crate) durable: Revision,
     pub(crate) closed: bool,
-    pub(crate) failed: Option<Arc<str>>,
+    /// Why nothing can be written at present.
+    pub(crate) failed: Option<Failure>,
     pub(crate) writes: Writes,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     boot::Boot,
     engine::Engine,
     entry::{Action, Entry, EventKind, Op, Project},
-    error::{CommitError, Compacted, OpenError},
+    error::{CommitError, Compacted, Failure, OpenError},
     history::HistoryLimits,
     key::{Key, Revision},
     load::{Loaded, load},
@@ -68,7 +68,7 @@ enum Way<H> {
     /// By a queue to a thread, for engines that block.
     Thread { queue: mpsc::Sender<Message<H>>, places: Arc<Semaphore> },
     /// The caller is the writer.
-    Inline(Mutex<Option<Writer<H>>>),
+    Inline(Box<Mutex<Option<Writer<H>>>>),
 }
 
 struct Handle<P: Project> {
@@ -153,7 +153,7 @@ impl<P: Project> Store<P> {
                 .map_err(|e| OpenError::Io { location, detail: format!("no thread for its writer: {e}") })?;
             Way::Thread { queue, places: Arc::new(Semaphore::new(QUEUE)) }
         } else {
-            Way::Inline(Mutex::new(Some(writer)))
+            Way::Inline(Box::new(Mutex::new(Some(writer))))
         };
         Ok(Self(Arc::new(Handle { shared, projection, options, way })))
     }
@@ -210,8 +210,8 @@ impl<P: Project> Store<P> {
         self.0.shared.boots.known(boot_id, revision, self.durable())
     }
 
-    /// Why the store takes no more writes, if so.
-    pub fn failure(&self) -> Option<Arc<str>> {
+    /// Why the store takes no writes at present, if so.
+    pub fn failure(&self) -> Option<Failure> {
         self.0.shared.core.read().failed.clone()
     }
 

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::{
     engine::{Batch, Change, Engine, EngineError, Forget, LogRecord, Marks, Stored},
     entry::{Committed, Entry, Event, EventKind, Expect},
-    error::CommitError,
+    error::{CommitError, Failure},
     key::{Key, Revision},
     shared::Shared,
     state::State,
@@ -33,6 +33,10 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 const RESERVE: u64 = 65_536;
 /// Relaxed updates not yet written, at most.
 const MAX_PENDING: usize = 4096;
+/// After a failure the file is opened again so often,
+const REOPEN: Duration = Duration::from_secs(2);
+/// and never so often that it takes more than one part of this many of the time: a large file takes a while.
+const REOPEN_SHARE: u32 = 10;
 /// Events forgotten with a batch beyond twice as many as it adds, so that no single batch has to forget a lot.
 const TRIM_STEP: usize = 64;
 
@@ -77,6 +81,16 @@ pub(crate) struct Writer<H> {
     pending_since: Duration,
     /// What was forgotten, or is about to be, and still stands in the log.
     forgotten: Vec<Forget>,
+    /// After a failure: when to open the file again.
+    reopen_at: Option<Duration>,
+    /// The batch that failed, which may be on disk.
+    doubt: Option<Doubt<H>>,
+}
+
+/// A batch that was not shown, because whether it is on disk is not known.
+struct Doubt<H> {
+    state: State<H>,
+    events: Vec<Arc<Event<H>>>,
 }
 
 impl<H: Send + Sync + 'static> Writer<H> {
@@ -97,6 +111,8 @@ impl<H: Send + Sync + 'static> Writer<H> {
             pending: Vec::new(),
             pending_since: Duration::ZERO,
             forgotten: Vec::new(),
+            reopen_at: None,
+            doubt: None,
         }
     }
 
@@ -104,16 +120,16 @@ impl<H: Send + Sync + 'static> Writer<H> {
     pub(crate) fn run(mut self, queue: &Receiver<Message<H>>) {
         let mut next = None;
         loop {
-            let message = match next.take() {
-                Some(message) => message,
-                None if self.pending.is_empty() => match queue.recv() {
+            let message = match (next.take(), self.until_due()) {
+                (Some(message), _) => message,
+                (None, None) => match queue.recv() {
                     Ok(message) => message,
                     Err(_) => break,
                 },
-                None => match queue.recv_timeout(self.until_flush()) {
+                (None, Some(wait)) => match queue.recv_timeout(wait) {
                     Ok(message) => message,
                     Err(RecvTimeoutError::Timeout) => {
-                        // The failure is kept and told to whoever commits next.
+                        // A failure is kept and told to whoever commits next.
                         let _ = self.flush();
                         continue;
                     }
@@ -143,6 +159,15 @@ impl<H: Send + Sync + 'static> Writer<H> {
         }
     }
 
+    /// How long until there is something to do that nobody asks for.
+    fn until_due(&self) -> Option<Duration> {
+        match self.reopen_at {
+            Some(at) => Some(at.saturating_sub(self.env.now())),
+            None if self.pending.is_empty() => None,
+            None => Some(self.until_flush()),
+        }
+    }
+
     fn until_flush(&self) -> Duration {
         let age = self.env.now().saturating_sub(self.pending_since);
         self.options.flush.saturating_sub(age)
@@ -150,6 +175,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     /// Carries out commits, each whole or not at all, in one batch.
     pub(crate) fn process(&mut self, requests: Vec<Request<H>>) {
+        self.recover();
         let (mut state, failed) = {
             let core = self.shared.core.read();
             (core.state.clone(), core.failed.clone())
@@ -181,7 +207,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
     }
 
     /// Makes events durable if they need to be, and shows them.
-    fn take(&mut self, state: State<H>, events: Vec<Arc<Event<H>>>) -> Result<(), Arc<str>> {
+    fn take(&mut self, state: State<H>, events: Vec<Arc<Event<H>>>) -> Result<(), Failure> {
         if events.is_empty() {
             return Ok(());
         }
@@ -189,6 +215,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
         if self.pending.is_empty() {
             self.pending_since = now;
         }
+        let shown = self.pending.len();
         self.pending.extend(events.iter().cloned());
         let must = events.iter().any(|e| !self.is_relaxed(e))
             || state.revision() > self.reserved
@@ -199,8 +226,19 @@ impl<H: Send + Sync + 'static> Writer<H> {
         self.forgotten.extend(forget.iter().cloned());
         if must {
             let only_relaxed = events.iter().all(|e| self.is_relaxed(e));
-            self.persist(state.revision(), only_relaxed)?;
+            if let Err(failure) = self.persist(state.revision(), only_relaxed) {
+                self.pending.truncate(shown);
+                self.doubt = Some(Doubt { state, events });
+                return Err(failure);
+            }
         }
+        self.publish(state, events, &forget);
+        Ok(())
+    }
+
+    /// Shows events to everybody.
+    fn publish(&mut self, state: State<H>, events: Vec<Arc<Event<H>>>, forget: &[Forget]) {
+        let now = self.env.now();
         let mut core = self.shared.core.write();
         let core = &mut *core;
         core.state = state;
@@ -209,32 +247,34 @@ impl<H: Send + Sync + 'static> Writer<H> {
             core.history.push(event.clone(), now);
             core.watchers.wake(&event);
         }
-        core.history.trim(&forget);
-        self.shared.forget_snapshots(&forget);
-        Ok(())
+        core.history.trim(forget);
+        self.shared.forget_snapshots(forget);
     }
 
     fn is_relaxed(&self, event: &Event<H>) -> bool {
         event.kind == EventKind::Put && event.prev.is_some() && (self.options.relaxed)(&event.key().resource)
     }
 
-    /// Writes what is pending. An error is the end of writing: whether the batch is on disk cannot be known
-    /// before the store is opened again.
-    fn persist(&mut self, revision: Revision, reserve: bool) -> Result<(), Arc<str>> {
+    /// Writes what is pending. After an error it is still pending, and whether it is on disk is not known before the
+    /// file is opened again.
+    fn persist(&mut self, revision: Revision, reserve: bool) -> Result<(), Failure> {
+        let mut reserved = self.reserved.max(revision);
         if reserve && revision.get() + RESERVE / 2 > self.reserved.get() {
-            self.reserved = Revision::new(revision.get() + RESERVE);
+            reserved = Revision::new(revision.get() + RESERVE);
         }
-        self.reserved = self.reserved.max(revision);
-        let marks = Marks { revision, reserved: self.reserved };
+        let marks = Marks { revision, reserved };
         let batch = batch(&self.pending, marks, std::mem::take(&mut self.forgotten));
-        // Cleared also after a failure: it is lost to this run, and waiting for it would never end.
+        if let Err(failure) = self.write(&batch) {
+            self.forgotten = batch.forget;
+            return Err(failure);
+        }
         self.pending.clear();
-        self.write(&batch)?;
+        self.reserved = reserved;
         self.durable = revision;
         Ok(())
     }
 
-    fn write(&mut self, batch: &Batch) -> Result<(), Arc<str>> {
+    fn write(&mut self, batch: &Batch) -> Result<(), Failure> {
         let begun = self.env.now();
         let written = self.engine.write(batch);
         if written.is_ok() {
@@ -244,15 +284,75 @@ impl<H: Send + Sync + 'static> Writer<H> {
             self.shared.core.write().writes.add(batch.log.len(), bytes, took);
         }
         written.map_err(|error| {
-            let cause: Arc<str> = describe(&error, &self.engine.location()).into();
-            tracing::error!(%cause, "the store takes no more writes");
-            self.shared.core.write().failed = Some(cause.clone());
-            cause
+            let failure = self.failure(&error);
+            if self.reopen_at.is_none() {
+                tracing::error!(cause = %failure, "the store takes no writes until its file can be written again");
+            }
+            self.reopen_at = Some(self.env.now() + REOPEN);
+            self.shared.core.write().failed = Some(failure.clone());
+            failure
         })
+    }
+
+    fn failure(&self, error: &EngineError) -> Failure {
+        let cause = format!("writing {} failed: {error}", self.engine.location());
+        Failure { cause: cause.into(), full: matches!(error, EngineError::Full(_)) }
+    }
+
+    /// After a failure, and if it is time: opens the file again, finds out whether the batch that failed is there, and
+    /// makes sure that writing works. Answers whether the store takes commits.
+    fn recover(&mut self) -> bool {
+        match self.reopen_at {
+            None => return true,
+            Some(at) if self.env.now() < at => return false,
+            Some(_) => {}
+        }
+        let begun = self.env.now();
+        if let Err(failure) = self.reopen() {
+            tracing::debug!(cause = %failure, "the store still takes no writes");
+            self.shared.core.write().failed = Some(failure);
+            let now = self.env.now();
+            self.reopen_at = Some(now + REOPEN.max(now.saturating_sub(begun) * REOPEN_SHARE));
+            return false;
+        }
+        self.reopen_at = None;
+        self.shared.core.write().failed = None;
+        tracing::info!(location = self.engine.location(), "the store takes writes again");
+        true
+    }
+
+    fn reopen(&mut self) -> Result<(), Failure> {
+        let found = self.engine.reopen().map_err(|error| self.failure(&error))?;
+        let shown = self.shared.core.read().state.revision();
+        let tried = self.doubt.as_ref().map_or(shown, |doubt| doubt.state.revision());
+        if found.revision == tried {
+            // It is there after all, with everything that had been shown before it.
+            self.pending.clear();
+            self.forgotten.clear();
+            self.durable = tried;
+            if let Some(Doubt { state, events }) = self.doubt.take() {
+                self.publish(state, events, &[]);
+            }
+        } else if found.revision == self.durable {
+            self.doubt = None;
+        } else {
+            let durable = self.durable;
+            let found = found.revision;
+            let detail = format!("it was left at revision {durable} and is at {found}");
+            return Err(self.failure(&EngineError::Corrupt(detail)));
+        }
+        self.reserved = found.reserved;
+        self.durable = found.revision;
+        self.shared.core.write().durable = self.durable;
+        let revision = self.shared.core.read().state.revision();
+        self.persist(revision, true)?;
+        self.shared.core.write().durable = self.durable;
+        Ok(())
     }
 
     /// Makes everything durable that has been shown.
     pub(crate) fn flush(&mut self) -> Result<(), CommitError<H>> {
+        self.recover();
         let revision = {
             let core = self.shared.core.read();
             if let Some(cause) = &core.failed {
@@ -269,6 +369,9 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     /// Makes everything durable and marks the end as a clean one.
     pub(crate) fn close(&mut self) -> Result<(), CommitError<H>> {
+        if self.reopen_at.is_some() {
+            self.reopen_at = Some(Duration::ZERO);
+        }
         let mut result = self.flush();
         if result.is_ok() && self.reserved > self.durable {
             self.reserved = self.durable;
@@ -287,13 +390,10 @@ impl<H> Drop for Writer<H> {
         if std::thread::panicking()
             && let Some(mut core) = self.shared.core.try_write()
         {
-            core.failed.get_or_insert_with(|| "its writer has panicked".into());
+            let cause = "its writer has panicked".into();
+            core.failed.get_or_insert(Failure { cause, full: false });
         }
     }
-}
-
-fn describe(error: &EngineError, location: &str) -> String {
-    format!("writing {location} failed: {error}")
 }
 
 /// Adds what is queued to a batch; gives back what does not fit or is no commit.

@@ -4,13 +4,13 @@
 //! [`Disk::image`] gives the plain case (a prefix of the writes), [`Disk::torn_image`] the general one (some of
 //! the unsynced writes, some of them only in part).
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use karmada_env::Env;
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
-use super::{Batch, Engine, EngineError, Image, redb::Redb};
+use super::{Batch, Engine, EngineError, Image, Marks, redb::Redb};
 
 /// Disks write sectors of this size whole or not at all.
 const SECTOR: usize = 512;
@@ -27,8 +27,10 @@ struct State {
     start: Vec<u8>,
     steps: Vec<Step>,
     now: Vec<u8>,
-    /// Steps after which every further one fails.
-    fails_after: Option<usize>,
+    /// Steps that fail, by when they are tried.
+    fails: Option<Range<usize>>,
+    /// Steps that were tried.
+    tried: usize,
 }
 
 /// A disk in memory. Clones are the same disk.
@@ -48,7 +50,7 @@ impl Disk {
 
     /// The redb engine over this disk; formats an empty one. The store runs it without a thread.
     pub fn engine(&self) -> Result<Crash, EngineError> {
-        Redb::over(self.clone(), "crash disk").map(Crash)
+        Redb::over(self, "crash disk").map(Crash)
     }
 
     /// How many steps (writes, resizings, syncs) there have been.
@@ -63,8 +65,25 @@ impl Disk {
 
     /// Lets every step from now on but the next `steps` fail.
     pub fn fail_after(&self, steps: usize) {
+        self.fail(steps, usize::MAX);
+    }
+
+    /// Lets `count` steps fail, after `steps` more that do not. Of a write that fails the first half is there, as when
+    /// a disk is full.
+    pub fn fail(&self, steps: usize, count: usize) {
         let mut state = self.0.lock();
-        state.fails_after = Some(state.steps.len() + steps);
+        let first = state.tried + steps;
+        state.fails = Some(first..first.saturating_add(count));
+    }
+
+    /// Lets nothing fail any more.
+    pub fn heal(&self) {
+        self.0.lock().fails = None;
+    }
+
+    /// How many steps were tried, those that failed included.
+    pub fn tried(&self) -> usize {
+        self.0.lock().tried
     }
 
     /// What is on the disk after its first `steps` steps, all of them written.
@@ -99,13 +118,23 @@ impl Disk {
 
     fn step(&self, step: Step) -> io::Result<()> {
         let mut state = self.0.lock();
-        if state.fails_after.is_some_and(|n| state.steps.len() >= n) {
-            return Err(io::Error::other("the disk has failed"));
-        }
+        let tried = state.tried;
+        state.tried += 1;
+        let (step, done) = match &state.fails {
+            Some(fails) if fails.contains(&tried) => match step {
+                Step::Write(offset, data) => (Step::Write(offset, data[..data.len() / 2].into()), false),
+                Step::SetLen(_) | Step::Sync => return Err(failed()),
+            },
+            _ => (step, true),
+        };
         step.apply(&mut state.now);
         state.steps.push(step);
-        Ok(())
+        if done { Ok(()) } else { Err(failed()) }
     }
+}
+
+fn failed() -> io::Error {
+    io::Error::other("the disk has failed")
 }
 
 impl Step {
@@ -167,6 +196,10 @@ impl Engine for Crash {
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
         self.0.write(batch)
+    }
+
+    fn reopen(&mut self) -> Result<Marks, EngineError> {
+        self.0.reopen()
     }
 
     fn blocks(&self) -> bool {

@@ -19,8 +19,8 @@ use std::{
 };
 
 use redb::{
-    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend,
-    StorageError, TableDefinition, TableError,
+    Builder, Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, ReadableTable,
+    StorageBackend, StorageError, TableDefinition, TableError,
 };
 
 use super::{Batch, Engine, EngineError, Image, Marks, codec, probe::Probe};
@@ -52,8 +52,9 @@ const CACHE: usize = 4 * 1024 * 1024;
 
 /// The engine.
 pub struct Redb {
-    // Dropped before the lock is let go.
-    db: Database,
+    // Dropped before the lock is let go. Missing after an error, until it was opened again.
+    db: Option<Database>,
+    open: Box<dyn Fn() -> Result<Database, EngineError> + Send>,
     location: String,
     blocks: bool,
     _lock: Option<File>,
@@ -77,22 +78,35 @@ impl Redb {
             create(dir, &path)?;
         }
         let location = path.display().to_string();
-        let db = open_checked(&path).map_err(|e| e.at(&location))?;
-        Ok(Self { db, location, blocks: true, _lock: Some(lock) })
+        let open = move || open_checked(&path);
+        let db = open().map_err(|e| e.at(&location))?;
+        Ok(Self { db: Some(db), open: Box::new(open), location, blocks: true, _lock: Some(lock) })
     }
 
     /// The engine over a disk of the caller's, which is formatted if it is empty. Runs without a thread.
-    pub(super) fn over(disk: impl StorageBackend, location: &str) -> Result<Self, EngineError> {
-        let empty = disk.len().map_err(|e| EngineError::Io(e.to_string()))? == 0;
-        let mut db = guard(|| builder().create_with_backend(disk).map_err(EngineError::from))?;
-        if empty {
+    pub(super) fn over(disk: &(impl StorageBackend + Clone), location: &str) -> Result<Self, EngineError> {
+        if disk.len().map_err(|e| EngineError::io(&e))? == 0 {
+            let db = guard(|| builder().create_with_backend(disk.clone()).map_err(EngineError::from))?;
             format(&db)?;
-        } else if !guard(|| db.check_integrity().map_err(EngineError::from))? {
-            return Err(checksum_mismatch());
         }
-        check_format(&db)?;
-        migrate(&db)?;
-        Ok(Self { db, location: location.to_owned(), blocks: false, _lock: None })
+        let disk = disk.clone();
+        let open = move || {
+            guard(|| {
+                let mut db = builder().create_with_backend(disk.clone())?;
+                if !db.check_integrity()? {
+                    return Err(checksum_mismatch());
+                }
+                check_format(&db)?;
+                migrate(&db)?;
+                Ok(db)
+            })
+        };
+        let db = Some(open()?);
+        Ok(Self { db, open: Box::new(open), location: location.to_owned(), blocks: false, _lock: None })
+    }
+
+    fn db(&self) -> Result<&Database, EngineError> {
+        self.db.as_ref().ok_or_else(|| EngineError::Io("it is not open".to_owned()))
     }
 }
 
@@ -104,7 +118,7 @@ impl EngineError {
             Self::Corrupt(detail) => OpenError::Corrupt { location, detail },
             Self::Foreign(detail) => OpenError::Foreign { location, detail },
             Self::Format(found) => OpenError::Format { location, found, supported: FORMAT },
-            Self::Io(detail) => OpenError::Io { location, detail },
+            Self::Io(detail) | Self::Full(detail) => OpenError::Io { location, detail },
         }
     }
 }
@@ -144,7 +158,7 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
 fn create(dir: &Path, path: &Path) -> Result<(), OpenError> {
     let fresh: PathBuf = dir.join(FRESH);
     let make = || -> Result<(), EngineError> {
-        let io = |e: io::Error| EngineError::Io(e.to_string());
+        let io = |e: io::Error| EngineError::io(&e);
         // Secrets stand in it: nobody else may read it.
         let file = OpenOptions::new()
             .create(true)
@@ -191,7 +205,7 @@ fn migrate(db: &Database) -> Result<(), EngineError> {
 }
 
 fn open_checked(path: &Path) -> Result<Database, EngineError> {
-    let io = |e: io::Error| EngineError::Io(e.to_string());
+    let io = |e: io::Error| EngineError::io(&e);
     let file = File::open(path).map_err(io)?;
     if file.metadata().map_err(io)?.len() == 0 {
         return Err(EngineError::Corrupt("it is empty".to_owned()));
@@ -237,22 +251,25 @@ fn found_format(db: &Database) -> Result<u64, EngineError> {
     format.ok_or_else(|| EngineError::Foreign("it does not say its format".to_owned()))
 }
 
+/// A number of the last batch.
+fn mark(txn: &ReadTransaction, name: &str) -> Result<Revision, EngineError> {
+    Ok(Revision::new(txn.open_table(META)?.get(name)?.map_or(0, |v| v.value())))
+}
+
+fn marks(txn: &ReadTransaction) -> Result<Marks, EngineError> {
+    Ok(Marks { revision: mark(txn, "revision")?, reserved: mark(txn, "reserved")? })
+}
+
 impl Engine for Redb {
     fn location(&self) -> String {
         self.location.clone()
     }
 
     fn load(&mut self) -> Result<Image, EngineError> {
-        let db = &self.db;
+        let db = self.db()?;
         guard(|| {
             let txn = db.begin_read()?;
-            let mut image = Image::default();
-            let meta = txn.open_table(META)?;
-            let mark = |name: &str| -> Result<Revision, EngineError> {
-                Ok(Revision::new(meta.get(name)?.map_or(0, |v| v.value())))
-            };
-            image.marks = Marks { revision: mark("revision")?, reserved: mark("reserved")? };
-            image.base = mark("compacted")?;
+            let mut image = Image { marks: marks(&txn)?, base: mark(&txn, "compacted")?, ..Image::default() };
             for row in txn.open_table(FORGOTTEN)?.iter()? {
                 let (resource, revision) = row?;
                 image.forgotten.push((resource.value().into(), Revision::new(revision.value())));
@@ -282,7 +299,7 @@ impl Engine for Redb {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
-        let mut txn = self.db.begin_write()?;
+        let mut txn = self.db()?.begin_write()?;
         // One fsync: redb checks the commit's checksums when it opens after a crash and falls back to the commit
         // before if they do not match. "Quick repair" would spare that opening a walk through the file at the
         // price of a second fsync in every commit; we read the whole file at opening anyway.
@@ -324,6 +341,15 @@ impl Engine for Redb {
         Ok(())
     }
 
+    fn reopen(&mut self) -> Result<Marks, EngineError> {
+        // redb refuses everything after an error; what is in the file is known when it has looked at it again.
+        self.db = None;
+        let db = (self.open)()?;
+        let found = guard(|| marks(&db.begin_read()?))?;
+        self.db = Some(db);
+        Ok(found)
+    }
+
     fn blocks(&self) -> bool {
         self.blocks
     }
@@ -339,6 +365,7 @@ impl From<StorageError> for EngineError {
             {
                 Self::Corrupt(e.to_string())
             }
+            StorageError::Io(e) => Self::io(&e),
             other => Self::Io(other.to_string()),
         }
     }

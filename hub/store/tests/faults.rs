@@ -1,0 +1,254 @@
+//! A disk that fails at every step there is, for a moment or for long: reads go on, commits are refused, nothing is half
+//! written, and the store goes on by itself when the disk does.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use common::{LEASES, Model, OpSpec, Values, WORKS, drain, ops, options, values_of};
+use karmada_env::{Env, ManualClock};
+use karmada_store::{CommitError, EventKind, Expect, Key, Op, Revision, Scope, Store, engine::crash::Disk};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+/// Longer than the writer waits before it opens its file again.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How a store does on a failing disk, against a model that knows what it was told.
+struct Run {
+    disk: Disk,
+    clock: ManualClock,
+    store: Store<()>,
+    model: Model,
+    /// What the model would be if the commit that failed were there.
+    doubt: Option<Model>,
+    refused: usize,
+}
+
+fn open(disk: &Disk, clock: &ManualClock) -> Store<()> {
+    let env = Env::seeded(clock.clone(), 1);
+    Store::open(disk.engine().unwrap(), (), env, options(6000)).unwrap()
+}
+
+impl Run {
+    async fn start() -> Self {
+        let (disk, clock) = (Disk::new(), ManualClock::new(SystemTime::UNIX_EPOCH));
+        let store = open(&disk, &clock);
+        Self { disk, clock, store, model: Model::new(), doubt: None, refused: 0 }
+    }
+
+    /// Once the store takes commits again it says which of the two it is.
+    fn settle(&mut self) {
+        if self.store.failure().is_none()
+            && let Some(doubt) = self.doubt.take()
+            && self.store.revision().get() == doubt.revision
+        {
+            self.model = doubt;
+        }
+    }
+
+    async fn commit(&mut self, specs: &[OpSpec]) {
+        // If it is time, the store looks at its disk.
+        let well = self.store.flush().await.is_ok();
+        assert_eq!(well, self.store.failure().is_none());
+        self.settle();
+        let mut after = self.model.clone();
+        let (ops, good) = after.apply(specs);
+        match self.store.commit(ops).await {
+            Ok(_) => {
+                assert!(well && good, "{specs:?} went through");
+                self.model = after;
+            }
+            Err(CommitError::Conflict { .. }) => assert!(well && !good, "{specs:?} did not go through"),
+            Err(CommitError::Io(failure)) => {
+                assert!(failure.cause.starts_with("writing crash disk failed: "), "{failure}");
+                assert_eq!(self.store.failure(), Some(failure));
+                self.refused += 1;
+                if well && good {
+                    self.doubt = Some(after);
+                }
+            }
+            Err(other) => panic!("{other}"),
+        }
+        self.check();
+    }
+
+    /// Whatever the disk does, what was shown is there and goes on being told.
+    fn check(&self) {
+        let shown = &self.model;
+        assert_eq!(self.store.revision().get(), shown.revision);
+        assert_eq!(values_of(&self.store.snapshot()), shown.values_at(shown.revision));
+        for resource in [WORKS, LEASES] {
+            let oldest = self.store.compacted(resource);
+            let mut watch = self.store.watch(Scope::resource(resource), oldest).unwrap();
+            assert_eq!(drain(&mut watch), shown.since(resource, oldest.get()), "{resource} from {oldest}");
+        }
+    }
+
+    /// The disk is well again: the store goes on, and a restart finds what was shown.
+    async fn heal(mut self) {
+        self.disk.heal();
+        self.clock.advance(LONG);
+        let last = OpSpec {
+            key: Key::new(WORKS, "z", "last"),
+            expect: common::ExpectSpec::Any,
+            delete: false,
+            value: "well".into(),
+        };
+        self.commit(&[last]).await;
+        assert_eq!(self.store.failure(), None);
+        assert_eq!(self.store.durable(), self.store.revision());
+        let shown = (self.store.revision(), values_of(&self.store.snapshot()));
+        self.store.close().await.unwrap();
+        let store = open(&Disk::with_image(self.disk.image(self.disk.steps())), &self.clock);
+        assert_eq!((store.revision(), values_of(&store.snapshot())), shown);
+    }
+}
+
+/// The steps that a run without failures takes.
+async fn steps_of(batches: &[Vec<OpSpec>]) -> usize {
+    let mut run = Run::start().await;
+    let begun = run.disk.tried();
+    for specs in batches {
+        run.commit(specs).await;
+    }
+    run.disk.tried() - begun
+}
+
+/// `count` steps fail from the `nth` on; every now and then so much time passes that the store looks again.
+async fn failing_at(batches: &[Vec<OpSpec>], nth: usize, count: usize) {
+    let mut run = Run::start().await;
+    run.disk.fail(nth, count);
+    for (i, specs) in batches.iter().enumerate() {
+        run.commit(specs).await;
+        if i % 3 == 0 {
+            run.clock.advance(LONG);
+        }
+        // What a crash leaves now has all that was durable, and nothing by half.
+        let (model, doubt) = (&run.model, run.doubt.as_ref());
+        let found = open(&Disk::with_image(run.disk.image(run.disk.steps())), &run.clock);
+        let durable = |model: &Model, at: Revision| -> Values { model.values_at(at.get()) };
+        let at = found.boots().iter().rev().nth(1).map_or(Revision::ZERO, |boot| boot.last);
+        let found = values_of(&found.snapshot());
+        assert!(
+            found == durable(model, at) || doubt.is_some_and(|doubt| found == durable(doubt, at)),
+            "half of something is there"
+        );
+        assert!(at >= run.store.durable(), "an acknowledged change is gone");
+    }
+    assert!(run.refused > 0 || count == 1, "nothing was refused at step {nth}");
+    run.heal().await;
+}
+
+/// Every step of `cases` random runs of so many commits.
+fn fail_everywhere(cases: u32, commits: std::ops::Range<usize>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let batches = prop::collection::vec(prop::collection::vec(ops(), 1..4), commits);
+    TestRunner::new(config)
+        .run(&batches, |batches| {
+            runtime.block_on(async {
+                let steps = steps_of(&batches).await;
+                for nth in 0..steps {
+                    for count in [1, 7, usize::MAX] {
+                        failing_at(&batches, nth, count).await;
+                    }
+                }
+            });
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn the_disk_may_fail_at_every_step() {
+    fail_everywhere(1, 5..7);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p karmada-store --release --test faults -- --ignored"]
+fn many_disks_may_fail_at_every_step() {
+    fail_everywhere(100, 6..20);
+}
+
+/// A sync that says no though everything got there: the batch is shown when that is known, to watchers too.
+#[tokio::test]
+async fn a_batch_that_is_there_after_all_is_shown() {
+    let run = Run::start().await;
+    let put =
+        |value: &'static str| run.store.commit(vec![Op::put(Key::new(WORKS, "a", "x"), Expect::Any, value)]);
+    let first = put("one").await.unwrap().revision();
+    let mut watch = run.store.watch(Scope::resource(WORKS), first).unwrap();
+    let (mut there, mut not) = (0, 0);
+    for nth in 0.. {
+        let before = run.store.revision();
+        run.disk.fail(nth, 1);
+        let answer = put("two").await;
+        if answer.is_ok() {
+            assert!(nth > 1, "a commit is several steps");
+            break;
+        }
+        assert_eq!((run.store.revision(), watch.try_next().unwrap()), (before, None));
+        run.disk.heal();
+        assert!(put("early").await.is_err(), "it is not looked at again at once");
+        run.clock.advance(LONG);
+        let next = put("three").await.unwrap().revision();
+        let mut seen = Vec::new();
+        while let Some(event) = watch.try_next().unwrap() {
+            assert_eq!((event.kind, event.prev.is_some()), (EventKind::Put, true));
+            seen.push((event.revision(), event.entry.value.clone()));
+        }
+        let (after, two) = (before.next(), bytes::Bytes::from("two"));
+        if seen[0].1 == two {
+            assert_eq!(seen, [(after, two), (after.next(), "three".into())]);
+            there += 1;
+        } else {
+            assert_eq!(seen, [(after, "three".into())]);
+            not += 1;
+        }
+        assert_eq!(run.store.revision(), next);
+    }
+    assert!(not > 0, "{there} were there, {not} were not");
+}
+
+/// Relaxed updates that were shown before the disk failed are kept until it is well.
+#[tokio::test]
+async fn what_was_shown_outlives_a_failure() {
+    let run = Run::start().await;
+    let lease =
+        |value: &'static str| run.store.commit(vec![Op::put(Key::new(LEASES, "a", "x"), Expect::Any, value)]);
+    for value in ["made", "reserved"] {
+        lease(value).await.unwrap();
+    }
+    let shown = lease("shown").await.unwrap().revision();
+    assert!(run.store.durable() < shown);
+    run.disk.fail_after(0);
+    assert!(run.store.flush().await.is_err());
+    assert_eq!(run.store.revision(), shown);
+    run.disk.heal();
+    run.store.close().await.unwrap();
+    let store = open(&Disk::with_image(run.disk.image(run.disk.steps())), &run.clock);
+    assert_eq!(store.get(&Key::new(LEASES, "a", "x")).unwrap().value, "shown");
+    assert_eq!(store.revision(), shown);
+}
+
+/// A step of a migration is like any other: before it or after it, and the store is whole.
+#[tokio::test]
+async fn a_crash_while_the_format_is_raised_does_no_harm() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.redb");
+    let disk = Disk::with_image(std::fs::read(fixture).unwrap());
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let whole = open(&disk, &clock).snapshot();
+    for steps in 0..=disk.steps() {
+        let luck = Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), steps as u64);
+        for image in [disk.image(steps), disk.torn_image(steps, &luck)] {
+            let store = open(&Disk::with_image(image), &clock);
+            assert_eq!(values_of(&store.snapshot()), values_of(&whole), "after {steps} steps");
+            assert!(store.watch(Scope::resource("works"), Revision::new(1)).is_ok());
+        }
+    }
+}
