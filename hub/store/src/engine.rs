@@ -3,15 +3,17 @@
 //! An engine keeps four things: the current values, the undo log (per change what was there before), some numbers
 //! (where the store is, and how far the log of each resource was dropped) and the list of runs. It is written to by one writer, in whole batches, and read only when the store is opened.
 //!
-//! Engines here: [`redb`] (a file), [`memory`] (nothing survives but a clone of the engine) and [`crash`] (the
-//! redb engine over a disk that can be stopped after every write).
+//! Engines here: [`redb`] (a file with a journal before it), [`memory`] (nothing survives but a clone of the engine) and [`crash`] (the
+//! redb engine over disks that can be stopped after every write).
 
 pub mod crash;
 pub mod memory;
 pub mod redb;
 
 mod codec;
+mod journal;
 mod probe;
+mod tables;
 
 pub use self::{memory::Memory, redb::Redb};
 

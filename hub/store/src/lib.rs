@@ -29,15 +29,18 @@
 //!   and also if the machine dies.
 //! - **Revisions never go back** and never repeat, also across crashes (see below).
 //!
-//! # What stands in the file
+//! # What stands in the files
 //!
-//! `DIR/store.redb` is a redb file with five tables; [`engine::redb`] has the layouts.
+//! `DIR/store.journal` takes every batch, one behind the other, and is what makes it durable: one write and one sync
+//! of some KB, where a tree would write a page for every level of every table. When half of it is full, its batches
+//! go into `DIR/store.redb` in one transaction, beside the writing of the other half. That is a redb file with five
+//! tables; [`engine::redb`] has the layouts.
 //!
 //! | table | key | holds |
 //! |---|---|---|
 //! | objects | resource, namespace, name | the current value, with the revisions that made and created it |
 //! | log | revision | an undo record: what the change did and the value that was there *before* |
-//! | meta | name | format version; last revision; reserved revision |
+//! | meta | name | format version; last revision; reserved revision; from where on the journal counts |
 //! | forgotten | resource | revision up to which its log is dropped |
 //! | boots | index | per run: random id, first, last durable and reserved revision |
 //!
@@ -48,28 +51,33 @@
 //!
 //! # Why a crash does no harm
 //!
-//! Every batch is one redb transaction: values, log, numbers. redb writes changed pages beside the old ones, then
-//! the commit's root with a checksum over everything below it, then syncs. A crash leaves:
+//! Every batch is one record of the journal: values, log, numbers, a sequence and a checksum over all of it. A crash
+//! leaves:
 //!
-//! - **Before the sync ended**: the new root is missing, torn, or points to pages whose checksums do not match;
-//!   redb opens the state before. Nobody was told of the batch: answers and events follow the sync. (If everything
-//!   happened to reach the disk, the batch is there; a commit without an answer may or may not have happened.)
-//! - **After the sync ended**: the batch is there, whole.
+//! - **Before the sync ended**: no record or a torn one, which its checksum tells. Nobody was told of the batch:
+//!   answers and events follow the sync. (If everything happened to reach the disk, the batch is there; a commit
+//!   without an answer may or may not have happened.)
+//! - **After the sync ended**: the batch is there, whole. The next start brings it into the tables.
+//! - **While a half went into the tables**: redb writes changed pages beside the old ones, then the commit's root
+//!   with a checksum over everything below it, then syncs; it opens either state. With the values goes the number
+//!   of the record behind them, and a half is written again only when the tables have what was in it.
 //! - **While relaxed updates were unwritten**: they are gone, though watchers may have seen their revisions. The
 //!   file says up to which revision anybody can have seen one (`reserved`, raised in blocks by an fsync of its
 //!   own before a block is used). The next run begins behind it, so no revision means two things. A watch of a
 //!   relaxed resource from one of the lost revisions is answered [`Compacted`], and its client lists again; a
 //!   watch of any other resource resumes, since nothing of it can have been lost.
 //! - **While the file was being made**: it is made under another name and moved in place when whole. So an empty
-//!   or torn `store.redb` is damage, reported as [`OpenError::Corrupt`], and never a reason to begin anew.
+//!   or torn `store.redb` is damage, reported as [`OpenError::Corrupt`], and never a reason to begin anew. So is
+//!   a journal that counts and is missing.
 //! - **While the log was trimmed**: trimming is part of a batch, with the numbers that say how far it went.
 //!
 //! The crash-image engine plays all of these: the test writes through a disk that remembers every step, and opens
 //! what would be there after each of them, and after random losses among the unsynced ones.
 //!
 //! Damage that is no crash (bad sectors, a truncated copy) is found at opening: all checksums are verified through
-//! a view that keeps writes to itself, before redb may repair anything. One case cannot be told from a crash: an
-//! unclean stop *and* damage in the last commit only; redb then opens the commit before. Clients notice by the
+//! a view that keeps writes to itself, before redb may repair anything, and a record that cannot be read although a
+//! later one is there is no torn write. One case cannot be told from a crash: an unclean stop *and* damage in the
+//! last record only, which is then as if it had never been written. Clients notice by the
 //! [boot id](Store::knows): they remember a durable revision that this store does not have.
 //!
 //! # When the disk fails

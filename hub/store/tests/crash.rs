@@ -6,7 +6,10 @@ mod common;
 
 use common::{Happened, LEASES, Model, OpSpec, commit, drain, env, ops, options, values_of};
 use karmada_env::Env;
-use karmada_store::{CommitError, EventKind, Expect, Key, Op, Revision, Scope, Store, engine::crash::Disk};
+use karmada_store::{
+    CommitError, EventKind, Expect, Key, Op, Revision, Scope, Store,
+    engine::crash::{Content, Disk},
+};
 use proptest::{prelude::*, test_runner::TestRunner};
 
 #[derive(Clone, Debug)]
@@ -94,7 +97,7 @@ async fn record(steps: Vec<Step>) -> Recording {
 }
 
 /// Opens what a crash during or after the step behind promise `i` has left.
-async fn check(image: Vec<u8>, recording: &Recording, i: usize) {
+async fn check(image: Content, recording: &Recording, i: usize) {
     let before = &recording.promises[i];
     let after = recording.promises.get(i + 1).unwrap_or(before);
     let store = open(&Disk::with_image(image), &env());
@@ -179,7 +182,7 @@ async fn a_failing_disk_stops_the_writer_and_not_the_readers() {
     let put = |value: &'static str| store.commit(vec![Op::put(key.clone(), Expect::Any, value)]);
     let good = put("good").await.unwrap().revision();
     let mut watch = store.watch(Scope::resource("works"), good).unwrap();
-    disk.fail_after(1);
+    disk.fail_after(0);
     assert!(matches!(put("lost").await, Err(CommitError::Io(_))));
     let Err(CommitError::Io(cause)) = put("late").await else { panic!("a dead store took a write") };
     assert!(cause.cause.contains("crash disk failed: ") && !cause.full, "{cause}");

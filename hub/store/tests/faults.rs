@@ -12,7 +12,10 @@ use std::{
 
 use common::{LEASES, Model, OpSpec, Values, WORKS, drain, ops, options, values_of};
 use karmada_env::{Env, ManualClock};
-use karmada_store::{CommitError, EventKind, Expect, Key, Op, Revision, Scope, Store, engine::crash::Disk};
+use karmada_store::{
+    CommitError, EventKind, Expect, Key, Op, Revision, Scope, Store,
+    engine::crash::{Content, Disk},
+};
 use proptest::{prelude::*, test_runner::TestRunner};
 
 /// Longer than the writer waits before it opens its file again.
@@ -240,7 +243,7 @@ async fn what_was_shown_outlives_a_failure() {
 #[tokio::test]
 async fn a_crash_while_the_format_is_raised_does_no_harm() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.redb");
-    let disk = Disk::with_image(std::fs::read(fixture).unwrap());
+    let disk = Disk::with_image(Content::tables(std::fs::read(fixture).unwrap()));
     let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
     let whole = open(&disk, &clock).snapshot();
     for steps in 0..=disk.steps() {

@@ -230,6 +230,53 @@ async fn write_the_fixture_of_this_format() {
     fs::copy(file, path).unwrap();
 }
 
+/// What a killed process leaves: the tables as they were when it began, and the rest in the journal.
+#[tokio::test]
+async fn what_only_the_journal_has_is_found_or_missed() {
+    let (dir, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(dir.path()).unwrap();
+    let key = Key::new("works", "a", "b");
+    for value in ["one", "two"] {
+        store.commit(vec![Op::put(key.clone(), Expect::Any, value)]).await.unwrap();
+    }
+    for file in [FILE, "store.journal"] {
+        fs::copy(dir.path().join(file), left.path().join(file)).unwrap();
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode;
+    assert_eq!(mode(&fs::metadata(dir.path().join("store.journal")).unwrap().permissions()) & 0o777, 0o600);
+    let found = open(left.path()).unwrap();
+    assert_eq!((found.get(&key).unwrap().value.as_ref(), found.revision()), (&b"two"[..], store.revision()));
+    found.close().await.unwrap();
+
+    fs::copy(dir.path().join(FILE), left.path().join(FILE)).unwrap();
+    fs::remove_file(left.path().join("store.journal")).unwrap();
+    let message = error(left.path());
+    assert!(message.contains("is damaged") && message.contains("store.journal is missing"), "{message}");
+    // After a clean close nobody needs it.
+    store.close().await.unwrap();
+    fs::remove_file(dir.path().join("store.journal")).unwrap();
+    assert_eq!(open(dir.path()).unwrap().get(&key).unwrap().value, "two");
+}
+
+/// Both halves of the journal several times over, and values that fit into neither.
+#[tokio::test]
+async fn the_journal_goes_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let value = |i: usize| vec![i as u8; if i % 100 == 7 { 2_200_000 } else { 20_000 }];
+    let key = |i: usize| Key::new("works", "a", format!("w{}", i % 300));
+    for i in 0..600 {
+        store.commit(vec![Op::put(key(i), Expect::Any, value(i))]).await.unwrap();
+    }
+    let revision = store.revision();
+    store.close().await.unwrap();
+    let store = open(dir.path()).unwrap();
+    assert_eq!(store.revision(), revision);
+    for i in 300..600 {
+        assert_eq!(store.get(&key(i)).unwrap().value, value(i), "{i}");
+    }
+}
+
 /// A clock that a thread may wait on is not the store's: updates of relaxed resources are on disk after a while
 /// without anybody asking.
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! A disk in memory that remembers every write, so that it can show what a crash at any moment would have left.
 //!
-//! What a crash leaves is: everything before the last completed sync, and of the writes since then any part.
+//! It has the store's two files. What a crash leaves of each is: everything before its last completed sync, and of
+//! the writes since then any part.
 //! [`Disk::image`] gives the plain case (a prefix of the writes), [`Disk::torn_image`] the general one (some of
 //! the unsynced writes, some of them only in part).
 
@@ -15,18 +16,42 @@ use super::{Batch, Engine, EngineError, Image, Marks, redb::Redb};
 /// Disks write sectors of this size whole or not at all.
 const SECTOR: usize = 512;
 
+/// Half of the journal here: so little that the halves change in every test.
+const HALF: usize = 4096;
+
+/// What is on a disk: the content of every file.
+#[derive(Clone, Debug, Default)]
+pub struct Content([Vec<u8>; 2]);
+
+impl Content {
+    /// A file with tables, and no journal.
+    pub fn tables(file: Vec<u8>) -> Self {
+        Self([file, Vec::new()])
+    }
+}
+
+/// The store's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Tables,
+    Journal,
+}
+
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     Write(u64, Box<[u8]>),
     SetLen(u64),
     Sync,
 }
 
+#[derive(Clone, Debug)]
+struct Step(Name, Action);
+
 #[derive(Debug, Default)]
 struct State {
-    start: Vec<u8>,
+    start: Content,
     steps: Vec<Step>,
-    now: Vec<u8>,
+    now: Content,
     /// Steps that fail, by when they are tried.
     fails: Option<Range<usize>>,
     /// Steps that were tried.
@@ -44,13 +69,14 @@ impl Disk {
     }
 
     /// A disk with this on it.
-    pub fn with_image(image: Vec<u8>) -> Self {
+    pub fn with_image(image: Content) -> Self {
         Self(Arc::new(Mutex::new(State { now: image.clone(), start: image, ..State::default() })))
     }
 
     /// The redb engine over this disk; formats an empty one. The store runs it without a thread.
     pub fn engine(&self) -> Result<Crash, EngineError> {
-        Redb::over(self, "crash disk").map(Crash)
+        let file = |name| File { disk: self.clone(), name };
+        Redb::over(&file(Name::Tables), &file(Name::Journal), HALF, "crash disk").map(Crash)
     }
 
     /// How many steps (writes, resizings, syncs) there have been.
@@ -60,7 +86,7 @@ impl Disk {
 
     /// How many of them were syncs: what a commit costs on a real disk.
     pub fn syncs(&self) -> usize {
-        self.0.lock().steps.iter().filter(|s| matches!(s, Step::Sync)).count()
+        self.0.lock().steps.iter().filter(|s| matches!(s.1, Action::Sync)).count()
     }
 
     /// Lets every step from now on but the next `steps` fail.
@@ -87,30 +113,38 @@ impl Disk {
     }
 
     /// What is on the disk after its first `steps` steps, all of them written.
-    pub fn image(&self, steps: usize) -> Vec<u8> {
+    pub fn image(&self, steps: usize) -> Content {
         let state = self.0.lock();
         let mut image = state.start.clone();
         state.steps[..steps].iter().for_each(|step| step.apply(&mut image));
         image
     }
 
-    /// What may be on the disk after a crash behind the first `steps` steps: of those since the last sync, each is
-    /// there, missing or torn by `env`'s randomness.
-    pub fn torn_image(&self, steps: usize, env: &Env) -> Vec<u8> {
+    /// What may be on the disk after a crash behind the first `steps` steps: of those since the last sync of their
+    /// file, each is there, missing or torn by `env`'s randomness.
+    pub fn torn_image(&self, steps: usize, env: &Env) -> Content {
         let state = self.0.lock();
         let done = &state.steps[..steps];
-        let synced = done.iter().rposition(|s| matches!(s, Step::Sync)).map_or(0, |i| i + 1);
+        let synced = |name: Name| {
+            let sync = |s: &Step| s.0 == name && matches!(s.1, Action::Sync);
+            done.iter().rposition(sync).map_or(0, |i| i + 1)
+        };
+        let synced = [Name::Tables, Name::Journal].map(synced);
         let mut image = state.start.clone();
-        done[..synced].iter().for_each(|step| step.apply(&mut image));
-        for step in &done[synced..] {
-            match (step, env.below(3)) {
+        for (i, step) in done.iter().enumerate() {
+            let Step(name, action) = step;
+            if i < synced[*name as usize] {
+                step.apply(&mut image);
+                continue;
+            }
+            match (action, env.below(3)) {
                 (_, 0) => {}
-                (Step::Write(offset, data), 1) => {
+                (Action::Write(offset, data), 1) => {
                     let sectors = (data.len() / SECTOR) as u64;
                     let kept = env.below(sectors + 1) as usize * SECTOR;
-                    Step::Write(*offset, data[..kept].into()).apply(&mut image);
+                    Step(*name, Action::Write(*offset, data[..kept].into())).apply(&mut image);
                 }
-                (step, _) => step.apply(&mut image),
+                _ => step.apply(&mut image),
             }
         }
         image
@@ -121,9 +155,11 @@ impl Disk {
         let tried = state.tried;
         state.tried += 1;
         let (step, done) = match &state.fails {
-            Some(fails) if fails.contains(&tried) => match step {
-                Step::Write(offset, data) => (Step::Write(offset, data[..data.len() / 2].into()), false),
-                Step::SetLen(_) | Step::Sync => return Err(failed()),
+            Some(fails) if fails.contains(&tried) => match step.1 {
+                Action::Write(offset, data) => {
+                    (Step(step.0, Action::Write(offset, data[..data.len() / 2].into())), false)
+                }
+                Action::SetLen(_) | Action::Sync => return Err(failed()),
             },
             _ => (step, true),
         };
@@ -138,30 +174,38 @@ fn failed() -> io::Error {
 }
 
 impl Step {
-    fn apply(&self, image: &mut Vec<u8>) {
-        match self {
-            Self::Write(offset, data) => {
+    fn apply(&self, image: &mut Content) {
+        let file = &mut image.0[self.0 as usize];
+        match &self.1 {
+            Action::Write(offset, data) => {
                 let (start, end) = (*offset as usize, *offset as usize + data.len());
-                if image.len() < end {
-                    image.resize(end, 0);
+                if file.len() < end {
+                    file.resize(end, 0);
                 }
-                image[start..end].copy_from_slice(data);
+                file[start..end].copy_from_slice(data);
             }
-            Self::SetLen(len) => image.resize(*len as usize, 0),
-            Self::Sync => {}
+            Action::SetLen(len) => file.resize(*len as usize, 0),
+            Action::Sync => {}
         }
     }
 }
 
-impl StorageBackend for Disk {
+/// One file of a [`Disk`].
+#[derive(Clone, Debug)]
+struct File {
+    disk: Disk,
+    name: Name,
+}
+
+impl StorageBackend for File {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().now.len() as u64)
+        Ok(self.disk.0.lock().now.0[self.name as usize].len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.0.lock();
+        let state = self.disk.0.lock();
         let start = offset as usize;
-        let Some(data) = state.now.get(start..start + out.len()) else {
+        let Some(data) = state.now.0[self.name as usize].get(start..start + out.len()) else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         out.copy_from_slice(data);
@@ -169,15 +213,15 @@ impl StorageBackend for Disk {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.step(Step::SetLen(len))
+        self.disk.step(Step(self.name, Action::SetLen(len)))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.step(Step::Sync)
+        self.disk.step(Step(self.name, Action::Sync))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.step(Step::Write(offset, data.into()))
+        self.disk.step(Step(self.name, Action::Write(offset, data.into())))
     }
 }
 

@@ -1,50 +1,51 @@
-//! Keeps batches in a redb file: one write transaction per batch, one fsync per transaction.
+//! Keeps batches in a redb file behind a journal. A batch is durable when it is in the journal, with one write and
+//! one sync; when half of the journal is full, its batches go into the tables in one transaction, by a thread of
+//! its own, while the other half is written.
 //!
 //! ```text
-//!   DIR/store.redb   tables  karmada-store.meta   format, revision, reserved; compacted (of all resources)
-//!                            karmada-store.boots  index → run
-//!                            karmada-store.objects (resource, namespace, name) → stored
-//!                            karmada-store.log    revision → log record
-//!                            karmada-store.forgotten  resource → revision up to which its log is dropped
-//!   DIR/store.lock   locked for as long as the store is open
+//!   DIR/store.redb     tables  karmada-store.meta   format, revision, reserved; compacted (of all resources);
+//!                                                   journal.next, journal.open
+//!                              karmada-store.boots  index → run
+//!                              karmada-store.objects (resource, namespace, name) → stored
+//!                              karmada-store.log    revision → log record
+//!                              karmada-store.forgotten  resource → revision up to which its log is dropped
+//!   DIR/store.journal  the batches that are not in the tables yet, and older ones
+//!   DIR/store.lock     locked for as long as the store is open
 //! ```
+//!
+//! After a clean close the tables have everything and say so; what stands in the journal is then nothing to anybody.
+//! After a crash the opening brings the journal's batches from `journal.next` on into the tables before it reads
+//! them.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
+    thread::{self, JoinHandle},
 };
 
-use redb::{
-    Builder, Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, ReadableTable,
-    StorageBackend, StorageError, TableDefinition, TableError,
+use redb::{Builder, Database, StorageBackend, backends::FileBackend};
+
+pub use super::tables::FORMAT;
+use super::{
+    Batch, Engine, EngineError, Image, Marks,
+    journal::{Appended, Journal},
+    probe::Probe,
+    tables::{self, Mark},
 };
-
-use super::{Batch, Engine, EngineError, Image, Marks, codec, probe::Probe};
-use crate::{
-    error::OpenError,
-    key::{Key, Revision},
-};
-
-/// The format this program writes. A change that an older program would misread raises it.
-///
-/// 1: one mark, in meta, says how far the log of everything is dropped. 2: each resource has its own in a table; the
-/// one in meta goes for all of them and does not move any more.
-pub const FORMAT: u64 = 2;
-
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("karmada-store.meta");
-const BOOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("karmada-store.boots");
-const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("karmada-store.objects");
-const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("karmada-store.log");
-
-const FORGOTTEN: TableDefinition<'_, &str, u64> = TableDefinition::new("karmada-store.forgotten");
+use crate::error::OpenError;
 
 const FILE: &str = "store.redb";
-const FRESH: &str = "store.redb.new";
+const JOURNAL: &str = "store.journal";
 const LOCK: &str = "store.lock";
+
+/// Half of the journal: there is a checkpoint for so much of it. Enough that the tables' pages are written for
+/// hundreds of batches at a time, little enough that bringing both halves into the tables takes no noticeable time
+/// at a start.
+const HALF: usize = 2 * 1024 * 1024;
 
 /// redb's cache. Small, since values are read once, at opening: it only has to hold the inner pages of the trees
 /// and what one transaction changes.
@@ -52,12 +53,24 @@ const CACHE: usize = 4 * 1024 * 1024;
 
 /// The engine.
 pub struct Redb {
-    // Dropped before the lock is let go. Missing after an error, until it was opened again.
-    db: Option<Database>,
-    open: Box<dyn Fn() -> Result<Database, EngineError> + Send>,
+    // Dropped before the lock is let go. Missing after an error, until they were opened again.
+    files: Option<Files>,
+    open: Box<dyn Fn() -> Result<Files, EngineError> + Send>,
     location: String,
     blocks: bool,
     _lock: Option<File>,
+}
+
+/// The tables and the journal before them.
+struct Files {
+    db: Arc<Database>,
+    journal: Journal,
+    /// What is in the half of the journal that is being written.
+    filled: Vec<Batch>,
+    /// Brings the other half into the tables.
+    checkpoint: Option<JoinHandle<Result<(), EngineError>>>,
+    /// Whether there are threads for that.
+    threads: bool,
 }
 
 impl std::fmt::Debug for Redb {
@@ -67,46 +80,132 @@ impl std::fmt::Debug for Redb {
 }
 
 impl Redb {
-    /// Opens the store file in a directory, making both if they are missing. A file that is there is checked from
-    /// end to end before it is opened for writing, and is never replaced.
+    /// Opens the store in a directory, making both if they are missing. A file that is there is checked from end to
+    /// end before it is opened for writing, and is never replaced.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         let dir = dir.as_ref();
         fs::create_dir_all(dir).map_err(|e| io_error(dir, &e))?;
         let lock = lock(dir)?;
         let path = dir.join(FILE);
-        if !path.try_exists().map_err(|e| io_error(&path, &e))? {
-            create(dir, &path)?;
-        }
         let location = path.display().to_string();
-        let open = move || open_checked(&path);
-        let db = open().map_err(|e| e.at(&location))?;
-        Ok(Self { db: Some(db), open: Box::new(open), location, blocks: true, _lock: Some(lock) })
+        if !path.try_exists().map_err(|e| io_error(&path, &e))? {
+            make(dir, FILE, |file| tables::format(&builder().create_file(file)?))
+                .map_err(|e| e.at(&location))?;
+        }
+        let dir = dir.to_owned();
+        let open = move || -> Result<_, EngineError> {
+            let db = open_checked(&path)?;
+            let journal = open_journal(&dir, tables::mark(&db)?.open)?;
+            Ok(Files::new(db, journal, true))
+        };
+        let files = open().map_err(|e| e.at(&location))?;
+        Ok(Self { files: Some(files), open: Box::new(open), location, blocks: true, _lock: Some(lock) })
     }
 
-    /// The engine over a disk of the caller's, which is formatted if it is empty. Runs without a thread.
-    pub(super) fn over(disk: &(impl StorageBackend + Clone), location: &str) -> Result<Self, EngineError> {
+    /// The engine over disks of the caller's, which are formatted if they are empty; `half` is that of the journal.
+    /// Runs without a thread.
+    pub(super) fn over<D: StorageBackend + Clone>(
+        disk: &D,
+        journal: &D,
+        half: usize,
+        location: &str,
+    ) -> Result<Self, EngineError> {
         if disk.len().map_err(|e| EngineError::io(&e))? == 0 {
             let db = guard(|| builder().create_with_backend(disk.clone()).map_err(EngineError::from))?;
-            format(&db)?;
+            tables::format(&db)?;
         }
-        let disk = disk.clone();
+        let (disk, journal) = (disk.clone(), journal.clone());
         let open = move || {
             guard(|| {
                 let mut db = builder().create_with_backend(disk.clone())?;
                 if !db.check_integrity()? {
                     return Err(checksum_mismatch());
                 }
-                check_format(&db)?;
-                migrate(&db)?;
-                Ok(db)
+                tables::check_format(&db)?;
+                tables::migrate(&db)?;
+                Ok(Files::new(db, Journal::over(Box::new(journal.clone()), half)?, false))
             })
         };
-        let db = Some(open()?);
-        Ok(Self { db, open: Box::new(open), location: location.to_owned(), blocks: false, _lock: None })
+        let files = Some(open()?);
+        Ok(Self { files, open: Box::new(open), location: location.to_owned(), blocks: false, _lock: None })
     }
 
-    fn db(&self) -> Result<&Database, EngineError> {
-        self.db.as_ref().ok_or_else(|| EngineError::Io("it is not open".to_owned()))
+    fn files(&mut self) -> Result<&mut Files, EngineError> {
+        self.files.as_mut().ok_or_else(|| EngineError::Io("it is not open".to_owned()))
+    }
+}
+
+impl Files {
+    fn new(db: Database, journal: Journal, threads: bool) -> Self {
+        Self { db: Arc::new(db), journal, filled: Vec::new(), checkpoint: None, threads }
+    }
+
+    /// Brings what only the journal has into the tables, and makes the journal ready for what comes next.
+    fn recover(&mut self) -> Result<(), EngineError> {
+        guard(|| {
+            let Mark { mut next, open } = tables::mark(&self.db)?;
+            if open {
+                let batches = self.journal.recover(next)?;
+                next += batches.len() as u64;
+                tables::write(&self.db, &batches, Mark { next, open })?;
+            }
+            self.journal.begin(next);
+            Ok(())
+        })
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
+        if self.checkpoint.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.settle()?;
+        }
+        // A new run also tells the tables that the journal counts from now on.
+        if batch.boots.is_some() {
+            return self.write_through(Some(batch), true);
+        }
+        let mut appended = self.journal.append(batch)?;
+        if appended == Appended::Full {
+            self.turn()?;
+            appended = self.journal.append(batch)?;
+        }
+        match appended {
+            Appended::Durable => self.filled.push(batch.clone()),
+            Appended::Full | Appended::TooLong => self.write_through(Some(batch), true)?,
+        }
+        Ok(())
+    }
+
+    /// Waits until the tables have the half that was filled last.
+    fn settle(&mut self) -> Result<(), EngineError> {
+        match self.checkpoint.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(EngineError::Io("its checkpoint has panicked".to_owned())),
+        }
+    }
+
+    /// Brings everything into the tables, with `last` behind it. `open`: whether the journal counts after that.
+    fn write_through(&mut self, last: Option<&Batch>, open: bool) -> Result<(), EngineError> {
+        self.settle()?;
+        let mut batches = std::mem::take(&mut self.filled);
+        batches.extend(last.cloned());
+        tables::write(&self.db, &batches, Mark { next: self.journal.next(), open })
+    }
+
+    /// Lets what is in the half that is full be brought into the tables and goes on in the other one, whose
+    /// batches have to be there already.
+    fn turn(&mut self) -> Result<(), EngineError> {
+        self.settle()?;
+        let batches = std::mem::take(&mut self.filled);
+        let (db, mark) = (self.db.clone(), Mark { next: self.journal.next(), open: true });
+        let write = move || tables::write(&db, &batches, mark);
+        if self.threads {
+            let thread = thread::Builder::new().name("store-checkpoint".to_owned());
+            self.checkpoint = Some(thread.spawn(write).map_err(|e| EngineError::io(&e))?);
+        } else {
+            write()?;
+        }
+        self.journal.turn();
+        Ok(())
     }
 }
 
@@ -153,55 +252,27 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes an empty store under another name and moves it in place when it is whole: a file of the store's name is
-/// never a half-made one, so an empty or torn one is damage and not a beginning.
-fn create(dir: &Path, path: &Path) -> Result<(), OpenError> {
-    let fresh: PathBuf = dir.join(FRESH);
-    let make = || -> Result<(), EngineError> {
-        let io = |e: io::Error| EngineError::io(&e);
-        // Secrets stand in it: nobody else may read it.
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .open(&fresh)
-            .map_err(io)?;
-        let db = builder().create_file(file)?;
-        format(&db)?;
-        drop(db);
-        fs::rename(&fresh, path).map_err(io)?;
-        File::open(dir).and_then(|d| d.sync_all()).map_err(io)
-    };
-    make().map_err(|e| e.at(&fresh.display().to_string()))
-}
-
-/// Writes what makes a file a store: its tables and its format.
-fn format(db: &Database) -> Result<(), EngineError> {
-    let txn = db.begin_write()?;
-    txn.open_table(BOOTS)?;
-    txn.open_table(OBJECTS)?;
-    txn.open_table(LOG)?;
-    txn.open_table(FORGOTTEN)?;
-    txn.open_table(META)?.insert("format", FORMAT)?;
-    txn.commit()?;
-    Ok(())
-}
-
-/// Brings a file of an older format up to date, in one transaction: what is there after a crash is the one or the
-/// other.
-fn migrate(db: &Database) -> Result<(), EngineError> {
-    let format = found_format(db)?;
-    if format < FORMAT {
-        let txn = db.begin_write()?;
-        // 1 to 2: the mark of all resources stays as it is.
-        txn.open_table(FORGOTTEN)?;
-        txn.open_table(META)?.insert("format", FORMAT)?;
-        txn.commit()?;
-        tracing::info!(from = format, to = FORMAT, "the store file was brought up to this program's format");
-    }
-    Ok(())
+/// Makes a file of the store under another name and moves it in place when it is whole: a file of the store's name
+/// is never a half-made one, so an empty or torn one is damage and not a beginning.
+fn make(
+    dir: &Path,
+    name: &str,
+    fill: impl FnOnce(File) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let io = |e: io::Error| EngineError::io(&e);
+    let fresh = dir.join(format!("{name}.new"));
+    // Secrets stand in it: nobody else may read it.
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&fresh)
+        .map_err(io)?;
+    fill(file)?;
+    fs::rename(&fresh, dir.join(name)).map_err(io)?;
+    File::open(dir).and_then(|d| d.sync_all()).map_err(io)
 }
 
 fn open_checked(path: &Path) -> Result<Database, EngineError> {
@@ -212,11 +283,11 @@ fn open_checked(path: &Path) -> Result<Database, EngineError> {
     }
     guard(|| {
         let mut view = builder().create_with_backend(Probe::new(file).map_err(io)?)?;
-        if view.check_integrity()? { check_format(&view) } else { Err(checksum_mismatch()) }
+        if view.check_integrity()? { tables::check_format(&view) } else { Err(checksum_mismatch()) }
     })?;
     guard(|| {
         let db = builder().open(path)?;
-        migrate(&db)?;
+        tables::migrate(&db)?;
         Ok(db)
     })
 }
@@ -231,33 +302,27 @@ fn guard<T>(f: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError
     })
 }
 
-fn check_format(db: &Database) -> Result<(), EngineError> {
-    match found_format(db)? {
-        1..=FORMAT => Ok(()),
-        other => Err(EngineError::Format(other)),
+/// The journal in a directory. If it has to be there and is not, batches are missing.
+fn open_journal(dir: &Path, needed: bool) -> Result<Journal, EngineError> {
+    let io = |e: io::Error| EngineError::io(&e);
+    if !needed {
+        // Nothing that may stand there counts, and it may be of another store.
+        make(dir, JOURNAL, |mut file| {
+            file.write_all(&vec![0; 2 * HALF]).and_then(|()| file.sync_all()).map_err(io)
+        })?;
     }
-}
-
-fn found_format(db: &Database) -> Result<u64, EngineError> {
-    let txn = db.begin_read()?;
-    let meta = match txn.open_table(META) {
-        Ok(meta) => meta,
-        Err(TableError::TableDoesNotExist(_) | TableError::TableTypeMismatch { .. }) => {
-            return Err(EngineError::Foreign("it is a redb file of another program".to_owned()));
+    let path = dir.join(JOURNAL);
+    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(EngineError::Corrupt(format!(
+                "its journal {} is missing, with changes that are nowhere else; put it back, or restore a backup",
+                path.display()
+            )));
         }
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(io(e)),
     };
-    let format = meta.get("format")?.map(|v| v.value());
-    format.ok_or_else(|| EngineError::Foreign("it does not say its format".to_owned()))
-}
-
-/// A number of the last batch.
-fn mark(txn: &ReadTransaction, name: &str) -> Result<Revision, EngineError> {
-    Ok(Revision::new(txn.open_table(META)?.get(name)?.map_or(0, |v| v.value())))
-}
-
-fn marks(txn: &ReadTransaction) -> Result<Marks, EngineError> {
-    Ok(Marks { revision: mark(txn, "revision")?, reserved: mark(txn, "reserved")? })
+    Journal::over(Box::new(FileBackend::new(file)?), HALF)
 }
 
 impl Engine for Redb {
@@ -266,87 +331,25 @@ impl Engine for Redb {
     }
 
     fn load(&mut self) -> Result<Image, EngineError> {
-        let db = self.db()?;
-        guard(|| {
-            let txn = db.begin_read()?;
-            let mut image = Image { marks: marks(&txn)?, base: mark(&txn, "compacted")?, ..Image::default() };
-            for row in txn.open_table(FORGOTTEN)?.iter()? {
-                let (resource, revision) = row?;
-                image.forgotten.push((resource.value().into(), Revision::new(revision.value())));
-            }
-            for row in txn.open_table(BOOTS)?.iter()? {
-                image.boots.push(codec::decode_boot(row?.1.value())?);
-            }
-            for row in txn.open_table(OBJECTS)?.iter()? {
-                let (key, value) = row?;
-                let (resource, namespace, name) = key.value();
-                // Neighbours share their resource's and namespace's text.
-                let before = image.objects.last().map(|(key, _)| key);
-                let shared = |text: &str, field: fn(&Key) -> &Arc<str>| match before.map(field) {
-                    Some(same) if **same == *text => same.clone(),
-                    _ => text.into(),
-                };
-                let key =
-                    Key::new(shared(resource, |k| &k.resource), shared(namespace, |k| &k.namespace), name);
-                image.objects.push((key, codec::decode_stored(value.value())?));
-            }
-            for row in txn.open_table(LOG)?.iter()? {
-                let (revision, record) = row?;
-                image.log.push(codec::decode_log(Revision::new(revision.value()), record.value())?);
-            }
-            Ok(image)
-        })
+        let files = self.files()?;
+        files.recover()?;
+        guard(|| tables::load(&files.db))
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
-        let mut txn = self.db()?.begin_write()?;
-        // One fsync: redb checks the commit's checksums when it opens after a crash and falls back to the commit
-        // before if they do not match. "Quick repair" would spare that opening a walk through the file at the
-        // price of a second fsync in every commit; we read the whole file at opening anyway.
-        txn.set_durability(Durability::Immediate).map_err(|e| EngineError::Io(e.to_string()))?;
-        {
-            let mut meta = txn.open_table(META)?;
-            meta.insert("revision", batch.marks.revision.get())?;
-            meta.insert("reserved", batch.marks.reserved.get())?;
-            let mut objects = txn.open_table(OBJECTS)?;
-            for (key, stored) in &batch.objects {
-                let key = (&*key.resource, &*key.namespace, &*key.name);
-                match stored {
-                    Some(stored) => objects.insert(key, &*codec::encode_stored(stored))?,
-                    None => objects.remove(key)?,
-                };
-            }
-            let mut log = txn.open_table(LOG)?;
-            for record in &batch.log {
-                log.insert(record.revision.get(), &*codec::encode_log(record))?;
-            }
-            if !batch.forget.is_empty() {
-                let mut forgotten = txn.open_table(FORGOTTEN)?;
-                for forget in &batch.forget {
-                    for revision in &forget.revisions {
-                        log.remove(revision.get())?;
-                    }
-                    forgotten.insert(&*forget.resource, forget.up_to.get())?;
-                }
-            }
-            if let Some(boots) = &batch.boots {
-                let mut table = txn.open_table(BOOTS)?;
-                table.retain(|_, _| false)?;
-                for (index, boot) in boots.iter().enumerate() {
-                    table.insert(index as u64, &*codec::encode_boot(boot))?;
-                }
-            }
-        }
-        txn.commit()?;
-        Ok(())
+        self.files()?.write(batch)
     }
 
     fn reopen(&mut self) -> Result<Marks, EngineError> {
-        // redb refuses everything after an error; what is in the file is known when it has looked at it again.
-        self.db = None;
-        let db = (self.open)()?;
-        let found = guard(|| marks(&db.begin_read()?))?;
-        self.db = Some(db);
+        // redb refuses everything after an error; what is in the files is known when it has looked at them again.
+        if let Some(mut files) = self.files.take() {
+            // Its failure is that of the store, or found out now.
+            let _ = files.settle();
+        }
+        let mut files = (self.open)()?;
+        files.recover()?;
+        let found = guard(|| tables::marks(&files.db))?;
+        self.files = Some(files);
         Ok(found)
     }
 
@@ -355,57 +358,15 @@ impl Engine for Redb {
     }
 }
 
-impl From<StorageError> for EngineError {
-    fn from(error: StorageError) -> Self {
-        match error {
-            StorageError::Corrupted(detail) => Self::Corrupt(detail),
-            // redb's words for a file without its magic number or of impossible length.
-            StorageError::Io(e)
-                if matches!(e.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
-            {
-                Self::Corrupt(e.to_string())
-            }
-            StorageError::Io(e) => Self::io(&e),
-            other => Self::Io(other.to_string()),
-        }
-    }
-}
-
-impl From<DatabaseError> for EngineError {
-    fn from(error: DatabaseError) -> Self {
-        match error {
-            DatabaseError::Storage(e) => e.into(),
-            DatabaseError::UpgradeRequired(v) => {
-                Self::Foreign(format!("it has version {v} of redb's file format"))
-            }
-            other => Self::Io(other.to_string()),
-        }
-    }
-}
-
-impl From<TableError> for EngineError {
-    fn from(error: TableError) -> Self {
-        match error {
-            TableError::Storage(e) => e.into(),
-            other => Self::Corrupt(other.to_string()),
-        }
-    }
-}
-
-impl From<redb::TransactionError> for EngineError {
-    fn from(error: redb::TransactionError) -> Self {
-        match error {
-            redb::TransactionError::Storage(e) => e.into(),
-            other => Self::Io(other.to_string()),
-        }
-    }
-}
-
-impl From<redb::CommitError> for EngineError {
-    fn from(error: redb::CommitError) -> Self {
-        match error {
-            redb::CommitError::Storage(e) => e.into(),
-            other => Self::Io(other.to_string()),
+impl Drop for Redb {
+    fn drop(&mut self) {
+        // What was acknowledged is in the journal; this spares the next start the work and leaves a file that is
+        // whole without it.
+        if !thread::panicking()
+            && let Some(files) = &mut self.files
+            && let Err(error) = files.write_through(None, false)
+        {
+            tracing::warn!(%error, location = self.location, "the journal stays open: the next start reads it");
         }
     }
 }
