@@ -31,6 +31,9 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of whoever may read figures: Kubernetes' own name.
 pub const MONITORING: &str = "system:monitoring";
 
+/// What says by which credential somebody has authenticated.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// Who asks. Travels as a request extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
@@ -111,8 +114,10 @@ impl PeerCertificate {
         }
         let groups = subject.iter_organization().map(text).collect::<Result<Vec<_>, _>>()?;
         let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+        let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
+        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
         Ok(Self {
-            user: UserInfo::new(name, groups),
+            user: UserInfo { extra, ..UserInfo::new(name, groups) },
             not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds),
         })
     }
@@ -187,6 +192,11 @@ impl Tokens {
         self.users.insert(Sha256::digest(token).into(), user);
     }
 
+    /// Takes in what another set holds.
+    pub fn extend(&mut self, other: Self) {
+        self.users.extend(other.users);
+    }
+
     fn get(&self, token: &str) -> Option<&UserInfo> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         self.users.get(&digest)
@@ -215,6 +225,11 @@ impl Authenticator {
     /// Certificates are judged by `env`'s time of day.
     pub fn new(tokens: Tokens, env: Env) -> Self {
         Self { tokens: Arc::new(tokens), env }
+    }
+
+    /// The user whose token this is.
+    pub fn token(&self, token: &str) -> Option<&UserInfo> {
+        self.tokens.get(token)
     }
 
     /// The user of a request.

@@ -17,8 +17,13 @@ use crate::shape::Findings;
 
 /// kube-apiserver's limit for one request.
 pub(crate) const LIMIT: usize = 3 << 20;
-/// Deeper nesting than any real object has would only exhaust the stack.
-const MAX_DEPTH: usize = 200;
+/// Deeper nesting than any real object has would only exhaust the stack. kube-apiserver takes 10,000; many clients take
+/// 128, in which the frame of a watch and the managed fields have to fit, too.
+pub(crate) const MAX_DEPTH: usize = 100;
+/// What a body says that nests deeper, in Go's words.
+pub(crate) const TOO_DEEP: &str = "exceeded max depth";
+/// Most nodes that aliases of YAML may stand for: a document that names its parts again and again grows without an end.
+const MAX_ALIASED: usize = 100_000;
 
 /// Reads a body of at most [`LIMIT`] bytes, also when it was sent in gzip: links whose bytes are dear do so once an
 /// answer told them ([`crate::respond::finish`]).
@@ -67,6 +72,9 @@ pub(crate) fn json(bytes: &[u8], findings: &mut Findings) -> Result<Value, Strin
 
 /// Go's words for a JSON syntax error.
 pub(crate) fn go_json_error(bytes: &[u8], error: &serde_json::Error) -> String {
+    if error.is_data() || error.to_string().contains(TOO_DEEP) {
+        return TOO_DEEP.to_owned();
+    }
     if error.is_eof() {
         return "unexpected end of JSON input".to_owned();
     }
@@ -170,8 +178,8 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        if self.depth > MAX_DEPTH {
-            return Err(A::Error::custom("exceeded max depth"));
+        if self.depth >= MAX_DEPTH {
+            return Err(A::Error::custom(TOO_DEEP));
         }
         let mut list = Vec::new();
         let length = self.path.len();
@@ -188,8 +196,8 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        if self.depth > MAX_DEPTH {
-            return Err(A::Error::custom("exceeded max depth"));
+        if self.depth >= MAX_DEPTH {
+            return Err(A::Error::custom(TOO_DEEP));
         }
         let mut map = Map::new();
         let length = self.path.len();
@@ -210,6 +218,32 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
+/// Whether a value nests deeper than a body may.
+pub(crate) fn is_too_deep(value: &Value) -> bool {
+    fn deeper(value: &Value, left: usize) -> bool {
+        match value {
+            Value::Array(list) => left == 0 || list.iter().any(|item| deeper(item, left - 1)),
+            Value::Object(map) => left == 0 || map.values().any(|item| deeper(item, left - 1)),
+            _ => false,
+        }
+    }
+    deeper(value, MAX_DEPTH)
+}
+
+/// How YAML is read.
+fn yaml_options(duplicate_keys: serde_saphyr::DuplicateKeyPolicy) -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        duplicate_keys: duplicate_keys,
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: LIMIT,
+            max_events: 2 * LIMIT,
+            flow_nesting_limit: MAX_DEPTH,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIASED },
+    }
+}
+
 /// Parses one YAML document; a key that stands twice is noted in the words of Go's YAML decoder.
 ///
 /// # Errors
@@ -217,13 +251,21 @@ impl<'de> Visitor<'de> for Node<'_> {
 pub(crate) fn yaml(bytes: &[u8], findings: &mut Findings) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     // JSON is YAML, and is what most clients send under that name.
-    if text.trim_start().starts_with('{') && json(bytes, &mut Findings::default()).is_ok() {
-        return json(bytes, findings);
+    if text.trim_start().starts_with('{') {
+        let mut noticed = Findings::default();
+        match json(bytes, &mut noticed) {
+            Ok(value) => {
+                findings.0.append(&mut noticed.0);
+                return Ok(value);
+            }
+            Err(why) if why == TOO_DEEP => return Err(why),
+            Err(_) => {}
+        }
     }
-    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    let options = yaml_options(serde_saphyr::DuplicateKeyPolicy::LastWins);
     let value: Value =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_error(text, &error))?;
-    let strict = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error };
+    let strict = yaml_options(serde_saphyr::DuplicateKeyPolicy::Error);
     if let Err(error) = serde_saphyr::from_str_with_options::<Value>(text, strict) {
         findings.0.push(duplicate_in_yaml(text, &error));
     }

@@ -220,6 +220,10 @@ fn without_head(value: &Value) -> Value {
 /// # Errors
 /// A value of the wrong type, in Go's words.
 pub(crate) fn fields(kind: &Kind, value: &mut Value, findings: &mut Findings) -> Result<(), String> {
+    // Patches that are shallow each may nest what no body could, and what nobody could read back.
+    if body::is_too_deep(value) {
+        return Err(body::TOO_DEEP.to_owned());
+    }
     // An empty list here means something: nobody is to own anything any more.
     let reset =
         value.pointer("/metadata/managedFields").filter(|list| **list == Value::Array(Vec::new())).cloned();

@@ -27,10 +27,10 @@
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full.
 //! - A list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner.
-//! - Events have no time to live. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
+//! - An Event goes an hour after it was last written, within a minute. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
 //! - OpenAPI: version 3 comes in JSON alone, Swagger 2 without descriptions of built-in kinds and with the parameters of
 //!   each operation written out where they stand, which old clients need; `openid` has no documents.
-//! - Authorisation is coarse ([`authz`]): no RBAC evaluation, no reviews, no impersonation, no certificate signing.
+//! - Authorisation is coarse ([`authz`]): no RBAC evaluation, no certificate signing. The answers of reviews name no reasons.
 //! - Definitions: `x-kubernetes-validations` (CEL) is stored and not evaluated. A conversion webhook is refused where it
 //!   would be called, that is with more than one served version. A default shows in objects that were written before it
 //!   only once they are written again.
@@ -47,9 +47,12 @@ mod decode;
 pub mod defaults;
 mod definitions;
 pub mod discovery;
+mod events;
 mod fields;
 mod gc;
+mod impersonate;
 pub mod kinds;
+pub mod limits;
 pub mod listener;
 pub mod metrics;
 mod namespaces;
@@ -61,6 +64,7 @@ mod protobuf;
 pub mod registry;
 mod request;
 mod respond;
+mod reviews;
 pub mod service;
 pub mod shape;
 pub mod storage;
@@ -68,7 +72,10 @@ pub mod table;
 pub mod validation;
 mod watch;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use http::{HeaderValue, Request};
 use karmada_env::Env;
@@ -80,9 +87,10 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     admission::Admission,
-    authn::UserInfo,
+    authn::{Authenticator, UserInfo},
     authz::Authorizer,
     kinds::{Kind, KindSpec, Kinds},
+    limits::{Gate, Limits},
     metrics::{Metrics, ServerFigures},
     registry::Registry,
     service::ApiService,
@@ -115,12 +123,21 @@ pub(crate) struct Inner {
     pub(crate) scale: Arc<Kind>,
     /// Ends watches and background controllers.
     pub(crate) shutdown: CancellationToken,
+    /// The end is near: no longer ready, and otherwise as before.
+    pub(crate) leaving: CancellationToken,
+    pub(crate) gate: Arc<Gate>,
+    /// Who reviews of tokens ask.
+    pub(crate) authenticator: OnceLock<Authenticator>,
     crds: Vec<Value>,
 }
 
 impl Inner {
     fn figures(&self) -> ServerFigures {
-        ServerFigures { metrics: self.metrics.clone(), store: self.registry.store.clone() }
+        ServerFigures {
+            metrics: self.metrics.clone(),
+            store: self.registry.store.clone(),
+            gate: self.gate.clone(),
+        }
     }
 }
 
@@ -167,6 +184,17 @@ impl ApiServer {
     /// A server over a store that was opened with [`open_store`]. `shutdown` ends its watches; requests are answered
     /// until the store is closed.
     pub fn new(store: ApiStore, env: Env, registration: Registration, shutdown: CancellationToken) -> Self {
+        Self::with_limits(store, env, registration, Limits::default(), shutdown)
+    }
+
+    /// [`ApiServer::new`] with limits of the caller's.
+    pub fn with_limits(
+        store: ApiStore,
+        env: Env,
+        registration: Registration,
+        limits: Limits,
+        shutdown: CancellationToken,
+    ) -> Self {
         let Registration { kinds, crds, admission, authorizer } = registration;
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
@@ -181,6 +209,9 @@ impl ApiServer {
             version: version(),
             scale: scale_kind(),
             shutdown,
+            leaving: CancellationToken::new(),
+            gate: Arc::new(Gate::new(limits)),
+            authenticator: OnceLock::new(),
             crds,
         };
         Self { inner: Arc::new(inner) }
@@ -197,6 +228,7 @@ impl ApiServer {
         namespaces::start(registry, &tasks, shutdown);
         gc::start(registry, &tasks, shutdown);
         definitions::start(registry, &tasks, shutdown);
+        events::start(registry, self.inner.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
         tasks
     }
@@ -204,6 +236,17 @@ impl ApiServer {
     /// The HTTP service. Every request needs a [`UserInfo`] extension, which [`listener`] sets.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.inner.clone())
+    }
+
+    /// Fails the readiness check from now on, so that nobody new is sent here. Everything is answered as before.
+    pub fn leave(&self) {
+        self.inner.leaving.cancel();
+    }
+
+    /// Whom reviews of tokens ask from now on. Without one no token is known.
+    pub fn review_tokens(&self, authenticator: Authenticator) {
+        // Whoever comes second changes nothing.
+        let _ = self.inner.authenticator.set(authenticator);
     }
 
     /// What the server counts, for a page.

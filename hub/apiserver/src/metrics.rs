@@ -11,7 +11,7 @@ use karmada_telemetry::metrics::{
     Counter, Family, Gauge, Histogram, Page, PageSource, Sheet, Source, exponential,
 };
 
-use crate::{request::RequestInfo, storage::ApiStore};
+use crate::{limits::Gate, request::RequestInfo, storage::ApiStore};
 
 /// Whoever may ask for anything can add series up to here; what comes then counts together.
 const MOST_SERIES: usize = 1_000;
@@ -98,6 +98,7 @@ fn verb(verb: &str) -> &'static str {
 pub struct ServerFigures {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) store: ApiStore,
+    pub(crate) gate: Arc<Gate>,
 }
 
 impl ServerFigures {
@@ -135,6 +136,7 @@ impl Source for ServerFigures {
                 (labels, open.get() as f64)
             }),
         )?;
+        self.gate.write(sheet)?;
         let snapshot = self.store.snapshot();
         let objects: Vec<_> = snapshot
             .resources()
@@ -207,7 +209,8 @@ mod tests {
 
     fn figures() -> ServerFigures {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
-        ServerFigures { metrics: Arc::default(), store }
+        let gate = Arc::new(Gate::new(crate::limits::Limits::default()));
+        ServerFigures { metrics: Arc::default(), store, gate }
     }
 
     #[test]

@@ -123,6 +123,13 @@ pub(crate) fn status_as(failure: &Status, encoding: Encoding) -> Response<Body> 
     response
 }
 
+/// A code and nothing else.
+pub(crate) fn empty(code: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = code;
+    response
+}
+
 /// Plain text, such as a health check's.
 pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
     let mut response = Response::new(Body::from(text.into()));

@@ -1,8 +1,8 @@
 //! The front: from an HTTP request to the registry and back.
 //!
 //! ```text
-//!   request ─► identity? ─► what is it about? ─► may they? ─► discovery, health, …
-//!                (401)        RequestInfo          (403)    └► resource ─► registry, watch ─► answer
+//!   request ─► identity? ─► what is it about? ─► as whom? ─► may they? ─► a seat? ─► discovery, health, …
+//!                (401)        RequestInfo        (400, 403)    (403)       (429)   └► resource ─► registry, watch ─► answer
 //! ```
 //!
 //! `resource` finds what is served at a path, `handlers` do it, `show` puts objects and lists into answers.
@@ -28,8 +28,10 @@ use crate::{
     Inner,
     authn::UserInfo,
     authz::{self, Attributes, ResourceTarget},
+    impersonate, limits,
     negotiate::{self, Accepted, Encoding, Endpoint},
     openapi,
+    pki::MASTERS,
     registry::Caller,
     request::{Query, RequestInfo},
     respond::{self, Answer},
@@ -71,7 +73,7 @@ where
 struct Exchange<'a> {
     parts: &'a Parts,
     query: Query,
-    info: RequestInfo,
+    info: &'a RequestInfo,
     caller: Caller<'a>,
 }
 
@@ -81,6 +83,27 @@ fn agent(headers: &HeaderMap) -> &str {
     let name = agent.split('/').next().unwrap_or_default();
     let end = name.char_indices().nth(128).map_or(name.len(), |(at, _)| at);
     if name.is_empty() { "unknown" } else { &name[..end] }
+}
+
+/// What a request is about, for the authoriser.
+fn target<'a>(info: &'a RequestInfo, fields: Option<&'a FieldSelector>) -> authz::Target<'a> {
+    if !info.is_resource {
+        return authz::Target::Path(&info.path);
+    }
+    authz::Target::Resource(ResourceTarget {
+        group: &info.group,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        namespace: &info.namespace,
+        name: &info.name,
+        fields,
+    })
+}
+
+fn is_health(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|check| path.strip_prefix(check).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 impl Inner {
@@ -101,10 +124,21 @@ impl Inner {
         };
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        let exchange =
-            Exchange { parts: &parts, caller: Caller::new(user, agent(&parts.headers)), query, info };
+        let (parts, info) = (&parts, &info);
+        let fields = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok());
+        let attributes = Attributes { user, verb: &info.verb, target: target(info, fields.as_ref()) };
         let begun = self.registry.env.now();
-        let mut response = match self.route(&exchange, body).await {
+        let acted = impersonate::impersonated(&*self.authorizer, &parts.headers, &attributes);
+        let (user, acted) = match &acted {
+            Ok(acted) => (acted.as_ref().unwrap_or(user), Ok(())),
+            Err(status) => (user, Err(status.clone())),
+        };
+        let exchange = Exchange { parts, caller: Caller::new(user, agent(&parts.headers)), query, info };
+        let outcome = match acted {
+            Ok(()) => self.admitted(&exchange, &Attributes { user, ..attributes }, body).await,
+            Err(status) => Err(status),
+        };
+        let mut response = match outcome {
             Ok(response) => response,
             Err(status) => {
                 // An error comes in the format that the answer would have come in, but never in another form.
@@ -114,28 +148,38 @@ impl Inner {
             }
         };
         let took = self.registry.env.now().saturating_sub(begun);
-        self.metrics.count(&exchange.info, response.status().as_u16(), took);
+        self.metrics.count(exchange.info, response.status().as_u16(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
     }
 
+    /// Answers a request that may be made, in its time and if there is a seat for it.
+    async fn admitted(
+        &self,
+        exchange: &Exchange<'_>,
+        attributes: &Attributes<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        authz::check(&*self.authorizer, attributes)?;
+        let info = exchange.info;
+        // Watches have a time of their own; health is asked for most when nothing else is answered.
+        if info.verb == "watch" || is_health(&info.path) {
+            return self.route(exchange, body).await;
+        }
+        let writes = !matches!(exchange.parts.method, Method::GET | Method::HEAD);
+        let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), writes)?;
+        let _seat = self.gate.enter(writes, attributes.user.in_group(MASTERS))?;
+        match tokio::time::timeout(deadline, self.route(exchange, body)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.gate.refuse("timeout");
+                Err(limits::too_late())
+            }
+        }
+    }
+
     async fn route(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
-        let info = &exchange.info;
-        let fields = exchange.query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok());
-        let target = if info.is_resource {
-            authz::Target::Resource(ResourceTarget {
-                group: &info.group,
-                resource: &info.resource,
-                subresource: &info.subresource,
-                namespace: &info.namespace,
-                name: &info.name,
-                fields: fields.as_ref(),
-            })
-        } else {
-            authz::Target::Path(&info.path)
-        };
-        let attributes = Attributes { user: exchange.caller.user, verb: &info.verb, target };
-        authz::check(&*self.authorizer, &attributes)?;
+        let info = exchange.info;
         if info.is_resource {
             return resource::answer(self, exchange, body).await;
         }
@@ -160,7 +204,10 @@ impl Inner {
             openapi::respond(&index, &kinds, &asked)
         });
         let made = made.await.map_err(Status::internal)?;
-        Ok(made.unwrap_or_else(|| respond::text(StatusCode::NOT_FOUND, "404 page not found\n")))
+        Ok(made.unwrap_or_else(|| match exchange.info.path.starts_with("/openapi/v3/") {
+            true => respond::empty(StatusCode::NOT_FOUND),
+            false => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        }))
     }
 
     /// Paths that are no resources.
@@ -201,7 +248,7 @@ impl Inner {
         if !matches!(check, "healthz" | "livez" | "readyz") {
             return None;
         }
-        let shutting_down = self.shutdown.is_cancelled();
+        let shutting_down = self.leaving.is_cancelled() || self.shutdown.is_cancelled();
         let ready = check != "readyz" || !shutting_down;
         let names: &[&str] =
             if check == "readyz" { &["ping", "store", "shutdown"] } else { &["ping", "store"] };

@@ -37,8 +37,6 @@ use crate::{
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A last bookmark comes so long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// Without `timeoutSeconds` a watch lasts this long, up to twice.
-const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Frames are handed on in pieces of about this size.
 const CHUNK: usize = 64 << 10;
 /// The annotation of the bookmark behind the initial events.
@@ -61,6 +59,8 @@ pub(crate) struct Life {
     pub(crate) shutdown: CancellationToken,
     /// Counts it.
     pub(crate) open: Watching,
+    /// Without `timeoutSeconds` it lasts this long, up to twice.
+    pub(crate) lasts: Duration,
 }
 
 /// One watch.
@@ -100,7 +100,7 @@ pub(crate) fn respond(
     include: Include,
     life: Life,
 ) -> Result<Response<Body>, Status> {
-    let Life { shutdown, open } = life;
+    let Life { shutdown, open, lasts } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
         Some(text) => parse_version(text).map_err(|_| {
@@ -123,7 +123,7 @@ pub(crate) fn respond(
     let now = Instant::now();
     let length = match options.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-        _ => registry.env.jitter(MIN_TIMEOUT, 1.0),
+        _ => registry.env.jitter(lasts, 1.0),
     };
     let end = now + length;
     let filter = Filter::new(kind, options);

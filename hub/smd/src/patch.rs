@@ -6,6 +6,14 @@ use serde_json::Value;
 /// The most operations that one JSON patch may have.
 pub const MAX_OPERATIONS: usize = 10_000;
 
+/// The most bytes that the copies of one JSON patch may add together: a patch that copies what it has copied before grows
+/// without an end otherwise. kube-apiserver's limit.
+pub const MAX_COPIED: usize = 3 << 20;
+
+/// The deepest that a JSON patch may nest what it changes. Its operations could make a document that no stack holds, each
+/// of them by a little.
+pub const MAX_DEPTH: usize = 200;
+
 /// Why a patch was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
@@ -51,13 +59,71 @@ pub fn json_patch(document: &Value, operations: &Value) -> Result<Value, PatchEr
         )));
     }
     let mut document = document.clone();
+    let mut copied = 0;
     for operation in operations {
+        let operation = normal(&document, operation)?;
+        if operation.get("op").is_some_and(|op| op == "copy") {
+            let from = operation.get("from").and_then(Value::as_str).unwrap_or_default();
+            copied += document.pointer(from).map_or(0, |value| weight(value, MAX_COPIED));
+            if copied > MAX_COPIED {
+                return Err(PatchError::TooLarge(format!(
+                    "Unable to copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+                )));
+            }
+        }
+        check_depth(&document, &operation)?;
         apply(&mut document, operation)?;
     }
     Ok(document)
 }
 
-fn apply(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
+/// Refuses an operation that would nest too deep.
+fn check_depth(document: &Value, operation: &Value) -> Result<(), PatchError> {
+    let text = |field: &str| operation.get(field).and_then(Value::as_str);
+    let value = match text("op") {
+        Some("add" | "replace") => operation.get("value"),
+        Some("copy" | "move") => text("from").and_then(|from| document.pointer(from)),
+        _ => None,
+    };
+    let place = text("path").map_or(0, |path| path.matches('/').count());
+    if value.is_some_and(|value| place + depth(value) > MAX_DEPTH) {
+        return Err(PatchError::Rejected(format!("the outcome would nest deeper than {MAX_DEPTH}")));
+    }
+    Ok(())
+}
+
+/// How deep a value nests; 0 for one that holds no others.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// How long a value is as JSON; past `enough` any length past it will do.
+fn weight(value: &Value, enough: usize) -> usize {
+    struct Count(usize, usize);
+
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            if self.0 > self.1 { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0, enough);
+    // An error says that it is enough.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// An operation whose pointers are as RFC 6901 has them.
+fn normal(document: &Value, operation: &Value) -> Result<Value, PatchError> {
     let mut operation = operation.clone();
     for pointer in ["path", "from"] {
         let path = operation.get(pointer).and_then(Value::as_str).map(|path| normal_pointer(document, path));
@@ -67,6 +133,10 @@ fn apply(document: &mut Value, operation: &Value) -> Result<(), PatchError> {
             *value = Value::from(path?);
         }
     }
+    Ok(operation)
+}
+
+fn apply(document: &mut Value, operation: Value) -> Result<(), PatchError> {
     // A test for null holds where nothing is.
     if operation.get("op") == Some(&Value::from("test"))
         && operation.get("value").is_none_or(Value::is_null)

@@ -199,6 +199,10 @@ pub fn built_in(group: &str, resource: &str, has_status: bool) -> Rules {
     if has_status {
         reset.push("status".to_owned());
     }
+    if key == "certificatesigningrequests.certificates.k8s.io" {
+        // What is asked for stays what it was.
+        reset.push("spec".to_owned());
+    }
     Rules {
         generation: has(GENERATION),
         generation_of_annotations: key == "deployments.apps",

@@ -9,13 +9,14 @@ use karmada_meta::{
     object,
     status::{Status, StatusDetails},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Exchange;
 use crate::{
     Inner,
+    authn::UserInfo,
     authz::{self, Attributes, ResourceTarget},
-    body, decode,
+    body, decode, fields,
     kinds::Kind,
     negotiate::{self, Accepted, Endpoint, Form},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
@@ -27,9 +28,13 @@ use crate::{
         scale::{self, ScaleWrite},
     },
     respond::Answer,
+    reviews::{Knowledge, Review},
     shape::Findings,
     watch,
 };
+
+/// Where CertificateSigningRequests are stored.
+const SIGNING_REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
 
 /// A request for a kind, in a namespace or in none.
 pub(super) struct Handler<'a> {
@@ -42,7 +47,7 @@ pub(super) struct Handler<'a> {
 impl<'a> Handler<'a> {
     /// The object of the path.
     pub(super) fn target(&self) -> Target<'a> {
-        let info = &self.exchange.info;
+        let info = self.exchange.info;
         Target {
             kind: self.kind,
             namespace: self.namespace,
@@ -99,7 +104,7 @@ impl<'a> Handler<'a> {
         let include = self.include(&accepted)?;
         self.refuse_single(&accepted)?;
         let page = self.inner.registry.list(self.kind, self.namespace, &options)?;
-        Ok(self.show_page(&page, accepted, include))
+        self.show_page(&page, accepted, include)
     }
 
     /// A watch of a collection, or of the object that the path names.
@@ -113,7 +118,11 @@ impl<'a> Handler<'a> {
         }
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
-        let life = watch::Life { shutdown, open: self.inner.metrics.watching(&self.exchange.info) };
+        let life = watch::Life {
+            shutdown,
+            open: self.inner.metrics.watching(self.exchange.info),
+            lasts: self.inner.gate.limits().watch_timeout,
+        };
         watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, life)
     }
 
@@ -121,14 +130,37 @@ impl<'a> Handler<'a> {
         let (kind, exchange) = (self.kind, self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
-        let object = self.object(&self.target(), body, &options).await?;
+        let mut object = self.object(&self.target(), body, &options).await?;
         if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
             return Err(terminating(kind));
         }
         self.check_create(object::name(&object))?;
+        if &*kind.storage == SIGNING_REQUESTS {
+            requested_by(&mut object, exchange.caller.user);
+        }
         let registry = &self.inner.registry;
         let written = registry.create(&exchange.caller, kind, self.namespace, object, &options).await?;
         self.show_written(&written, accepted)
+    }
+
+    /// Answers a review. Nothing is stored.
+    pub(super) async fn review(&self, review: Review, body: Body) -> Result<Response<Body>, Status> {
+        let (kind, exchange) = (self.kind, self.exchange);
+        let accepted = self.accepted(Endpoint::Object)?;
+        let options = WriteOptions::parse(&exchange.query, Write::Create)?;
+        let object = self.object(&self.target(), body, &options).await?;
+        let manager = options.field_manager.as_deref().unwrap_or(exchange.caller.agent);
+        let now = self.inner.registry.now();
+        let mut object = fields::update(kind, None, &object, manager, "", &now);
+        let knowledge = Knowledge {
+            user: exchange.caller.user,
+            authorizer: &*self.inner.authorizer,
+            authenticator: self.inner.authenticator.get(),
+        };
+        review.answer(&mut object, &knowledge, &now)?;
+        let json = object.to_string().into();
+        let code = StatusCode::CREATED;
+        Ok(Answer { code, json, accepted }.into_response(&exchange.parts.headers))
     }
 
     pub(super) async fn update(&self, body: Body) -> Result<Response<Body>, Status> {
@@ -191,7 +223,7 @@ impl<'a> Handler<'a> {
         let options = self.delete_options(body).await?;
         let page =
             registry.delete_collection(&exchange.caller, self.kind, self.namespace, &list, &options).await?;
-        Ok(self.show_page(&page, accepted, include))
+        self.show_page(&page, accepted, include)
     }
 
     pub(super) fn get_scale(&self) -> Result<Response<Body>, Status> {
@@ -265,6 +297,22 @@ impl<'a> Handler<'a> {
             )));
         }
         DeleteOptions::from_body(&value)
+    }
+}
+
+/// Writes into a CertificateSigningRequest who made it, which nobody can say but the server.
+fn requested_by(request: &mut Value, user: &UserInfo) {
+    let spec = object::ensure_map(request, "spec");
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username".to_owned(), user.name.as_str().into());
+    if !user.uid.is_empty() {
+        spec.insert("uid".to_owned(), user.uid.as_str().into());
+    }
+    spec.insert("groups".to_owned(), json!(user.groups));
+    if !user.extra.is_empty() {
+        spec.insert("extra".to_owned(), json!(user.extra));
     }
 }
 

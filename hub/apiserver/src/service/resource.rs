@@ -5,7 +5,7 @@ use http::{Method, Response, StatusCode};
 use karmada_meta::status::Status;
 
 use super::{Exchange, handlers::Handler};
-use crate::{Inner, kinds::Kind, respond};
+use crate::{Inner, kinds::Kind, respond, reviews::Review};
 
 /// Answers a request for a resource.
 pub(super) async fn answer(
@@ -13,7 +13,7 @@ pub(super) async fn answer(
     exchange: &Exchange<'_>,
     body: Body,
 ) -> Result<Response<Body>, Status> {
-    let (info, kinds) = (&exchange.info, inner.registry.kinds());
+    let (info, kinds) = (exchange.info, inner.registry.kinds());
     // Routing knows no empty parts, though authorisation looks past them.
     if info.path.starts_with("//") {
         return Ok(respond::text(StatusCode::NOT_FOUND, "404 page not found\n"));
@@ -49,6 +49,11 @@ pub(super) async fn answer(
 
 async fn collection(handler: &Handler<'_>, everywhere: bool, body: Body) -> Result<Response<Body>, Status> {
     let (exchange, kind) = (handler.exchange, handler.kind);
+    if let (&Method::POST, false, Some(review)) =
+        (&exchange.parts.method, everywhere, Review::of(&kind.gvr.group, &kind.gvr.resource))
+    {
+        return handler.review(review, body).await;
+    }
     match exchange.parts.method {
         Method::GET if exchange.info.verb == "watch" && kind.has_verb("watch") => handler.watch(),
         Method::GET if kind.has_verb("list") => handler.list(),
@@ -61,7 +66,7 @@ async fn collection(handler: &Handler<'_>, everywhere: bool, body: Body) -> Resu
 }
 
 async fn object(handler: &Handler<'_>, body: Body) -> Result<Response<Body>, Status> {
-    let (info, kind) = (&handler.exchange.info, handler.kind);
+    let (info, kind) = (handler.exchange.info, handler.kind);
     let verbs = verbs(kind, &info.subresource, info.parts);
     if verbs.is_empty() {
         return Err(if kind.custom.is_some() {

@@ -84,7 +84,31 @@ impl Handler<'_> {
     }
 
     /// Answers with a list.
-    pub(super) fn show_page(&self, page: &Page, accepted: Accepted, include: Include) -> Response<Body> {
+    ///
+    /// # Errors
+    /// 429 while other large lists are on their way.
+    pub(super) fn show_page(
+        &self,
+        page: &Page,
+        accepted: Accepted,
+        include: Include,
+    ) -> Result<Response<Body>, Status> {
+        let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
+        let room = self.inner.gate.list(size)?;
+        let response = self.page_response(page, size, accepted, include);
+        Ok(match room {
+            Some(room) => response.map(|body| room.hold(body)),
+            None => response,
+        })
+    }
+
+    fn page_response(
+        &self,
+        page: &Page,
+        size: usize,
+        accepted: Accepted,
+        include: Include,
+    ) -> Response<Body> {
         let kind = self.kind;
         let mut metadata = json!({"resourceVersion": page.revision.to_string()});
         if let Some(token) = &page.continue_token {
@@ -109,7 +133,6 @@ impl Handler<'_> {
             }
         };
         let framer = framer.lean(accepted.lean);
-        let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         let mut out = BytesMut::with_capacity(size + 256);
         let head = format!(
             "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",

@@ -11,8 +11,10 @@
     reason = "a failing step fails the test"
 )]
 
+mod auth;
 mod crds;
 mod lifecycle;
+mod limits;
 mod objects;
 mod openapi;
 mod protobuf;
@@ -27,7 +29,7 @@ use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, limits::Limits, open_store,
 };
 use karmada_env::{Env, ManualClock};
 use karmada_store::engine::memory::Memory;
@@ -52,6 +54,10 @@ struct Answer {
 
 impl Server {
     async fn start() -> Self {
+        Self::limited(Limits::default()).await
+    }
+
+    async fn limited(limits: Limits) -> Self {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
@@ -62,7 +68,7 @@ impl Server {
             authorizer: Arc::new(Coarse),
         };
         let store = open_store(Memory::new(), &env).unwrap();
-        let api = ApiServer::new(store, env, registration, shutdown.clone());
+        let api = ApiServer::with_limits(store, env, registration, limits, shutdown.clone());
         api.start().await;
         Self { api, clock, shutdown }
     }
@@ -91,19 +97,23 @@ impl Server {
         media: &str,
         bytes: Vec<u8>,
     ) -> Answer {
-        let mut request = Request::builder().method(method).uri(path).header("user-agent", "test/1");
-        if !bytes.is_empty() {
-            request = request.header("content-type", media);
+        let headers: &[(&str, &str)] = if bytes.is_empty() { &[] } else { &[("content-type", media)] };
+        let mut request = Self::request(method, path, headers, bytes);
+        if let Some(user) = user {
+            request.extensions_mut().insert(user);
         }
-        let mut request = request.body(Body::from(bytes)).unwrap();
-        request.extensions_mut().extend(
-            user.map(|user| {
-                let mut extensions = http::Extensions::new();
-                extensions.insert(user);
-                extensions
-            })
-            .unwrap_or_default(),
-        );
+        self.answer(request).await
+    }
+
+    fn request(method: &str, path: &str, headers: &[(&str, &str)], bytes: Vec<u8>) -> Request<Body> {
+        let mut request = Request::builder().method(method).uri(path).header("user-agent", "test/1");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::from(bytes)).unwrap()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Answer {
         let response = self.api.service().oneshot(request).await.unwrap();
         let code = response.status().as_u16();
         let warnings =
@@ -111,6 +121,25 @@ impl Server {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Answer { code, body: serde_json::from_slice(&bytes).unwrap_or(Value::String(text)), warnings }
+    }
+
+    /// A request with these headers and a body of bytes.
+    async fn send_body(
+        &self,
+        user: UserInfo,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        bytes: Vec<u8>,
+    ) -> Answer {
+        let mut request = Self::request(method, path, headers, bytes);
+        request.extensions_mut().insert(user);
+        self.answer(request).await
+    }
+
+    /// A request with these headers and no body.
+    async fn send_with(&self, user: UserInfo, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send_body(user, method, path, headers, Vec::new()).await
     }
 
     async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
@@ -131,7 +160,12 @@ impl Server {
 
     /// Asks until the answer is as wanted. Time is paused, so waiting costs none.
     async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-        for _ in 0..1_000 {
+        self.until_within(50, path, wanted).await
+    }
+
+    /// [`Server::until`] for what takes so many seconds.
+    async fn until_within(&self, seconds: usize, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        for _ in 0..seconds * 20 {
             let answer = self.get(path).await;
             if wanted(&answer) {
                 return answer;

@@ -1,0 +1,227 @@
+//! Who may what, as tables.
+
+use super::*;
+
+fn agent(cluster: &str) -> UserInfo {
+    UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS])
+}
+
+/// `group/resource[/subresource] namespace/name` with `-` for what is not there.
+fn target(text: &str) -> ResourceTarget<'_> {
+    let (kind, place) = text.split_once(' ').unwrap();
+    let mut kind = kind.split('/').map(|part| if part == "-" { "" } else { part });
+    let mut place = place.split('/').map(|part| if part == "-" { "" } else { part });
+    ResourceTarget {
+        group: kind.next().unwrap(),
+        resource: kind.next().unwrap(),
+        subresource: kind.next().unwrap_or_default(),
+        namespace: place.next().unwrap(),
+        name: place.next().unwrap(),
+        fields: None,
+    }
+}
+
+#[test]
+fn agents_reach_their_own_cluster_only() {
+    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    let cases = [
+        ("work.karmada.io/works karmada-es-m1/w", "get list watch create update patch delete"),
+        ("work.karmada.io/works karmada-es-m2/w", ""),
+        ("work.karmada.io/works -/-", ""),
+        ("work.karmada.io/works/status karmada-es-m1/w", "get update patch"),
+        ("work.karmada.io/works/status karmada-es-m2/w", ""),
+        ("work.karmada.io/resourcebindings default/b", ""),
+        ("cluster.karmada.io/clusters -/m1", "get list watch create update patch delete"),
+        ("cluster.karmada.io/clusters -/-", "create"),
+        ("cluster.karmada.io/clusters -/m2", ""),
+        ("cluster.karmada.io/clusters/status -/m1", "get update patch"),
+        ("cluster.karmada.io/clusters/status -/m2", ""),
+        ("cluster.karmada.io/clusters/proxy -/m1", ""),
+        ("coordination.k8s.io/leases karmada-cluster/m1", "get create update patch"),
+        ("coordination.k8s.io/leases karmada-cluster/-", "create"),
+        ("coordination.k8s.io/leases karmada-cluster/m2", ""),
+        ("coordination.k8s.io/leases kube-system/m1", ""),
+        ("-/events karmada-es-m1/e", "create update patch"),
+        ("-/events default/e", "create update patch"),
+        ("-/events karmada-es-m2/e", ""),
+        ("events.k8s.io/events default/e", "create update patch"),
+        ("-/secrets karmada-cluster/m1", "get create patch"),
+        ("-/secrets karmada-cluster/m1-impersonator", "get create patch"),
+        ("-/secrets karmada-cluster/m2", ""),
+        ("-/secrets karmada-es-m1/m1", ""),
+        ("-/namespaces karmada-es-m1/karmada-es-m1", "get"),
+        ("-/namespaces karmada-cluster/karmada-cluster", "get"),
+        ("-/namespaces default/default", ""),
+        ("config.karmada.io/resourceinterpretercustomizations -/-", "get list watch"),
+        ("apps/deployments default/nginx", ""),
+    ];
+    let user = agent("m1");
+    for (text, allowed) in cases {
+        let got: Vec<&str> = verbs
+            .into_iter()
+            .filter(|verb| {
+                let attributes = Attributes { user: &user, verb, target: Target::Resource(target(text)) };
+                Coarse.authorize(&attributes) == Decision::Allow
+            })
+            .collect();
+        assert_eq!(got.join(" "), allowed, "{text}");
+    }
+}
+
+#[test]
+fn an_agent_lists_clusters_by_its_own_name() {
+    let user = agent("m1");
+    for (selector, allowed) in [
+        ("metadata.name=m1", true),
+        ("metadata.name==m1,metadata.namespace=x", true),
+        ("metadata.name=m2", false),
+        ("metadata.name!=m1", false),
+        ("metadata.namespace=m1", false),
+    ] {
+        let fields = FieldSelector::parse(selector).unwrap();
+        let target = ResourceTarget { fields: Some(&fields), ..target("cluster.karmada.io/clusters -/-") };
+        let attributes = Attributes { user: &user, verb: "list", target: Target::Resource(target) };
+        assert_eq!(Coarse.authorize(&attributes) == Decision::Allow, allowed, "{selector}");
+    }
+}
+
+#[test]
+fn an_agent_creates_under_its_own_name() {
+    let user = agent("m1");
+    for (text, allowed) in [
+        ("cluster.karmada.io/clusters -/m1", true),
+        ("cluster.karmada.io/clusters -/m2", false),
+        ("cluster.karmada.io/clusters -/-", false),
+        ("coordination.k8s.io/leases karmada-cluster/m1", true),
+        ("coordination.k8s.io/leases karmada-cluster/m2", false),
+        ("-/secrets karmada-cluster/m1-impersonator", true),
+        ("-/secrets karmada-cluster/m2", false),
+        ("-/events karmada-es-m1/any", true),
+        ("-/events karmada-es-m1/-", true),
+    ] {
+        let attributes = Attributes { user: &user, verb: "create", target: Target::Resource(target(text)) };
+        assert_eq!(check_name(&Coarse, &attributes).is_ok(), allowed, "{text}");
+    }
+}
+
+#[test]
+fn who_is_an_agent() {
+    let cases = [
+        (UserInfo::new("system:karmada:agent:m1", [AGENTS]), Some("m1")),
+        (UserInfo::new("system:karmada:agent:m1", ["other"]), None),
+        (UserInfo::new("system:karmada:agent:", [AGENTS]), None),
+        (UserInfo::new("m1", [AGENTS]), None),
+    ];
+    for (user, cluster) in cases {
+        assert_eq!(agent_cluster(&user), cluster, "{user:?}");
+    }
+}
+
+#[test]
+fn paths() {
+    let cases = [
+        ("/version", true, true),
+        ("/healthz", true, true),
+        ("/readyz", true, true),
+        ("/livez/ping", false, false),
+        ("/api", false, true),
+        ("/apis/apps/v1", false, true),
+        ("/apish", false, false),
+        ("/openapi/v3", false, true),
+        ("/metrics", false, false),
+        ("/", false, false),
+    ];
+    for (path, anonymous, agent_may) in cases {
+        for (user, expected) in [(UserInfo::anonymous(), anonymous), (agent("m1"), agent_may)] {
+            let attributes = Attributes { user: &user, verb: "get", target: Target::Path(path) };
+            assert_eq!(Coarse.authorize(&attributes) == Decision::Allow, expected, "{path} {}", user.name);
+        }
+    }
+}
+
+#[test]
+fn refusals_speak_as_kubernetes_does() {
+    let user = UserInfo::new("u", ["g"]);
+    let cases = [
+        (
+            "list",
+            Target::Resource(target("work.karmada.io/works n/-")),
+            r#"works.work.karmada.io is forbidden: User "u" cannot list resource "works" in API group "work.karmada.io" in the namespace "n""#,
+        ),
+        (
+            "get",
+            Target::Resource(target("-/secrets default/x")),
+            r#"secrets "x" is forbidden: User "u" cannot get resource "secrets" in API group "" in the namespace "default""#,
+        ),
+        (
+            "update",
+            Target::Resource(target("cluster.karmada.io/clusters/status -/m1")),
+            r#"clusters.cluster.karmada.io "m1" is forbidden: User "u" cannot update resource "clusters/status" in API group "cluster.karmada.io" at the cluster scope"#,
+        ),
+        ("get", Target::Path("/logs"), r#"forbidden: User "u" cannot get path "/logs""#),
+    ];
+    for (verb, target, message) in cases {
+        let error = check(&Coarse, &Attributes { user: &user, verb, target }).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert_eq!(error.code(), 403);
+    }
+    let scraper = UserInfo::new("prometheus", [MONITORING]);
+    for (path, may) in [("/metrics", true), ("/metrics/x", false), ("/logs", false)] {
+        let attributes = Attributes { user: &scraper, verb: "get", target: Target::Path(path) };
+        assert_eq!(check(&Coarse, &attributes).is_ok(), may, "{path}");
+    }
+    let masters = UserInfo::new("admin", [MASTERS]);
+    let anything = Attributes { user: &masters, verb: "delete", target: Target::Path("/x") };
+    assert!(check(&Coarse, &anything).is_ok());
+}
+
+#[test]
+fn everyone_may_ask_about_themselves_and_nobody_about_others() {
+    let user = UserInfo::new("u", ["g"]);
+    for (text, known, anonymous) in [
+        ("authorization.k8s.io/selfsubjectaccessreviews -/-", true, false),
+        ("authorization.k8s.io/selfsubjectrulesreviews -/-", true, false),
+        ("authentication.k8s.io/selfsubjectreviews -/-", true, false),
+        ("authorization.k8s.io/subjectaccessreviews -/-", false, false),
+        ("authentication.k8s.io/tokenreviews -/-", false, false),
+    ] {
+        for (user, want) in [(&user, known), (&UserInfo::anonymous(), anonymous)] {
+            let attributes = Attributes { user, verb: "create", target: Target::Resource(target(text)) };
+            assert_eq!(Coarse.authorize(&attributes) == Decision::Allow, want, "{text} {}", user.name);
+        }
+    }
+}
+
+#[test]
+fn rights_that_are_told_are_rights_that_are_had() {
+    for (user, namespace) in [
+        (UserInfo::anonymous(), "default"),
+        (UserInfo::new("u", ["g"]), "default"),
+        (agent("m1"), "karmada-es-m1"),
+        (agent("m1"), "karmada-cluster"),
+        (UserInfo::new("a", [MASTERS]), "n"),
+    ] {
+        let rights = Coarse.rights(&user, namespace);
+        for right in &rights.resources {
+            let name = right.names.first().map_or("x", String::as_str);
+            let (resource, subresource) =
+                right.resources[0].split_once('/').unwrap_or((right.resources[0].as_str(), ""));
+            for verb in &right.verbs {
+                let named = ResourceTarget {
+                    group: &right.groups[0],
+                    resource,
+                    subresource,
+                    namespace,
+                    name,
+                    ..ResourceTarget::default()
+                };
+                let attributes = Attributes { user: &user, verb, target: Target::Resource(named) };
+                assert_eq!(Coarse.authorize(&attributes), Decision::Allow, "{attributes:?}");
+            }
+        }
+        for (verbs, paths) in &rights.paths {
+            let attributes = Attributes { user: &user, verb: &verbs[0], target: Target::Path(&paths[0]) };
+            assert_eq!(Coarse.authorize(&attributes), Decision::Allow, "{attributes:?}");
+        }
+    }
+}

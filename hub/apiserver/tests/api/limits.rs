@@ -1,0 +1,266 @@
+//! What one server takes on, and what it says when that is too much.
+
+use std::{convert::Infallible, io::Write as _, time::Duration};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt as _;
+use karmada_apiserver::{authn::UserInfo, limits::Limits};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::{MAPS, Server, config_map};
+
+fn agent() -> UserInfo {
+    UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"])
+}
+
+const WORKS: &str = "/api/v1/namespaces/karmada-es-m1/events";
+
+/// A request whose body never comes.
+fn stalled(path: &str, user: UserInfo) -> Request<Body> {
+    let body = Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>());
+    let mut request = Request::post(path).header("content-type", "application/json").body(body).unwrap();
+    request.extensions_mut().insert(user);
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_in_its_time() {
+    let server = Server::start().await;
+    for (query, seconds) in [("", 34), ("?timeout=2s", 2), ("?timeout=10m", 34)] {
+        let begun = tokio::time::Instant::now();
+        let request = stalled(&format!("{MAPS}{query}"), Server::admin());
+        let response = server.api.service().oneshot(request).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{query}");
+        assert_eq!(response.status(), 504);
+        let body: Value =
+            serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
+        assert_eq!(
+            body,
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "Timeout: request did not complete within the allotted timeout",
+                "reason": "Timeout", "details": {}, "code": 504})
+        );
+    }
+    let wrong = server.get(&format!("{MAPS}?timeout=soon")).await;
+    let why = "invalid timeout specified in the request URL - time: invalid duration \"soon\"";
+    assert_eq!((wrong.code, &wrong.body["message"]), (400, &json!(why)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_at_once_are_told_to_come_back() {
+    let server = Server::limited(Limits { writing: 2, ..Limits::default() }).await;
+    let waiting: Vec<_> =
+        (0..2).map(|_| tokio::spawn(server.api.service().oneshot(stalled(WORKS, agent())))).collect();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let mut request = Request::post(WORKS).body(Body::from("{}")).unwrap();
+    request.extensions_mut().insert(agent());
+    let refused = server.api.service().oneshot(request).await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let body: Value =
+        serde_json::from_slice(&refused.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(
+        body,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "Too many requests, please try again later.", "reason": "TooManyRequests",
+            "details": {"retryAfterSeconds": 1}, "code": 429})
+    );
+    assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201, "an administrator gets through");
+    let figures = server.get("/metrics").await.body.to_string();
+    for want in [
+        "apiserver_current_inflight_requests{request_kind=\\\"mutating\\\"} 2",
+        "karmada_apiserver_refused_requests_total{reason=\\\"too_many_writing\\\"} 1",
+    ] {
+        assert!(figures.contains(want), "{want} in {figures}");
+    }
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap().unwrap().status(), 504, "they give their seats back");
+    }
+    let mut request = Request::post(WORKS).body(Body::from("{}")).unwrap();
+    request.extensions_mut().insert(agent());
+    assert_ne!(server.api.service().oneshot(request).await.unwrap().status(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_and_health_need_no_seat() {
+    let server = Server::limited(Limits { reading: 1, ..Limits::default() }).await;
+    let mut watches = Vec::new();
+    for _ in 0..3 {
+        watches.push(server.watch(&format!("{MAPS}?watch=true")).await);
+    }
+    assert_eq!(server.get("/healthz").await.code, 200);
+    assert_eq!(server.get(MAPS).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_lists_share_a_budget_until_they_are_sent() {
+    let server = Server::limited(Limits { list_bytes: 3 << 20, ..Limits::default() }).await;
+    for i in 0..5 {
+        let mut map = config_map(&format!("m{i}"));
+        map["data"]["k"] = json!("x".repeat(500_000));
+        assert_eq!(server.call("POST", MAPS, map).await.code, 201);
+    }
+    let list = async || {
+        let mut request = Request::get(MAPS).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Server::admin());
+        server.api.service().oneshot(request).await.unwrap()
+    };
+    let unread = list().await;
+    assert_eq!(unread.status(), 200);
+    let refused = list().await;
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    assert_eq!(server.get(&format!("{MAPS}?limit=1")).await.code, 200, "pages get through");
+    let bytes = unread.into_body().collect().await.unwrap().to_bytes();
+    assert!(bytes.len() > 2_500_000);
+    assert_eq!(list().await.status(), 200, "what was sent takes no room");
+}
+
+/// A document that nests `depth` deep below `data`-like freedom.
+fn nested(depth: usize) -> String {
+    format!("{}1{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_too_much_are_refused() {
+    let server = Server::start().await;
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let deep = |n: usize| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","x":{}}}"#, nested(n));
+    let aliases = {
+        // Each line is ten times the one before it.
+        let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for i in 1..9 {
+            let names = vec![format!("*a{}", i - 1); 10].join(",");
+            text.push_str(&format!("a{i}: &a{i} [{names}]\n"));
+        }
+        text
+    };
+    let bomb = gzip(&vec![b' '; 64 << 20]);
+    assert!(bomb.len() < 1 << 20);
+    let cases: [(&str, &str, Vec<u8>, &[(&str, &str)], u16, &str); 8] = [
+        ("large", "application/json", vec![b' '; (3 << 20) + 1], &[], 413, "limit is 3145728"),
+        ("bomb", "application/json", bomb, &[("content-encoding", "gzip")], 413, "limit is 3145728"),
+        ("no gzip", "application/json", b"{}".to_vec(), &[("content-encoding", "gzip")], 400, "gzip"),
+        (
+            "brotli",
+            "application/json",
+            b"{}".to_vec(),
+            &[("content-encoding", "br")],
+            415,
+            "gzip or as it is",
+        ),
+        ("deep", "application/json", deep(2_000).into_bytes(), &[], 400, "exceeded max depth"),
+        ("deep YAML", "application/yaml", deep(2_000).into_bytes(), &[], 400, "depth"),
+        ("deeper YAML", "application/yaml", format!("x: {}", nested(50_000)).into_bytes(), &[], 400, ""),
+        ("aliases", "application/yaml", aliases.into_bytes(), &[], 400, ""),
+    ];
+    for (what, media, body, headers, code, says) in cases {
+        let mut all = vec![("content-type", media)];
+        all.extend_from_slice(headers);
+        let answer = server.send_body(Server::admin(), "POST", MAPS, &all, body).await;
+        assert_eq!(answer.code, code, "{what}: {:.300}", answer.body.to_string());
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        assert!(message.contains(says), "{what}: {message:.300}");
+        assert_eq!(answer.body["kind"], "Status", "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_that_are_too_much_are_refused() {
+    let server = Server::start().await;
+    server.call("POST", MAPS, config_map("a")).await;
+    let path = format!("{MAPS}/a");
+    let many = Value::from(vec![json!({"op": "test", "path": "/kind", "value": "ConfigMap"}); 10_001]);
+    let answer = server.patch(&path, "json", many).await;
+    let why = "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001";
+    assert_eq!((answer.code, &answer.body["message"]), (413, &json!(why)));
+    // Each copy doubles what there is.
+    let mut doubling = vec![json!({"op": "add", "path": "/data/x", "value": "y".repeat(1000)})];
+    for i in 0..40 {
+        doubling.push(json!({"op": "copy", "from": "/data", "path": format!("/data/c{i}")}));
+    }
+    let answer = server.patch(&path, "json", Value::from(doubling)).await;
+    assert_eq!(answer.code, 413, "{:.300}", answer.body.to_string());
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(
+        message.starts_with(
+            "Request entity too large: Unable to copy, the accumulated size increase of copy is "
+        ) && message.ends_with(", exceeding the limit 3145728"),
+        "{message}"
+    );
+}
+
+/// Patches that each nest a little may not make together what no body could.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_stored_that_could_not_be_read_back() {
+    let server = Server::start().await;
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.call("POST", definitions, definition).await.code, 201);
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    server.until(things, |answer| answer.code == 200).await;
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "x": {}});
+    assert_eq!(server.call("POST", things, thing).await.code, 201);
+    let path = format!("{things}/a");
+    let mut place = "/x".to_owned();
+    let mut last = 200;
+    for _ in 0..10 {
+        let mut value = json!({});
+        for _ in 0..30 {
+            value = json!({"y": value});
+        }
+        let patch = json!([{"op": "add", "path": format!("{place}/y"), "value": value}]);
+        last = server.patch(&path, "json", patch).await.code;
+        let read = server.get(&path).await;
+        assert_eq!((read.code, &read.body["metadata"]["name"]), (200, &json!("a")), "{place}");
+        place.push_str(&"/y".repeat(31));
+    }
+    assert_eq!(last, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_go_when_nobody_writes_them() {
+    let server = Server::limited(Limits { event_ttl: Duration::from_secs(600), ..Limits::default() }).await;
+    let events = "/api/v1/namespaces/default/events";
+    let event = |name: &str| {
+        json!({"metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "R", "type": "Normal"})
+    };
+    for name in ["old", "kept"] {
+        let made = server.call("POST", events, event(name)).await;
+        assert_eq!(made.code, 201, "{made:?}");
+    }
+    server.clock.advance(Duration::from_secs(400));
+    let written = server.patch(&format!("{events}/kept"), "merge", json!({"count": 2})).await;
+    assert_eq!(written.code, 200);
+    server.clock.advance(Duration::from_secs(400));
+    server.until_within(300, &format!("{events}/old"), |answer| answer.code == 404).await;
+    assert_eq!(server.get(&format!("{events}/kept")).await.code, 200);
+    server.clock.advance(Duration::from_secs(400));
+    server.until_within(300, &format!("{events}/kept"), |answer| answer.code == 404).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_is_not_ready_and_answers_all_the_same() {
+    let server = Server::start().await;
+    assert_eq!(server.get("/readyz").await.code, 200);
+    server.api.leave();
+    let ready = server.get("/readyz").await;
+    assert_eq!(ready.code, 500);
+    assert!(ready.body.as_str().unwrap().contains("[-]shutdown failed"), "{ready:?}");
+    assert_eq!(server.get("/livez").await.code, 200);
+    assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
+}
