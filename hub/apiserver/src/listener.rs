@@ -1,12 +1,17 @@
 //! Serves a service over TLS: HTTP/2 and HTTP/1.1 on one port.
 //!
 //! ```text
-//!   accept ──► TLS handshake ──► Peer ──► HTTP connection ──► Authenticator ──► service
-//!                                                              (401)  UserInfo extension
+//!   accept ──► Place ──► TLS handshake ──► Peer ──► HTTP connection ──► Authenticator ──► service
+//!             (closed)                                  (idle: ended)      (401)   UserInfo extension
 //! ```
 //!
 //! Client certificates are asked for, never demanded, and a bad one does not end the handshake: its requests get a
 //! 401, which a client can show to its user, where a TLS alert would say nothing.
+//!
+//! At the end nobody new is let in, and HTTP/2 clients are told at once (GOAWAY). HTTP/1 clients are told by the answer to
+//! their next request (`Connection: close`), for which there is a moment. What runs then may finish.
+
+mod limits;
 
 use std::{
     convert::Infallible,
@@ -17,7 +22,7 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -26,7 +31,7 @@ use hyper_util::{
 };
 use karmada_env::Env;
 use karmada_meta::status::Status;
-use karmada_telemetry::metrics::{Counter, Gauge, Sheet, Source};
+use karmada_telemetry::metrics::{Counter, Sheet, Source};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -45,31 +50,20 @@ use tokio_util::{
 };
 use tower::{Service, ServiceExt};
 
+pub use limits::Limits;
+use limits::{Activity, Place, Places, reason};
+
 use crate::{
     authn::{Authenticator, Peer, PeerCertificate, UserInfo},
+    limits::Held,
     pki::Pki,
     respond,
 };
 
-/// A handshake is one round trip and some arithmetic; a client that takes longer holds a task for nothing.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// kube-apiserver's ReadHeaderTimeout.
-const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(32);
-/// A peer that is gone is noticed within interval + timeout, also on a connection that only carries watches.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// One stream is one watch; clients open another connection beyond it.
-const MAX_STREAMS: u32 = 1000;
-/// Bytes queued for a reader that is slow, per stream. 10,000 stalled watches stay within 640 MB.
-const MAX_SEND_BUFFER: usize = 64 << 10;
-/// kube-apiserver's MaxHeaderBytes, for HTTP/1.
-const MAX_HEADER_BYTES: usize = 1 << 20;
-/// A long selector or continue token fits; hyper's own default of 16 KiB is short of it.
-const MAX_H2_HEADER_LIST: u32 = 256 << 10;
-/// The process has 10 s from SIGTERM to its end; this leaves some for the store.
-const DRAIN: Duration = Duration::from_secs(7);
 /// After accept failed for want of file descriptors: others have to close first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a client gets to take in that its idle connection ends.
+const GOODBYE: Duration = Duration::from_secs(20);
 
 /// TLS for [`serve`].
 #[derive(Clone)]
@@ -86,24 +80,7 @@ pub struct Traffic {
     received: Counter,
     sent: Counter,
     connections: Counter,
-    open: Gauge,
-}
-
-impl Traffic {
-    /// Counts a connection, for as long as the answer is held.
-    fn connected(self: &Arc<Self>) -> OpenConnection {
-        self.connections.inc();
-        self.open.inc();
-        OpenConnection(self.clone())
-    }
-}
-
-struct OpenConnection(Arc<Traffic>);
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.open.dec();
-    }
+    places: Arc<Places>,
 }
 
 impl Source for Traffic {
@@ -124,7 +101,7 @@ impl Source for Traffic {
             "Connections that clients made.",
             value(&self.connections),
         )?;
-        sheet.one_gauge("karmada_hub_connections_open", "Connections of clients.", self.open.get() as f64)
+        self.places.write(sheet)
     }
 }
 
@@ -162,6 +139,17 @@ impl Tls {
             .with_cert_resolver(pki.serving());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), verifier, env: env.clone(), traffic: Arc::default() })
+    }
+
+    /// The same with limits of the caller's, for whoever listens with it.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.traffic = Arc::new(Traffic { places: Arc::new(Places::new(limits)), ..Traffic::default() });
+        self
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.traffic.places.limits
     }
 
     /// What crosses the sockets of listeners with this configuration, for a page.
@@ -236,7 +224,7 @@ impl ClientCertVerifier for JudgedLater {
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteAddr(pub SocketAddr);
 
-/// Serves until `shutdown`, then lets running requests end for a few seconds and returns.
+/// Serves until `shutdown`, then lets running requests end within [`Limits::drain`] and returns.
 ///
 /// Each request reaches `service` with its [`UserInfo`] and [`RemoteAddr`] as extensions. The service must end its
 /// watches on the same `shutdown`, or they are cut off at the end of the grace time.
@@ -246,23 +234,6 @@ pub async fn serve<S, B>(
     authenticator: Authenticator,
     service: S,
     shutdown: CancellationToken,
-) where
-    S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
-    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    serve_and_drain(listener, tls, authenticator, service, shutdown, DRAIN).await;
-}
-
-/// [`serve`] with a grace time of the caller's.
-async fn serve_and_drain<S, B>(
-    listener: TcpListener,
-    tls: Tls,
-    authenticator: Authenticator,
-    service: S,
-    shutdown: CancellationToken,
-    drain: Duration,
 ) where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
@@ -287,7 +258,12 @@ async fn serve_and_drain<S, B>(
                 continue;
             }
         };
+        let Some(place) = tls.traffic.places.take(remote.ip()) else {
+            tracing::debug!(%remote, "too many connections");
+            continue;
+        };
         let connection = Connection {
+            place,
             acceptor: acceptor.clone(),
             tls: tls.clone(),
             authenticator: authenticator.clone(),
@@ -306,7 +282,7 @@ async fn serve_and_drain<S, B>(
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(drain, connections.wait()).await.is_err() {
+    if tokio::time::timeout(tls.limits().drain, connections.wait()).await.is_err() {
         tracing::info!(open = connections.len(), "cutting off connections that did not end in time");
         cut.cancel();
         connections.wait().await;
@@ -315,6 +291,7 @@ async fn serve_and_drain<S, B>(
 
 /// One client from its first byte to its last.
 struct Connection {
+    place: Place,
     acceptor: TlsAcceptor,
     tls: Tls,
     authenticator: Authenticator,
@@ -330,61 +307,96 @@ impl Connection {
         B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let remote = self.remote;
+        let Self { mut place, acceptor, tls, authenticator, remote, shutdown } = self;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%remote, %error, "cannot set TCP_NODELAY");
         }
-        let traffic = self.tls.traffic.clone();
-        let _open = traffic.connected();
+        let (traffic, limits) = (tls.traffic.clone(), *tls.limits());
+        traffic.connections.inc();
         let (received, sent) = (traffic.received.clone(), traffic.sent.clone());
-        let stream = InspectWriter::new(stream, move |bytes: &[u8]| {
-            sent.inc_by(bytes.len() as u64);
-        });
-        let stream = InspectReader::new(stream, move |bytes: &[u8]| {
-            received.inc_by(bytes.len() as u64);
-        });
-        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
+        // Who says nothing waits without holding up those who do.
+        let handshake = async {
+            stream.readable().await?;
+            let _turn = traffic.places.handshakes.acquire().await;
+            let stream = InspectWriter::new(stream, move |bytes: &[u8]| {
+                sent.inc_by(bytes.len() as u64);
+            });
+            let stream = InspectReader::new(stream, move |bytes: &[u8]| {
+                received.inc_by(bytes.len() as u64);
+            });
+            acceptor.accept(stream).await
+        };
         let stream = tokio::select! {
             biased;
-            () = self.shutdown.cancelled() => return,
-            done = handshake => match done {
+            () = shutdown.cancelled() => return,
+            done = tokio::time::timeout(limits.handshake, handshake) => match done {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::debug!(%remote, %error, "TLS handshake failed"),
-                Err(_) => return tracing::debug!(%remote, "TLS handshake took too long"),
+                Ok(Err(error)) => {
+                    traffic.places.ended(reason::TLS);
+                    return tracing::debug!(%remote, %error, "TLS handshake failed");
+                }
+                Err(_) => {
+                    traffic.places.ended(reason::HANDSHAKE);
+                    return tracing::debug!(%remote, "TLS handshake took too long");
+                }
             }
         };
-        let peer = self.tls.peer(stream.get_ref().1.peer_certificates());
-        if let Peer::Refused(reason) = &peer {
-            tracing::debug!(%remote, %reason, "client certificate refused");
+        let peer = tls.peer(stream.get_ref().1.peer_certificates());
+        match &peer {
+            Peer::Refused(reason) => tracing::debug!(%remote, %reason, "client certificate refused"),
+            Peer::Certificate(_) => place.known(),
+            Peer::None => {}
         }
-        let authenticator = self.authenticator;
+        let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let activity = Activity::new();
+        let (busy, ending) = (activity.clone(), shutdown.clone());
         let handler = tower::service_fn(move |request: Request<Incoming>| {
             let user = authenticator.authenticate(&peer, request.headers());
-            let service = service.clone();
+            let (running, service, ending) = (busy.begin(), service.clone(), ending.clone());
             async move {
-                match user {
+                let mut response = match user {
                     Ok(user) => {
                         let mut request = request.map(Body::new);
                         request.extensions_mut().insert::<UserInfo>(user);
                         request.extensions_mut().insert(RemoteAddr(remote));
-                        service.oneshot(request).await.map(|response| response.map(Body::new))
+                        service.oneshot(request).await?.map(Body::new)
                     }
                     Err(error) => {
                         tracing::debug!(%remote, %error, "request refused");
-                        Ok(respond::status(&Status::unauthorized()))
+                        respond::status(&Status::unauthorized())
                     }
+                };
+                if !is_h2 && ending.is_cancelled() {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
+                Ok::<_, Infallible>(response.map(|body| Held::new(body, running)))
             }
         });
-        let builder = http_builder();
+        let builder = http_builder(&limits);
         let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(handler));
         let mut connection = std::pin::pin!(connection);
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = self.shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        let ended = loop {
+            let due = match activity.due(&limits) {
+                Ok(due) => due,
+                Err(why) => {
+                    traffic.places.ended(why);
+                    connection.as_mut().graceful_shutdown();
+                    break tokio::time::timeout(GOODBYE, connection).await.unwrap_or(Ok(()));
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => break ended,
+                () = shutdown.cancelled() => {
+                    if !is_h2
+                        && let Ok(ended) = tokio::time::timeout(limits.linger, connection.as_mut()).await
+                    {
+                        break ended;
+                    }
+                    connection.as_mut().graceful_shutdown();
+                    break connection.await;
+                }
+                () = tokio::time::sleep_until(due) => {}
             }
         };
         if let Err(error) = ended {
@@ -393,21 +405,21 @@ impl Connection {
     }
 }
 
-fn http_builder() -> auto::Builder<TokioExecutor> {
+fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_READ_TIMEOUT)
-        .max_buf_size(MAX_HEADER_BYTES);
+        .header_read_timeout(limits.headers)
+        .max_buf_size(limits.header_bytes);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_send_buf_size(MAX_SEND_BUFFER)
-        .max_header_list_size(MAX_H2_HEADER_LIST);
+        .keep_alive_interval(limits.ping)
+        .keep_alive_timeout(limits.pong)
+        .max_concurrent_streams(limits.streams)
+        .max_send_buf_size(limits.send_buffer)
+        .max_header_list_size(limits.header_list);
     builder
 }
 

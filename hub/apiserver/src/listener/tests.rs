@@ -18,14 +18,18 @@ struct Server {
     address: SocketAddr,
     pki: Pki,
     shutdown: CancellationToken,
+    traffic: Arc<Traffic>,
     done: JoinHandle<()>,
     _dir: TempDir,
 }
 
-/// Answers with the user's name; `/stream` with a body that never ends by itself.
+/// Answers with the user's name; `/stream` with a body that never ends by itself, `/slow` after a while.
 async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let user = request.extensions().get::<UserInfo>().unwrap();
     let text = format!("{} {}", user.name, user.groups.join(","));
+    if request.uri().path() == "/slow" {
+        tokio::time::sleep(GRACE / 3).await;
+    }
     if request.uri().path() == "/stream" {
         let frames =
             futures::stream::once(async move { Ok::<_, Infallible>(http_body::Frame::data(text.into())) });
@@ -36,24 +40,27 @@ async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
 }
 
 async fn start() -> Server {
+    limited(Limits { drain: GRACE, ..Limits::default() }).await
+}
+
+async fn limited(limits: Limits) -> Server {
     let dir = TempDir::new().unwrap();
     let env = Env::system();
     let pki = Pki::open_or_create(dir.path(), &[], &env).unwrap();
-    let tls = Tls::new(&pki, &env).unwrap();
+    let tls = Tls::new(&pki, &env).unwrap().limited(limits);
     let mut tokens = Tokens::new();
     tokens.insert("secret", UserInfo::new("token-user", ["g"]));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let shutdown = CancellationToken::new();
-    let done = tokio::spawn(serve_and_drain(
+    let (shutdown, traffic) = (CancellationToken::new(), tls.traffic());
+    let done = tokio::spawn(serve(
         listener,
         tls,
         Authenticator::new(tokens, env),
         tower::service_fn(answer),
         shutdown.clone(),
-        GRACE,
     ));
-    Server { address, pki, shutdown, done, _dir: dir }
+    Server { address, pki, shutdown, traffic, done, _dir: dir }
 }
 
 impl Server {
@@ -163,4 +170,161 @@ async fn a_client_that_does_not_speak_tls_harms_no_one() {
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
     assert_eq!(server.get(None, None).await.0, 200);
+}
+
+type H1 = hyper::client::conn::http1::SendRequest<Empty<bytes::Bytes>>;
+type H2 = hyper::client::conn::http2::SendRequest<Empty<bytes::Bytes>>;
+
+impl Server {
+    async fn http_1(&self) -> (H1, JoinHandle<hyper::Result<()>>) {
+        let stream = self.connect(b"http/1.1", None).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        (sender, tokio::spawn(connection))
+    }
+
+    async fn http_2(&self) -> (H2, JoinHandle<hyper::Result<()>>) {
+        let stream = self.connect(b"h2", None).await.unwrap();
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        (sender, tokio::spawn(connection))
+    }
+
+    /// Waits until a figure of the listener is at least this.
+    async fn figure(&self, line: &str) {
+        let page = karmada_telemetry::metrics::Page::new().with(self.traffic.clone()).into_source();
+        for _ in 0..200 {
+            if page().contains(line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("{line} is not in\n{}", page());
+    }
+}
+
+fn get(path: &str) -> Request<Empty<bytes::Bytes>> {
+    let uri = format!("https://localhost{path}");
+    Request::get(uri).header("host", "localhost").body(Empty::new()).unwrap()
+}
+
+/// Reads until the other side closes, at most as long as a test may take.
+async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Vec<u8> {
+    use tokio::io::AsyncReadExt;
+    let mut all = Vec::new();
+    // A reset is an end as well.
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut all));
+    let _ = read.await.expect("the server ends it");
+    all
+}
+
+#[tokio::test]
+async fn connections_that_ask_for_nothing_are_ended() {
+    use tokio::io::AsyncWriteExt;
+    let short = Duration::from_millis(150);
+    let limits = Limits { handshake: short, headers: short, idle: short, drain: GRACE, ..Limits::default() };
+    let server = limited(limits).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut stuck = TcpStream::connect(server.address).await.unwrap();
+    stuck.write_all(&[0x16, 0x03, 0x01]).await.unwrap();
+    assert!(closed(&mut silent).await.is_empty() && closed(&mut stuck).await.is_empty());
+    server.figure("karmada_hub_connections_ended_total{reason=\"handshake_took_too_long\"} 2").await;
+
+    let mut speechless = server.connect(b"h2", None).await.unwrap();
+    closed(&mut speechless).await;
+    server.figure("karmada_hub_connections_ended_total{reason=\"no_request\"} 1").await;
+
+    let mut loris = server.connect(b"http/1.1", None).await.unwrap();
+    loris.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ").await.unwrap();
+    let answer = closed(&mut loris).await;
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+
+    let (mut sender, connection) = server.http_2().await;
+    assert_eq!(sender.send_request(get("/x")).await.unwrap().status(), 200);
+    tokio::time::timeout(Duration::from_secs(10), connection).await.unwrap().unwrap().unwrap();
+    server.figure("karmada_hub_connections_ended_total{reason=\"idle\"} 1").await;
+
+    // One that is listened to is not idle.
+    let (mut sender, connection) = server.http_2().await;
+    let body = sender.send_request(get("/stream")).await.unwrap().into_body();
+    tokio::time::sleep(short * 4).await;
+    assert!(!connection.is_finished());
+    drop(body);
+    server.figure("karmada_hub_connections_open 0").await;
+}
+
+#[tokio::test]
+async fn there_are_so_many_connections_and_no_more() {
+    let server = limited(Limits { strangers_per_address: 2, drain: GRACE, ..Limits::default() }).await;
+    let agent = server.pki.issue_client("a", "g", Duration::from_secs(60)).unwrap();
+    let _one = server.http_2().await;
+    let known = server.connect(b"h2", Some(&agent)).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(known)).await.unwrap();
+    let _connection = tokio::spawn(connection);
+    // Once it is answered, the certificate has been looked at.
+    let _: Response<Incoming> = sender.send_request(get("/x")).await.unwrap();
+    let _two = server.http_2().await;
+    let mut three = TcpStream::connect(server.address).await.unwrap();
+    assert!(closed(&mut three).await.is_empty());
+    server.figure("karmada_hub_connections_ended_total{reason=\"too_many_of_one_address\"} 1").await;
+    server.figure("karmada_hub_connections_open 3").await;
+}
+
+#[tokio::test]
+async fn requests_with_too_much_before_their_body_are_refused() {
+    let server = limited(Limits { header_bytes: 64 << 10, drain: GRACE, ..Limits::default() }).await;
+    let long = "x".repeat(200 << 10);
+    let with = |name: &str, value: &str| Request::get("/x").header("host", "h").header(name, value);
+    let many = (0..200).fold(with("x", "y"), |request, i| request.header(format!("x-{i}"), "y"));
+    let cases =
+        [("a header", with("x", &long), 431), ("headers", many, 431), ("what is usual", with("x", "y"), 200)];
+    for (what, request, code) in cases {
+        let (mut sender, connection) = server.http_1().await;
+        let response = sender.send_request(request.body(Empty::new()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), code, "{what}");
+        connection.abort();
+    }
+    let mut raw = server.connect(b"http/1.1", None).await.unwrap();
+    let path = "x".repeat(60 << 10);
+    let text = format!("GET /{path}?{path} HTTP/1.1\r\nhost: h\r\n\r\n");
+    let _ = tokio::io::AsyncWriteExt::write_all(&mut raw, text.as_bytes()).await;
+    let answer = closed(&mut raw).await;
+    let line = String::from_utf8_lossy(&answer);
+    assert!(line.starts_with("HTTP/1.1 4"), "{line}");
+    let (mut sender, _connection) = server.http_2().await;
+    let mut request = get("/x");
+    request.headers_mut().insert("x", "y".repeat(300 << 10).parse().unwrap());
+    let refused = sender.send_request(request).await;
+    assert!(refused.map_or(true, |response| response.status() == 431));
+    assert_eq!(server.get(None, None).await.0, 200);
+}
+
+#[tokio::test]
+async fn at_the_end_everyone_is_told_and_what_runs_is_answered() {
+    let server = start().await;
+    let (mut h2, h2_connection) = server.http_2().await;
+    let (mut h1, h1_connection) = server.http_1().await;
+    let (mut idle, idle_connection) = server.http_1().await;
+    assert_eq!(idle.send_request(get("/x")).await.unwrap().status(), 200);
+    let running = tokio::spawn(h2.send_request(get("/slow")));
+    let running_too = tokio::spawn(h1.send_request(get("/slow")));
+    server.figure("karmada_hub_connections_open 3").await;
+    tokio::time::sleep(GRACE / 10).await;
+    server.shutdown.cancel();
+    tokio::time::sleep(GRACE / 10).await;
+    assert!(TcpStream::connect(server.address).await.is_err(), "nobody new is let in");
+    let late = idle.send_request(get("/x")).await.unwrap();
+    assert_eq!((late.status().as_u16(), &late.headers()["connection"]), (200, &"close".parse().unwrap()));
+    let last = running_too.await.unwrap().unwrap();
+    assert_eq!((last.status().as_u16(), &last.headers()["connection"]), (200, &"close".parse().unwrap()));
+    let (_, body) = last.into_parts();
+    body.collect().await.unwrap();
+    let (_, body) = running.await.unwrap().unwrap().into_parts();
+    body.collect().await.unwrap();
+    // GOAWAY without an error: the connection ends well.
+    drop(h2);
+    for connection in [h2_connection, h1_connection, idle_connection] {
+        tokio::time::timeout(Duration::from_secs(10), connection).await.unwrap().unwrap().unwrap();
+    }
+    server.done.await.unwrap();
 }

@@ -145,7 +145,8 @@ async fn bodies_that_are_too_much_are_refused() {
     };
     let bomb = gzip(&vec![b' '; 64 << 20]);
     assert!(bomb.len() < 1 << 20);
-    let cases: [(&str, &str, Vec<u8>, &[(&str, &str)], u16, &str); 8] = [
+    type Headers = &'static [(&'static str, &'static str)];
+    let cases: [(&str, &str, Vec<u8>, Headers, u16, &str); 8] = [
         ("large", "application/json", vec![b' '; (3 << 20) + 1], &[], 413, "limit is 3145728"),
         ("bomb", "application/json", bomb, &[("content-encoding", "gzip")], 413, "limit is 3145728"),
         ("no gzip", "application/json", b"{}".to_vec(), &[("content-encoding", "gzip")], 400, "gzip"),
