@@ -85,6 +85,11 @@ impl Embedded {
         &self.server
     }
 
+    /// The store, for copies of it.
+    pub fn store(&self) -> &ApiStore {
+        &self.store
+    }
+
     /// A client for the controllers: in process, and allowed everything.
     pub fn client(&self) -> Client {
         self.server.client(UserInfo::system("karmada-controller-manager"), AGENT)

@@ -14,9 +14,10 @@
 //! projections ([`heads`]); what they decide is `karmada_core`'s; what they write goes through [`objects`].
 //! [`admission`] is what users hear at once when they write to the embedded API. [`cli`] is the command line.
 //! [`remote`] is what takes the place of the embedded API on a stock kube-apiserver; [`export`] moves from one to the
-//! other.
+//! other; [`backup`] keeps a hub in a file.
 
 pub mod admission;
+pub mod backup;
 mod bindings;
 pub mod cli;
 mod context;

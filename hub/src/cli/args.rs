@@ -30,6 +30,12 @@ pub(super) enum Command {
     /// Write a hub's objects as YAML, to be applied to another API server.
     #[command(after_long_help = EXPORT_HELP)]
     Export(ExportArgs),
+    /// Write a hub's objects and keys into one file, whether it runs or not.
+    #[command(after_long_help = BACKUP_HELP)]
+    Backup(BackupArgs),
+    /// Make a data directory of a backup.
+    #[command(after_long_help = BACKUP_HELP)]
+    Restore(RestoreArgs),
     /// Print the definitions of the Karmada kinds.
     Crds,
 }
@@ -152,6 +158,39 @@ pub(super) struct ExportArgs {
     /// output.
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+}
+
+/// What a backup is good for, for `backup --help` and `restore --help`.
+const BACKUP_HELP: &str = "\
+  karmada-hub backup --data-dir DIR --to FILE         while the hub runs, or while it does not
+  karmada-hub restore --from FILE --data-dir NEW      into an empty directory
+  karmada-hub serve --data-dir NEW --advertise …      as before
+
+FILE has all objects at one moment and the hub's keys: whoever reads it can be the hub. It is written whole or not at
+all, checked, and readable by its owner alone. A hub that is restored is the same one to agents and users, at an earlier
+time: what was made after the backup has to be applied again (members keep what they run), what was deleted after it is
+back. Never run the original and the restored one at once.";
+
+/// Arguments of `backup`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct BackupArgs {
+    /// The hub's data directory. A hub that runs is asked through the admin.kubeconfig there.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The file to write (mode 0600); one that is there is replaced when the new one is whole.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+}
+
+/// Arguments of `restore`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct RestoreArgs {
+    /// The backup.
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+    /// The data directory to make; missing or empty.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
 }
 
 /// Which server is asked.

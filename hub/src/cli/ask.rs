@@ -49,6 +49,11 @@ impl Server {
         })
     }
 
+    /// For what is no object.
+    pub(super) fn client(&self) -> kube::Client {
+        self.objects.rest().client().clone()
+    }
+
     /// Waits until there is a connection, or until it has turned out that there will be none.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod apply;
 mod args;
 mod ask;
+mod backup;
 mod duration;
 mod export;
 mod follow;
@@ -100,6 +101,8 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Get(get) => ask::run(|| get::run(get, env))?,
         args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
+        args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,
+        args::Command::Restore(restore) => backup::restore(&restore, &env)?,
         args::Command::Crds => print(&crds()?)?,
     }
     Ok(())
@@ -142,7 +145,9 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_refused_in_one_line() {
-        let rows: [(&[&str], &str); 10] = [
+        let rows: [(&[&str], &str); 12] = [
+            (&["karmada-hub", "backup", "--data-dir", "d"], "--to"),
+            (&["karmada-hub", "restore", "--from", "f"], "--data-dir"),
             (&["karmada-hub", "serve"], "--data-dir"),
             (&["karmada-hub", "serve", "--data-dir", "d", "--leader-elect=false"], "--kubeconfig"),
             (&["karmada-hub", "export"], "--data-dir"),
@@ -165,7 +170,9 @@ mod tests {
 
     #[test]
     fn good_arguments_are_taken() {
-        let rows: [&[&str]; 8] = [
+        let rows: [&[&str]; 10] = [
+            &["karmada-hub", "backup", "--data-dir", "d", "--to", "f"],
+            &["karmada-hub", "restore", "--from", "f", "--data-dir", "d"],
             &["karmada-hub", "serve", "--data-dir", "d", "--kubeconfig", "f", "--leader-elect=false"],
             &["karmada-hub", "export", "--data-dir", "d", "-o", "dump"],
             &["karmada-hub", "export", "--kubeconfig", "f", "--context", "c"],

@@ -10,7 +10,7 @@ pub mod crash;
 pub mod memory;
 pub mod redb;
 
-mod codec;
+pub(crate) mod codec;
 mod journal;
 mod probe;
 mod tables;

@@ -16,6 +16,15 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// A restore did not come to its end here.
+    #[error(
+        "a restore into {} did not come to its end; empty the directory and restore again",
+        path.display()
+    )]
+    Unfinished {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file is damaged.
     #[error(
         "store file {location} is damaged: {detail}; restore it from a backup, or move it away to start empty"

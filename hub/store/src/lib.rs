@@ -89,6 +89,11 @@
 //! takes commits again. Nobody has to restart anything, and what was shown but not durable is kept. A process that ends
 //! meanwhile is a crash like any other.
 //!
+//! # Backups
+//!
+//! [`Store::copy`] is everything at one revision, as a stream, beside whatever else goes on. A store is made of it by
+//! [`Redb::restore`](engine::Redb::restore): [`copy`] says where that one begins and why.
+//!
 //! # What it costs
 //!
 //! - **A batch** is one sync, whatever is in it (a test holds that). On a disk that syncs in 5 ms, 64 writers of
@@ -102,6 +107,7 @@
 pub mod engine;
 
 mod boot;
+pub mod copy;
 mod entry;
 mod error;
 mod history;
@@ -114,6 +120,7 @@ mod watch;
 mod writer;
 
 pub use boot::Boot;
+pub use copy::{Copy, CopyError, Incoming};
 pub use entry::{Action, Committed, Entry, Event, EventKind, Expect, Op, Project};
 pub use error::{CommitError, Compacted, Failure, OpenError, WatchEnd};
 pub use history::HistoryLimits;

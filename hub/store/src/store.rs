@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     boot::Boot,
+    copy::Copy,
     engine::Engine,
     entry::{Action, Entry, EventKind, Op, Project},
     error::{CommitError, Compacted, Failure, OpenError},
@@ -208,6 +209,11 @@ impl<P: Project> Store<P> {
     /// has met an older copy of the store, or another one.
     pub fn knows(&self, boot_id: &str, revision: Revision) -> bool {
         self.0.shared.boots.known(boot_id, revision, self.durable())
+    }
+
+    /// A copy of everything, as it is now.
+    pub fn copy(&self) -> Copy {
+        Copy::of(self.snapshot(), self.boots().to_vec())
     }
 
     /// Why the store takes no writes at present, if so.

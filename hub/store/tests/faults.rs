@@ -169,7 +169,7 @@ fn fail_everywhere(cases: u32, commits: std::ops::Range<usize>) {
 
 #[test]
 fn the_disk_may_fail_at_every_step() {
-    fail_everywhere(1, 5..7);
+    fail_everywhere(2, 5..8);
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, stop: CancellationToken) 
     embedded.server().show_metrics(page.into_source());
 
     let authenticator = Authenticator::new(Tokens::new(), env.clone());
-    let service = WithControllers::new(embedded.server().service(), hub.ready());
+    let service = WithControllers::new(embedded.server().service(), hub.ready(), embedded.store().clone());
     let listening = tokio::spawn(listener::serve(socket, tls, authenticator, service, stop.clone()));
     let running = hub.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(hub_failure) });

@@ -12,7 +12,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use karmada_api::consts::subject;
-use karmada_apiserver::authn::{MONITORING, UserInfo};
+use karmada_apiserver::{
+    authn::{MONITORING, UserInfo},
+    storage::ApiStore,
+};
 use karmada_client::{LinkStatus, latest};
 use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
 use serde_json::json;
@@ -20,20 +23,43 @@ use tower::Service;
 
 use crate::remote::{CONTROLLERS_CHECK, Phase};
 
+/// Where a hub that runs gives a copy of its store.
+pub(in crate::cli) const COPY_PATH: &str = "/karmada-hub/store";
+
 /// Longer answers to `/readyz?verbose` there are none.
 const CHECKS_LIMIT: usize = 64 << 10;
 
-/// The embedded API, whose readiness is that of the controllers too.
+/// The embedded API, whose readiness is that of the controllers too, and which gives its store away to who may have it.
 #[derive(Clone, Debug)]
 pub(super) struct WithControllers<S> {
     api: S,
     ready: latest::Receiver<bool>,
+    store: ApiStore,
 }
 
 impl<S> WithControllers<S> {
-    /// `api`, ready once `ready` is true.
-    pub(super) fn new(api: S, ready: latest::Receiver<bool>) -> Self {
-        Self { api, ready }
+    /// `api`, ready once `ready` is true, over this store.
+    pub(super) fn new(api: S, ready: latest::Receiver<bool>, store: ApiStore) -> Self {
+        Self { api, ready, store }
+    }
+
+    /// Everything that is stored, at one revision, for a backup.
+    fn copy<B>(&self, request: &Request<B>) -> Response<Body> {
+        let user = request.extensions().get::<UserInfo>();
+        if !user.is_some_and(|user| user.in_group(subject::MASTERS)) {
+            return plain(StatusCode::FORBIDDEN, "only an administrator may copy the store\n".to_owned());
+        }
+        if request.method() != Method::GET {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "GET it\n".to_owned());
+        }
+        let copy = self.store.copy();
+        tracing::info!(revision = %copy.revision(), "the store is being copied");
+        // Pieces are made as they are taken: the values are in memory anyway.
+        let pieces = futures::stream::iter(copy.into_iter().map(Ok::<_, Infallible>));
+        let mut response = Response::new(Body::from_stream(pieces));
+        let kind = header::HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
     }
 }
 
@@ -55,6 +81,10 @@ where
         let ready = *self.ready.borrow();
         if path.strip_prefix("/readyz/") == Some(CONTROLLERS_CHECK) {
             let answer = Checks::new([(CONTROLLERS_CHECK, ready)]).answer("readyz", false);
+            return Box::pin(async move { Ok(answer) });
+        }
+        if path == COPY_PATH {
+            let answer = self.copy(&request);
             return Box::pin(async move { Ok(answer) });
         }
         if path != "/readyz" {
@@ -253,6 +283,34 @@ mod tests {
 
     use super::*;
 
+    fn store() -> ApiStore {
+        let memory = karmada_store::engine::Memory::new();
+        karmada_apiserver::open_store(memory, &karmada_env::Env::system()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_administrators_may_copy_the_store() {
+        let api = tower::service_fn(|_: Request<Body>| async {
+            Ok::<_, Infallible>(plain(StatusCode::NOT_FOUND, String::new()))
+        });
+        let ready = latest::Sender::new(true).subscribe();
+        for (user, code) in [
+            (None, 403),
+            (Some(UserInfo::new("system:node:a", [subject::AGENTS])), 403),
+            (Some(UserInfo::new("admin", [subject::MASTERS])), 200),
+        ] {
+            let mut request = Request::get(COPY_PATH).body(Body::empty()).unwrap();
+            if let Some(user) = user {
+                request.extensions_mut().insert(user);
+            }
+            let front = WithControllers::new(api, ready.clone(), store());
+            let answer = front.oneshot(request).await.unwrap();
+            assert_eq!(answer.status().as_u16(), code);
+            let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+            assert_eq!(karmada_store::Incoming::begin(&*body).is_ok(), code == 200);
+        }
+    }
+
     async fn ask(ready: bool, api_ready: bool, path: &str) -> (u16, String) {
         let receiver = latest::Sender::new(ready).subscribe();
         let api = tower::service_fn(move |_: Request<Body>| async move {
@@ -260,7 +318,7 @@ mod tests {
             Ok::<_, Infallible>(checks.answer("readyz", false))
         });
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = WithControllers::new(api, receiver).oneshot(request).await.unwrap();
+        let answer = WithControllers::new(api, receiver, store()).oneshot(request).await.unwrap();
         let code = answer.status().as_u16();
         let text = axum::body::to_bytes(answer.into_body(), 4096).await.unwrap();
         (code, String::from_utf8_lossy(&text).into_owned())

@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::credentials::credentials;
+pub(super) use self::{credentials::credentials, front::COPY_PATH};
 use super::{Failure, ServeArgs, logs};
 use crate::HubConfig;
 

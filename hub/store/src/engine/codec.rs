@@ -108,7 +108,7 @@ fn put_value(out: &mut Vec<u8>, value: &Bytes) {
     out.extend_from_slice(value);
 }
 
-pub(super) fn encode_stored(stored: &Stored) -> Vec<u8> {
+pub(crate) fn encode_stored(stored: &Stored) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + stored.value.len());
     put_stored(&mut out, stored);
     out
@@ -120,7 +120,7 @@ fn put_stored(out: &mut Vec<u8>, stored: &Stored) {
     out.extend_from_slice(&stored.value);
 }
 
-pub(super) fn decode_stored(bytes: &[u8]) -> Result<Stored, EngineError> {
+pub(crate) fn decode_stored(bytes: &[u8]) -> Result<Stored, EngineError> {
     let mut reader = Reader(bytes);
     (|| {
         let (revision, created) = (reader.revision()?, reader.revision()?);
@@ -129,7 +129,7 @@ pub(super) fn decode_stored(bytes: &[u8]) -> Result<Stored, EngineError> {
     .ok_or_else(|| short("value"))
 }
 
-pub(super) fn encode_log(record: &LogRecord) -> Vec<u8> {
+pub(crate) fn encode_log(record: &LogRecord) -> Vec<u8> {
     let last = if let Change::Delete(Some(last)) = &record.change { last.len() } else { 0 };
     let prev = record.prev.as_ref().map_or(0, |p| p.value.len());
     let mut out = Vec::with_capacity(40 + record.key.len() + prev + last);
@@ -154,7 +154,7 @@ fn put_log(out: &mut Vec<u8>, record: &LogRecord) {
     }
 }
 
-pub(super) fn decode_log(revision: Revision, bytes: &[u8]) -> Result<LogRecord, EngineError> {
+pub(crate) fn decode_log(revision: Revision, bytes: &[u8]) -> Result<LogRecord, EngineError> {
     let mut reader = Reader(bytes);
     (|| {
         let (change, has_prev, has_last) = (reader.byte()?, reader.flag()?, reader.flag()?);
@@ -235,7 +235,7 @@ pub(super) fn decode_batch(bytes: &[u8]) -> Result<Batch, EngineError> {
     if reader.0.is_empty() { Ok(batch) } else { Err(cut()) }
 }
 
-pub(super) fn encode_boot(boot: &Boot) -> Vec<u8> {
+pub(crate) fn encode_boot(boot: &Boot) -> Vec<u8> {
     let mut out = Vec::with_capacity(24 + boot.id.len());
     put_revision(&mut out, boot.first);
     put_revision(&mut out, boot.last);
@@ -244,7 +244,7 @@ pub(super) fn encode_boot(boot: &Boot) -> Vec<u8> {
     out
 }
 
-pub(super) fn decode_boot(bytes: &[u8]) -> Result<Boot, EngineError> {
+pub(crate) fn decode_boot(bytes: &[u8]) -> Result<Boot, EngineError> {
     let mut reader = Reader(bytes);
     (|| {
         let (first, last, reserved) = (reader.revision()?, reader.revision()?, reader.revision()?);

@@ -1,12 +1,14 @@
 //! Keeps batches in memory. Clones share what is kept, so a store opened on a clone is the same store restarted.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, io::Read, sync::Arc};
 
+use karmada_env::Env;
 use parking_lot::Mutex;
 
 use super::{Batch, Engine, EngineError, Image, LogRecord, Marks, Stored};
 use crate::{
     boot::Boot,
+    copy::{CopyError, Incoming},
     key::{Key, Revision},
 };
 
@@ -15,6 +17,7 @@ struct Kept {
     objects: BTreeMap<Key, Stored>,
     log: BTreeMap<Revision, LogRecord>,
     marks: Marks,
+    base: Revision,
     forgotten: BTreeMap<Arc<str>, Revision>,
     boots: Vec<Boot>,
 }
@@ -30,6 +33,19 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// One that holds what a copy has.
+    ///
+    /// # Errors
+    /// When the copy cannot be read, or is not whole.
+    pub fn restore<R: Read>(mut from: Incoming<R>, env: &Env) -> Result<Self, CopyError> {
+        let (marks, boots) = from.beginning(env)?;
+        let objects = from.by_ref().collect::<Result<_, _>>()?;
+        let kept = Kept { objects, marks, base: marks.revision, boots, ..Kept::default() };
+        Ok(Self(Arc::new(Mutex::new(kept))))
+    }
+}
+
 impl Engine for Memory {
     fn location(&self) -> String {
         "in memory".to_owned()
@@ -41,7 +57,7 @@ impl Engine for Memory {
             objects: kept.objects.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             log: kept.log.values().cloned().collect(),
             marks: kept.marks,
-            base: Revision::ZERO,
+            base: kept.base,
             forgotten: kept.forgotten.iter().map(|(name, up_to)| (name.clone(), *up_to)).collect(),
             boots: kept.boots.clone(),
         })

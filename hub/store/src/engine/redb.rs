@@ -19,7 +19,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -27,6 +27,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use karmada_env::Env;
 use redb::{Builder, Database, StorageBackend, backends::FileBackend};
 
 pub use super::tables::FORMAT;
@@ -36,11 +37,16 @@ use super::{
     probe::Probe,
     tables::{self, Mark},
 };
-use crate::error::OpenError;
+use crate::{
+    copy::{CopyError, Incoming},
+    error::OpenError,
+};
 
 const FILE: &str = "store.redb";
 const JOURNAL: &str = "store.journal";
 const LOCK: &str = "store.lock";
+/// Stands in a directory for as long as it is being restored: a store there, or none, is not what is meant to be there.
+pub const UNFINISHED: &str = "restore.unfinished";
 
 /// Half of the journal: there is a checkpoint for so much of it. Enough that the tables' pages are written for
 /// hundreds of batches at a time, little enough that bringing both halves into the tables takes no noticeable time
@@ -50,6 +56,8 @@ const HALF: usize = 2 * 1024 * 1024;
 /// redb's cache. Small, since values are read once, at opening: it only has to hold the inner pages of the trees
 /// and what one transaction changes.
 const CACHE: usize = 4 * 1024 * 1024;
+/// Bytes of values in one batch of a restore.
+const RESTORED_AT_ONCE: usize = 8 << 20;
 
 /// The engine.
 pub struct Redb {
@@ -85,6 +93,9 @@ impl Redb {
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         let dir = dir.as_ref();
         fs::create_dir_all(dir).map_err(|e| io_error(dir, &e))?;
+        if dir.join(UNFINISHED).exists() {
+            return Err(OpenError::Unfinished { path: dir.to_owned() });
+        }
         let lock = lock(dir)?;
         let path = dir.join(FILE);
         let location = path.display().to_string();
@@ -100,6 +111,46 @@ impl Redb {
         };
         let files = open().map_err(|e| e.at(&location))?;
         Ok(Self { files: Some(files), open: Box::new(open), location, blocks: true, _lock: Some(lock) })
+    }
+
+    /// Makes a store of a copy, in a directory without one. When this returns, it is there; before, a store cannot be
+    /// opened there. Answers how many entries it has.
+    ///
+    /// # Errors
+    /// When the copy cannot be read or is not whole, or the store cannot be written.
+    pub fn restore<R: Read>(dir: &Path, mut from: Incoming<R>, env: &Env) -> Result<u64, CopyError> {
+        let path = dir.join(FILE);
+        let io = |e: io::Error| CopyError::Write(format!("{}: {e}", path.display()));
+        let (marks, boots) = from.beginning(env)?;
+        let _lock = lock(dir).map_err(|e| CopyError::Write(e.to_string()))?;
+        if path.try_exists().map_err(io)? {
+            return Err(CopyError::Write(format!("{} is there already", path.display())));
+        }
+        let fresh = fresh(dir, FILE).map_err(io)?;
+        let db = builder().create_file(fresh).map_err(EngineError::from)?;
+        tables::format(&db)?;
+        tables::set_base(&db, marks.revision)?;
+        let mut batch = Batch { marks, boots: Some(boots), ..Batch::default() };
+        let mut bytes = 0;
+        loop {
+            let entry = from.next().transpose()?;
+            let last = entry.is_none();
+            if let Some((key, stored)) = entry {
+                bytes += stored.value.len();
+                batch.objects.push((key, Some(stored)));
+            }
+            if last || bytes > RESTORED_AT_ONCE {
+                tables::write(&db, &[batch], Mark { next: 1, open: false })?;
+                if last {
+                    break;
+                }
+                batch = Batch { marks, ..Batch::default() };
+                bytes = 0;
+            }
+        }
+        drop(db);
+        put_in_place(dir, FILE).map_err(io)?;
+        Ok(from.entries())
     }
 
     /// The engine over disks of the caller's, which are formatted if they are empty; `half` is that of the journal.
@@ -259,20 +310,20 @@ fn make(
     name: &str,
     fill: impl FnOnce(File) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    let io = |e: io::Error| EngineError::io(&e);
-    let fresh = dir.join(format!("{name}.new"));
-    // Secrets stand in it: nobody else may read it.
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .open(&fresh)
-        .map_err(io)?;
-    fill(file)?;
-    fs::rename(&fresh, dir.join(name)).map_err(io)?;
-    File::open(dir).and_then(|d| d.sync_all()).map_err(io)
+    fill(fresh(dir, name).map_err(|e| EngineError::io(&e))?)?;
+    put_in_place(dir, name).map_err(|e| EngineError::io(&e))
+}
+
+/// The file under its other name. Secrets stand in it: nobody else may read it.
+fn fresh(dir: &Path, name: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).read(true).write(true).mode(0o600);
+    options.open(dir.join(format!("{name}.new")))
+}
+
+fn put_in_place(dir: &Path, name: &str) -> io::Result<()> {
+    fs::rename(dir.join(format!("{name}.new")), dir.join(name))?;
+    File::open(dir)?.sync_all()
 }
 
 fn open_checked(path: &Path) -> Result<Database, EngineError> {

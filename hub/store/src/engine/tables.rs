@@ -135,6 +135,14 @@ pub(super) fn load(db: &Database) -> Result<Image, EngineError> {
     Ok(image)
 }
 
+/// Says that up to there nothing of any resource is in the log.
+pub(super) fn set_base(db: &Database, base: Revision) -> Result<(), EngineError> {
+    let txn = db.begin_write()?;
+    txn.open_table(META)?.insert("compacted", base.get())?;
+    txn.commit()?;
+    Ok(())
+}
+
 /// Writes batches, oldest first, and the mark behind them, in one transaction. Of a key, only the last value is
 /// written; of the log, only what no later batch forgets.
 pub(super) fn write(db: &Database, batches: &[Batch], mark: Mark) -> Result<(), EngineError> {
