@@ -20,6 +20,7 @@ use crate::{
     kinds,
     metrics::HubFigures,
     objects::{Key, Objects},
+    placing::Fleet,
     reporter::Reporter,
     templates::Templates,
     works::Written,
@@ -71,6 +72,8 @@ pub(crate) struct Context {
     pub leases: Arc<Index<LeaseHead>>,
     pub definitions: Arc<Index<DefinitionHead>>,
     pub templates: Arc<Templates>,
+    /// All clusters, as placement wants them.
+    pub fleet: Fleet,
     /// What the hub last wrote into Works.
     pub written: Written,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
@@ -112,6 +115,7 @@ impl Context {
             leases: Index::new(),
             definitions: Index::new(),
             templates: Arc::new(Templates::new()),
+            fleet: Fleet::default(),
             written: Written::default(),
             to_bind: WorkQueue::new(env.clone()),
             figures,

@@ -32,6 +32,7 @@ pub mod index;
 pub mod kinds;
 pub mod metrics;
 pub mod objects;
+mod placing;
 pub mod remote;
 mod reporter;
 mod templates;

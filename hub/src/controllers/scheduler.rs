@@ -9,16 +9,15 @@ use karmada_api::{
     cluster::Cluster,
     conditions::{self, Condition},
     consts::{annotation, component, condition, event},
-    policy::{DEFAULT_SCHEDULER, Placement},
+    policy::Placement,
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    affinity, names,
-    place::{self, Decision, PlaceError, Request, Trigger},
+    affinity,
+    place::{self, Decision, PlaceError, Trigger},
 };
 use karmada_meta::{object, time::Time};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +29,7 @@ use crate::{
     index::Change,
     metrics::Incoming,
     objects::{Key, Part},
+    placing,
 };
 
 /// How many bindings are worked on at a time.
@@ -39,19 +39,6 @@ const WORKERS: usize = 8;
 pub(crate) struct Scheduler {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
-    fleet: Arc<Fleet>,
-}
-
-/// All clusters as one list, made anew after a change.
-#[derive(Debug, Default)]
-struct Fleet(Mutex<Option<Arc<Vec<Cluster>>>>);
-
-impl Fleet {
-    fn get(&self, context: &Context) -> Arc<Vec<Cluster>> {
-        let mut fleet = self.0.lock();
-        let all = || context.clusters.all().iter().map(|(_, head)| Cluster::clone(&head.cluster)).collect();
-        fleet.get_or_insert_with(|| Arc::new(all())).clone()
-    }
 }
 
 impl Scheduler {
@@ -68,20 +55,19 @@ impl Scheduler {
                 }
             });
         }
-        let fleet = Arc::new(Fleet::default());
-        let (affected, shared, snapshot) = (queue.clone(), Arc::downgrade(context), fleet.clone());
+        let (affected, shared) = (queue.clone(), Arc::downgrade(context));
         context.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
                 && matters(change)
             {
-                *snapshot.0.lock() = None;
+                context.fleet.forget();
                 for key in affected_by(&context, change) {
                     context.figures.incoming(Incoming::ClusterChanged);
                     affected.add(key);
                 }
             }
         });
-        Self { context: context.clone(), queue, fleet }
+        Self { context: context.clone(), queue }
     }
 
     /// Runs until told to stop.
@@ -106,7 +92,7 @@ impl Scheduler {
                 return Ok(Next::Done);
             }
         };
-        let Some(placement) = spec.placement.as_ref().filter(|_| is_ours(&spec)) else {
+        let Some(placement) = placing::placement_of(&spec) else {
             return Ok(Next::Done);
         };
         let timer = self.context.figures.timer();
@@ -115,20 +101,13 @@ impl Scheduler {
             self.context.clusters.get(&Key::cluster_scoped(name)).is_none_or(|head| head.deleting)
         };
         let applied = object::annotation(&binding, annotation::APPLIED_PLACEMENT);
-        let Some(trigger) = place::need_schedule(&spec, &status, applied, gone) else {
+        let trigger = place::need_schedule(&spec, &status, applied, gone);
+        // A binding that was born with its clusters has them, and nothing that says why.
+        if trigger.is_none() && conditions::find(&status.conditions, condition::SCHEDULED).is_some() {
             return self.observe(&key, &binding, &status).await;
-        };
-        let fleet = self.fleet.get(&self.context);
-        let there = self.with_where_it_is(&key, &spec);
-        let result = place::schedule(&Request {
-            spec: &there,
-            observed_affinity: &status.scheduler_observed_affinity_name,
-            last_scheduled: status.last_scheduled_time,
-            clusters: &fleet,
-            room: None,
-            empty_workloads: false,
-        });
-        let scaling = trigger == Trigger::ReplicasChanged;
+        }
+        let result = placing::decide(&self.context, &key, &spec, &status);
+        let scaling = trigger == Some(Trigger::ReplicasChanged);
         let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref()).await;
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
         if assigned? {
@@ -156,21 +135,6 @@ impl Scheduler {
             }
         }
         Ok(Next::Done)
-    }
-
-    /// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
-    /// binding (its template was deleted and made again) the object may stay like where it is placed now, or it would
-    /// be taken away from a cluster that happens to be tainted, and brought back later.
-    fn with_where_it_is(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
-        let mut spec = spec.clone();
-        for (work, _) in self.context.works.group(&key.to_string()) {
-            if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
-                && !spec.clusters.iter().any(|target| target.name == cluster)
-            {
-                spec.clusters.push(TargetCluster::new(cluster, 0));
-            }
-        }
-        spec
     }
 
     /// The present clusters hold; only the generation was not seen yet.
@@ -220,7 +184,7 @@ impl Scheduler {
             if moved || object::annotation(&binding, annotation::APPLIED_PLACEMENT) != Some(&applied) {
                 object::set_annotation(&mut binding, annotation::APPLIED_PLACEMENT, applied);
                 if moved {
-                    set_targets(&mut binding, targets);
+                    placing::set_targets(&mut binding, targets);
                 }
                 binding = self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
             }
@@ -307,13 +271,6 @@ impl Scheduler {
     }
 }
 
-/// Whether this scheduler is asked, and may act.
-fn is_ours(spec: &ResourceBindingSpec) -> bool {
-    let named = spec.scheduler_name.is_empty() || spec.scheduler_name == DEFAULT_SCHEDULER;
-    let suspended = spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(true));
-    named && !suspended
-}
-
 /// Whether two lists place alike; their order means nothing.
 fn same(present: &[TargetCluster], wanted: &[TargetCluster]) -> bool {
     let sorted = |targets: &[TargetCluster]| {
@@ -322,15 +279,6 @@ fn same(present: &[TargetCluster], wanted: &[TargetCluster]) -> bool {
         sorted
     };
     sorted(present) == sorted(wanted)
-}
-
-fn set_targets(binding: &mut Value, targets: &[TargetCluster]) {
-    let spec = object::ensure_map(binding, "spec");
-    if targets.is_empty() {
-        spec.remove("clusters");
-    } else {
-        spec.insert("clusters".to_owned(), json!(targets));
-    }
 }
 
 /// Whether a cluster changed in what placement looks at: conditions other than about its API list do not count,

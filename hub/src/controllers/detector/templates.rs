@@ -18,6 +18,7 @@ use crate::{
     controllers::Next,
     heads::{BindingKey, PolicyHead, TemplateHead},
     objects::Part,
+    placing,
     templates::TemplateKey,
 };
 
@@ -196,10 +197,11 @@ impl Detector {
         let content = TemplateHead::project(&live).content;
         let bound = match binding {
             None => {
-                let new = match desired::new_binding(&key, &live, policy, &self.context.env) {
+                let mut new = match desired::new_binding(&key, &live, policy, &self.context.env) {
                     Ok(new) => new,
                     Err(reason) => return Ok(Bound::Refused(reason)),
                 };
+                placing::at_birth(&self.context, &key, &mut new);
                 self.context.objects.create(bindings::resource(key.scope), &new).await?;
                 Bound::Written
             }

@@ -1,0 +1,105 @@
+//! Where bindings go: what the hub knows, handed to [`karmada_core::place`].
+//!
+//! The scheduler asks whenever something has changed. The detector asks once, for a binding that it is about to make:
+//! born with its clusters, it is on its way one write earlier. The scheduler looks at it all the same, and writes
+//! down what came of it.
+
+use std::sync::Arc;
+
+use karmada_api::{
+    cluster::Cluster,
+    consts::annotation,
+    policy::{DEFAULT_SCHEDULER, Placement},
+    work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
+};
+use karmada_core::{
+    names,
+    place::{self, Decision, PlaceError, Request},
+};
+use karmada_meta::object;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{context::Context, heads::BindingKey};
+
+/// All clusters as one list, made anew after a change.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet(Mutex<Option<Arc<Vec<Cluster>>>>);
+
+impl Fleet {
+    fn get(&self, context: &Context) -> Arc<Vec<Cluster>> {
+        let mut fleet = self.0.lock();
+        let all = || context.clusters.all().iter().map(|(_, head)| Cluster::clone(&head.cluster)).collect();
+        fleet.get_or_insert_with(|| Arc::new(all())).clone()
+    }
+
+    /// A cluster has changed in what placement looks at.
+    pub(crate) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// The clusters for a binding, by what is known now.
+pub(crate) fn decide(
+    context: &Context,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+) -> Result<Decision, PlaceError> {
+    place::schedule(&Request {
+        spec: &with_where_it_is(context, key, spec),
+        observed_affinity: &status.scheduler_observed_affinity_name,
+        last_scheduled: status.last_scheduled_time,
+        clusters: &context.fleet.get(context),
+        room: None,
+        empty_workloads: false,
+    })
+}
+
+/// Gives a binding that is about to be made its clusters, if they can be told without more than its spec: of several
+/// groups of clusters the status says which was taken, and a new binding cannot have one.
+pub(crate) fn at_birth(context: &Context, key: &BindingKey, binding: &mut Value) {
+    if !(context.clusters.is_synced() && context.works.is_synced()) {
+        return;
+    }
+    let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return };
+    let Some(placement) = placement_of(&spec).filter(|p| p.cluster_affinities.is_empty()) else { return };
+    // Where there is none, the scheduler says why.
+    if let Ok(decision) = decide(context, key, &spec, &ResourceBindingStatus::default()) {
+        object::set_annotation(binding, annotation::APPLIED_PLACEMENT, place::applied_placement(placement));
+        set_targets(binding, &decision.clusters);
+    }
+}
+
+/// The placement that a binding is scheduled by, if this scheduler is asked, and may act.
+pub(crate) fn placement_of(spec: &ResourceBindingSpec) -> Option<&Placement> {
+    let named = spec.scheduler_name.is_empty() || spec.scheduler_name == DEFAULT_SCHEDULER;
+    let suspended = spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(true));
+    spec.placement.as_ref().filter(|_| named && !suspended)
+}
+
+/// Writes clusters into a binding.
+pub(crate) fn set_targets(binding: &mut Value, targets: &[TargetCluster]) {
+    let spec = object::ensure_map(binding, "spec");
+    if targets.is_empty() {
+        spec.remove("clusters");
+    } else {
+        spec.insert("clusters".to_owned(), json!(targets));
+    }
+}
+
+/// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
+/// binding (its template was deleted and made again) the object may stay like where it is placed now, or it would
+/// be taken away from a cluster that happens to be tainted, and brought back later.
+fn with_where_it_is(context: &Context, key: &BindingKey, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
+    let mut spec = spec.clone();
+    for (work, _) in context.works.group(&key.to_string()) {
+        if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
+            && !spec.clusters.iter().any(|target| target.name == cluster)
+        {
+            spec.clusters.push(TargetCluster::new(cluster, 0));
+        }
+    }
+    spec
+}
