@@ -13,6 +13,7 @@ mod render;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use futures::{FutureExt, StreamExt, stream};
 use karmada_api::{
     conditions::{self, Condition},
     consts::{event, extension},
@@ -38,6 +39,8 @@ use crate::{
 
 /// How many bindings are worked on at a time.
 const WORKERS: usize = 8;
+/// How many Works of a binding are written at a time.
+const AT_ONCE: usize = 16;
 /// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -167,8 +170,12 @@ impl Binder {
             let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
             let render = render::Render::new(&self.context, key, binding, spec, &template);
             let (mut written, mut settled) = (Vec::new(), true);
-            for target in &targets {
-                let made = match self.make(key, &render, target, changed).await {
+            // Together, so that one sync makes several of them durable; and all of them, whatever becomes of one.
+            let making: Vec<_> =
+                targets.iter().map(|target| self.make(key, &render, target, changed).boxed()).collect();
+            let made: Vec<_> = stream::iter(making).buffered(AT_ONCE).collect().await;
+            for (target, made) in targets.iter().zip(made) {
+                let made = match made {
                     Ok(made) => made,
                     Err(error) => {
                         self.tell_failure(key, binding, spec, &error.to_string(), &error);
