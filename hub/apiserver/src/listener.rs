@@ -12,6 +12,7 @@
 //! their next request (`Connection: close`), for which there is a moment. What runs then may finish.
 
 mod limits;
+mod stall;
 
 use std::{
     convert::Infallible,
@@ -52,6 +53,7 @@ use tower::{Service, ServiceExt};
 
 pub use limits::Limits;
 use limits::{Activity, Place, Places, reason};
+use stall::Stall;
 
 use crate::{
     authn::{Authenticator, Peer, PeerCertificate, UserInfo},
@@ -318,6 +320,9 @@ impl Connection {
         let handshake = async {
             stream.readable().await?;
             let _turn = traffic.places.handshakes.acquire().await;
+            let of_listener = traffic.clone();
+            let stalled = move || of_listener.places.ended(reason::STALLED);
+            let stream = Stall::new(stream, limits.stall, stalled);
             let stream = InspectWriter::new(stream, move |bytes: &[u8]| {
                 sent.inc_by(bytes.len() as u64);
             });

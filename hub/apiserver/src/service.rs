@@ -248,30 +248,37 @@ impl Inner {
         if !matches!(check, "healthz" | "livez" | "readyz") {
             return None;
         }
-        let shutting_down = self.leaving.is_cancelled() || self.shutdown.is_cancelled();
-        let ready = check != "readyz" || !shutting_down;
-        let names: &[&str] =
-            if check == "readyz" { &["ping", "store", "shutdown"] } else { &["ping", "store"] };
-        if !rest.is_empty() && !names.contains(&rest) {
-            return Some(respond::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+        // A store that cannot be written to still answers, and goes on by itself: starting anew would not help.
+        let readiness = check == "readyz";
+        let leaving = self.leaving.is_cancelled() || self.shutdown.is_cancelled();
+        let full = self.registry.store.failure().map(|failure| failure.full);
+        let store = match full.filter(|_| readiness) {
+            None => None,
+            Some(true) => Some("its disk is full, it takes no writes"),
+            Some(false) => Some("its disk fails, it takes no writes"),
+        };
+        let mut checks = vec![("ping", None), ("store", store)];
+        if readiness {
+            checks.push(("shutdown", leaving.then_some("reason withheld")));
         }
-        let code = if ready { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
-        if query.get("verbose").is_some() || !ready {
-            let excluded: Vec<&str> = query.all("exclude").collect();
-            let lines: Vec<String> = names
-                .iter()
-                .map(|name| {
-                    if excluded.contains(name) {
-                        format!("[+]{name} excluded: ok\n")
-                    } else if *name == "shutdown" && !ready {
-                        format!("[-]{name} failed: reason withheld\n")
-                    } else {
-                        format!("[+]{name} ok\n")
-                    }
-                })
-                .collect();
-            let outcome = if ready { "passed" } else { "failed" };
-            return Some(respond::text(code, format!("{}{check} check {outcome}\n", lines.concat())));
+        if !rest.is_empty() {
+            let Some(one) = checks.iter().find(|(name, _)| *name == rest) else {
+                return Some(respond::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+            };
+            checks = vec![*one];
+        }
+        let excluded: Vec<&str> = query.all("exclude").collect();
+        let passed = checks.iter().all(|(name, failed)| failed.is_none() || excluded.contains(name));
+        let code = if passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+        if query.get("verbose").is_some() || !passed {
+            let line = |(name, failed): &(&str, Option<&str>)| match failed {
+                _ if excluded.contains(name) => format!("[+]{name} excluded: ok\n"),
+                Some(why) => format!("[-]{name} failed: {why}\n"),
+                None => format!("[+]{name} ok\n"),
+            };
+            let lines: String = checks.iter().map(line).collect();
+            let outcome = if passed { "passed" } else { "failed" };
+            return Some(respond::text(code, format!("{lines}{check} check {outcome}\n")));
         }
         Some(respond::text(code, "ok"))
     }

@@ -34,6 +34,9 @@ pub struct Limits {
     /// How long it may take to say so. A peer that is gone is noticed within both, also on a connection that only carries
     /// watches.
     pub pong: Duration,
+    /// How long a peer may take nothing of what is written to it. Kernels tell of room when a good part of what they
+    /// have queued is gone, which on a line of 4 kB/s takes a minute.
+    pub stall: Duration,
     /// Bytes queued for a reader that is slow, per stream. 10,000 stalled watches stay within 640 MB.
     pub send_buffer: usize,
     /// Bytes of the headers of a request over HTTP/1, and how much of a body is read ahead: kube-apiserver's
@@ -61,6 +64,7 @@ impl Default for Limits {
             streams: 1_000,
             ping: Duration::from_secs(30),
             pong: Duration::from_secs(20),
+            stall: Duration::from_secs(180),
             send_buffer: 64 << 10,
             header_bytes: 1 << 20,
             header_list: 256 << 10,
@@ -76,6 +80,7 @@ pub(super) mod reason {
     pub(in crate::listener) const ADDRESS: &str = "too_many_of_one_address";
     pub(in crate::listener) const HANDSHAKE: &str = "handshake_took_too_long";
     pub(in crate::listener) const TLS: &str = "handshake_failed";
+    pub(in crate::listener) const STALLED: &str = "took_nothing";
     pub(in crate::listener) const IDLE: &str = "idle";
     pub(in crate::listener) const SILENT: &str = "no_request";
 }

@@ -18,6 +18,7 @@ mod limits;
 mod objects;
 mod openapi;
 mod protobuf;
+mod scale;
 mod watches;
 
 use std::{
