@@ -16,6 +16,7 @@ pub mod list;
 pub mod metadata;
 pub mod modify;
 pub mod patch;
+mod rules;
 pub mod scale;
 
 use std::{collections::BTreeMap, sync::Arc};

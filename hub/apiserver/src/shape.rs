@@ -9,10 +9,12 @@
 //!
 //! Everything here is pure: no time, no I/O.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use karmada_meta::path::FieldError;
 use serde_json::Value;
+
+use crate::crd::rules::Rules;
 
 /// What a decoder noticed that is not an error by itself: `fieldValidation` decides what becomes of it.
 /// Each entry is a phrase such as `unknown field "spec.foo"` or `duplicate field "spec.x"`.
@@ -70,6 +72,11 @@ pub trait Shape: Send + Sync + fmt::Debug {
 
     /// What is wrong with an update, metadata aside. `subresource` is empty for the main endpoint.
     fn validate_update(&self, object: &Value, old: &Value, subresource: &str) -> Vec<FieldError>;
+
+    /// The rules of custom resources, which may take long to look at; none for other kinds.
+    fn rules(&self) -> Option<&Arc<Rules>> {
+        None
+    }
 
     /// Warnings for an accepted object.
     fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -196,7 +196,17 @@ impl FieldError {
             out.push_str(": ");
             match value {
                 Value::String(text) => out.push_str(&go_quote(text)),
-                other => out.push_str(&other.to_string()),
+                // Go's JSON is fit to stand in HTML.
+                other => {
+                    for c in other.to_string().chars() {
+                        match c {
+                            '<' => out.push_str("\\u003c"),
+                            '>' => out.push_str("\\u003e"),
+                            '&' => out.push_str("\\u0026"),
+                            c => out.push(c),
+                        }
+                    }
+                }
             }
         }
         if !self.detail.is_empty() {

@@ -7,20 +7,21 @@
 //!        │
 //!        └──────► kinds_of ──► Kind + CustomShape ──► schema.rs (compiled)
 //!                                                       ├─ fill.rs      prune, drop nulls, default
-//!                                                       └─ validate.rs  judge
+//!                                                       ├─ validate.rs  judge
+//!                                                       └─ rules.rs     judge by CEL rules (expressions.rs: are they usable?)
 //! ```
 //!
 //! Everything here is a pure function of definitions and objects. The controller that watches definitions, writes their
 //! status and swaps the served kinds is the registry's.
 //!
-//! Not here yet: `x-kubernetes-validations` (CEL rules) are stored and not evaluated; conversion webhooks are refused
-//! where they would be called. Defaults come when an object is written: one that was written before a default was
-//! added does not show it.
+//! Not here: conversion webhooks are refused where they would be called.
 
 pub mod definition;
+mod expressions;
 pub mod fill;
 mod format;
 mod pattern;
+pub mod rules;
 mod schema;
 mod shape;
 pub mod status;
@@ -36,7 +37,7 @@ use self::definition::{list, storage_version, text, versions};
 pub use self::{schema::Schema, shape::CustomShape};
 use crate::{
     discovery::compare_versions,
-    kinds::{Column, Custom, Kind, KindSpec, ScalePaths, Subresource, rules},
+    kinds::{Column, Custom, Kind, KindSpec, ScalePaths, Subresource, rules as kind_rules},
 };
 
 /// Verbs of a custom resource, in the order of kube-apiserver's discovery.
@@ -119,7 +120,7 @@ pub fn kind_of(definition: &Value, version: &str) -> Option<Kind> {
         versions(definition).iter().find(|v| v["storage"] == json!(true) && text(v, "/name") != version);
     let stored = stored.and_then(|v| v.pointer("/schema/openAPIV3Schema"));
     let shape = CustomShape::new(&schema, stored, scale, keeps_unknown);
-    let mut kind = Kind::new(row, rules::custom(has_status, selectable), Arc::new(shape), Some(custom));
+    let mut kind = Kind::new(row, kind_rules::custom(has_status, selectable), Arc::new(shape), Some(custom));
     kind.list_kind = accepted("listKind").into();
     Some(kind)
 }

@@ -92,18 +92,19 @@ impl Rules {
         if !has_rules(schema) {
             return None;
         }
-        Self::node(schema, schema, Decl::of(schema, true).as_ref(), 1)
+        Self::node(schema, schema, Decl::of(schema, true).as_ref(), Some(1))
     }
 
     /// `schema` has the rules, `shape` is what they are about (the same, but within `allOf`); `times`: how often it may
     /// stand in an object.
-    fn node(schema: &Value, shape: &Value, decl: Option<&Arc<Decl>>, times: u64) -> Option<Self> {
+    fn node(schema: &Value, shape: &Value, decl: Option<&Arc<Decl>>, times: Option<u64>) -> Option<Self> {
         let mut cost = 0_u64;
         let mut rules = Vec::new();
         if let Some(decl) = decl {
             for rule in list_of(schema).iter().filter(|rule| !text(rule, "rule").trim().is_empty()) {
                 let rule = Rule::compile(rule, decl, shape);
                 let worst = rule.program.as_ref().map_or(0, |p| p.max_cost);
+                let times = times.unwrap_or_else(|| decl.cardinality());
                 cost = cost.saturating_add(worst.saturating_mul(times));
                 rules.push(rule);
             }
@@ -112,9 +113,9 @@ impl Rules {
             let inner = schema.get(keyword).filter(|v| v.is_object())?;
             let decl = decl.and_then(|decl| decl.element());
             let most = shape.get(limit).and_then(Value::as_u64);
-            let most = most.unwrap_or_else(|| decl.map_or(0, |d| d.cardinality()));
             let shape = shape.get(keyword).unwrap_or(inner);
-            Self::node(inner, shape, decl, times.saturating_mul(most)).map(Box::new)
+            let times = times.zip(most).map(|(times, most)| times.saturating_mul(most));
+            Self::node(inner, shape, decl, times).map(Box::new)
         };
         let items = below("items", schema, "maxItems");
         let additional = below("additionalProperties", schema, "maxProperties");
@@ -128,7 +129,12 @@ impl Rules {
         }
         let all_of = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
         let all_of: Vec<Self> = all_of.filter_map(|inner| Self::node(inner, shape, decl, times)).collect();
-        if rules.is_empty() && items.is_none() && additional.is_none() && properties.is_empty() && all_of.is_empty() {
+        if rules.is_empty()
+            && items.is_none()
+            && additional.is_none()
+            && properties.is_empty()
+            && all_of.is_empty()
+        {
             return None;
         }
         let inner = items.iter().chain(&additional).map(|b| &**b).chain(properties.values()).chain(&all_of);
@@ -137,8 +143,15 @@ impl Rules {
         let keys = keys.filter(|_| text(shape, "x-kubernetes-list-type") == "map");
         let keys = keys.map(|keys| keys.iter().filter_map(|k| k.as_str().map(str::to_owned)).collect());
         let atomic = text(shape, "x-kubernetes-map-type") == "atomic";
-        let shows_value = decl.is_none_or(|d| !matches!(d.shape, Shape::List(..) | Shape::Map(_) | Shape::Object(_)));
+        let shows_value =
+            decl.is_none_or(|d| !matches!(d.shape, Shape::List(..) | Shape::Map(_) | Shape::Object(_)));
         Some(Self { rules, shows_value, keys, atomic, items, additional, properties, all_of, cost })
+    }
+
+    /// As [`Rules::compile`], of a value that stands anywhere.
+    pub(super) fn of_value(schema: &Value) -> Option<Self> {
+        let decl = has_rules(schema).then(|| Decl::of(schema, is_embedded(schema)))?;
+        Self::node(schema, schema, decl.as_ref(), Some(1))
     }
 
     /// Whether judging may take long enough to be done elsewhere.
@@ -148,10 +161,15 @@ impl Rules {
 
     /// Judges an object; `old` is what stood there before.
     pub fn judge(&self, object: &Value, old: Option<&Value>) -> Verdict {
+        self.judge_at(object, old, &Path::root())
+    }
+
+    /// As [`Rules::judge`], of a value that stands at `path`.
+    pub(super) fn judge_at(&self, object: &Value, old: Option<&Value>, path: &Path) -> Verdict {
         let mut judge = Judge { verdict: Verdict::default(), budget: BUDGET };
         let seen = Seen { current: old.map(|old| (object, old)), parent: None };
         // What is left undone has been said.
-        let _: Result<(), Spent> = judge.node(self, object, old, &Path::root(), seen);
+        let _: Result<(), Spent> = judge.node(self, object, old, path, seen);
         judge.verdict
     }
 }
@@ -241,7 +259,11 @@ impl Judge {
                 let Some(inner) = &rules.items else { return Ok(()) };
                 let before = old.and_then(Value::as_array);
                 for (index, item) in list.iter().enumerate() {
-                    let old = rules.keys.as_ref().zip(before).and_then(|(keys, before)| counterpart(item, before, keys));
+                    let old = rules
+                        .keys
+                        .as_ref()
+                        .zip(before)
+                        .and_then(|(keys, before)| counterpart(item, before, keys));
                     self.node(inner, item, old, &path.index(index), seen.below(item, old))?;
                 }
             }
@@ -465,3 +487,6 @@ pub(super) fn field_path(text: &str, schema: &Value) -> Result<Path, String> {
     }
     Ok(path)
 }
+
+#[cfg(test)]
+mod tests;

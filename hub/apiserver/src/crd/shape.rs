@@ -1,5 +1,7 @@
 //! The [`Shape`] of a custom resource: its compiled schema at work.
 
+use std::sync::Arc;
+
 use karmada_meta::{
     labels::validate_labels,
     names,
@@ -8,7 +10,7 @@ use karmada_meta::{
 use karmada_smd::schema::TypeRef;
 use serde_json::{Map, Value};
 
-use super::{fill, schema::Schema, validate};
+use super::{fill, rules::Rules, schema::Schema, validate};
 use crate::{
     kinds::ScalePaths,
     shape::{Findings, Shape},
@@ -41,6 +43,7 @@ pub struct CustomShape {
     storage: Option<Schema>,
     merge: TypeRef,
     scale: Option<ScalePaths>,
+    rules: Option<Arc<Rules>>,
     /// `spec.preserveUnknownFields` of an old definition: nothing is pruned.
     keeps_unknown: bool,
 }
@@ -58,6 +61,7 @@ impl CustomShape {
             storage: storage.map(Schema::compile),
             merge: karmada_smd::schema::from_structural(schema),
             scale,
+            rules: Rules::compile(schema).map(Arc::new),
             keeps_unknown,
         }
     }
@@ -121,6 +125,10 @@ impl Shape for CustomShape {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn rules(&self) -> Option<&Arc<Rules>> {
+        self.rules.as_ref()
     }
 
     fn schema(&self) -> &TypeRef {

@@ -4,7 +4,7 @@
 use karmada_meta::path::{FieldError, Path};
 use serde_json::{Map, Value};
 
-use super::{fill, pattern::Pattern, schema::Schema, validate};
+use super::{expressions, fill, pattern::Pattern, rules::Rules, schema::Schema, validate};
 
 /// Keywords of JSON schema that structural schemas do not have, and why not.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -15,17 +15,21 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("definitions", "definitions is not supported"),
     ("dependencies", "dependencies is not supported"),
 ];
-/// Keywords that say what a value is; below `anyOf` and its like only what judges a value may stand.
-const SHAPING: &[&str] = &[
-    "type",
-    "title",
-    "description",
-    "default",
-    "nullable",
-    "additionalProperties",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
+/// Keywords that say what a value is, and what must be true of them below `anyOf` and its like, where only what judges a value
+/// may stand.
+const SHAPING: &[(&str, &str)] = &[
+    ("additionalProperties", "must be undefined to be structural"),
+    ("type", "must be empty to be structural"),
+    ("title", "must be empty to be structural"),
+    ("description", "must be empty to be structural"),
+    ("default", "must be undefined to be structural"),
+    ("nullable", "must be false to be structural"),
+    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
+    ("x-kubernetes-embedded-resource", "must be false to be structural"),
+    ("x-kubernetes-int-or-string", "must be false to be structural"),
+    ("x-kubernetes-list-map-keys", "must be empty to be structural"),
+    ("x-kubernetes-list-type", "must be undefined to be structural"),
+    ("x-kubernetes-map-type", "must be undefined to be structural"),
 ];
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
@@ -45,12 +49,14 @@ pub(super) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
             check.errors.push(FieldError::invalid(&path.child("type"), other, "must be object at the root"));
         }
     }
-    if let Some(metadata) = schema.get("properties").and_then(|p| p.get("metadata")) {
-        check.metadata(metadata, &path.child("properties").key("metadata"));
-    }
+    check.head(schema, path);
     check.structure(schema, path);
+    check.complete(schema, path);
     if check.errors.is_empty() {
         check.defaults(schema, path);
+    }
+    if check.errors.is_empty() {
+        check.errors = expressions::check(schema, path);
     }
     check.errors
 }
@@ -69,7 +75,7 @@ fn below<'a>(map: &'a Map<String, Value>, path: &Path) -> Vec<(Below<'a>, &'a Va
         all.push((Below::Property(name), schema, path.child("properties").key(name)));
     }
     for (keyword, kind) in
-        [("additionalProperties", Below::Additional), ("items", Below::Items), ("not", Below::Logic)]
+        [("additionalProperties", Below::Additional), ("items", Below::Items), ("not", Below::Logic("not"))]
     {
         if let Some(schema) = map.get(keyword).filter(|v| v.is_object()) {
             all.push((kind, schema, path.child(keyword)));
@@ -78,7 +84,7 @@ fn below<'a>(map: &'a Map<String, Value>, path: &Path) -> Vec<(Below<'a>, &'a Va
     for keyword in ["allOf", "anyOf", "oneOf"] {
         let list = map.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for (index, schema) in list.iter().enumerate() {
-            all.push((Below::Logic, schema, path.child(keyword).index(index)));
+            all.push((Below::Logic(keyword), schema, path.child(keyword).index(index)));
         }
     }
     all
@@ -89,7 +95,8 @@ enum Below<'a> {
     Property(&'a str),
     Additional,
     Items,
-    Logic,
+    /// Within this keyword.
+    Logic(&'static str),
 }
 
 fn text<'a>(map: &'a Map<String, Value>, key: &str) -> &'a str {
@@ -162,6 +169,9 @@ impl Check {
         }
         self.list_type(map, path);
         let map_type = text(map, "x-kubernetes-map-type");
+        if !map_type.is_empty() {
+            self.wants_type(map, path, "object", "must be object if x-kubernetes-map-type is specified");
+        }
         if !matches!(map_type, "" | "granular" | "atomic") {
             let path = path.child("x-kubernetes-map-type");
             self.errors.push(FieldError::not_supported(&path, map_type, &["atomic", "granular"]));
@@ -180,56 +190,144 @@ impl Check {
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        if list_type != "map" && !keys.is_empty() {
-            let path = path.child("x-kubernetes-list-type");
+        if !keys.is_empty() && list_type != "map" {
             let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-            self.errors.push(FieldError::invalid(&path, list_type, detail));
+            self.errors.push(if list_type.is_empty() {
+                FieldError::required(&at, detail)
+            } else {
+                FieldError::invalid(&at, list_type, detail)
+            });
         }
         if list_type.is_empty() {
             return;
         }
-        if text(map, "type") != "array" {
-            let detail = "must be array if x-kubernetes-list-type is specified";
-            self.errors.push(FieldError::invalid(&path.child("type"), text(map, "type"), detail));
+        self.wants_type(map, path, "array", "must be array if x-kubernetes-list-type is specified");
+        if !matches!(list_type, "atomic" | "map" | "set") {
+            self.errors.push(FieldError::not_supported(&at, list_type, &["atomic", "map", "set"]));
         }
+        let items_at = path.child("items");
         let items = map.get("items").and_then(Value::as_object);
-        match list_type {
-            "atomic" => {}
-            "set" => {
-                let atomic = |items: &Map<String, Value>| match text(items, "type") {
-                    "object" => text(items, "x-kubernetes-map-type") == "atomic",
-                    "array" => matches!(text(items, "x-kubernetes-list-type"), "" | "atomic"),
-                    _ => true,
-                };
-                if !items.is_none_or(atomic) {
-                    let detail = "items of a set must be scalars, or atomic maps or lists";
-                    self.errors.push(FieldError::invalid(&path.child("items"), "", detail));
+        let nullable = items.is_some_and(|items| flag(items, "nullable"));
+        if nullable && list_type != "atomic" {
+            let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+            self.forbid(&items_at.child("nullable"), detail);
+        }
+        if list_type != "map" {
+            return;
+        }
+        if keys.is_empty() {
+            let detail = "must not be empty if x-kubernetes-list-type is map";
+            self.errors.push(FieldError::required(&keys_at, detail));
+        }
+        let Some(items) = items else {
+            let detail = "must have a schema if x-kubernetes-list-type is map";
+            self.errors.push(FieldError::required(&items_at, detail));
+            return;
+        };
+        if text(items, "type") != "object" {
+            let detail = "must be object if parent array's x-kubernetes-list-type is map";
+            self.errors.push(FieldError::invalid(&items_at.child("type"), text(items, "type"), detail));
+            return;
+        }
+        for (index, key) in keys.iter().enumerate() {
+            self.map_key(items, key, &keys[..index], path, keys);
+        }
+    }
+
+    /// One of the fields that tell the elements of a list apart.
+    fn map_key(
+        &mut self,
+        items: &Map<String, Value>,
+        key: &Value,
+        before: &[Value],
+        path: &Path,
+        keys: &[Value],
+    ) {
+        let keys_at = path.child("x-kubernetes-list-map-keys");
+        let name = key.as_str().unwrap_or_default();
+        let property = items.get("properties").and_then(|p| p.get(name)).and_then(Value::as_object);
+        let at = path.child("items").child("properties").key(name);
+        match property {
+            None => {
+                let detail = "entries must all be names of item properties";
+                self.errors.push(FieldError::invalid(&keys_at, keys.to_vec(), detail));
+            }
+            Some(property) => {
+                if matches!(text(property, "type"), "array" | "object") {
+                    let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                    self.errors.push(FieldError::invalid(&at.child("type"), text(items, "type"), detail));
+                }
+                let required = items.get("required").and_then(Value::as_array);
+                let required = required.is_some_and(|list| list.iter().any(|r| r == key));
+                if !required && property.get("default").is_none_or(Value::is_null) {
+                    let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a \
+                                  required property";
+                    self.errors.push(FieldError::required(&at.child("default"), detail));
+                }
+                if flag(property, "nullable") {
+                    let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+                    self.forbid(&at.child("nullable"), detail);
                 }
             }
-            "map" if keys.is_empty() => {
-                let detail = "must not be empty if x-kubernetes-list-type is map";
-                self.errors.push(FieldError::required(&keys_at, detail));
+        }
+        if before.contains(key) {
+            let detail = "must not contain duplicate entries";
+            self.errors.push(FieldError::invalid(&keys_at, keys.to_vec(), detail));
+        }
+    }
+
+    fn wants_type(&mut self, map: &Map<String, Value>, path: &Path, wanted: &str, detail: &str) {
+        let found = text(map, "type");
+        let at = path.child("type");
+        if found.is_empty() {
+            self.errors.push(FieldError::required(&at, detail));
+        } else if found != wanted {
+            self.errors.push(FieldError::invalid(&at, found, detail));
+        }
+    }
+
+    /// Of what every object has only names may be restricted.
+    fn head(&mut self, schema: &Value, path: &Path) {
+        let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+        let path = path.child("properties");
+        for field in ["kind", "apiVersion"] {
+            if let Some(found) = properties.get(field).and_then(Value::as_object).map(|map| text(map, "type"))
+                && found != "string"
+            {
+                let at = path.key(field).child("type");
+                self.errors.push(FieldError::invalid(&at, found, "must be string"));
             }
-            "map" => {
-                let properties = items.and_then(|i| i.get("properties")).and_then(Value::as_object);
-                for (index, key) in keys.iter().enumerate() {
-                    let name = key.as_str().unwrap_or_default();
-                    if !properties.is_some_and(|p| p.contains_key(name)) {
-                        let detail = "entries must all be names of item properties";
-                        self.errors.push(FieldError::invalid(&keys_at.index(index), key.clone(), detail));
-                    }
-                }
-            }
-            other => self.errors.push(FieldError::not_supported(&at, other, &["atomic", "map", "set"])),
+        }
+        if let Some(metadata) = properties.get("metadata") {
+            self.metadata(metadata, &path.key("metadata"));
         }
     }
 
     /// Only name and generateName may be restricted.
     fn metadata(&mut self, schema: &Value, path: &Path) {
         let Some(map) = schema.as_object() else { return };
-        let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
-        if properties.into_iter().any(|(name, _)| !matches!(name.as_str(), "name" | "generateName")) {
-            self.forbid(path, "must not specify anything other than name and generateName, but metadata is implicitly specified");
+        if text(map, "type") != "object" {
+            self.errors.push(FieldError::invalid(&path.child("type"), text(map, "type"), "must be object"));
+        }
+        let properties = map.get("properties").and_then(Value::as_object);
+        let others = properties
+            .into_iter()
+            .flatten()
+            .any(|(name, _)| !matches!(name.as_str(), "name" | "generateName"));
+        let shaped =
+            map.keys().any(|k| !matches!(k.as_str(), "type" | "properties" | "description" | "title"));
+        if others || shaped {
+            self.forbid(
+                path,
+                "must not specify anything other than name and generateName, but metadata is implicitly specified",
+            );
+        }
+        for (name, schema) in properties.into_iter().flatten() {
+            let found = schema.as_object().map(|map| text(map, "type")).unwrap_or_default();
+            if matches!(name.as_str(), "name" | "generateName") && found != "string" {
+                let at = path.child("properties").key(name).child("type");
+                self.errors.push(FieldError::invalid(&at, found, "must be string"));
+            }
         }
     }
 
@@ -237,21 +335,35 @@ impl Check {
     fn structure(&mut self, schema: &Value, path: &Path) {
         let Some(map) = schema.as_object() else { return };
         for (kind, schema, path) in below(map, path) {
-            if kind == Below::Logic {
-                self.logic(schema, map, &path);
+            if let Below::Logic(keyword) = kind {
+                self.logic(schema, map, &path, keyword == "allOf");
             }
         }
-        if flag(map, "x-kubernetes-embedded-resource") {
-            if text(map, "type") != "object" {
-                let path = path.child("type");
-                self.errors.push(FieldError::invalid(
-                    &path,
-                    text(map, "type"),
-                    "must be object if x-kubernetes-embedded-resource is true",
-                ));
+        let (embedded, preserving) =
+            (flag(map, "x-kubernetes-embedded-resource"), flag(map, "x-kubernetes-preserve-unknown-fields"));
+        if flag(map, "x-kubernetes-int-or-string") {
+            for (set, keyword) in [
+                (preserving, "x-kubernetes-preserve-unknown-fields"),
+                (embedded, "x-kubernetes-embedded-resource"),
+            ] {
+                if set {
+                    let detail = "must be false if x-kubernetes-int-or-string is true";
+                    self.errors.push(FieldError::invalid(&path.child(keyword), true, detail));
+                }
             }
+        }
+        if text(map, "type") == "array" && map.get("items").is_none_or(Value::is_null) {
+            self.errors.push(FieldError::required(&path.child("items"), "must be specified"));
+        }
+        if embedded {
+            self.wants_type(map, path, "object", "must be object if x-kubernetes-embedded-resource is true");
+            if map.contains_key("additionalProperties") {
+                let detail = "must not be used if x-kubernetes-embedded-resource is set";
+                self.forbid(&path.child("additionalProperties"), detail);
+            }
+            self.head(schema, path);
             let empty = map.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
-            if empty && !flag(map, "x-kubernetes-preserve-unknown-fields") {
+            if empty && !preserving {
                 self.errors.push(FieldError::required(
                     &path.child("properties"),
                     "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
@@ -260,11 +372,12 @@ impl Check {
         }
         for (kind, schema, path) in below(map, path) {
             let Some(inner) = schema.as_object() else { continue };
-            if kind == Below::Logic {
+            if matches!(kind, Below::Logic(_)) {
                 continue;
             }
             let free = flag(inner, "x-kubernetes-int-or-string")
-                || flag(inner, "x-kubernetes-preserve-unknown-fields");
+                || flag(inner, "x-kubernetes-preserve-unknown-fields")
+                || flag(inner, "x-kubernetes-embedded-resource");
             self.structure(schema, &path);
             if text(inner, "type").is_empty() && !free {
                 let what = match kind {
@@ -276,37 +389,77 @@ impl Check {
         }
     }
 
-    /// A schema that only judges: within `anyOf`, `oneOf`, `allOf`, `not`. `outer` is the schema it refines.
-    fn logic(&mut self, schema: &Value, outer: &Map<String, Value>, path: &Path) {
+    /// A schema that only judges: within `anyOf`, `oneOf`, `allOf`, `not`. `outer` is the schema it refines; `ruled`: CEL
+    /// rules may stand here.
+    fn logic(&mut self, schema: &Value, outer: &Map<String, Value>, path: &Path, ruled: bool) {
         let Some(map) = schema.as_object() else { return };
         // The one idiom for int-or-string that names types here.
         let int_or_string = flag(outer, "x-kubernetes-int-or-string");
-        for keyword in SHAPING {
+        for (keyword, why) in SHAPING {
             let set = match map.get(*keyword) {
                 None | Some(Value::Null | Value::Bool(false)) => false,
                 Some(Value::String(text)) => !text.is_empty(),
+                Some(Value::Array(list)) => !list.is_empty(),
                 Some(_) => true,
             };
             if set && !(*keyword == "type" && int_or_string) {
-                self.forbid(&path.child(keyword), "must be empty to be structural");
+                self.forbid(&path.child(keyword), *why);
             }
         }
+        let rules = map.get("x-kubernetes-validations").and_then(Value::as_array);
+        if !ruled && rules.is_some_and(|list| !list.is_empty()) {
+            self.forbid(&path.child("x-kubernetes-validations"), "must be empty to be structural");
+        }
+        if map.get("properties").is_some_and(|p| p.get("metadata").is_some()) {
+            let path = path.child("properties").key("metadata");
+            self.forbid(&path, "must not be specified in a nested context");
+        }
+        let nothing = Map::new();
         for (kind, schema, path) in below(map, path) {
-            let counterpart = match kind {
-                Below::Property(name) => outer.get("properties").and_then(|p| p.get(name)),
-                Below::Additional => outer.get("additionalProperties"),
-                Below::Items => outer.get("items"),
-                Below::Logic => {
-                    self.logic(schema, outer, &path);
+            let (counterpart, ruled) = match kind {
+                Below::Property(name) => (outer.get("properties").and_then(|p| p.get(name)), ruled),
+                Below::Additional => (outer.get("additionalProperties"), ruled),
+                Below::Items => (outer.get("items"), ruled),
+                Below::Logic(keyword) => {
+                    self.logic(schema, outer, &path, ruled && keyword == "allOf");
                     continue;
                 }
             };
+            self.logic(schema, counterpart.and_then(Value::as_object).unwrap_or(&nothing), &path, ruled);
+        }
+    }
+
+    /// What logic speaks of has to be there outside of it.
+    fn complete(&mut self, schema: &Value, path: &Path) {
+        let Some(map) = schema.as_object() else { return };
+        for (kind, inner, at) in below(map, path) {
+            if let Below::Logic(_) = kind {
+                self.defined(inner, map, path, &at);
+            } else {
+                self.complete(inner, &at);
+            }
+        }
+    }
+
+    fn defined(&mut self, logic: &Value, outer: &Map<String, Value>, path: &Path, logic_at: &Path) {
+        let Some(map) = logic.as_object() else { return };
+        for (kind, inner, at) in below(map, logic_at) {
+            let (counterpart, path) = match kind {
+                Below::Logic(_) => {
+                    self.defined(inner, outer, path, &at);
+                    continue;
+                }
+                Below::Property(name) => {
+                    (outer.get("properties").and_then(|p| p.get(name)), path.child("properties").key(name))
+                }
+                Below::Items => (outer.get("items"), path.child("items")),
+                Below::Additional => (outer.get("additionalProperties"), path.child("additionalProperties")),
+            };
             match counterpart.and_then(Value::as_object) {
-                Some(counterpart) => self.logic(schema, counterpart, &path),
-                None => self.errors.push(FieldError::required(
-                    &path,
-                    "must be defined outside of the logic that refers to it",
-                )),
+                Some(outer) => self.defined(inner, outer, &path, &at),
+                None => {
+                    self.errors.push(FieldError::required(&path, format!("because it is defined in {at}")))
+                }
             }
         }
     }
@@ -323,7 +476,13 @@ impl Check {
             } else {
                 // What a default leaves out may itself have a default.
                 fill::default(&mut pruned, &compiled);
-                self.errors.extend(validate::validate(&pruned, None, &compiled, &path));
+                let mut errors = validate::validate(&pruned, None, &compiled, &path);
+                if errors.is_empty()
+                    && let Some(rules) = Rules::of_value(schema)
+                {
+                    errors = rules.judge_at(&pruned, None, &path).errors;
+                }
+                self.errors.extend(errors);
             }
         }
         for (_, schema, path) in below(map, path) {

@@ -10,7 +10,7 @@ use karmada_meta::{
 use karmada_store::{Expect, Key, Op};
 use serde_json::Value;
 
-use super::{Caller, Registry, Target, Written, metadata};
+use super::{Caller, Registry, Target, Written, metadata, rules};
 use crate::{
     admission::Operation,
     fields,
@@ -80,8 +80,10 @@ impl Registry {
         self.prepare_create(kind, &mut object);
         let mut errors = metadata::validate_create(kind, &object);
         errors.extend(kind.shape.validate_create(&object));
+        let name = object::name(&object).to_owned();
+        let (mut object, _) = rules::judge(caller, kind, object, None, &mut errors).await;
         if !errors.is_empty() {
-            return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), object::name(&object), errors));
+            return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), &name, errors));
         }
         for warning in kind.shape.warnings(&object, None) {
             caller.warn(warning);
@@ -89,7 +91,6 @@ impl Registry {
         if !matches!(object::resource_version(&object), "" | "0") {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
-        let name = object::name(&object).to_owned();
         let target = Target { kind, namespace, name: &name, subresource: "" };
         let key = target.key();
         if let Some(there) = self.store.get(&key) {

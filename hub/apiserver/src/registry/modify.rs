@@ -10,7 +10,7 @@ use karmada_meta::{
 use karmada_store::{Expect, Op};
 use serde_json::{Map, Value};
 
-use super::{Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version};
+use super::{Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version, rules};
 use crate::{admission::Operation, fields, kinds::Kind, options::WriteOptions, storage::Object};
 
 /// How a change treats an object that is not there, or not the one meant.
@@ -145,6 +145,8 @@ impl Registry {
         errors.extend(errors.clone());
         (0..rounds).for_each(|_| errors.extend(metadata::common(&new)));
         errors.extend(kind.shape.validate_update(&new, &old, target.subresource));
+        let (mut new, old) = rules::judge(caller, kind, new, Some(old), &mut errors).await;
+        let old = old.unwrap_or_default();
         if !errors.is_empty() {
             return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), target.name, errors));
         }

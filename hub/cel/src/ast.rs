@@ -1,0 +1,77 @@
+//! What a source means, before types are known. Macros are nodes of their own ([`Fold`]): that is shorter, faster and
+//! easier to price than the loops they stand for.
+
+use std::sync::Arc;
+
+/// A literal.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    /// Index into what the checker found.
+    pub(crate) id: usize,
+    /// Where it is, in characters.
+    pub(crate) at: usize,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Literal(Literal),
+    Ident(String),
+    /// `operand.field`; `test`: within `has()`; `optional`: `operand.?field`.
+    Select {
+        operand: Box<Expr>,
+        field: String,
+        test: bool,
+        optional: bool,
+    },
+    /// A function or an operator; the target of a member function is the first argument.
+    Call {
+        name: String,
+        member: bool,
+        args: Vec<Expr>,
+    },
+    /// Elements, and whether each is `?element`.
+    List(Vec<(Expr, bool)>),
+    /// Entries, and whether each is `?key`.
+    Map(Vec<(Expr, Expr, bool)>),
+    Fold(Box<Fold>),
+}
+
+/// Which macro.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoldKind {
+    All,
+    Exists,
+    ExistsOne,
+    /// `map`, `transformList`
+    Map,
+    Filter,
+    TransformMap,
+    TransformMapEntry,
+    OptMap,
+    OptFlatMap,
+    SortBy,
+}
+
+/// `range.macro(var, var2, filter, body)`
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    pub(crate) kind: FoldKind,
+    pub(crate) range: Expr,
+    pub(crate) var: String,
+    pub(crate) var2: Option<String>,
+    pub(crate) filter: Option<Expr>,
+    pub(crate) body: Expr,
+}
