@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, limits::Limits, open_store,
     open_store_with, storage::ApiStore,
 };
 use karmada_client::Rest;
@@ -46,6 +46,19 @@ impl Embedded {
     /// # Errors
     /// When the store cannot be opened.
     pub async fn start(engine: impl Engine, env: &Env, stop: CancellationToken) -> Result<Self, OpenError> {
+        Self::start_limited(engine, env, Limits::default(), stop).await
+    }
+
+    /// [`Embedded::start`] with limits of the caller's.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub async fn start_limited(
+        engine: impl Engine,
+        env: &Env,
+        limits: Limits,
+        stop: CancellationToken,
+    ) -> Result<Self, OpenError> {
         let store = open_store_with(engine, env, history())?;
         let admission = KarmadaAdmission::new(env.clone());
         let registration = Registration {
@@ -54,7 +67,7 @@ impl Embedded {
             admission: admission.clone(),
             authorizer: Arc::new(Coarse),
         };
-        let server = ApiServer::new(store.clone(), env.clone(), registration, stop);
+        let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         let tasks = server.start().await;
         let embedded = Self { server, store, tasks };

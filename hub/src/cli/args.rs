@@ -19,7 +19,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run the hub.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else, or
     /// for whoever scrapes the hub's figures.
     Credentials(CredentialsArgs),
@@ -53,6 +53,10 @@ pub struct ServeArgs {
     /// certificate holds them all, the first one stands in kubeconfigs.
     #[arg(long, value_name = "HOST")]
     pub advertise: Vec<String>,
+    /// Users who come with a bearer token: Kubernetes' static token file, one token,user,uid,"group,group" a line. Read
+    /// at the start.
+    #[arg(long, value_name = "FILE")]
+    pub token_auth_file: Option<PathBuf>,
     /// Run the controllers on this API server (a stock kube-apiserver) instead of the embedded one. The hub then
     /// listens for health checks and scrapes only.
     #[arg(long, value_name = "FILE")]
@@ -91,7 +95,48 @@ pub struct ServeArgs {
     #[arg(long, value_name = "REGEX", value_delimiter = ',', default_value = "kube-.*")]
     pub skipped_propagating_namespaces: Vec<String>,
     #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
     pub logs: LogArgs,
+}
+
+/// What the listener and the embedded API take on. What they turn away is counted at /metrics, by reason.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// Requests that read at one time, watches aside; one more gets a 429. Administrators are always let in. 0: any
+    /// number.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub max_requests_inflight: usize,
+    /// The same for requests that write.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub max_mutating_requests_inflight: usize,
+    /// How long a request may take, watches aside; a client may ask for less, and writes get 34s at most.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    pub request_timeout: Duration,
+    /// How long a watch lasts that names no end; each gets up to twice as long, so that not all come back at once.
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration::parse)]
+    pub min_request_timeout: Duration,
+    /// Bytes of lists of more than a megabyte that are being made or sent at one time; one more gets a 429. 0: any number.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    pub max_list_bytes: usize,
+    /// How long an Event is kept after it was last written; 0: for ever.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+    pub event_ttl: Duration,
+    /// Connections at one time; one more is closed as soon as it is made. 0: any number.
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    pub max_connections: usize,
+    /// Connections at one time from one address that have shown no client certificate of this hub's. Those that have,
+    /// all agents, are not counted: a site's may share one address. 0: any number.
+    #[arg(long, value_name = "N", default_value_t = 1_024)]
+    pub max_connections_per_address: usize,
+    /// HTTP/2 streams, that is requests and watches, of one connection at one time.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub http2_max_streams_per_connection: u32,
+    /// How long the hub goes on after SIGTERM, no longer ready, so that whatever sends clients here can notice. Then it
+    /// takes no more connections, and has 10 s to end what runs.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub shutdown_delay_duration: Duration,
 }
 
 /// How to log.

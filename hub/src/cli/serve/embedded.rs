@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use karmada_apiserver::{
-    authn::{Authenticator, Tokens},
-    listener::{self, Tls},
-    pki::Pki,
-};
+use karmada_apiserver::{authn::Authenticator, limits::Limits, listener, pki::Pki};
 use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-use super::{bind, config, create_dir, front::WithControllers, pki_failure, supervise};
+use super::{End, bind, config, create_dir, front::WithControllers, pki_failure, supervise, tls, tokens};
 use crate::{
     Hub, HubError,
     cli::{Failure, ServeArgs},
@@ -23,24 +18,32 @@ use crate::{
 /// For the store's last write.
 const CLOSE: Duration = Duration::from_millis(1500);
 
-pub(super) async fn serve(args: &ServeArgs, env: &Env, stop: CancellationToken) -> Result<(), Failure> {
+pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), Failure> {
     // Everything that can be wrong with arguments and configuration comes before anything is started.
     let dir = &args.data_dir;
     create_dir(dir)?;
     let engine = Redb::open(dir).map_err(store_failure)?;
     let socket = bind(args.listen).await?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
-    let tls = Tls::new(&pki, env).map_err(Failure::failed)?;
+    let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
     let port = socket.local_addr().map_err(Failure::failed)?.port();
 
-    let embedded = Embedded::start(engine, env, stop.clone()).await.map_err(store_failure)?;
+    let stop = end.now;
+    let started = Embedded::start_limited(engine, env, limits(args), stop.clone()).await;
+    let embedded = started.map_err(store_failure)?;
     let hub = Hub::new(config(args), embedded.client(), env.clone()).map_err(hub_failure)?;
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     embedded.server().show_metrics(page.into_source());
 
-    let authenticator = Authenticator::new(Tokens::new(), env.clone());
+    let authenticator = Authenticator::new(tokens, env.clone());
+    embedded.server().review_tokens(authenticator.clone());
     let service = WithControllers::new(embedded.server().service(), hub.ready(), embedded.store().clone());
     let listening = tokio::spawn(listener::serve(socket, tls, authenticator, service, stop.clone()));
+    let leaving = embedded.server().clone();
+    tokio::spawn(async move {
+        end.near.cancelled().await;
+        leaving.leave();
+    });
     let running = hub.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(hub_failure) });
     let url = pki.server_url(port);
@@ -53,6 +56,18 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, stop: CancellationToken) 
     }
     tracing::info!("stopped");
     ended
+}
+
+/// The limits of the arguments.
+fn limits(args: &ServeArgs) -> Limits {
+    Limits {
+        reading: args.limits.max_requests_inflight,
+        writing: args.limits.max_mutating_requests_inflight,
+        request_timeout: args.limits.request_timeout.max(Duration::from_millis(1)),
+        watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
+        list_bytes: args.limits.max_list_bytes,
+        event_ttl: args.limits.event_ttl,
+    }
 }
 
 fn hub_failure(error: HubError) -> Failure {

@@ -19,6 +19,7 @@ use karmada_apiserver::{
 use karmada_client::{LinkStatus, latest};
 use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::remote::{CONTROLLERS_CHECK, Phase};
@@ -122,6 +123,7 @@ pub(super) struct Endpoints {
     link: LinkStatus,
     server: String,
     page: PageSource,
+    leaving: CancellationToken,
 }
 
 impl fmt::Debug for Endpoints {
@@ -131,14 +133,16 @@ impl fmt::Debug for Endpoints {
 }
 
 impl Endpoints {
-    /// Tells about a hub in this phase over this link to `server`, and shows `page` at `/metrics`.
+    /// Tells about a hub in this phase over this link to `server`, and shows `page` at `/metrics`. It is not ready once
+    /// it is `leaving`.
     pub(super) fn new(
         phase: latest::Receiver<Phase>,
         link: LinkStatus,
         server: String,
         page: PageSource,
+        leaving: CancellationToken,
     ) -> Self {
-        Self { phase, link, server, page }
+        Self { phase, link, server, page, leaving }
     }
 
     fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
@@ -151,8 +155,12 @@ impl Endpoints {
             "/healthz" | "/livez" => Checks::new([("ping", true)]).answer(&path[1..], asked.verbose),
             "/readyz" => {
                 let phase = self.phase.borrow().clone();
-                let checks =
-                    [("ping", true), ("api-server", self.link.is_connected()), ("hub", phase.is_ready())];
+                let checks = [
+                    ("ping", true),
+                    ("api-server", self.link.is_connected()),
+                    ("hub", phase.is_ready()),
+                    ("shutdown", !self.leaving.is_cancelled()),
+                ];
                 let checks = checks.into_iter().filter(|(name, _)| !asked.excluded.contains(*name));
                 let mut checks = Checks::new(checks);
                 checks.remark("hub", phase.describe());

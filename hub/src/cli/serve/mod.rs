@@ -4,7 +4,7 @@
 //!   arguments ─▶ data directory, socket, keys ─▶ embedded: store, API server, controllers
 //!                                             └▶ remote: a link to another's API server, election, controllers
 //!                                                        │
-//!   SIGTERM ─▶ stop ─▶ controllers end, the listener drains, the store closes ◀── or one of them ends by itself
+//!   SIGTERM ─▶ not ready ─▶ stop ─▶ controllers end, the listener drains, the store closes ◀── or one ends by itself
 //! ```
 
 mod credentials;
@@ -14,7 +14,11 @@ mod remote;
 
 use std::{fs, io, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
 
-use karmada_apiserver::pki::{Pki, PkiError};
+use karmada_apiserver::{
+    authn::Tokens,
+    listener::{Limits, Tls},
+    pki::{Pki, PkiError},
+};
 use karmada_core::health::Settings;
 use karmada_env::Env;
 use tokio::{
@@ -46,11 +50,11 @@ pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
         .build()
         .map_err(Failure::failed)?;
     let done = runtime.block_on(async {
-        let stop = CancellationToken::new();
-        on_signals(stop.clone())?;
+        let end = End::default();
+        on_signals(end.clone(), args.limits.shutdown_delay_duration)?;
         match &args.kubeconfig {
-            Some(kubeconfig) => remote::serve(args, kubeconfig, env, stop).await,
-            None => embedded::serve(args, env, stop).await,
+            Some(kubeconfig) => remote::serve(args, kubeconfig, env, end).await,
+            None => embedded::serve(args, env, end).await,
         }
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
@@ -110,26 +114,64 @@ async fn supervise(
     ended
 }
 
-/// The first SIGTERM or SIGINT asks to stop, the second ends the process.
-fn on_signals(stop: CancellationToken) -> Result<(), Failure> {
+/// The end of a hub, in two steps.
+#[derive(Clone, Debug, Default)]
+struct End {
+    /// It has been asked to end: nobody new is to be sent here.
+    near: CancellationToken,
+    /// It ends.
+    now: CancellationToken,
+}
+
+/// The first SIGTERM or SIGINT asks to stop, after a delay; the second ends the process.
+fn on_signals(end: End, delay: Duration) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::failed)?;
     tokio::spawn(async move {
         loop {
+            let delayed = end.near.is_cancelled() && !end.now.is_cancelled();
             tokio::select! {
                 biased;
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                () = tokio::time::sleep(delay), if delayed => {
+                    end.now.cancel();
+                    continue;
+                }
             }
-            if stop.is_cancelled() {
+            if end.near.is_cancelled() {
                 tracing::warn!("asked to stop twice: ending at once");
                 std::process::exit(1);
             }
-            tracing::info!("asked to stop");
-            stop.cancel();
+            tracing::info!(delay_ms = delay.as_millis() as u64, "asked to stop");
+            end.near.cancel();
+            if delay.is_zero() {
+                end.now.cancel();
+            }
         }
     });
     Ok(())
+}
+
+/// Users with tokens.
+fn tokens(args: &ServeArgs) -> Result<Tokens, Failure> {
+    match &args.token_auth_file {
+        None => Ok(Tokens::new()),
+        Some(file) => {
+            Tokens::from_file(file).map_err(|error| Failure::usage(format!("--token-auth-file: {error}")))
+        }
+    }
+}
+
+/// TLS with the limits of the arguments.
+fn tls(args: &ServeArgs, pki: &Pki, env: &Env) -> Result<Tls, Failure> {
+    let limits = Limits {
+        connections: args.limits.max_connections,
+        strangers_per_address: args.limits.max_connections_per_address,
+        streams: args.limits.http2_max_streams_per_connection.max(1),
+        ..Limits::default()
+    };
+    Ok(Tls::new(pki, env).map_err(Failure::failed)?.limited(limits))
 }
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {

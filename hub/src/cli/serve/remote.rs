@@ -3,17 +3,13 @@
 use std::path::Path;
 
 use karmada_api::consts::namespace;
-use karmada_apiserver::{
-    authn::{Authenticator, Tokens},
-    listener::{self, Tls},
-    pki::Pki,
-};
+use karmada_apiserver::{authn::Authenticator, listener, pki::Pki};
 use karmada_client::{Kubeconfig, LeaderConfig, link::client_for, metrics::LinkFigures};
 use karmada_env::Env;
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    bind, config, create_dir, credentials::write_monitoring, front::Endpoints, pki_failure, supervise,
+    End, bind, config, create_dir, credentials::write_monitoring, front::Endpoints, pki_failure, supervise,
+    tls, tokens,
 };
 use crate::{
     cli::{Failure, ServeArgs},
@@ -24,12 +20,7 @@ use crate::{
 /// Who the hub is to the server, in the fields it owns where it names no manager, and in the server's log.
 const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
 
-pub(super) async fn serve(
-    args: &ServeArgs,
-    kubeconfig: &Path,
-    env: &Env,
-    stop: CancellationToken,
-) -> Result<(), Failure> {
+pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: End) -> Result<(), Failure> {
     let endpoint = Kubeconfig::load(kubeconfig)
         .and_then(|kubeconfig| kubeconfig.endpoint(args.context.as_deref()))
         .map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
@@ -44,7 +35,7 @@ pub(super) async fn serve(
     }
     let socket = bind(args.listen).await?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
-    let tls = Tls::new(&pki, env).map_err(Failure::failed)?;
+    let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
     let listen = socket.local_addr().map_err(Failure::failed)?;
 
     let server = endpoint.server.to_string();
@@ -59,9 +50,10 @@ pub(super) async fn serve(
         LinkFigures { prefix: "karmada_hub_server", to: "API server", link: link.clone(), env: env.clone() };
     let leading = metrics::Leading::new(remote.phase());
     let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading).into_source();
-    let endpoints = Endpoints::new(remote.phase(), link, server.clone(), page);
+    let endpoints = Endpoints::new(remote.phase(), link, server.clone(), page, end.near);
+    let stop = end.now;
 
-    let authenticator = Authenticator::new(Tokens::new(), env.clone());
+    let authenticator = Authenticator::new(tokens, env.clone());
     let listening = tokio::spawn(listener::serve(socket, tls, authenticator, endpoints, stop.clone()));
     let running = remote.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(remote_failure) });
