@@ -73,7 +73,7 @@ pub(crate) struct Context {
     pub definitions: Arc<Index<DefinitionHead>>,
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
-    pub fleet: Fleet,
+    pub fleet: Arc<Fleet>,
     /// What the hub last wrote into Works.
     pub written: Written,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
@@ -115,7 +115,7 @@ impl Context {
             leases: Index::new(),
             definitions: Index::new(),
             templates: Arc::new(Templates::new()),
-            fleet: Fleet::default(),
+            fleet: Arc::default(),
             written: Written::default(),
             to_bind: WorkQueue::new(env.clone()),
             figures,
@@ -131,10 +131,11 @@ impl Context {
     pub(crate) fn watch(&self, running: &mut JoinSet<&'static str>) -> latest::Receiver<Health> {
         let leases = kinds::LEASES.collection(Some(karmada_api::consts::namespace::CLUSTER));
         let all = |resource: &Resource| resource.collection(None);
-        let figures = self.figures.clone();
+        let (figures, fleet) = (self.figures.clone(), self.fleet.clone());
         self.follow(running, "clusters", &self.clusters, all(&kinds::CLUSTERS), move |cluster| {
             // What changes at every heartbeat is shown, and no news to anybody.
             figures.clusters().seen(object::name(cluster), cluster);
+            fleet.seen(object::name(cluster), &cluster["status"]["resourceSummary"]);
             ClusterHead::project(cluster)
         });
         self.follow(running, "namespaces", &self.namespaces, all(&kinds::NAMESPACES), TemplateHead::project);

@@ -4,15 +4,16 @@
 //! born with its clusters, it is on its way one write earlier. The scheduler looks at it all the same, and writes
 //! down what came of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use karmada_api::{
-    cluster::Cluster,
+    cluster::ResourceSummary,
     consts::annotation,
     policy::{DEFAULT_SCHEDULER, Placement},
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
 use karmada_core::{
+    fleet::{self, Member},
     names,
     place::{self, Decision, PlaceError, Request},
 };
@@ -23,20 +24,66 @@ use serde_json::{Value, json};
 
 use crate::{context::Context, heads::BindingKey};
 
-/// All clusters as one list, made anew after a change.
+/// All clusters as one list, and what they have reported of their resources. Of a cluster that has changed the entry
+/// is made anew when the list is next asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Fleet(Mutex<Option<Arc<Vec<Cluster>>>>);
+pub(crate) struct Fleet(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    summaries: BTreeMap<String, ResourceSummary>,
+    members: BTreeMap<String, Arc<Member>>,
+    list: Option<Arc<fleet::Fleet>>,
+}
+
+impl Known {
+    fn forget(&mut self, cluster: &str) {
+        self.members.remove(cluster);
+        self.list = None;
+    }
+}
 
 impl Fleet {
-    fn get(&self, context: &Context) -> Arc<Vec<Cluster>> {
-        let mut fleet = self.0.lock();
-        let all = || context.clusters.all().iter().map(|(_, head)| Cluster::clone(&head.cluster)).collect();
-        fleet.get_or_insert_with(|| Arc::new(all())).clone()
+    fn get(&self, context: &Context) -> Arc<fleet::Fleet> {
+        let mut known = self.0.lock();
+        if let Some(list) = &known.list {
+            return list.clone();
+        }
+        let mut members = std::mem::take(&mut known.members);
+        for (key, head) in context.clusters.all() {
+            let summary = known.summaries.get(&key.name);
+            let made = || Arc::new(Member::with_summary(head.cluster.clone(), summary));
+            let member = members.remove(&key.name).unwrap_or_else(made);
+            known.members.insert(key.name, member);
+        }
+        let list = Arc::new(fleet::Fleet::new(known.members.values().cloned()));
+        known.list = Some(list.clone());
+        list
+    }
+
+    /// A Cluster was read: what it says of its resources, which is no news to anybody but placement. Answers whether
+    /// that is new.
+    pub(crate) fn seen(&self, cluster: &str, resources: &Value) -> bool {
+        let summary = ResourceSummary::deserialize(resources).ok();
+        let mut known = self.0.lock();
+        if known.summaries.get(cluster) == summary.as_ref() {
+            return false;
+        }
+        match summary {
+            Some(summary) => drop(known.summaries.insert(cluster.to_owned(), summary)),
+            None => drop(known.summaries.remove(cluster)),
+        }
+        known.forget(cluster);
+        true
     }
 
     /// A cluster has changed in what placement looks at.
-    pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
+    pub(crate) fn forget(&self, cluster: &str, gone: bool) {
+        let mut known = self.0.lock();
+        if gone {
+            known.summaries.remove(cluster);
+        }
+        known.forget(cluster);
     }
 }
 
@@ -51,8 +98,8 @@ pub(crate) fn decide(
         spec: &with_where_it_is(context, key, spec),
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
-        clusters: &context.fleet.get(context),
-        room: None,
+        fleet: &context.fleet.get(context),
+        peers: &[],
         empty_workloads: false,
     })
 }

@@ -4,13 +4,14 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     KarmadaKind,
+    apps::WorkloadRebalancer,
     cluster::Cluster,
     kind::{Column, Subresources},
     policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 
-/// The CustomResourceDefinitions of all our kinds, by name.
+/// The CustomResourceDefinitions of all our kinds.
 pub fn crds() -> Vec<Value> {
     vec![
         definition::<Cluster>(),
@@ -21,6 +22,7 @@ pub fn crds() -> Vec<Value> {
         definition::<ClusterResourceBinding>(),
         definition::<ResourceBinding>(),
         definition::<Work>(),
+        definition::<WorkloadRebalancer>(),
     ]
 }
 

@@ -6,8 +6,9 @@
 //!   work     ResourceBinding (one object, its clusters) ──► Work (one cluster's manifests)
 //!     │
 //!   cluster  Cluster: a member, what it offers and whether it lives
+//!   apps     WorkloadRebalancer: place these anew
 //!
-//!   kind     what the eight kinds have in common; crd  turns them into CustomResourceDefinitions
+//!   kind     what the kinds have in common; crd  turns them into CustomResourceDefinitions
 //!   schema   from a Rust type to the structural schema of its definition
 //!   consts   every label, annotation, finalizer, taint, condition, reason, event and namespace
 //!   conditions, models   small rules that hub and agent share
@@ -19,6 +20,7 @@
 //!
 //! The definitions live in `manifests/crds`; a test keeps them current, another holds them against Karmada's own.
 
+pub mod apps;
 pub mod cluster;
 pub mod conditions;
 pub mod consts;

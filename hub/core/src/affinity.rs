@@ -1,29 +1,96 @@
 //! Which clusters an affinity means.
 
+use std::collections::BTreeSet;
+
 use karmada_api::{
     cluster::Cluster,
     policy::{ClusterAffinity, NodeSelectorRequirement},
 };
+use karmada_meta::labels::{LabelSelector, Selector};
 
 /// Whether a cluster is meant: not excluded, and all that is given holds: names, labels, fields. An affinity that
 /// gives nothing means every cluster; one whose selector cannot be read means none (validation refuses it).
 pub fn matches(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
-    let name = name_of(cluster);
-    let named = |names: &[String]| names.iter().any(|n| n == name);
-    if named(&affinity.exclude) || !(affinity.cluster_names.is_empty() || named(&affinity.cluster_names)) {
-        return false;
+    Compiled::new(affinity).matches(cluster)
+}
+
+/// An affinity made ready to be held against many clusters.
+#[derive(Debug)]
+pub struct Compiled<'a> {
+    names: BTreeSet<&'a str>,
+    exclude: BTreeSet<&'a str>,
+    labels: Labels,
+    fields: &'a [NodeSelectorRequirement],
+}
+
+#[derive(Debug)]
+enum Labels {
+    Any,
+    These(Selector),
+    Unreadable,
+}
+
+impl<'a> Compiled<'a> {
+    /// Reads an affinity once.
+    pub fn new(affinity: &'a ClusterAffinity) -> Self {
+        let labels = match affinity.label_selector.as_ref().map(LabelSelector::to_selector) {
+            None => Labels::Any,
+            Some(Ok(selector)) => Labels::These(selector),
+            Some(Err(_)) => Labels::Unreadable,
+        };
+        Self {
+            names: affinity.cluster_names.iter().map(String::as_str).collect(),
+            exclude: affinity.exclude.iter().map(String::as_str).collect(),
+            labels,
+            fields: affinity
+                .field_selector
+                .as_ref()
+                .map(|s| s.match_expressions.as_slice())
+                .unwrap_or_default(),
+        }
     }
-    let labels = affinity.label_selector.as_ref().is_none_or(|selector| {
-        let empty = Default::default();
-        selector
-            .to_selector()
-            .is_ok_and(|selector| selector.matches(cluster.metadata.labels.as_ref().unwrap_or(&empty)))
-    });
-    let fields = affinity
-        .field_selector
-        .as_ref()
-        .is_none_or(|selector| selector.match_expressions.iter().all(|e| field_matches(e, cluster)));
-    labels && fields
+
+    /// Whether a cluster is meant.
+    pub fn matches(&self, cluster: &Cluster) -> bool {
+        self.refusal(cluster).is_none()
+    }
+
+    /// What of the affinity does not hold for a cluster; `None` where it is meant.
+    pub fn refusal(&self, cluster: &Cluster) -> Option<Part> {
+        let name = name_of(cluster);
+        if self.exclude.contains(name) {
+            return Some(Part::Excluded);
+        }
+        if !self.names.is_empty() && !self.names.contains(name) {
+            return Some(Part::Names);
+        }
+        let labelled = match &self.labels {
+            Labels::Any => true,
+            Labels::Unreadable => false,
+            Labels::These(selector) => {
+                let labels = cluster.metadata.labels.as_ref();
+                selector.matches_with(|key| labels.and_then(|labels| labels.get(key)).map(String::as_str))
+            }
+        };
+        if !labelled {
+            return Some(Part::Labels);
+        }
+        let field = self.fields.iter().find(|requirement| !field_matches(requirement, cluster));
+        field.map(|requirement| Part::Field(requirement.key.clone()))
+    }
+}
+
+/// A part of an affinity that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `exclude` names the cluster.
+    Excluded,
+    /// `clusterNames` does not.
+    Names,
+    /// `labelSelector`.
+    Labels,
+    /// `fieldSelector`, by this field.
+    Field(String),
 }
 
 /// A cluster's name; empty for an object without one.
@@ -42,11 +109,13 @@ pub fn zones_of(cluster: &Cluster) -> &[String] {
 /// One requirement on `provider`, `region` or `zone`. A cluster has one provider and one region but several zones:
 /// `In` asks that all of them are in the list, `NotIn` that none is.
 fn field_matches(requirement: &NodeSelectorRequirement, cluster: &Cluster) -> bool {
-    let single = |text: &String| if text.is_empty() { Vec::new() } else { vec![text.clone()] };
+    fn one(text: &String) -> &[String] {
+        if text.is_empty() { &[] } else { std::slice::from_ref(text) }
+    }
     let have = match requirement.key.as_str() {
-        "provider" => single(&cluster.spec.provider),
-        "region" => single(&cluster.spec.region),
-        "zone" => zones_of(cluster).to_vec(),
+        "provider" => one(&cluster.spec.provider),
+        "region" => one(&cluster.spec.region),
+        "zone" => zones_of(cluster),
         _ => return false,
     };
     match requirement.operator.as_str() {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   template ─ select ─▶ policy ─ place ─▶ clusters ─ divide ─▶ replicas
+//!                          fleet, estimate ┘                    rebalance: all of it anew
 //!                                                        │
 //!   member ◀─ delete, members ◀─ Work ◀─ work ◀─ overrides
 //!      │
@@ -30,12 +31,15 @@ pub mod affinity;
 pub mod aggregate;
 pub mod delete;
 pub mod divide;
+pub mod estimate;
 pub mod figures;
+pub mod fleet;
 pub mod health;
 pub mod members;
 pub mod names;
 pub mod overrides;
 pub mod place;
+pub mod rebalance;
 pub mod select;
 pub mod skip;
 pub mod status;

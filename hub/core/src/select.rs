@@ -1,14 +1,24 @@
 //! Which policy an object belongs to.
 //!
-//! A template has at most one policy. Once claimed it stays with it for as long as that policy is there and
-//! selects it; otherwise the PropagationPolicies of its namespace come first, then the cluster-wide ones, and
-//! among each the higher priority, the closer match (by name, by labels, by kind alone), the smaller name.
+//! A template has at most one policy. The PropagationPolicies of its namespace come first, then the cluster-wide ones,
+//! and among each the higher priority, the closer match (by name, by labels, by kind alone), the smaller name. Once
+//! claimed it stays with its policy for as long as that is there and selects it, unless another preempts it:
+//!
+//! ```text
+//!   claimed by ╲ preempted by   PropagationPolicy          ClusterPropagationPolicy
+//!   PropagationPolicy           of a higher priority       never
+//!   ClusterPropagationPolicy    of any priority            of a higher priority
+//! ```
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use karmada_api::{
     consts::{annotation, label},
-    policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, ResourceSelector},
+    policy::{
+        ClusterPropagationPolicy, Placement, PreemptionBehavior, PropagationPolicy, PropagationSpec,
+        ResourceSelector, WorkloadAffinityTerm,
+    },
+    work::WorkloadAffinityGroups,
 };
 use karmada_meta::object;
 use serde_json::Value;
@@ -91,6 +101,11 @@ impl<'a> Policy<'a> {
             Self::Namespaced(policy) => &policy.spec,
             Self::Cluster(policy) => &policy.spec,
         }
+    }
+
+    /// Whether it is one for its namespace.
+    pub fn namespaced(self) -> bool {
+        matches!(self, Self::Namespaced(_))
     }
 
     /// Its namespace; empty for the whole hub.
@@ -218,18 +233,60 @@ pub fn choose<'a>(
 ) -> Option<Policy<'a>> {
     let meaning: Vec<_> =
         policies.into_iter().filter_map(|policy| Some((policy, means(policy, subject)?))).collect();
-    if let Some(claim) = claimed
-        && let Some((policy, _)) = meaning.iter().find(|(policy, _)| claim.is(*policy))
-    {
-        return Some(*policy);
+    let best = |candidates: Vec<(Policy<'a>, Match)>| {
+        let rank = |(policy, closeness): &(Policy<'a>, Match)| {
+            (policy.namespaced(), policy.spec().priority, *closeness, Reverse(policy.name()))
+        };
+        candidates.into_iter().max_by_key(rank).map(|(policy, _)| policy)
+    };
+    let holder = claimed.and_then(|claim| meaning.iter().find(|(policy, _)| claim.is(*policy)));
+    let Some((holder, _)) = holder.copied() else { return best(meaning) };
+    let preempting = meaning.into_iter().filter(|(policy, how)| may_preempt(*policy, *how, holder)).collect();
+    best(preempting).or(Some(holder))
+}
+
+/// Whether a policy takes an object away from the one that holds it. It has to name the object: nobody's objects are
+/// taken by accident.
+fn may_preempt(policy: Policy<'_>, how: Match, holder: Policy<'_>) -> bool {
+    let asks = policy.spec().preemption == PreemptionBehavior::Always && how == Match::Name;
+    let higher = policy.spec().priority > holder.spec().priority;
+    asks && match (policy.namespaced(), holder.namespaced()) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => higher,
     }
-    meaning
-        .into_iter()
-        .max_by_key(|(policy, closeness)| {
-            let namespaced = matches!(policy, Policy::Namespaced(_));
-            (namespaced, policy.spec().priority, *closeness, Reverse(policy.name()))
-        })
-        .map(|(policy, _)| policy)
+}
+
+/// What the event says when a policy has taken an object from another.
+pub fn preemption_message(policy: Policy<'_>, holder: Policy<'_>) -> String {
+    let (by, from) = match (policy, holder) {
+        (Policy::Namespaced(_), Policy::Namespaced(_)) => ("Propagation", "propagation"),
+        (Policy::Namespaced(_), Policy::Cluster(_)) => ("Propagation", "cluster propagation"),
+        (Policy::Cluster(_), Policy::Namespaced(_)) => ("Cluster propagation", "propagation"),
+        (Policy::Cluster(_), Policy::Cluster(_)) => ("Cluster propagation", "cluster propagation"),
+    };
+    let place = |policy: Policy<'_>| match policy.namespace() {
+        "" => policy.name().to_owned(),
+        namespace => format!("{namespace}/{}", policy.name()),
+    };
+    format!("{by} policy({}) preempted {from} policy({}) successfully", place(policy), place(holder))
+}
+
+/// The groups of objects that a placement puts an object into, by the values of its labels.
+pub fn affinity_groups(
+    placement: &Placement,
+    labels: &BTreeMap<String, String>,
+) -> Option<WorkloadAffinityGroups> {
+    let asked = placement.workload_affinity.as_ref()?;
+    let group = |term: Option<&WorkloadAffinityTerm>| {
+        let key = term.map(|term| &term.group_by_label_key)?;
+        labels.get(key).map(|value| format!("{key}={value}"))
+    };
+    let groups = WorkloadAffinityGroups {
+        affinity_group: group(asked.affinity.as_ref()).unwrap_or_default(),
+        anti_affinity_group: group(asked.anti_affinity.as_ref()).unwrap_or_default(),
+    };
+    (groups != WorkloadAffinityGroups::default()).then_some(groups)
 }
 
 #[cfg(test)]
@@ -362,6 +419,93 @@ mod tests {
         assert!(unclaim(&mut template));
         assert_eq!(template, json!({"metadata": {"name": "nginx", "labels": {"app": "nginx"}}}));
         assert!(!unclaim(&mut template));
+    }
+
+    fn preempting<T: serde::de::DeserializeOwned>(
+        kind: &str,
+        name: &str,
+        priority: i32,
+        selector: Value,
+    ) -> T {
+        let mut value = serde_json::to_value(policy::<Value>(kind, name, priority, selector)).unwrap();
+        value["spec"]["preemption"] = json!("Always");
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn an_object_is_taken_only_as_the_table_says() {
+        let (pp, cpp) = ("PropagationPolicy", "ClusterPropagationPolicy");
+        let named = || json!({"name": "nginx"});
+        let mine: PropagationPolicy = policy(pp, "mine", 5, named());
+        let all: ClusterPropagationPolicy = policy(cpp, "all", 5, named());
+        let higher: PropagationPolicy = preempting(pp, "higher", 6, named());
+        let highest: PropagationPolicy = preempting(pp, "highest", 7, named());
+        let equal: PropagationPolicy = preempting(pp, "equal", 5, named());
+        let lower: PropagationPolicy = preempting(pp, "lower", -1, named());
+        let meek: PropagationPolicy = policy(pp, "meek", 9, named());
+        let vague: PropagationPolicy = preempting(pp, "vague", 9, json!({}));
+        let wide: ClusterPropagationPolicy = preempting(cpp, "wide", 9, named());
+        let wide_equal: ClusterPropagationPolicy = preempting(cpp, "wide-equal", 5, named());
+        let (n, c) = (Policy::Namespaced, Policy::Cluster);
+        let table: [(&str, Policy<'_>, Vec<Policy<'_>>, &str); 12] = [
+            ("higher", n(&mine), vec![n(&higher)], "higher"),
+            ("the highest of several", n(&mine), vec![n(&higher), n(&highest)], "highest"),
+            ("equal", n(&mine), vec![n(&equal)], "mine"),
+            ("lower", n(&mine), vec![n(&lower)], "mine"),
+            ("it does not ask", n(&mine), vec![n(&meek)], "mine"),
+            ("it does not name the object", n(&mine), vec![n(&vague)], "mine"),
+            ("a wide one from a namespace's", n(&mine), vec![c(&wide)], "mine"),
+            ("a namespace's from a wide one, whatever its priority", c(&all), vec![n(&lower)], "lower"),
+            ("a wide one from a wide one", c(&all), vec![c(&wide)], "wide"),
+            ("a wide one of the same priority", c(&all), vec![c(&wide_equal)], "all"),
+            ("the namespace's first", c(&all), vec![c(&wide), n(&lower)], "lower"),
+            ("nobody asks", c(&all), vec![n(&meek)], "all"),
+        ];
+        for (message, holder, others, want) in table {
+            let claim = match holder {
+                Policy::Namespaced(_) => Claim::Namespaced(holder.id().to_owned()),
+                Policy::Cluster(_) => Claim::Cluster(holder.id().to_owned()),
+            };
+            for turn in 0..=others.len() {
+                let mut all = others.clone();
+                all.insert(turn, holder);
+                assert_eq!(choose(&subject(), Some(&claim), all).map(Policy::name), Some(want), "{message}");
+            }
+        }
+        assert_eq!(
+            preemption_message(n(&higher), n(&mine)),
+            "Propagation policy(default/higher) preempted propagation policy(default/mine) successfully"
+        );
+        assert_eq!(
+            preemption_message(n(&higher), c(&all)),
+            "Propagation policy(default/higher) preempted cluster propagation policy(all) successfully"
+        );
+        assert_eq!(
+            preemption_message(c(&wide), c(&all)),
+            "Cluster propagation policy(wide) preempted cluster propagation policy(all) successfully"
+        );
+    }
+
+    #[test]
+    fn groups_are_named_by_label_and_value() {
+        let labels =
+            BTreeMap::from([("app".to_owned(), "shop".to_owned()), ("ha".to_owned(), "1".to_owned())]);
+        let groups = |affinity: Value| {
+            let placement: Placement = serde_json::from_value(json!({"workloadAffinity": affinity})).unwrap();
+            affinity_groups(&placement, &labels).map(|g| (g.affinity_group, g.anti_affinity_group))
+        };
+        let term = |key: &str| json!({"groupByLabelKey": key});
+        assert_eq!(groups(json!({"affinity": term("app")})), Some(("app=shop".into(), String::new())));
+        assert_eq!(
+            groups(json!({"affinity": term("app"), "antiAffinity": term("ha")})),
+            Some(("app=shop".into(), "ha=1".into()))
+        );
+        assert_eq!(
+            groups(json!({"affinity": term("tier")})),
+            None,
+            "a template without the label is in no group"
+        );
+        assert_eq!(affinity_groups(&Placement::default(), &labels), None);
     }
 
     proptest! {

@@ -21,7 +21,7 @@ use karmada_meta::{object, time::Time};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    divide::{TieBreak, apportion},
+    divide::{Share, TieBreak, apportion},
     names,
     overrides::Applied,
 };
@@ -91,8 +91,14 @@ pub fn job_completions(spec: &ResourceBindingSpec, template: &Value) -> Option<B
         return None;
     }
     let completions = template["spec"]["completions"].as_i64()?;
-    let votes = targets(spec).into_iter().map(|target| (target.name, i64::from(target.replicas))).collect();
-    Some(apportion(completions, &votes, &BTreeMap::new(), TieBreak::Ascending))
+    let targets = targets(spec);
+    let shares = targets.iter().map(|target| Share {
+        name: &target.name,
+        votes: i64::from(target.replicas),
+        seats: 0,
+    });
+    let completions = apportion(completions, shares, TieBreak::Ascending);
+    Some(completions.into_iter().map(|(name, completions)| (name.to_owned(), completions)).collect())
 }
 
 /// Whether a target's Work is held back.

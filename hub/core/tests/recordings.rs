@@ -11,7 +11,9 @@ use karmada_api::{
 };
 use karmada_core::{
     admit::{self, Verb},
-    aggregate, names, overrides,
+    aggregate,
+    fleet::Fleet,
+    names, overrides,
     overrides::Applied,
     place::{self, Request},
     select::{self, Policy, Subject},
@@ -184,14 +186,14 @@ fn cluster_scoped_works_are_karmadas() {
     select::unclaim(&mut unclaimed);
     assert!(select::claim(&mut unclaimed, Policy::Cluster(&policy)));
     assert_eq!(unclaimed, role, "the claim is Karmada's");
-    let clusters = [cluster("member1"), cluster("member2")];
+    let clusters = Fleet::of([cluster("member1"), cluster("member2")]);
     let decision = place::schedule(&Request::new(&binding.spec, &clusters)).expect("it fits");
     assert_eq!(decision.clusters, binding.spec.clusters);
 }
 
 #[test]
 fn placements_come_out_as_karmadas() {
-    let clusters = [cluster("member1"), cluster("member2")];
+    let clusters = Fleet::of([cluster("member1"), cluster("member2")]);
     for (file, title) in [
         ("nginx-override.yaml", "hub: get rb nginx-deployment"),
         ("divided-weights-with-dependencies.yaml", "hub: get -n shop rb"),

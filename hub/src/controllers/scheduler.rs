@@ -34,6 +34,8 @@ use crate::{
 
 /// How many bindings are worked on at a time.
 const WORKERS: usize = 8;
+/// Where a binding's status says which group of clusters was taken; Karmada's spelling.
+const OBSERVED_AFFINITY: &str = "schedulerObservingAffinityName";
 
 /// Gives bindings their clusters.
 pub(crate) struct Scheduler {
@@ -60,7 +62,7 @@ impl Scheduler {
             if let Some(context) = shared.upgrade()
                 && matters(change)
             {
-                context.fleet.forget();
+                context.fleet.forget(&change.key.name, change.new.is_none());
                 for key in affected_by(&context, change) {
                     context.figures.incoming(Incoming::ClusterChanged);
                     affected.add(key);
@@ -225,8 +227,8 @@ impl Scheduler {
                 let affinity =
                     (!decision.affinity.is_empty()).then(|| Value::from(decision.affinity.as_str()));
                 let taken = match &affinity {
-                    Some(name) => status.insert("schedulerObservedAffinityName".into(), name.clone()),
-                    None => status.remove("schedulerObservedAffinityName"),
+                    Some(name) => status.insert(OBSERVED_AFFINITY.into(), name.clone()),
+                    None => status.remove(OBSERVED_AFFINITY),
                 };
                 changed |= taken != affinity;
             }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use karmada_api::policy::{
-    ApplicationFailoverBehavior, DEFAULT_SCHEDULER, Placement, PreemptionBehavior, PropagationSpec,
-    PurgeMode, ReplicaSchedulingType, SpreadConstraint, SpreadFieldValue, Suspension, Toleration,
+    ApplicationFailoverBehavior, ClusterAffinity, ClusterAffinityTerm, DEFAULT_SCHEDULER, Placement,
+    PreemptionBehavior, PropagationSpec, PurgeMode, ReplicaSchedulingType, SpreadConstraint,
+    SpreadFieldValue, Suspension, Toleration, WorkloadAffinity,
 };
 use karmada_meta::{
     names, object,
@@ -21,6 +22,10 @@ pub(super) const SHAPE: Shape = Shape {
         "spec.resourceSelectors[*].apiVersion",
         "spec.resourceSelectors[*].kind",
         "spec.placement.clusterAffinities[*].affinityName",
+        "spec.placement.clusterAffinities[*].overflowAffinities[*].affinityName",
+        "spec.placement.workloadAffinity.affinity.groupByLabelKey",
+        "spec.placement.workloadAffinity.antiAffinity.groupByLabelKey",
+        "spec.schedulePriority.priorityClassName",
         "spec.placement.replicaScheduling.weightPreference.staticWeightList[*].targetCluster",
         "spec.placement.replicaScheduling.weightPreference.staticWeightList[*].weight",
     ],
@@ -168,14 +173,15 @@ fn placement_errors(placement: &Placement, path: &Path) -> Vec<FieldError> {
             errors.push(FieldError::invalid(&path.child("affinityName"), name, detail));
         }
         errors.extend(affinity_errors(&term.affinity, &path));
-        for (j, overflow) in term.overflow_affinities.iter().enumerate() {
-            errors.extend(affinity_errors(&overflow.affinity, &path.child("overflowAffinities").index(j)));
-        }
+        errors.extend(overflow_errors(placement, term, &path));
     }
     for (i, toleration) in placement.cluster_tolerations.iter().enumerate() {
         errors.extend(toleration_errors(toleration, &path.child("clusterTolerations").index(i)));
     }
     errors.extend(spread_errors(&placement.spread_constraints, &path.child("spreadConstraints")));
+    if let Some(affinity) = &placement.workload_affinity {
+        errors.extend(group_errors(affinity, &path.child("workloadAffinity")));
+    }
     let weights = placement.replica_scheduling.iter().flat_map(|scheduling| &scheduling.weight_preference);
     let path = path.child("replicaScheduling").child("weightPreference").child("staticWeightList");
     for (i, rule) in weights.flat_map(|preference| &preference.static_weight_list).enumerate() {
@@ -187,6 +193,52 @@ fn placement_errors(placement: &Placement, path: &Path) -> Vec<FieldError> {
         errors.extend(affinity_errors(&rule.target_cluster, &path.child("targetCluster")));
     }
     errors
+}
+
+/// What is wrong with the affinities that take the overflow of another.
+fn overflow_errors(placement: &Placement, term: &ClusterAffinityTerm, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let overflow = &term.overflow_affinities;
+    let path = path.child("overflowAffinities");
+    if overflow.is_empty() {
+        return errors;
+    }
+    if !matches!(Strategy::of(placement), Strategy::AvailableReplicas | Strategy::Aggregated) {
+        let detail =
+            "overflowAffinities can only be used together with dynamic weight or aggregated scheduling";
+        errors.push(FieldError::invalid(&path, shown(overflow), detail));
+    }
+    if term.affinity == ClusterAffinity::default() {
+        let detail = "overflowAffinities can only be used together with the inline ClusterAffinity";
+        errors.push(FieldError::invalid(&path, shown(overflow), detail));
+    }
+    let mut seen = BTreeSet::from([term.affinity_name.as_str()]);
+    for (i, tier) in overflow.iter().enumerate() {
+        let path = path.index(i);
+        if !seen.insert(&tier.affinity_name) {
+            let detail = "overflow affinity name must be unique and must not duplicate the primary group's affinityName";
+            errors.push(FieldError::invalid(
+                &path.child("affinityName"),
+                tier.affinity_name.as_str(),
+                detail,
+            ));
+        }
+        errors.extend(affinity_errors(&tier.affinity, &path));
+    }
+    errors
+}
+
+/// What is wrong with groups of objects: their labels' keys must be such.
+fn group_errors(affinity: &WorkloadAffinity, path: &Path) -> Vec<FieldError> {
+    let terms = [("affinity", &affinity.affinity), ("antiAffinity", &affinity.anti_affinity)];
+    let terms = terms.into_iter().filter_map(|(field, term)| Some((field, term.as_ref()?)));
+    terms
+        .flat_map(|(field, term)| {
+            let path = path.child(field).child("groupByLabelKey");
+            let key = term.group_by_label_key.as_str();
+            names::qualified_name_errors(key).into_iter().map(move |e| FieldError::invalid(&path, key, e))
+        })
+        .collect()
 }
 
 fn toleration_errors(toleration: &Toleration, path: &Path) -> Vec<FieldError> {
@@ -284,27 +336,10 @@ fn warnings(spec: &PropagationSpec, namespace: &str) -> Vec<String> {
         }
     };
     unbuilt(spec.failover.is_some(), "failover", "objects stay where they are");
-    unbuilt(
-        spec.preemption == PreemptionBehavior::Always,
-        "preemption",
-        "objects stay with the policy they have",
-    );
-    unbuilt(spec.activation_preference.is_some(), "activationPreference", "changes take effect at once");
-    unbuilt(spec.schedule_priority.is_some(), "schedulePriority", "all objects are placed in turn");
     unbuilt(spec.propagate_deps, "propagateDeps", "what an object needs has to be selected by a policy too");
-    let nothing = "the object is not placed, and its binding says why";
-    unbuilt(placement.workload_affinity.is_some(), "placement.workloadAffinity", nothing);
-    let overflow = placement.cluster_affinities.iter().any(|term| !term.overflow_affinities.is_empty());
-    unbuilt(overflow, "placement.clusterAffinities.overflowAffinities", nothing);
-    let divided = matches!(Strategy::of(placement), Strategy::AvailableReplicas | Strategy::Aggregated);
-    unbuilt(divided, "placement.replicaScheduling by the room that clusters have", nothing);
-    let grouped = placement.spread_constraints.iter().any(|constraint| {
-        !constraint.spread_by_label.is_empty()
-            || constraint.spread_by_field.is_some_and(|field| field != SpreadFieldValue::Cluster)
-    });
-    let ignored = matches!(Strategy::of(placement), Strategy::StaticWeights(_));
-    unbuilt(grouped && !ignored, "placement.spreadConstraints over groups of clusters", nothing);
-    if ignored && !placement.spread_constraints.is_empty() {
+    if matches!(Strategy::of(placement), Strategy::StaticWeights(_))
+        && !placement.spread_constraints.is_empty()
+    {
         warnings
             .push("spec.placement.spreadConstraints has no effect on a division by static weights".into());
     }

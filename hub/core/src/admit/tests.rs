@@ -198,6 +198,45 @@ fn bad_policies_are_refused_with_the_field() {
         assert!(errors.iter().any(|e| e.contains(want)), "{placement}: {errors:#?}");
     }
 
+    let overflow = |extra: Value, scheduling: Value| {
+        let mut term = json!({"affinityName": "own", "clusterNames": ["a"], "overflowAffinities": [{"affinityName": "cloud", "clusterNames": ["b"]}]});
+        for (key, value) in extra.as_object().unwrap() {
+            term[key] = value.clone();
+        }
+        create(PP, policy(json!({"clusterAffinities": [term], "replicaScheduling": scheduling}))).map_err(
+            |errors| {
+                errors
+                    .into_iter()
+                    .map(|e| e.split(" value: ").last().unwrap_or_default().to_owned())
+                    .collect::<Vec<_>>()
+            },
+        )
+    };
+    let aggregated = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
+    let twice =
+        json!([{"affinityName": "own", "clusterNames": ["b"]}, {"affinityName": "b"}, {"affinityName": "b"}]);
+    for (extra, scheduling, wants) in [
+        (json!({}), aggregated.clone(), vec![]),
+        (
+            json!({}),
+            json!({"replicaSchedulingType": "Divided"}),
+            vec!["together with dynamic weight or aggregated scheduling"],
+        ),
+        (json!({"clusterNames": []}), aggregated.clone(), vec!["together with the inline ClusterAffinity"]),
+        (json!({"overflowAffinities": twice}), aggregated, vec!["must be unique", "must be unique"]),
+    ] {
+        let got = overflow(extra, scheduling).err().unwrap_or_default();
+        assert_eq!(got.len(), wants.len(), "{got:?}");
+        assert!(got.iter().zip(&wants).all(|(got, want)| got.contains(want)), "{got:?}");
+    }
+    let bad = policy(json!({"workloadAffinity": {"affinity": {"groupByLabelKey": "a b"}}}));
+    let errors = create(PP, bad).unwrap_err().join("; ");
+    assert!(
+        errors
+            .starts_with("spec.placement.workloadAffinity.affinity.groupByLabelKey: Invalid value: \"a b\""),
+        "{errors}"
+    );
+
     let spec = |change: fn(&mut Value)| {
         let mut policy = policy(json!({}));
         change(&mut policy["spec"]);
@@ -233,16 +272,8 @@ fn what_has_no_effect_is_said() {
         assert!(warnings.iter().any(|w| w.contains(want)), "{want}: {warnings:?}");
     };
     warned(
-        json!({"workloadAffinity": {"affinity": {"groupByLabelKey": "k"}}}),
-        "workloadAffinity is not built yet",
-    );
-    warned(
-        json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}}),
-        "by the room",
-    );
-    warned(
-        json!({"spreadConstraints": [{"spreadByField": "cluster"}, {"spreadByField": "region"}]}),
-        "spreadConstraints over groups",
+        json!({"spreadConstraints": [{"spreadByField": "cluster"}], "replicaScheduling": {"replicaSchedulingType": "Divided"}}),
+        "no effect on a division by static weights",
     );
     let mut elsewhere = policy(json!({}));
     elsewhere["spec"]["resourceSelectors"][0]["namespace"] = json!("shop");

@@ -10,8 +10,6 @@
 mod dynamic;
 mod webster;
 
-use std::collections::BTreeMap;
-
 use karmada_api::{
     cluster::Cluster,
     policy::{Placement, ReplicaDivisionPreference, ReplicaSchedulingType, StaticClusterWeight},
@@ -19,10 +17,10 @@ use karmada_api::{
 };
 
 pub use self::{
-    dynamic::{Mode, Room, divide_by_room},
-    webster::{TieBreak, apportion},
+    dynamic::{Mode, Slot, TooLittle, divide_by_room},
+    webster::{Share, TieBreak, apportion},
 };
-use crate::affinity;
+use crate::affinity::{self, Compiled};
 
 /// The way of dividing that a placement asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,19 +65,18 @@ pub fn by_weight(
     replicas: i32,
     ties: TieBreak,
 ) -> Vec<TargetCluster> {
+    let rules: Vec<_> = rules.iter().map(|rule| (Compiled::new(&rule.target_cluster), rule.weight)).collect();
     let weight = |cluster: &Cluster| {
-        let rules = rules.iter().filter(|rule| affinity::matches(&rule.target_cluster, cluster));
-        rules.map(|rule| rule.weight).max().unwrap_or_default()
+        let meant = rules.iter().filter(|(affinity, _)| affinity.matches(cluster));
+        meant.map(|(_, weight)| *weight).max().unwrap_or_default()
     };
-    let mut votes: BTreeMap<_, _> = candidates
-        .iter()
-        .map(|cluster| (affinity::name_of(cluster).to_owned(), weight(cluster)))
-        .filter(|(_, weight)| *weight > 0)
-        .collect();
-    if votes.is_empty() {
-        votes = candidates.iter().map(|cluster| (affinity::name_of(cluster).to_owned(), 1)).collect();
+    let share = |cluster, votes| Share { name: affinity::name_of(cluster), votes, seats: 0 };
+    let mut shares: Vec<_> = candidates.iter().map(|cluster| share(cluster, weight(cluster))).collect();
+    shares.retain(|share| share.votes > 0);
+    if shares.is_empty() {
+        shares = candidates.iter().map(|cluster| share(cluster, 1)).collect();
     }
-    targets(apportion(i64::from(replicas), &votes, &BTreeMap::new(), ties))
+    targets(apportion(i64::from(replicas), shares, ties))
 }
 
 /// The clusters that keep something to run.
@@ -87,8 +84,8 @@ pub fn without_empty(targets: Vec<TargetCluster>) -> Vec<TargetCluster> {
     targets.into_iter().filter(|target| target.replicas != 0).collect()
 }
 
-/// Seats as targets, by name.
-fn targets(seats: BTreeMap<String, i64>) -> Vec<TargetCluster> {
+/// Seats as targets.
+fn targets<'a>(seats: impl IntoIterator<Item = (&'a str, i64)>) -> Vec<TargetCluster> {
     seats
         .into_iter()
         .map(|(name, seats)| TargetCluster::new(name, i32::try_from(seats).unwrap_or(i32::MAX)))

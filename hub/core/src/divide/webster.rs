@@ -1,9 +1,6 @@
 //! Webster's (Sainte-Laguë) apportionment, seat by seat as Karmada gives them.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BinaryHeap},
-};
+use std::{cmp::Ordering, collections::BinaryHeap};
 
 use crate::names::fnv32a;
 
@@ -30,14 +27,24 @@ struct Party<'a> {
     name: &'a str,
     votes: i64,
     seats: i64,
+    /// What the party bids for its next seat.
+    bid: f64,
     ties: TieBreak,
 }
 
-impl Party<'_> {
-    /// What the party bids for its next seat. In floating point like Karmada's, since a division in whole numbers
-    /// would break other ties.
-    fn bid(&self) -> f64 {
-        self.votes as f64 / (2 * self.seats + 1) as f64
+impl<'a> Party<'a> {
+    fn new(share: Share<'a>, ties: TieBreak) -> Self {
+        let mut party =
+            Self { name: share.name, votes: share.votes.max(0), seats: share.seats, bid: 0.0, ties };
+        party.take(0);
+        party
+    }
+
+    /// Takes seats and bids for the next. In floating point like Karmada's, since a division in whole numbers would
+    /// break other ties.
+    fn take(&mut self, seats: i64) {
+        self.seats += seats;
+        self.bid = self.votes as f64 / (2 * self.seats + 1) as f64;
     }
 }
 
@@ -47,7 +54,7 @@ impl Ord for Party<'_> {
             TieBreak::Ascending => other.name.cmp(self.name),
             TieBreak::Descending => self.name.cmp(other.name),
         };
-        self.bid().total_cmp(&other.bid()).then_with(|| other.seats.cmp(&self.seats)).then(names)
+        self.bid.total_cmp(&other.bid).then_with(|| other.seats.cmp(&self.seats)).then(names)
     }
 }
 
@@ -65,36 +72,48 @@ impl PartialEq for Party<'_> {
 
 impl Eq for Party<'_> {}
 
-/// Gives `seats` more seats to parties with `votes`, on top of those they have in `taken`, and returns what each
-/// party then has, by name. A party that stands only in `taken` has no votes and comes last. Without parties,
-/// nothing is given.
-pub fn apportion(
+/// What a party brings along: its votes, and the seats it has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its votes; fewer than none count as none.
+    pub votes: i64,
+    /// The seats it has.
+    pub seats: i64,
+}
+
+/// Gives `seats` more seats to parties, on top of those they have, and returns what each party then has, by name. A
+/// party without votes comes last. Without parties, nothing is given.
+pub fn apportion<'a>(
     seats: i64,
-    votes: &BTreeMap<String, i64>,
-    taken: &BTreeMap<String, i64>,
+    shares: impl IntoIterator<Item = Share<'a>>,
     ties: TieBreak,
-) -> BTreeMap<String, i64> {
-    let names = votes.keys().chain(taken.keys().filter(|name| !votes.contains_key(*name)));
-    let mut parties: Vec<_> = names
-        .map(|name| Party {
-            name,
-            votes: votes.get(name).copied().unwrap_or_default().max(0),
-            seats: taken.get(name).copied().unwrap_or_default(),
-            ties,
-        })
-        .collect();
+) -> Vec<(&'a str, i64)> {
+    let mut result = unsorted(seats, shares, ties);
+    result.sort_unstable();
+    result
+}
+
+/// [`apportion`] for a caller who sorts, or leaves out most of, the result.
+pub(super) fn unsorted<'a>(
+    seats: i64,
+    shares: impl IntoIterator<Item = Share<'a>>,
+    ties: TieBreak,
+) -> Vec<(&'a str, i64)> {
+    let mut parties: Vec<_> = shares.into_iter().map(|share| Party::new(share, ties)).collect();
     let given = head_start(seats, &mut parties);
     one_by_one(seats - given, parties)
 }
 
 /// Gives the seats in turn.
-fn one_by_one(seats: i64, parties: Vec<Party<'_>>) -> BTreeMap<String, i64> {
+fn one_by_one(seats: i64, parties: Vec<Party<'_>>) -> Vec<(&str, i64)> {
     let mut waiting = BinaryHeap::from(parties);
     for _ in 0..seats {
         let Some(mut next) = waiting.peek_mut() else { break };
-        next.seats += 1;
+        next.take(1);
     }
-    waiting.into_iter().map(|party| (party.name.to_owned(), party.seats)).collect()
+    waiting.into_iter().map(|party| (party.name, party.seats)).collect()
 }
 
 /// Gives at once most of those seats that are given in any case, and says how many, so that two thousand million
@@ -114,7 +133,7 @@ fn head_start(seats: i64, parties: &mut [Party<'_>]) -> i64 {
     for party in parties {
         let bids = ((party.votes as f64 / threshold - 1.0) / 2.0).floor() as i64;
         let more = (bids - party.seats).max(0);
-        party.seats += more;
+        party.take(more);
         given += more;
     }
     given
@@ -122,12 +141,30 @@ fn head_start(seats: i64, parties: &mut [Party<'_>]) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
 
-    fn parties(list: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    type Seats = BTreeMap<String, i64>;
+
+    fn parties(list: &[(&str, i64)]) -> Seats {
         list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+    }
+
+    fn shares<'a>(votes: &'a Seats, taken: &'a Seats) -> Vec<Share<'a>> {
+        let names = votes.keys().chain(taken.keys().filter(|name| !votes.contains_key(*name)));
+        let of = |list: &Seats, name: &str| list.get(name).copied().unwrap_or_default();
+        names.map(|name| Share { name, votes: of(votes, name), seats: of(taken, name) }).collect()
+    }
+
+    fn owned(result: Vec<(&str, i64)>) -> Seats {
+        result.into_iter().map(|(name, seats)| (name.to_owned(), seats)).collect()
+    }
+
+    fn apportion(seats: i64, votes: &Seats, taken: &Seats, ties: TieBreak) -> Seats {
+        owned(super::apportion(seats, shares(votes, taken), ties))
     }
 
     #[test]
@@ -184,7 +221,7 @@ mod tests {
         assert_eq!(result["a"], 715_827_882);
     }
 
-    fn electorate() -> impl Strategy<Value = BTreeMap<String, i64>> {
+    fn electorate() -> impl Strategy<Value = Seats> {
         prop::collection::btree_map("[a-e][a-e]?", 0i64..50, 1..8)
     }
 
@@ -217,16 +254,29 @@ mod tests {
         fn the_head_start_changes_nothing(
             seats in 0i64..5000, votes in electorate(), taken in electorate(), ties in direction()
         ) {
-            let names = votes.keys().chain(taken.keys().filter(|name| !votes.contains_key(*name)));
-            let parties = names
-                .map(|name| Party {
-                    name,
-                    votes: votes.get(name).copied().unwrap_or(0),
-                    seats: taken.get(name).copied().unwrap_or(0),
-                    ties,
-                })
+            let parties = shares(&votes, &taken)
+                .into_iter()
+                .map(|share| Party::new(share, ties))
                 .collect();
-            prop_assert_eq!(apportion(seats, &votes, &taken, ties), one_by_one(seats, parties));
+            prop_assert_eq!(apportion(seats, &votes, &taken, ties), owned(one_by_one(seats, parties)));
+        }
+
+        #[test]
+        fn shares_are_those_of_the_votes_within_one_seat_for_two(seats in 0i64..500, a in 1i64..99, b in 1i64..99, ties in direction()) {
+            // Of more parties, Webster may give one of them two seats more or less than its exact share.
+            let votes = parties(&[("a", a), ("b", b)]);
+            for (name, got) in apportion(seats, &votes, &Seats::new(), ties) {
+                let exact = seats as f64 * votes[&name] as f64 / (a + b) as f64;
+                prop_assert!((got as f64 - exact).abs() <= 1.0, "{name}: {got} of {exact}");
+            }
+        }
+
+        #[test]
+        fn equal_weights_are_equal_within_one(seats in 0i64..500, n in 1usize..12, ties in direction()) {
+            let votes: Seats = (0..n).map(|i| (format!("c{i}"), 7)).collect();
+            let got = apportion(seats, &votes, &Seats::new(), ties);
+            let (least, most) = (got.values().min().unwrap(), got.values().max().unwrap());
+            prop_assert!(most - least <= 1);
         }
 
         #[test]

@@ -1,32 +1,40 @@
 //! Where an object goes: filter the clusters, choose among them, divide the replicas.
 //!
 //! ```text
-//!   clusters ─▶ filter (per affinity group, in order) ─▶ spread ─▶ divide ─▶ spec.clusters
-//!                 │                                        │
-//!                 └▶ Explanation per cluster, NoFit        └▶ NotBuilt names the field
+//!   fleet ─▶ filter (per affinity group, in order) ─▶ estimate ─▶ spread ─▶ divide ─▶ spec.clusters
+//!              │                                                    │          │
+//!              └▶ NoFit                                             └▶ Select  └▶ Unschedulable
+//!   explain: the same, with a verdict on every cluster
 //! ```
-//!
-//! What is not built is an error that names the field, never something that is quietly left out.
 
+mod explain;
 mod filter;
 mod reschedule;
+mod spread;
+
+use std::collections::BTreeSet;
 
 use karmada_api::{
-    cluster::Cluster,
     conditions::Condition,
     consts::{condition, reason},
-    policy::{ClusterAffinity, Placement, SpreadConstraint, SpreadFieldValue},
+    policy::{Placement, SpreadFieldValue},
     work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_meta::time::Time;
 
 pub use self::{
-    filter::{Explanation, NoFit, Reason, judge, serves},
-    reschedule::{Trigger, need_schedule, placement_changed},
+    explain::{Explained, Outcome, Verdict, explain},
+    filter::{NoFit, Reason, serves_kind},
+    reschedule::{Trigger, need_schedule, placement_changed, retry_after},
+};
+use self::{
+    filter::{Filter, Term},
+    spread::Candidate,
 };
 use crate::{
-    affinity,
-    divide::{self, Mode, Room, Strategy, TieBreak},
+    divide::{self, Mode, Slot, Strategy, TieBreak, TooLittle},
+    estimate::{Ask, Estimate},
+    fleet::{Fleet, Member},
 };
 
 /// What a decision is made from.
@@ -38,26 +46,32 @@ pub struct Request<'a> {
     pub observed_affinity: &'a str,
     /// `status.lastScheduledTime`.
     pub last_scheduled: Option<Time>,
-    /// All clusters, in any order.
-    pub clusters: &'a [Cluster],
-    /// The replicas that clusters have room for, where that is estimated.
-    pub room: Option<&'a Room>,
-    /// Whether a workload scaled to nothing stays on its clusters (`--enable-empty-workload-propagation`).
+    /// All clusters.
+    pub fleet: &'a Fleet,
+    /// The other objects of its namespace that belong to groups (`workloadAffinity`).
+    pub peers: &'a [Peer<'a>],
+    /// Whether clusters that get no replicas get the object all the same (`--enable-empty-workload-propagation`).
     pub empty_workloads: bool,
 }
 
 impl<'a> Request<'a> {
     /// A request for a binding that was never scheduled, with the defaults of a hub.
-    pub fn new(spec: &'a ResourceBindingSpec, clusters: &'a [Cluster]) -> Self {
-        Self {
-            spec,
-            observed_affinity: "",
-            last_scheduled: None,
-            clusters,
-            room: None,
-            empty_workloads: false,
-        }
+    pub fn new(spec: &'a ResourceBindingSpec, fleet: &'a Fleet) -> Self {
+        Self { spec, observed_affinity: "", last_scheduled: None, fleet, peers: &[], empty_workloads: false }
     }
+}
+
+/// Another object of the same namespace, as far as groups of objects are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer<'a> {
+    /// Its binding.
+    pub name: &'a str,
+    /// The group that it goes with; empty for none.
+    pub affinity_group: &'a str,
+    /// The group that it keeps away from; empty for none.
+    pub anti_affinity_group: &'a str,
+    /// Where it is.
+    pub clusters: &'a BTreeSet<String>,
 }
 
 /// A decision.
@@ -67,8 +81,6 @@ pub struct Decision {
     pub clusters: Vec<TargetCluster>,
     /// The group of clusters that was taken; empty when the placement has none.
     pub affinity: String,
-    /// What was found about each cluster, by name.
-    pub explanations: Vec<Explanation>,
 }
 
 /// Why there is no decision.
@@ -76,36 +88,36 @@ pub struct Decision {
 pub enum PlaceError {
     /// No cluster can take the object. The binding's clusters are emptied.
     #[error("{0}")]
-    NoFit(NoFit, Vec<Explanation>),
+    NoFit(NoFit),
     /// There is no cluster at all, or the binding has no placement: nothing is changed.
     #[error("{0}")]
     Nothing(String),
-    /// The clusters that can take the object cannot take all of it: nothing is changed.
-    #[error("{0}")]
+    /// The clusters that can take the object cannot be spread as the placement asks: nothing is changed.
+    #[error("failed to select clusters: {0}")]
+    Select(String),
+    /// The clusters that were chosen have no room for all of it: nothing is changed.
+    #[error("failed to assign replicas: {0}")]
     Unschedulable(String),
-    /// The placement asks for what this hub cannot do yet: nothing is changed.
-    #[error("{field} asks for {what}, which is not built yet")]
-    NotBuilt {
-        /// The field.
-        field: &'static str,
-        /// What it asks for.
-        what: String,
-    },
 }
 
 impl PlaceError {
     /// The reason in the Scheduled condition.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoFit(..) => reason::NO_CLUSTER_FIT,
+            Self::NoFit(_) => reason::NO_CLUSTER_FIT,
             Self::Unschedulable(_) => reason::UNSCHEDULABLE,
-            Self::Nothing(_) | Self::NotBuilt { .. } => reason::SCHEDULER_ERROR,
+            Self::Nothing(_) | Self::Select(_) => reason::SCHEDULER_ERROR,
         }
     }
 
     /// Whether `spec.clusters` is emptied, as Karmada does when nothing fits.
     pub fn empties(&self) -> bool {
-        matches!(self, Self::NoFit(..))
+        matches!(self, Self::NoFit(_))
+    }
+
+    /// Whether it is worth trying again when clusters get room, and not only when placement or clusters change.
+    pub fn waits_for_room(&self) -> bool {
+        matches!(self, Self::Select(_) | Self::Unschedulable(_))
     }
 }
 
@@ -131,177 +143,186 @@ pub fn applied_placement(placement: &Placement) -> String {
 }
 
 /// Decides where an object goes. Among several groups of clusters (`clusterAffinities`) the first is taken that
-/// has a cluster for it, beginning with the one taken last.
+/// has clusters for it, beginning with the one taken last.
 ///
 /// # Errors
 /// Why it goes nowhere; with several groups, what was wrong with the first.
 pub fn schedule(request: &Request<'_>) -> Result<Decision, PlaceError> {
-    let placement = request
-        .spec
-        .placement
-        .as_ref()
-        .ok_or_else(|| PlaceError::Nothing("the binding has no placement".into()))?;
-    if request.clusters.is_empty() {
+    let (placement, terms) = terms(request)?;
+    let mut first_error = None;
+    for term in terms {
+        match schedule_term(request, placement, term) {
+            Ok(clusters) => return Ok(Decision { clusters, affinity: term.name().to_owned() }),
+            Err(error) => drop(first_error.get_or_insert(error)),
+        }
+    }
+    Err(first_error.unwrap_or_else(|| PlaceError::Nothing("no clusters available to schedule".into())))
+}
+
+/// The affinities to try, in order.
+fn terms<'a>(request: &Request<'a>) -> Result<(&'a Placement, Vec<Term<'a>>), PlaceError> {
+    let placement = request.spec.placement.as_ref();
+    let placement = placement.ok_or_else(|| PlaceError::Nothing("the binding has no placement".into()))?;
+    if request.fleet.members().is_empty() {
         return Err(PlaceError::Nothing("no clusters available to schedule".into()));
     }
-    check_built(placement)?;
-    if placement.cluster_affinities.is_empty() {
-        let clusters = schedule_group(request, placement, placement.cluster_affinity.as_ref())?;
-        return Ok(Decision { affinity: String::new(), ..clusters });
+    let groups = &placement.cluster_affinities;
+    if groups.is_empty() {
+        let term = placement.cluster_affinity.as_ref().map_or(Term::All, Term::One);
+        return Ok((placement, vec![term]));
     }
-    let terms = &placement.cluster_affinities;
-    let from =
-        terms.iter().position(|term| term.affinity_name == request.observed_affinity).unwrap_or_default();
-    let mut first_error = None;
-    for term in &terms[from..] {
-        match schedule_group(request, placement, Some(&term.affinity)) {
-            Ok(decision) => return Ok(Decision { affinity: term.affinity_name.clone(), ..decision }),
-            Err(error) => {
-                first_error.get_or_insert(error);
-            }
-        }
-    }
-    Err(first_error.expect("invariant: there is at least one group"))
+    let from = groups.iter().position(|group| group.affinity_name == request.observed_affinity);
+    let terms = groups.iter().enumerate().skip(from.unwrap_or_default());
+    Ok((placement, terms.map(|(at, group)| Term::Group(at, group)).collect()))
 }
 
-/// Refuses what a placement may say and this hub cannot do.
-fn check_built(placement: &Placement) -> Result<(), PlaceError> {
-    let not_built = |field, what: &str| Err(PlaceError::NotBuilt { field, what: what.to_owned() });
-    if placement.cluster_affinities.iter().any(|term| !term.overflow_affinities.is_empty()) {
-        return not_built(
-            "spec.placement.clusterAffinities.overflowAffinities",
-            "clusters that take what others have no room for",
-        );
-    }
-    if placement.workload_affinity.is_some() {
-        return not_built("spec.placement.workloadAffinity", "placement by what other objects do");
-    }
-    Ok(())
-}
-
-fn schedule_group(
+fn schedule_term(
     request: &Request<'_>,
     placement: &Placement,
-    affinity: Option<&ClusterAffinity>,
-) -> Result<Decision, PlaceError> {
-    let mut clusters: Vec<_> = request.clusters.iter().collect();
-    clusters.sort_by_key(|cluster| affinity::name_of(cluster));
-    let explanations: Vec<_> = clusters
-        .iter()
-        .map(|cluster| Explanation {
-            cluster: affinity::name_of(cluster).to_owned(),
-            refused: judge(request.spec, placement, affinity, cluster),
-        })
-        .collect();
-    let fitting: Vec<_> = clusters
-        .into_iter()
-        .zip(&explanations)
-        .filter_map(|(cluster, explanation)| explanation.refused.is_none().then_some(cluster))
-        .collect();
+    term: Term<'_>,
+) -> Result<Vec<TargetCluster>, PlaceError> {
+    let mut filter = Filter::new(request, placement, term);
+    let mut nowhere = NoFit { clusters: request.fleet.members().len(), ..NoFit::default() };
+    let mut fitting = Vec::new();
+    for member in request.fleet.members() {
+        match filter.judge(member) {
+            Ok(tier) => fitting.push((&**member, tier)),
+            Err(reason) => *nowhere.reasons.entry(reason).or_default() += 1,
+        }
+    }
     if fitting.is_empty() {
-        return Err(PlaceError::NoFit(NoFit::of(&explanations), explanations));
+        return Err(PlaceError::NoFit(nowhere));
     }
-    let chosen = spread(request, placement, fitting)?;
-    let clusters = assign(request, placement, &chosen)?;
-    Ok(Decision { clusters, affinity: String::new(), explanations })
+    let candidates = candidates(request.spec, placement, &filter, fitting);
+    let chosen = spread::choose(placement, request.spec.replicas, candidates)?;
+    assign(request, placement, &chosen)
 }
 
-/// Chooses as many of the fitting clusters as the spread constraints allow. Static weights ignore them, as in
-/// Karmada. Where the object already is comes first, then the smaller name.
-fn spread<'a>(
-    request: &Request<'_>,
+/// The clusters that can take the object, best first, with the room they have.
+fn candidates<'a>(
+    spec: &'a ResourceBindingSpec,
     placement: &Placement,
-    mut fitting: Vec<&'a Cluster>,
-) -> Result<Vec<&'a Cluster>, PlaceError> {
-    let strategy = Strategy::of(placement);
-    if matches!(strategy, Strategy::StaticWeights(_)) || placement.spread_constraints.is_empty() {
-        return Ok(fitting);
-    }
-    let mut limit = usize::MAX;
-    for constraint in &placement.spread_constraints {
-        limit = limit.min(cluster_limit(constraint, fitting.len())?);
-    }
-    if limit < fitting.len() {
-        if strategy != Strategy::Duplicated {
-            return Err(PlaceError::NotBuilt {
-                field: "spec.placement.spreadConstraints",
-                what: "a choice among clusters by the room they have".into(),
-            });
-        }
-        let there = |name: &str| request.spec.clusters.iter().any(|target| target.name == name);
-        fitting.sort_by_key(|cluster| !there(affinity::name_of(cluster)));
-        fitting.truncate(limit);
-        fitting.sort_by_key(|cluster| affinity::name_of(cluster));
-    }
-    Ok(fitting)
+    filter: &Filter<'_>,
+    fitting: Vec<(&'a Member, usize)>,
+) -> Vec<Candidate<'a>> {
+    let ask = ask(spec, placement);
+    let present: std::collections::BTreeMap<_, _> =
+        spec.clusters.iter().map(|target| (target.name.as_str(), i64::from(target.replicas))).collect();
+    let candidate = |(member, tier): (&'a Member, usize)| Candidate {
+        member,
+        tier,
+        there: filter.is_there(member.name()),
+        present: present.get(member.name()).copied().unwrap_or_default(),
+        room: ask.as_ref().map_or(Estimate::UNLIMITED, |ask| ask.room(member)),
+    };
+    let mut candidates: Vec<_> = fitting.into_iter().map(candidate).collect();
+    spread::sort(&mut candidates);
+    candidates
 }
 
-/// How many clusters one constraint allows, out of so many.
-fn cluster_limit(constraint: &SpreadConstraint, fitting: usize) -> Result<usize, PlaceError> {
-    let by_cluster = constraint.spread_by_label.is_empty()
-        && matches!(constraint.spread_by_field, None | Some(SpreadFieldValue::Cluster));
-    if !by_cluster {
-        let over =
-            constraint.spread_by_field.map_or(constraint.spread_by_label.as_str(), |field| field.as_str());
-        return Err(PlaceError::NotBuilt {
-            field: "spec.placement.spreadConstraints",
-            what: format!("a spread over groups of clusters by {over}"),
-        });
+/// What is asked of every cluster; nothing where the room does not matter: the object has no replicas, or they are
+/// divided by weights that a user gives.
+fn ask<'a>(spec: &'a ResourceBindingSpec, placement: &Placement) -> Option<Ask<'a>> {
+    if spec.replicas == 0 && spec.components.is_empty()
+        || matches!(Strategy::of(placement), Strategy::StaticWeights(_))
+    {
+        return None;
     }
-    let (min, max) = (usize::try_from(constraint.min_groups), usize::try_from(constraint.max_groups));
-    let min = min.unwrap_or_default();
-    if fitting < min {
-        return Err(PlaceError::Unschedulable(format!(
-            "the number of feasible clusters is less than spreadConstraint.MinGroups: {fitting} of {min}"
-        )));
-    }
-    Ok(max.ok().filter(|max| *max > 0).unwrap_or(usize::MAX))
+    // Several components go to one cluster together; only then is it known what one cluster has to hold.
+    let alone = placement.spread_constraints.iter().any(|constraint| {
+        constraint.spread_by_field == Some(SpreadFieldValue::Cluster)
+            && (constraint.min_groups, constraint.max_groups) == (1, 1)
+    });
+    Some(if spec.components.len() > 1 && alone {
+        Ask::set(&spec.components)
+    } else {
+        Ask::replica(spec.replica_requirements.as_ref())
+    })
 }
 
-/// Gives the chosen clusters their replicas. What has no replicas to divide goes everywhere.
+/// Gives the chosen clusters their replicas. What has no replicas to divide, or several kinds of them, goes everywhere.
 fn assign(
     request: &Request<'_>,
     placement: &Placement,
-    chosen: &[&Cluster],
+    chosen: &[Candidate<'_>],
 ) -> Result<Vec<TargetCluster>, PlaceError> {
     let spec = request.spec;
-    let workload = spec.replicas > 0 || spec.replica_requirements.is_some() || !spec.components.is_empty();
-    if !workload {
-        return Ok(divide::duplicate(chosen, 0));
+    let everywhere =
+        |replicas| chosen.iter().map(|c| TargetCluster::new(c.name(), replicas)).collect::<Vec<_>>();
+    if chosen.is_empty() {
+        return Err(PlaceError::Unschedulable("no clusters available to schedule".into()));
     }
-    if spec.components.len() > 1 {
-        return Err(PlaceError::NotBuilt {
-            field: "spec.components",
-            what: "a division of several components".into(),
-        });
+    let workload = (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1;
+    if !workload {
+        return Ok(everywhere(0));
     }
     let ties = TieBreak::of_uid(&spec.resource.uid);
-    let by_room = |aggregate: bool, field: &'static str| {
-        let Some(room) = request.room else {
-            return Err(PlaceError::NotBuilt {
-                field,
-                what: "a division by the room that clusters have".into(),
-            });
-        };
-        let free = |cluster: &&Cluster| room.get(affinity::name_of(cluster)).copied().unwrap_or_default();
-        let room =
-            chosen.iter().map(|cluster| (affinity::name_of(cluster).to_owned(), free(cluster))).collect();
-        let mode = if fresh(spec, request.last_scheduled) { Mode::Fresh } else { Mode::Steady };
-        divide::divide_by_room(spec.replicas, &room, &spec.clusters, mode, aggregate, ties)
-            .map_err(PlaceError::Unschedulable)
-    };
-    let targets = match Strategy::of(placement) {
-        Strategy::Duplicated => divide::duplicate(chosen, spec.replicas),
-        Strategy::StaticWeights(rules) => divide::by_weight(chosen, rules, spec.replicas, ties),
-        Strategy::AvailableReplicas => {
-            by_room(false, "spec.placement.replicaScheduling.weightPreference.dynamicWeight")?
+    let mode = if fresh(spec, request.last_scheduled) { Mode::Fresh } else { Mode::Steady };
+    let mut targets = match Strategy::of(placement) {
+        Strategy::Duplicated => everywhere(spec.replicas),
+        Strategy::StaticWeights(rules) => {
+            let clusters: Vec<_> = chosen.iter().map(|c| c.member.cluster()).collect();
+            divide::by_weight(&clusters, rules, spec.replicas, ties)
         }
-        Strategy::Aggregated => by_room(true, "spec.placement.replicaScheduling.replicaDivisionPreference")?,
+        Strategy::AvailableReplicas => by_room(spec, chosen, mode, false, ties)?,
+        Strategy::Aggregated => by_room(spec, chosen, mode, true, ties)?,
     };
-    if spec.replicas == 0 && request.empty_workloads {
-        return Ok(divide::duplicate(chosen, 0));
+    targets = divide::without_empty(targets);
+    if request.empty_workloads {
+        let has: BTreeSet<_> = targets.iter().map(|target| target.name.clone()).collect();
+        targets.extend(everywhere(0).into_iter().filter(|target| !has.contains(&target.name)));
     }
-    Ok(divide::without_empty(targets))
+    Ok(targets)
+}
+
+/// Divides by room, affinity by affinity: what the first has room for goes there, the rest to those that take its
+/// overflow, so that growing fills them in order and shrinking empties them from the last on.
+fn by_room(
+    spec: &ResourceBindingSpec,
+    chosen: &[Candidate<'_>],
+    mode: Mode,
+    aggregate: bool,
+    ties: TieBreak,
+) -> Result<Vec<TargetCluster>, PlaceError> {
+    let tiers: BTreeSet<_> = chosen.iter().map(|candidate| candidate.tier).collect();
+    let mut targets = Vec::new();
+    let mut left = spec.replicas;
+    let last = tiers.iter().next_back().copied();
+    for tier in &tiers {
+        let of_tier = chosen.iter().filter(|candidate| candidate.tier == *tier);
+        let slots: Vec<_> =
+            of_tier.map(|c| Slot { name: c.name(), room: c.room.replicas, present: c.present }).collect();
+        let room: i64 =
+            slots.iter().map(|slot| slot.room.saturating_add(slot.present)).fold(0, i64::saturating_add);
+        let share =
+            if Some(*tier) == last { left } else { left.min(i32::try_from(room).unwrap_or(i32::MAX)) };
+        let divided = divide::divide_by_room(share, &slots, mode, aggregate, ties)
+            .map_err(|error| PlaceError::Unschedulable(shortage(spec, chosen, &error)))?;
+        targets.extend(divided);
+        left -= share;
+    }
+    Ok(targets)
+}
+
+/// How many clusters a message tells of one by one.
+const NAMED: usize = 10;
+
+/// Karmada's sentence, and what a person needs to understand it: how many replicas were to be placed, and what each
+/// cluster has room for and why no more.
+fn shortage(spec: &ResourceBindingSpec, chosen: &[Candidate<'_>], error: &TooLittle) -> String {
+    let mut clusters: Vec<_> = chosen
+        .iter()
+        .take(NAMED)
+        .map(|c| format!("{} has room for {} ({})", c.name(), c.room.replicas, c.room.limit))
+        .collect();
+    if chosen.len() > NAMED {
+        clusters.push(format!("{} more have {}", chosen.len() - NAMED, {
+            chosen[NAMED..].iter().map(|c| c.room.replicas).fold(0, i64::saturating_add)
+        }));
+    }
+    let running: i64 = chosen.iter().map(|c| c.present).sum();
+    let running = if running > 0 { format!(", {running} are placed") } else { String::new() };
+    format!("{error} {} are wanted{running}: {}.", spec.replicas, clusters.join(", "))
 }
 
 /// Whether a user has asked for a division from scratch since the last one.

@@ -1,13 +1,30 @@
+use karmada_api::cluster::Cluster;
+use proptest::{
+    prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest},
+    strategy::Strategy as Prop,
+};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::affinity::tests::cluster;
 
-fn enabled() -> Value {
-    json!({"apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}]})
+fn apis() -> Value {
+    json!([{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}])
 }
 
-fn fleet() -> Vec<Cluster> {
+fn enabled() -> Value {
+    json!({"apiEnablements": apis()})
+}
+
+/// A cluster with that many cores and as many places for pods.
+fn roomy(name: &str, spec: Value, cores: i64) -> Cluster {
+    let cores = cores.to_string();
+    let status =
+        json!({"apiEnablements": apis(), "resourceSummary": {"allocatable": {"cpu": cores, "pods": cores}}});
+    cluster(name, json!({}), spec, status)
+}
+
+fn clusters() -> Vec<Cluster> {
     let taint = json!({"taints": [{"key": "k", "effect": "NoSchedule"}], "region": "eu"});
     vec![
         cluster("b", json!({"tier": "edge"}), json!({"region": "eu"}), enabled()),
@@ -19,7 +36,7 @@ fn fleet() -> Vec<Cluster> {
 
 fn spec(placement: Value, extra: Value) -> ResourceBindingSpec {
     let mut spec = json!({
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "n"},
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "n"},
         "replicas": 3,
         "placement": placement,
     });
@@ -29,28 +46,61 @@ fn spec(placement: Value, extra: Value) -> ResourceBindingSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn placed(placement: Value, extra: Value) -> Result<Vec<(String, i32)>, String> {
-    let (spec, fleet) = (spec(placement, extra), fleet());
-    let decision = schedule(&Request::new(&spec, &fleet)).map_err(|e| format!("{}: {e}", e.reason()))?;
+type Placed = Result<Vec<(String, i32)>, String>;
+
+fn placed_on(fleet: &Fleet, placement: Value, extra: Value) -> Placed {
+    let spec = spec(placement, extra);
+    let decision = schedule(&Request::new(&spec, fleet)).map_err(|e| format!("{}: {e}", e.reason()))?;
     Ok(decision.clusters.into_iter().map(|target| (target.name, target.replicas)).collect())
 }
 
-fn ok(list: &[(&str, i32)]) -> Result<Vec<(String, i32)>, String> {
+fn placed(placement: Value, extra: Value) -> Placed {
+    placed_on(&Fleet::of(clusters()), placement, extra)
+}
+
+fn ok(list: &[(&str, i32)]) -> Placed {
     Ok(list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect())
+}
+
+fn divided(preference: Value) -> Value {
+    let mut scheduling = json!({"replicaSchedulingType": "Divided"});
+    for (key, value) in preference.as_object().unwrap() {
+        scheduling[key] = value.clone();
+    }
+    json!({"replicaScheduling": scheduling})
+}
+
+fn dynamic() -> Value {
+    divided(
+        json!({"replicaDivisionPreference": "Weighted", "weightPreference": {"dynamicWeight": "AvailableReplicas"}}),
+    )
+}
+
+fn aggregated() -> Value {
+    divided(json!({"replicaDivisionPreference": "Aggregated"}))
+}
+
+fn with(mut placement: Value, key: &str, value: Value) -> Value {
+    placement[key] = value;
+    placement
+}
+
+fn core() -> Value {
+    json!({"resourceRequest": {"cpu": "1"}})
 }
 
 #[test]
 fn placements_are_followed() {
-    let weights = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+    let weights = divided(json!({"replicaDivisionPreference": "Weighted",
         "weightPreference": {"staticWeightList": [
             {"targetCluster": {"clusterNames": ["a"]}, "weight": 1},
-            {"targetCluster": {"clusterNames": ["b"]}, "weight": 2}]}}});
+            {"targetCluster": {"clusterNames": ["b"]}, "weight": 2}]}}));
     let tolerant = json!({"clusterTolerations": [{"key": "k", "operator": "Exists"}]});
     let table = [
         ("everywhere it can run", json!({}), json!({}), ok(&[("a", 3), ("b", 3)])),
         ("tolerated", tolerant, json!({}), ok(&[("a", 3), ("b", 3), ("tainted", 3)])),
-        ("it may stay", json!({}), json!({"clusters": [{"name": "tainted"}, {"name": "old"}]}),
-            ok(&[("a", 3), ("b", 3), ("old", 3), ("tainted", 3)])),
+        ("it may stay, and where it is comes first", json!({}), json!({"clusters": [{"name": "tainted"}, {"name": "old"}]}),
+            ok(&[("old", 3), ("tainted", 3), ("a", 3), ("b", 3)])),
         ("excluded", json!({"clusterAffinity": {"exclude": ["a"]}}), json!({}), ok(&[("b", 3)])),
         ("by labels", json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "edge"}}}}), json!({}), ok(&[("b", 3)])),
         ("divided", weights.clone(), json!({}), ok(&[("a", 1), ("b", 2)])),
@@ -58,18 +108,14 @@ fn placements_are_followed() {
         ("nothing to divide", weights.clone(), json!({"replicas": 0}), ok(&[("a", 0), ("b", 0)])),
         ("a workload without replicas", weights, json!({"replicas": 0, "replicaRequirements": {}}), ok(&[])),
         ("evicted", json!({}), json!({"gracefulEvictionTasks": [{"fromCluster": "a", "reason": "R", "producer": "P"}]}), ok(&[("b", 3)])),
-        ("by region", json!({"spreadConstraints": [{"spreadByField": "region", "minGroups": 1}]}), json!({}),
-            Err("SchedulerError: spec.placement.spreadConstraints asks for a spread over groups of clusters by region, which is not built yet".into())),
         ("all of them", json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1}]}), json!({}), ok(&[("a", 3), ("b", 3)])),
         ("at most one", json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}), json!({}), ok(&[("a", 3)])),
         ("at most one, where it is", json!({"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}),
             json!({"clusters": [{"name": "b", "replicas": 3}]}), ok(&[("b", 3)])),
         ("too few clusters", json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 3}]}), json!({}),
-            Err("Unschedulable: the number of feasible clusters is less than spreadConstraint.MinGroups: 2 of 3".into())),
-        ("by room", json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}}), json!({}),
-            Err("SchedulerError: spec.placement.replicaScheduling.replicaDivisionPreference asks for a division by the room that clusters have, which is not built yet".into())),
-        ("by others", json!({"workloadAffinity": {"affinity": {"groupByLabelKey": "k"}}}), json!({}),
-            Err("SchedulerError: spec.placement.workloadAffinity asks for placement by what other objects do, which is not built yet".into())),
+            Err("SchedulerError: failed to select clusters: the number of feasible clusters is less than spreadConstraint.MinGroups: 2 of 3".into())),
+        ("of several parts, everywhere", dynamic(), json!({"components": [{"name": "x", "replicas": 1}, {"name": "y", "replicas": 2}]}),
+            ok(&[("a", 0), ("b", 0)])),
     ];
     for (message, placement, extra, want) in table {
         assert_eq!(placed(placement, extra), want, "{message}");
@@ -79,14 +125,13 @@ fn placements_are_followed() {
 #[test]
 fn why_nothing_fits_is_said_in_karmadas_words() {
     let nowhere = json!({"clusterAffinity": {"clusterNames": ["nowhere"]}});
-    let clusters: Vec<_> =
-        ["member1", "member2"].iter().map(|name| cluster(name, json!({}), json!({}), enabled())).collect();
+    let fleet = Fleet::of(["member1", "member2"].map(|name| cluster(name, json!({}), json!({}), enabled())));
     let binding = spec(nowhere, json!({}));
-    let error = schedule(&Request::new(&binding, &clusters)).unwrap_err();
+    let error = schedule(&Request::new(&binding, &fleet)).unwrap_err();
     let message =
         "0/2 clusters are available: 2 cluster(s) did not match the placement cluster affinity constraint.";
     assert_eq!(error.to_string(), message);
-    assert!(error.empties());
+    assert!(error.empties() && !error.waits_for_room());
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let condition = condition(Err(&error), now);
     assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("NoClusterFit", message));
@@ -99,7 +144,7 @@ fn why_nothing_fits_is_said_in_karmadas_words() {
              2 cluster(s) did not match the placement cluster affinity constraint."
             .into())
     );
-    let none = schedule(&Request::new(&binding, &[])).unwrap_err();
+    let none = schedule(&Request::new(&binding, &Fleet::default())).unwrap_err();
     assert_eq!((none.reason(), none.empties()), ("SchedulerError", false));
 }
 
@@ -110,7 +155,7 @@ fn groups_are_tried_in_order_from_the_one_taken() {
         {"affinityName": "second", "clusterNames": ["a"]},
         {"affinityName": "third", "clusterNames": ["b"]},
     ]});
-    let (binding, fleet) = (spec(groups, json!({})), fleet());
+    let (binding, fleet) = (spec(groups, json!({})), Fleet::of(clusters()));
     let from = |observed_affinity| {
         schedule(&Request { observed_affinity, ..Request::new(&binding, &fleet) })
             .map(|decision| decision.affinity)
@@ -118,47 +163,201 @@ fn groups_are_tried_in_order_from_the_one_taken() {
     assert_eq!(from("").as_deref(), Ok("second"));
     assert_eq!(from("third").as_deref(), Ok("third"), "it does not go back");
     assert_eq!(from("unheard of").as_deref(), Ok("second"));
+
+    let fleet = Fleet::of([roomy("a", json!({}), 2), roomy("b", json!({}), 9)]);
+    let groups = json!([{"affinityName": "small", "clusterNames": ["a"]}, {"affinityName": "large", "clusterNames": ["b"]}]);
+    let binding = spec(with(dynamic(), "clusterAffinities", groups), json!({"replicaRequirements": core()}));
+    let decision = schedule(&Request::new(&binding, &fleet)).unwrap();
+    assert_eq!(decision.affinity, "large", "one without room is no group for it");
 }
 
 #[test]
-fn a_division_by_room_uses_it_when_it_is_known() {
-    let dynamic = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"dynamicWeight": "AvailableReplicas"}}});
-    let (binding, fleet) = (spec(dynamic, json!({})), fleet());
-    let room = Room::from([("a".to_owned(), 2), ("b".to_owned(), 4)]);
-    let decision = schedule(&Request { room: Some(&room), ..Request::new(&binding, &fleet) }).unwrap();
-    assert_eq!(decision.clusters, [TargetCluster::new("a", 1), TargetCluster::new("b", 2)]);
-    assert_eq!(
-        event_message(&decision.clusters),
-        "Binding has been scheduled successfully. Result: {a:1, b:2}"
-    );
-    let refused: Vec<_> =
-        decision.explanations.iter().map(|e| (e.cluster.as_str(), e.refused.is_some())).collect();
-    assert_eq!(refused, [("a", false), ("b", false), ("old", true), ("tainted", true)]);
-    assert!(matches!(
-        schedule(&Request { room: Some(&Room::new()), ..Request::new(&binding, &fleet) }),
-        Err(PlaceError::Unschedulable(_))
-    ));
+fn replicas_go_where_there_is_room() {
+    let fleet = Fleet::of([roomy("a", json!({}), 2), roomy("b", json!({}), 4), roomy("c", json!({}), 12)]);
+    let needs = |replicas: i32| json!({"replicas": replicas, "replicaRequirements": core()});
+    let there = |replicas: i32, list: &[(&str, i32)]| {
+        let targets: Vec<_> = list.iter().map(|(name, n)| json!({"name": name, "replicas": n})).collect();
+        with(needs(replicas), "clusters", json!(targets))
+    };
+    let one_cluster =
+        with(aggregated(), "spreadConstraints", json!([{"spreadByField": "cluster", "maxGroups": 1}]));
+    let table = [
+        ("by room", dynamic(), needs(9), ok(&[("a", 1), ("b", 2), ("c", 6)])),
+        ("as few as have room", aggregated(), needs(9), ok(&[("c", 9)])),
+        ("as few as have room, two", aggregated(), needs(14), ok(&[("b", 4), ("c", 10)])),
+        ("where it is first", aggregated(), there(3, &[("a", 1)]), ok(&[("a", 3)])),
+        ("growing leaves what runs", dynamic(), there(6, &[("a", 2), ("b", 2)]), ok(&[("a", 2), ("b", 3), ("c", 1)])),
+        ("shrinking is in proportion", dynamic(), there(3, &[("a", 2), ("b", 4)]), ok(&[("a", 1), ("b", 2)])),
+        ("a cluster that is gone", dynamic(), there(4, &[("a", 1), ("gone", 3)]), ok(&[("a", 1), ("b", 1), ("c", 2)])),
+        ("one roomy cluster", one_cluster.clone(), needs(10), ok(&[("c", 10)])),
+        ("one, but none is so roomy", one_cluster, needs(13), Err("SchedulerError: failed to select clusters: \
+            no enough resource when selecting 1 clusters: the roomiest 1 of 3 have room for 12 of 13 replicas".into())),
+        ("too many", dynamic(), needs(30), Err("Unschedulable: failed to assign replicas: failed to scale up: \
+            Clusters available replicas 18 are not enough to schedule. 30 are wanted: c has room for 12 (pods), \
+            b has room for 4 (pods), a has room for 2 (pods).".into())),
+        ("all of them everywhere, the roomiest first", json!({}), needs(1), ok(&[("c", 1), ("b", 1), ("a", 1)])),
+    ];
+    for (message, placement, extra, want) in table {
+        assert_eq!(placed_on(&fleet, placement, extra), want, "{message}");
+    }
+    let silent = Fleet::of([cluster("a", json!({}), json!({}), enabled())]);
+    let error = placed_on(&silent, dynamic(), needs(1)).unwrap_err();
+    assert!(error.ends_with("1 are wanted: a has room for 0 (resources not reported)."), "{error}");
+}
+
+#[test]
+fn a_user_can_ask_for_a_division_from_scratch() {
+    let fleet = Fleet::of([roomy("a", json!({}), 0), roomy("b", json!({}), 6)]);
+    let at = |text: &str| {
+        json!({"replicas": 6, "rescheduleTriggeredAt": text, "replicaRequirements": core(),
+        "clusters": [{"name": "a", "replicas": 6}]})
+    };
+    let scheduled: Time = "2026-01-01T00:00:00Z".parse().unwrap();
+    for (text, want) in
+        [("2026-01-01T00:00:01Z", vec![("a", 3), ("b", 3)]), ("2025-12-31T00:00:00Z", vec![("a", 6)])]
+    {
+        let binding = spec(dynamic(), at(text));
+        let request = Request { last_scheduled: Some(scheduled), ..Request::new(&binding, &fleet) };
+        let decision = schedule(&request).unwrap();
+        let got: Vec<_> = decision.clusters.iter().map(|t| (t.name.as_str(), t.replicas)).collect();
+        assert_eq!(got, want, "{text}");
+    }
+}
+
+#[test]
+fn overflow_fills_in_order_and_empties_from_the_last() {
+    let fleet =
+        Fleet::of([roomy("house", json!({}), 4), roomy("near", json!({}), 3), roomy("cloud", json!({}), 50)]);
+    let groups = json!([{"affinityName": "own", "clusterNames": ["house"], "overflowAffinities": [
+        {"affinityName": "near", "clusterNames": ["near", "house"]},
+        {"affinityName": "cloud", "clusterNames": ["cloud"]},
+    ]}]);
+    let mut now: Vec<(String, i32)> = Vec::new();
+    let mut free = vec![("house", 4), ("near", 3), ("cloud", 50)];
+    let table: [(i32, &[(&str, i32)]); 5] = [
+        (3, &[("house", 3)]),
+        (9, &[("house", 4), ("near", 3), ("cloud", 2)]),
+        (8, &[("house", 4), ("near", 3), ("cloud", 1)]),
+        (5, &[("house", 4), ("near", 1)]),
+        (2, &[("house", 2)]),
+    ];
+    for (replicas, want) in table {
+        let fleet = Fleet::of(free.iter().map(|(name, room)| roomy(name, json!({}), *room)));
+        let clusters: Vec<_> = now.iter().map(|(name, n)| json!({"name": name, "replicas": n})).collect();
+        let extra = json!({"replicas": replicas, "replicaRequirements": core(), "clusters": clusters});
+        let got = placed_on(&fleet, with(aggregated(), "clusterAffinities", groups.clone()), extra);
+        assert_eq!(got, ok(want), "{replicas}");
+        now = got.unwrap();
+        free = [("house", 4), ("near", 3), ("cloud", 50)]
+            .map(|(name, room)| {
+                (name, room - i64::from(now.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n)))
+            })
+            .to_vec();
+    }
+    let too_many = json!({"replicas": 60, "replicaRequirements": core()});
+    let error = placed_on(&fleet, with(dynamic(), "clusterAffinities", groups), too_many).unwrap_err();
+    assert!(error.contains("60 are wanted"), "{error}");
+}
+
+#[test]
+fn objects_of_a_group_go_together_or_apart() {
+    let fleet = Fleet::of(["a", "b", "c"].map(|name| cluster(name, json!({}), json!({}), enabled())));
+    let on = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let (on_ab, on_b, nowhere) = (on(&["a", "b"]), on(&["b"]), on(&[]));
+    let peer = |name, affinity_group, anti_affinity_group, clusters| Peer {
+        name,
+        affinity_group,
+        anti_affinity_group,
+        clusters,
+    };
+    let peers = [
+        peer("web", "app=shop", "", &on_ab),
+        peer("cart", "app=shop", "ha=1", &on_b),
+        peer("new", "app=shop", "", &nowhere),
+        peer("other", "app=bank", "ha=2", &on_ab),
+    ];
+    let table: [(&str, Value, Value, Result<&[&str], &str>); 7] = [
+        ("with all of its group", json!({"affinityGroup": "app=shop"}), json!([]), Ok(&["b"])),
+        ("the first of a group", json!({"affinityGroup": "app=new"}), json!([]), Ok(&["a", "b", "c"])),
+        (
+            "where it is it stays",
+            json!({"affinityGroup": "app=shop"}),
+            json!([{"name": "c"}]),
+            Ok(&["c", "b"]),
+        ),
+        ("apart", json!({"antiAffinityGroup": "ha=1"}), json!([]), Ok(&["a", "c"])),
+        ("apart from everyone of it", json!({"antiAffinityGroup": "ha=2"}), json!([]), Ok(&["c"])),
+        ("both", json!({"affinityGroup": "app=bank", "antiAffinityGroup": "ha=1"}), json!([]), Ok(&["a"])),
+        (
+            "against each other",
+            json!({"affinityGroup": "app=shop", "antiAffinityGroup": "ha=1"}),
+            json!([]),
+            Err(
+                "0/3 clusters are available: 1 cluster already has workload with the same anti-affinity group, \
+                 2 ResourceBinding with the same affinity group does not target this cluster.",
+            ),
+        ),
+    ];
+    for (message, groups, clusters, want) in table {
+        let binding = spec(json!({}), json!({"workloadAffinityGroups": groups, "clusters": clusters}));
+        let got = schedule(&Request { peers: &peers, ..Request::new(&binding, &fleet) });
+        let got = got
+            .map(|d| d.clusters.into_iter().map(|t| t.name).collect::<Vec<_>>())
+            .map_err(|e| e.to_string());
+        let want =
+            want.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).map_err(str::to_owned);
+        assert_eq!(got, want, "{message}");
+    }
 }
 
 #[test]
 fn an_empty_workload_stays_if_wanted() {
-    let (binding, fleet) = (spec(json!({}), json!({"replicas": 0, "replicaRequirements": {}})), fleet());
+    let (binding, fleet) =
+        (spec(json!({}), json!({"replicas": 0, "replicaRequirements": {}})), Fleet::of(clusters()));
     assert_eq!(schedule(&Request::new(&binding, &fleet)).unwrap().clusters, []);
     let kept = schedule(&Request { empty_workloads: true, ..Request::new(&binding, &fleet) }).unwrap();
     assert_eq!(kept.clusters.len(), 2);
+    let one = spec(divided(json!({})), json!({"replicas": 1}));
+    let kept = schedule(&Request { empty_workloads: true, ..Request::new(&one, &fleet) }).unwrap();
+    assert_eq!(kept.clusters, [TargetCluster::new("a", 1), TargetCluster::new("b", 0)]);
 }
 
-proptest::proptest! {
-    #[test]
-    fn the_order_of_clusters_is_irrelevant(turn in 0usize..4, divided: bool, replicas in 0i32..9) {
-        let kind = if divided { "Divided" } else { "Duplicated" };
-        let binding = spec(json!({"replicaScheduling": {"replicaSchedulingType": kind}}), json!({"replicas": replicas}));
-        let mut fleet = fleet();
-        let want = schedule(&Request::new(&binding, &fleet)).unwrap();
-        fleet.rotate_left(turn);
-        proptest::prop_assert_eq!(schedule(&Request::new(&binding, &fleet)).unwrap(), want);
-    }
+#[test]
+fn components_that_go_to_one_cluster_need_room_there() {
+    let fleet = Fleet::of([roomy("a", json!({}), 3), roomy("b", json!({}), 9)]);
+    let components = json!([{"name": "x", "replicas": 1, "replicaRequirements": core()},
+                            {"name": "y", "replicas": 3, "replicaRequirements": core()}]);
+    let alone = json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
+    let extra = json!({"replicas": 0, "components": components});
+    assert_eq!(placed_on(&fleet, alone, extra), ok(&[("b", 0)]), "the roomier, though b comes after a");
+}
+
+#[test]
+fn every_cluster_gets_a_verdict() {
+    let placement = json!({
+        "clusterAffinities": [{"affinityName": "edge", "fieldSelector": {"matchExpressions": [{"key": "region", "operator": "In", "values": ["eu"]}]}}],
+        "spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}],
+    });
+    let mut fleet = clusters();
+    fleet.push(cluster("second", json!({}), json!({"region": "eu"}), enabled()));
+    fleet.push(cluster("silent", json!({}), json!({"region": "eu"}), json!({})));
+    let (binding, fleet) = (spec(placement, json!({})), Fleet::of(fleet));
+    let explained = explain(&Request::new(&binding, &fleet));
+    let lines: Vec<_> = explained.verdicts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "a: no, its region is \"\" (spec.placement.clusterAffinities[0].fieldSelector)",
+            "b: 3 replicas",
+            "old: no, its region is \"\" (spec.placement.clusterAffinities[0].fieldSelector)",
+            "second: not needed, room for 0 more (limited by resources not reported) (spec.placement.spreadConstraints)",
+            "silent: no, it has reported no APIs, so not apps/v1 Deployment (spec.resourceSelectors)",
+            "tainted: no, the taint k:NoSchedule is not tolerated (spec.placement.clusterTolerations)",
+        ]
+    );
+    assert_eq!(explained.result.map(|d| d.affinity).as_deref(), Ok("edge"));
+    let missing = ResourceBindingSpec { placement: None, ..binding };
+    assert!(explain(&Request::new(&missing, &fleet)).verdicts.is_empty());
 }
 
 #[test]
@@ -166,4 +365,80 @@ fn placements_are_recorded_as_karmada_does() {
     let text = r#"{"clusterAffinity":{"clusterNames":["member1","member2"]},"replicaScheduling":{"replicaSchedulingType":"Divided","replicaDivisionPreference":"Weighted","weightPreference":{"staticWeightList":[{"targetCluster":{"clusterNames":["member1"]},"weight":1},{"targetCluster":{"clusterNames":["member2"]},"weight":2}]}}}"#;
     let placement: Placement = serde_json::from_str(text).unwrap();
     assert_eq!(applied_placement(&placement), text);
+    assert_eq!(
+        event_message(&[TargetCluster::new("a", 1), TargetCluster::new("b", 2)]),
+        "Binding has been scheduled successfully. Result: {a:1, b:2}"
+    );
+}
+
+fn any_placement() -> impl Prop<Value = Value> {
+    prop_oneof![
+        Just(json!({})),
+        Just(divided(json!({}))),
+        Just(dynamic()),
+        Just(aggregated()),
+        Just(with(
+            dynamic(),
+            "spreadConstraints",
+            json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}])
+        )),
+        Just(with(
+            aggregated(),
+            "spreadConstraints",
+            json!([
+            {"spreadByField": "region", "minGroups": 1, "maxGroups": 2}, {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 3}])
+        )),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_clusters_is_irrelevant(
+        rooms in prop::collection::vec(0i64..9, 1..7), turn in 0usize..7, placement in any_placement(), replicas in 0i32..20,
+    ) {
+        let mut list: Vec<_> = rooms
+            .iter()
+            .enumerate()
+            .map(|(i, room)| roomy(&format!("c{i}"), json!({"region": format!("r{}", i % 3)}), *room))
+            .collect();
+        let binding = spec(placement, json!({"replicas": replicas, "replicaRequirements": core()}));
+        let want = schedule(&Request::new(&binding, &Fleet::of(list.clone())));
+        let by = turn % list.len();
+        list.rotate_left(by);
+        prop_assert_eq!(schedule(&Request::new(&binding, &Fleet::of(list))), want);
+    }
+
+    #[test]
+    fn what_is_placed_is_all_of_it_within_the_room(
+        rooms in prop::collection::vec(0i64..9, 1..7), placement in any_placement(), replicas in 0i32..30,
+    ) {
+        let list = rooms.iter().enumerate().map(|(i, room)| roomy(&format!("c{i}"), json!({"region": format!("r{}", i % 3)}), *room));
+        let fleet = Fleet::of(list);
+        let binding = spec(placement, json!({"replicas": replicas, "replicaRequirements": core()}));
+        if let Ok(decision) = schedule(&Request::new(&binding, &fleet)) {
+            let sum: i32 = decision.clusters.iter().map(|target| target.replicas).sum();
+            match Strategy::of(binding.placement.as_ref().unwrap()) {
+                Strategy::Duplicated => prop_assert!(decision.clusters.iter().all(|t| t.replicas == replicas)),
+                strategy => {
+                    prop_assert_eq!(sum, replicas);
+                    if !matches!(strategy, Strategy::StaticWeights(_)) {
+                        for target in &decision.clusters {
+                            let at: usize = target.name[1..].parse().unwrap();
+                            prop_assert!(i64::from(target.replicas) <= rooms[at]);
+                        }
+                    }
+                }
+            }
+            // Placing it once more changes nothing.
+            let again = ResourceBindingSpec { clusters: decision.clusters.clone(), ..binding.clone() };
+            let free: Vec<_> = rooms.iter().enumerate().map(|(i, room)| {
+                let taken = decision.clusters.iter().find(|t| t.name == format!("c{i}")).map_or(0, |t| t.replicas);
+                roomy(&format!("c{i}"), json!({"region": format!("r{}", i % 3)}), (room - i64::from(taken)).max(0))
+            }).collect();
+            if let Ok(second) = schedule(&Request::new(&again, &Fleet::of(free))) {
+                let sorted = |d: &Decision| { let mut c = d.clusters.clone(); c.sort_by(|a, b| a.name.cmp(&b.name)); c };
+                prop_assert_eq!(sorted(&second), sorted(&decision));
+            }
+        }
+    }
 }
