@@ -62,6 +62,7 @@ impl Shape for BuiltIn {
         let head = take_head(object);
         let settled = types::settle(ty, object).unwrap_or_else(|| object.take());
         *object = with_head(head, settled);
+        prepare::settle(&self.group, &self.kind, object);
     }
 
     fn default(&self, object: &mut Value) {
@@ -139,6 +140,11 @@ impl Shape for BuiltIn {
     fn to_stored(&self, mut object: Value) -> Value {
         if let Some(conversion) = self.conversion {
             conversion.to_stored(&mut object);
+            if let Some(ty) = conversion.stored_type() {
+                let head = take_head(&mut object);
+                let settled = types::settle(ty, &object).unwrap_or_else(|| object.take());
+                object = with_head(head, settled);
+            }
         }
         object
     }

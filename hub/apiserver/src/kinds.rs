@@ -16,6 +16,7 @@ pub mod rules;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use karmada_meta::gvk::{GroupResource, GroupVersionKind, GroupVersionResource, api_version};
+use karmada_store::Revision;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -117,6 +118,8 @@ pub struct Custom {
     pub scale: Option<ScalePaths>,
     /// The definition is being deleted: no more objects are created.
     pub terminating: bool,
+    /// The revision of the definition. Objects that are older may lack a default, or have a field that is none any more.
+    pub since: u64,
     /// Warning for every use of a deprecated version.
     pub deprecation: Option<String>,
 }
@@ -201,6 +204,38 @@ impl Kind {
     /// The group that a 422 names: an Event is core's, whatever it is served as.
     pub fn error_group(&self) -> &str {
         if &*self.storage == "core/events" { "" } else { &self.gvk.group }
+    }
+
+    /// Whether an object that was stored at a revision is served as it is, apart from apiVersion and kind.
+    pub fn serves_as_stored(&self, revision: Option<Revision>) -> bool {
+        self.shape.is_stored_form() && !self.is_outdated(revision)
+    }
+
+    fn is_outdated(&self, revision: Option<Revision>) -> bool {
+        let since = self.custom.as_ref().map_or(0, |custom| custom.since);
+        revision.is_some_and(|revision| revision.get() < since)
+    }
+
+    /// The served form of an object that was stored at a revision.
+    pub fn serve(&self, mut stored: Value, revision: Option<Revision>) -> Value {
+        if self.is_outdated(revision) {
+            self.shape.freshen(&mut stored);
+        }
+        self.shape.to_served(stored)
+    }
+
+    /// What whoever uses the kind is told, if it is on its way out.
+    pub fn deprecation(&self) -> Option<&str> {
+        if let Some(custom) = &self.custom {
+            return custom.deprecation.as_deref();
+        }
+        match (&*self.storage, &*self.gvr.version) {
+            ("core/componentstatuses", "v1") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            ("core/endpoints", "v1") => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            }
+            _ => None,
+        }
     }
 
     /// Whether discovery lists the verb.

@@ -110,7 +110,12 @@ impl Target<'_> {
 
     /// 404 for this object.
     pub fn not_found(&self) -> Status {
-        Status::not_found(&self.kind.group_resource(), self.name)
+        let mut resource = self.kind.group_resource();
+        if &*self.kind.storage == "core/componentstatuses" {
+            // The one resource that kube-apiserver names in the singular here.
+            self.kind.singular.clone_into(&mut resource.resource);
+        }
+        Status::not_found(&resource, self.name)
     }
 }
 
@@ -157,16 +162,16 @@ impl Shown {
 
     /// The object in a kind's served form.
     pub fn to_value(&self, kind: &Kind) -> Value {
-        let mut value = served(kind, self.value());
+        let mut value = served(kind, self.value(), self.revision());
         storage::stamp(kind, &mut value, self.revision());
         value
     }
 }
 
 /// A stored object in the served form of a kind, without its resourceVersion.
-fn served(kind: &Kind, bytes: &Bytes) -> Value {
+fn served(kind: &Kind, bytes: &Bytes, revision: Option<Revision>) -> Value {
     let value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
-    let mut value = kind.shape.to_served(value);
+    let mut value = kind.serve(value, revision);
     storage::stamp(kind, &mut value, None);
     value
 }
@@ -217,7 +222,8 @@ impl Registry {
                 let kinds = match known {
                     Some((_, kinds)) => kinds.clone(),
                     None => {
-                        let definition: Value = serde_json::from_slice(&object.value).unwrap_or_default();
+                        let mut definition: Value = serde_json::from_slice(&object.value).unwrap_or_default();
+                        object::set_meta(&mut definition, "resourceVersion", object.revision.to_string());
                         let kinds: Vec<Arc<Kind>> =
                             crd::kinds_of(&definition).into_iter().map(Arc::new).collect();
                         compiled.insert(object.key.name.clone(), (object.revision, kinds.clone()));
@@ -256,7 +262,7 @@ impl Registry {
 
     /// A stored object in the served form of a kind, with its resourceVersion.
     pub fn value_of(&self, kind: &Kind, object: &Object) -> Value {
-        let mut value = served(kind, &object.value);
+        let mut value = served(kind, &object.value, Some(object.revision));
         storage::stamp(kind, &mut value, Some(object.revision));
         value
     }

@@ -97,6 +97,10 @@ pub trait Shape: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Brings an object that was stored under an older definition up to this one: as if it had been written today, but that
+    /// nobody is told what went.
+    fn freshen(&self, _object: &mut Value) {}
+
     /// The served form of a stored object.
     fn to_served(&self, object: Value) -> Value {
         object

@@ -336,6 +336,9 @@ impl Stream {
         out.put_slice(event.as_bytes());
         out.put_slice(b"\",\"object\":");
         match &mut self.view {
+            View::Frames(_) if !self.kind.serves_as_stored(Some(revision)) => {
+                put_value(out, &shown(&self.kind, value, revision));
+            }
             View::Frames(framer) | View::Partial(framer, _) => {
                 framer.write(out, header, value, Some(revision))
             }
@@ -382,7 +385,7 @@ impl Stream {
 /// A stored object in its served form.
 fn shown(kind: &Kind, value: &Bytes, revision: Revision) -> Value {
     let stored = serde_json::from_slice(value).unwrap_or(Value::Null);
-    let mut object = kind.shape.to_served(stored);
+    let mut object = kind.serve(stored, Some(revision));
     storage::stamp(kind, &mut object, Some(revision));
     object
 }

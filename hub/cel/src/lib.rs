@@ -11,8 +11,7 @@
 //! server up; sizes are counted in bytes; and they bring chrono and an ANTLR runtime. What a definition is told here and
 //! which rules it may have is what kube-apiserver says.
 //!
-//! Left out: protobuf messages, the `authorizer` library (not there for definitions either), names of time zones other than
-//! `UTC` (offsets work), the `image` functions.
+//! Left out: protobuf messages, the `authorizer` library (not there for definitions either), the `image` functions.
 
 mod ast;
 mod check;

@@ -120,6 +120,7 @@ fn rules_that_hold() {
         "dyn(1) == 1",
         "cidr('::/0').prefixLength() == 0",
         "'x'.size() == 1",
+        "self.t.getHours('Asia/Tokyo') == 12 && self.t.getHours('-01:00') == 2",
         "duration('1h30m') == duration('90m')",
     ];
     for rule in rules {

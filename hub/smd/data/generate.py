@@ -32,7 +32,7 @@ SPECIAL = {
     META + "FieldsV1": ("{*", "n"),
     "k8s.io/apimachinery/pkg/api/resource.Quantity": ("u", "q"),
     "k8s.io/apimachinery/pkg/util/intstr.IntOrString": ("u", "i"),
-    "k8s.io/apimachinery/pkg/runtime.RawExtension": ("{*", "n"),
+    "k8s.io/apimachinery/pkg/runtime.RawExtension": ("!{*", "n"),
     APIEXT + "JSON": ("*", "n"),
     APIEXT + "JSONSchemaPropsOrArray": ("*", "n"),
     APIEXT + "JSONSchemaPropsOrBool": ("*", "n"),

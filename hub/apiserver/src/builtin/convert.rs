@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::types;
+
 /// Field names of an Event: in core, in `events.k8s.io`.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
@@ -30,6 +32,14 @@ impl Conversion {
             ("events.k8s.io", _, "Event") => Some(Self::Event),
             ("autoscaling", "v1", "HorizontalPodAutoscaler") => Some(Self::Autoscaler),
             _ => None,
+        }
+    }
+
+    /// The type of the stored form, where it says more than the served one.
+    pub(super) fn stored_type(self) -> Option<types::TypeId> {
+        match self {
+            Self::Event => None,
+            Self::Autoscaler => types::of_kind("autoscaling", "v2", "HorizontalPodAutoscaler"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the server itself sets in objects of a few built-in kinds, whatever a client sends.
 
 use karmada_meta::object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::defaults;
 
@@ -44,6 +44,16 @@ pub(super) fn update(group: &str, kind: &str, object: &mut Value, old: &Value) {
                 }
             }
         }
+    }
+}
+
+/// What reading a stored object fills in: a Job without labels has those of its Pods.
+pub(super) fn settle(group: &str, kind: &str, object: &mut Value) {
+    if let ("batch", "Job") = (group, kind)
+        && object::labels(object).is_none_or(Map::is_empty)
+        && let Some(labels) = object.pointer("/spec/template/metadata/labels").cloned()
+    {
+        object::set_meta(object, "labels", labels);
     }
 }
 

@@ -139,6 +139,15 @@ impl Shape for CustomShape {
         self.storage.is_none()
     }
 
+    fn freshen(&self, object: &mut Value) {
+        let schema = self.storage.as_ref().unwrap_or(&self.schema);
+        if !self.keeps_unknown {
+            fill::prune(object, schema);
+        }
+        fill::drop_nulls(object, schema);
+        fill::default(object, schema);
+    }
+
     /// Converting changes the apiVersion alone, which the registry writes; but only what the stored version knows is
     /// kept.
     fn to_stored(&self, mut object: Value) -> Value {

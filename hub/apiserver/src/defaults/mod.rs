@@ -197,7 +197,6 @@ fn job_selector(job: &mut Value) {
     for (key, value) in own {
         object::set_label(template, key, value.as_str());
     }
-    let labels = object::meta(template, "labels").cloned().unwrap_or_default();
     let selector = spec.entry("selector").or_insert(Value::Null);
     if !selector.is_object() {
         *selector = json!({});
@@ -206,9 +205,6 @@ fn job_selector(job: &mut Value) {
         selector["matchLabels"] = json!({});
     }
     selector["matchLabels"]["batch.kubernetes.io/controller-uid"] = json!(uid);
-    if object::labels(job).is_none_or(Map::is_empty) {
-        object::set_meta(job, "labels", labels);
-    }
 }
 
 fn service(service: &mut Value) {

@@ -78,10 +78,16 @@ impl Registry {
         let grace = grace_period(kind, &old, options);
         let holds = grace > 0 || !object::finalizers(&new).is_empty() || kind.shape.holds_deletion(&new);
         if !holds {
-            if options.dry_run {
-                return Ok(Some(Deleted::Gone(Shown::Stored(live.clone()))));
+            let mut last = live.value.clone();
+            if &*kind.storage == "core/pods" {
+                // Pods always end gracefully, if only for no time at all.
+                self.mark_deleting(kind, &mut new, &old, 0);
+                last = Self::encode(kind, new);
             }
-            let delete = Op::delete(live.key.clone(), Expect::At(live.revision), live.value.clone());
+            if options.dry_run {
+                return Ok(Some(Deleted::Gone(self.made(target, last, Some(live.revision)))));
+            }
+            let delete = Op::delete(live.key.clone(), Expect::At(live.revision), last);
             return Ok(self.commit(delete).await?.map(|last| Deleted::Gone(Shown::Stored(last))));
         }
         self.mark_deleting(kind, &mut new, &old, grace);

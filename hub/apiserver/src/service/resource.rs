@@ -33,7 +33,7 @@ pub(super) async fn answer(
     if !kind.namespaced && !info.namespace.is_empty() && !is_namespace {
         return Err(Status::no_such_resource());
     }
-    if let Some(warning) = kind.custom.as_ref().and_then(|custom| custom.deprecation.as_ref()) {
+    if let Some(warning) = kind.deprecation() {
         exchange.caller.warn(warning);
     }
     let handler = Handler { inner, exchange, kind, namespace };

@@ -28,7 +28,7 @@ impl Handler<'_> {
         let (header, value, revision) = (shown.header(), shown.value(), shown.revision());
         let lean = accepted.lean;
         let json = match &accepted.form {
-            Form::Object if kind.shape.is_stored_form() => {
+            Form::Object if kind.serves_as_stored(revision) => {
                 Framer::object(kind).lean(lean).frame(header, value, revision)
             }
             Form::Object => shown.to_value(kind).to_string().into(),
@@ -144,7 +144,7 @@ impl Handler<'_> {
             if i > 0 {
                 out.extend_from_slice(b",");
             }
-            if kind.shape.is_stored_form() || accepted.form != Form::Object {
+            if accepted.form != Form::Object || kind.serves_as_stored(Some(object.revision)) {
                 framer.write(&mut out, &object.header, &object.value, Some(object.revision));
             } else {
                 let mut value = self.inner.registry.value_of(kind, object);

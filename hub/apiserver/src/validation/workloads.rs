@@ -367,6 +367,7 @@ pub(super) fn cron_job(object: &Value) -> Vec<FieldError> {
     } else if let Err(detail) = schedule_fields(schedule) {
         errors.push(FieldError::invalid(&path.child("schedule"), schedule, detail));
     }
+    errors.extend(time_zone(object, &path.child("timeZone")));
     errors.extend(not_negative_in(object, &["startingDeadlineSeconds"]));
     let policy = text(object, "/spec/concurrencyPolicy");
     errors.extend(super::one_of(policy, &["Allow", "Forbid", "Replace"], &path.child("concurrencyPolicy")));
@@ -374,6 +375,18 @@ pub(super) fn cron_job(object: &Value) -> Vec<FieldError> {
     let at = path.child("jobTemplate").child("spec");
     errors.extend(job_spec(object, "/spec/jobTemplate/spec", &at));
     errors
+}
+
+/// The name of a time zone, `UTC` among them; `Local` would be whose?
+fn time_zone(object: &Value, path: &Path) -> Option<FieldError> {
+    let zone = object.pointer("/spec/timeZone")?.as_str()?;
+    let detail = match zone {
+        "" => "must be nil or non-empty string".to_owned(),
+        _ if zone.eq_ignore_ascii_case("local") => "unknown time zone Local".to_owned(),
+        _ if jiff::tz::TimeZone::get(zone).is_ok() => return None,
+        _ => format!("unknown time zone {zone}"),
+    };
+    Some(FieldError::invalid(path, zone, detail))
 }
 
 /// Five fields of numbers, ranges, steps and names; or a name such as `@daily`.

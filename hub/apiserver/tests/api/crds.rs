@@ -64,3 +64,39 @@ async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     assert_eq!(events.names(2).await, ["MODIFIED a", "DELETED a"]);
     assert_eq!(events.next().await, None, "and nobody watches on for nothing");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_before_a_definition_changed_is_read_by_the_new_one() {
+    let server = established().await;
+    server.call("POST", WIDGETS, json!({"metadata": {"name": "old"}, "spec": {"n": 1}})).await;
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let change = json!([
+        {"op": "add", "path": format!("{at}/size"), "value": {"type": "string", "default": "m"}},
+        {"op": "remove", "path": format!("{at}/n")}]);
+    assert_eq!(server.patch(&path, "json", change).await.code, 200);
+    let read = json!({"color": "red", "size": "m"});
+    assert_eq!(server.get(&format!("{WIDGETS}/old")).await.body["spec"], read);
+    assert_eq!(server.get(WIDGETS).await.body["items"][0]["spec"], read);
+    let touched = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(server.patch(&format!("{WIDGETS}/old"), "merge", touched).await.body["spec"], read);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_are_kept() {
+    let server = established().await;
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations";
+    let rule = |rule: &str| json!([{"op": "add", "path": at, "value": [{"rule": rule, "message": "no"}]}]);
+    assert_eq!(server.patch(&path, "json", rule("self.none > 1")).await.code, 422);
+    assert_eq!(server.patch(&path, "json", rule("!has(self.n) || self.n > 1")).await.code, 200);
+    let widget = |n: i64| json!({"metadata": {"name": "a"}, "spec": {"n": n}});
+    let refused = server.call("POST", WIDGETS, widget(1)).await;
+    assert_eq!(refused.code, 422);
+    assert_eq!(
+        refused.body["details"]["causes"][0],
+        json!({"reason": "FieldValueInvalid", "field": "spec", "message": "Invalid value: no"})
+    );
+    assert_eq!(server.call("POST", WIDGETS, widget(2)).await.code, 201);
+    assert_eq!(server.patch(&format!("{WIDGETS}/a"), "merge", json!({"spec": {"n": 0}})).await.code, 422);
+}

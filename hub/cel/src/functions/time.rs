@@ -82,13 +82,15 @@ pub(crate) fn show_duration(n: i64) -> String {
     format!("{}s", n as f64 / 1e9)
 }
 
-/// Where a clock stands: `+02:00`, `-3:30`, `UTC`. Names of places need tables that are not built in.
+/// Where a clock stands: `+02:00`, `-3:30`, `UTC`, `Europe/Berlin`.
 fn zone(text: &str) -> Result<tz::TimeZone, String> {
     if text.is_empty() || matches!(text, "UTC" | "Z") {
         return Ok(tz::TimeZone::UTC);
     }
     let unknown = || format!("unknown time zone {text}");
-    let (hours, minutes) = text.split_once(':').ok_or_else(unknown)?;
+    let Some((hours, minutes)) = text.split_once(':') else {
+        return tz::TimeZone::get(text).map_err(|_| unknown());
+    };
     let sign = if hours.starts_with('-') { -1 } else { 1 };
     let hours: i32 = hours.trim_start_matches(['+', '-']).parse().map_err(|_| unknown())?;
     let minutes: i32 = minutes.parse().map_err(|_| unknown())?;
