@@ -38,7 +38,7 @@ use karmada_client::{
 use karmada_core::names;
 use karmada_env::{Clock, Env};
 use karmada_hub::{Hub, HubConfig, HubError, embedded::Embedded};
-use karmada_store::engine::Memory;
+use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -331,6 +331,25 @@ impl World {
     pub fn revision(&self) -> String {
         let hub = self.hub.as_ref().expect("the hub runs");
         hub.embedded.server().registry().store.revision().to_string()
+    }
+
+    /// Everything the hub has now, as a backup keeps it.
+    ///
+    /// # Panics
+    /// While the hub is stopped.
+    pub fn copy(&self) -> Vec<u8> {
+        self.hub.as_ref().expect("the hub runs").embedded.store().copy().flatten().collect()
+    }
+
+    /// Lets the hub be lost with all that it has, and starts one on what a copy has of it.
+    ///
+    /// # Panics
+    /// When it does not stop, or does not come up again.
+    pub async fn restore_hub(&mut self, copy: &[u8]) {
+        self.stop_hub().await;
+        let copy = store::Incoming::begin(copy).expect("a copy of our own is read");
+        self.engine = Memory::restore(copy, &self.env).expect("a copy of our own is whole");
+        self.start_hub().await;
     }
 
     /// Starts the hub on what it left behind.

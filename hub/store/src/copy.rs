@@ -11,8 +11,9 @@
 //!
 //! What is made of a copy begins far behind the revision of the copy: what the original went on to do is not known,
 //! and none of its revisions may come to mean a second thing. So every watch from before is answered with
-//! [`crate::Compacted`], and its client lists again. The runs of the original are remembered up to the copy, so that
-//! [`crate::Store::knows`] denies what came after it.
+//! [`crate::Compacted`], and its client lists again. All values are of that revision, too: who remembers a later value
+//! of the original, and compares, finds that what the new store has is newer, which it is. The runs of the original are
+//! remembered up to the copy, so that [`crate::Store::knows`] denies what came after it.
 
 use std::{
     collections::VecDeque,
@@ -244,6 +245,8 @@ pub struct Incoming<R> {
     from: R,
     head: Head,
     count: u64,
+    /// The revision that entries get instead of their own.
+    anew: Option<Revision>,
     done: bool,
 }
 
@@ -272,7 +275,7 @@ impl<R: Read> Incoming<R> {
         let runs = read_u32(&mut from)?;
         let boots = (0..runs).map(|_| Ok(codec::decode_boot(&read_bytes(&mut from)?)?));
         let boots = boots.collect::<Result<_, CopyError>>()?;
-        Ok(Self { from, head: Head { revision, boots }, count: 0, done: false })
+        Ok(Self { from, head: Head { revision, boots }, count: 0, anew: None, done: false })
     }
 
     /// What stood there.
@@ -285,8 +288,8 @@ impl<R: Read> Incoming<R> {
         self.count
     }
 
-    /// Where a store begins that is made of this: its numbers, and its runs.
-    pub(crate) fn beginning(&self, env: &Env) -> Result<(Marks, Vec<Boot>), CopyError> {
+    /// Where a store begins that is made of this: its numbers, and its runs. The entries are of its first revision.
+    pub(crate) fn begin_anew(&mut self, env: &Env) -> Result<(Marks, Vec<Boot>), CopyError> {
         let Head { revision, boots } = &self.head;
         let behind = boots.last().map_or(*revision, |run| run.reserved.max(*revision));
         let first = behind.get().checked_add(JUMP).map(Revision::new);
@@ -294,6 +297,7 @@ impl<R: Read> Incoming<R> {
         let mut boots = boots.clone();
         // Up to here nothing of what the original did after the copy is known; that is a run of its own.
         boots.push(Boot { id: env.uuid(), first, last: first, reserved: first });
+        self.anew = Some(first);
         Ok((Marks { revision: first, reserved: first }, boots))
     }
 
@@ -308,7 +312,8 @@ impl<R: Read> Incoming<R> {
                     return Err(CopyError::Damaged(format!("{key} is of revision {}", stored.revision)));
                 }
                 self.count += 1;
-                Ok(Some((key, stored)))
+                let revision = self.anew.unwrap_or(stored.revision);
+                Ok(Some((key, Stored { revision, ..stored })))
             }
             END => {
                 let said = read_u64(&mut self.from)?;

@@ -13,6 +13,7 @@ mod determinism;
 mod links;
 mod placement;
 mod propagation;
+mod restores;
 mod works;
 
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl Memory {
     /// # Errors
     /// When the copy cannot be read, or is not whole.
     pub fn restore<R: Read>(mut from: Incoming<R>, env: &Env) -> Result<Self, CopyError> {
-        let (marks, boots) = from.beginning(env)?;
+        let (marks, boots) = from.begin_anew(env)?;
         let objects = from.by_ref().collect::<Result<_, _>>()?;
         let kept = Kept { objects, marks, base: marks.revision, boots, ..Kept::default() };
         Ok(Self(Arc::new(Mutex::new(kept))))

@@ -121,7 +121,7 @@ impl Redb {
     pub fn restore<R: Read>(dir: &Path, mut from: Incoming<R>, env: &Env) -> Result<u64, CopyError> {
         let path = dir.join(FILE);
         let io = |e: io::Error| CopyError::Write(format!("{}: {e}", path.display()));
-        let (marks, boots) = from.beginning(env)?;
+        let (marks, boots) = from.begin_anew(env)?;
         let _lock = lock(dir).map_err(|e| CopyError::Write(e.to_string()))?;
         if path.try_exists().map_err(io)? {
             return Err(CopyError::Write(format!("{} is there already", path.display())));

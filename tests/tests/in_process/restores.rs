@@ -1,0 +1,120 @@
+//! A hub that is lost and restored from a backup, under agents that go on.
+
+use std::time::Duration;
+
+use karmada_tests::{
+    inprocess::{PATIENCE, World},
+    samples,
+    wait::gone,
+};
+use serde_json::Value;
+
+use crate::{config_map_is, config_map_path, placed_config_map, set_config_map, uid};
+
+/// For members to do what they should not.
+const WHILE: Duration = Duration::from_secs(300);
+
+async fn on_member(world: &World, member: usize, name: &str) -> Value {
+    let path = config_map_path(name);
+    world.members[member].api.get(&path).await.unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The uids of the ConfigMaps of these names on the first members.
+async fn uids(world: &World, members: usize, names: &[&str]) -> Vec<String> {
+    let mut uids = Vec::new();
+    for member in 0..members {
+        for name in names {
+            uids.push(uid(&on_member(world, member, name).await));
+        }
+    }
+    uids
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_hub_and_its_agents_agree_again() {
+    let mut world = World::start(41, 2).await;
+    for name in ["same", "changed", "deleted"] {
+        placed_config_map(&world, name, "one").await;
+    }
+    let before = uids(&world, 2, &["same", "changed"]).await;
+    let copy = world.copy();
+
+    // What the backup does not know: a change, an end, a beginning, a member.
+    set_config_map(&world, "changed", "two").await;
+    for member in 0..2 {
+        config_map_is(&world, member, "changed", "two", PATIENCE).await;
+    }
+    world.delete(&config_map_path("deleted")).await;
+    for member in 0..2 {
+        gone(&world.members[member].api, &config_map_path("deleted"), PATIENCE).await;
+    }
+    placed_config_map(&world, "new", "one").await;
+    let new = uids(&world, 2, &["new"]).await;
+    let revision: u64 = world.revision().parse().unwrap();
+    world.join("member3").await;
+    world.ready("member3", PATIENCE).await;
+
+    world.restore_hub(&copy).await;
+    assert!(world.revision().parse::<u64>().unwrap() > revision, "no version means two things");
+    for name in ["member1", "member2"] {
+        world.ready(name, PATIENCE).await;
+    }
+    // A Cluster that is not there may have been deleted: the agent of a member that the backup does not know registers
+    // when it starts.
+    world.stop_agent(2).await;
+    world.start_agent(2);
+    world.ready("member3", PATIENCE).await;
+    // The hub's word counts again, on the same objects.
+    for member in 0..2 {
+        config_map_is(&world, member, "changed", "one", PATIENCE).await;
+        config_map_is(&world, member, "deleted", "one", PATIENCE).await;
+    }
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(uids(&world, 2, &["same", "changed"]).await, before, "nothing was made anew");
+    assert_eq!(uids(&world, 2, &["new"]).await, new, "what the hub does not know is no deletion");
+
+    // Whoever applies what was lost finds that it is there.
+    placed_config_map(&world, "new", "three").await;
+    assert_eq!(uids(&world, 2, &["new"]).await, new);
+    set_config_map(&world, "same", "four").await;
+    for member in 0..2 {
+        config_map_is(&world, member, "same", "four", PATIENCE).await;
+    }
+    // And what is deleted now is deleted.
+    world.delete(&config_map_path("new")).await;
+    for member in 0..2 {
+        gone(&world.members[member].api, &config_map_path("new"), PATIENCE).await;
+    }
+    assert_eq!(uids(&world, 2, &["same", "changed"]).await, before);
+    world.stop().await;
+}
+
+/// The backup was made while something was on its way out: it goes once more, and nothing else does.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_had_begun_is_carried_out_again() {
+    let mut world = World::start(42, 1).await;
+    for name in ["stays", "goes"] {
+        placed_config_map(&world, name, "one").await;
+    }
+    let before = uids(&world, 1, &["stays"]).await;
+    world.stop_agent(0).await;
+    world.delete(&config_map_path("goes")).await;
+    let works = samples::works_path("member1");
+    let leaving = |list: &Value| {
+        let all = list["items"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|work| work["metadata"]["deletionTimestamp"].is_string())
+    };
+    world.hub_until(&works, "with a Work that is being deleted", PATIENCE, leaving).await;
+    let copy = world.copy();
+    world.start_agent(0);
+    gone(&world.members[0].api, &config_map_path("goes"), PATIENCE).await;
+
+    world.restore_hub(&copy).await;
+    world.ready("member1", PATIENCE).await;
+    world.hub_until(&works, "without that Work", PATIENCE, |list| !leaving(list)).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(uids(&world, 1, &["stays"]).await, before);
+    let found = world.members[0].api.get(&config_map_path("goes")).await;
+    assert!(found.is_err_and(|e| e.is_not_found()));
+    world.stop().await;
+}
