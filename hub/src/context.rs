@@ -70,6 +70,8 @@ pub(crate) struct Context {
     pub bindings: Pair<BindingHead>,
     pub works: Arc<Index<WorkHead>>,
     pub leases: Arc<Index<LeaseHead>>,
+    /// Wishes that objects be placed anew, by their generation.
+    pub rebalancers: Arc<Index<i64>>,
     pub definitions: Arc<Index<DefinitionHead>>,
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
@@ -113,6 +115,7 @@ impl Context {
             bindings: Pair::new(|| Index::grouped_by(BindingHead::groups)),
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),
+            rebalancers: Index::new(),
             definitions: Index::new(),
             templates: Arc::new(Templates::new()),
             fleet: Arc::default(),
@@ -168,6 +171,8 @@ impl Context {
             figures.work_seen(&Key::of(work), work);
             WorkHead::project(work)
         });
+        let rebalancers = all(&kinds::WORKLOAD_REBALANCERS);
+        self.follow(running, "workloadrebalancers", &self.rebalancers, rebalancers, object::generation);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.definitions, definitions, DefinitionHead::project);
         self.follow(running, "leases", &self.leases, leases, LeaseHead::project)

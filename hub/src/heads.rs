@@ -15,7 +15,7 @@ use karmada_api::{
         ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, OverrideSpec, Placement,
         PropagationPolicy, PropagationSpec,
     },
-    work::{ObjectReference, ResourceBindingSpec},
+    work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
 use karmada_core::{delete, health::Ready, names, select};
 use karmada_meta::{gvk::GroupVersionKind, object};
@@ -260,6 +260,10 @@ pub struct BindingHead {
     pub wanted: BTreeSet<String>,
     /// Where its object may go; nothing for a binding that only follows others.
     pub placement: Option<Arc<Placement>>,
+    /// Its turn among the bindings that wait for the scheduler.
+    pub priority: i32,
+    /// The groups of objects that its own belongs to.
+    pub together: WorkloadAffinityGroups,
     /// A digest of labels, annotations and finalizers.
     pub metadata: u64,
 }
@@ -282,15 +286,31 @@ impl BindingHead {
             policies: texts(&policies),
             wanted: wanted_clusters(value),
             placement: Placement::deserialize(&value["spec"]["placement"]).ok().map(Arc::new),
+            priority: SchedulePriority::deserialize(&value["spec"]["schedulePriority"])
+                .map_or(0, |priority| priority.priority),
+            together: WorkloadAffinityGroups::deserialize(&value["spec"]["workloadAffinityGroups"])
+                .unwrap_or_default(),
             metadata: digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]]),
         }
     }
 
-    /// The groups by which bindings are found: the policies that claimed them, and the kind they are for.
-    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+    /// The groups by which bindings are found: the policies that claimed them, the kind they are for, and the groups
+    /// of objects that theirs belongs to.
+    pub fn groups(key: &Key, head: &Self) -> Vec<String> {
         let kind =
             GroupVersionKind::from_api_version(&head.resource.api_version, head.resource.kind.as_str());
-        head.policies.iter().map(|id| Self::of_policy(id)).chain(kind.iter().map(Self::of_kind)).collect()
+        let together = Self::of_together(&key.namespace, &head.together);
+        let policies = head.policies.iter().map(|id| Self::of_policy(id));
+        policies.chain(kind.iter().map(Self::of_kind)).chain(together).collect()
+    }
+
+    /// The groups of the bindings in a namespace whose objects go together with, or keep away from, each other.
+    pub fn of_together(namespace: &str, groups: &WorkloadAffinityGroups) -> Vec<String> {
+        [("together", &groups.affinity_group), ("apart", &groups.anti_affinity_group)]
+            .into_iter()
+            .filter(|(_, group)| !group.is_empty())
+            .map(|(how, group)| format!("{how} {namespace} {group}"))
+            .collect()
     }
 
     /// The group of the bindings that a policy claimed.

@@ -13,7 +13,8 @@ use crate::{
     context::Context,
     controllers::{
         binding::Binder, cluster::ClusterController, detector::Detector, lease::LeaseMonitor,
-        namespace::NamespaceController, scheduler::Scheduler, status::StatusController,
+        namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler,
+        status::StatusController,
     },
     metrics::HubFigures,
 };
@@ -113,6 +114,7 @@ impl Hub {
         let namespace = NamespaceController::new(&context);
         let detector = Detector::new(&context);
         let scheduler = Scheduler::new(&context);
+        let rebalancer = Rebalancer::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context, self.config.health);
@@ -123,6 +125,7 @@ impl Hub {
         spawn(&mut running, "namespace", namespace.run(stop.clone()));
         spawn(&mut running, "detector", detector.run(stop.clone()));
         spawn(&mut running, "scheduler", scheduler.run(stop.clone()));
+        spawn(&mut running, "workload-rebalancer", rebalancer.run(stop.clone()));
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use karmada_api::{KarmadaKind, cluster, policy, work};
+use karmada_api::{KarmadaKind, apps, cluster, policy, work};
 use karmada_client::Resource;
 
 /// How a Karmada kind is addressed.
@@ -33,6 +33,10 @@ kinds! {
     OVERRIDE_POLICIES = of::<policy::OverridePolicy>();
     /// Differences between members, for all templates.
     CLUSTER_OVERRIDE_POLICIES = of::<policy::ClusterOverridePolicy>();
+    /// Wishes that objects be placed anew.
+    WORKLOAD_REBALANCERS = of::<apps::WorkloadRebalancer>();
+    /// Priorities by name.
+    PRIORITY_CLASSES = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
     /// Namespaces: the users' own and the execution namespaces.
     NAMESPACES = Resource::new("", "v1", "namespaces", "Namespace", false);
     /// The agents' signs of life.

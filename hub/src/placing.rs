@@ -4,36 +4,49 @@
 //! born with its clusters, it is on its way one write earlier. The scheduler looks at it all the same, and writes
 //! down what came of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use karmada_api::{
     cluster::ResourceSummary,
     consts::annotation,
     policy::{DEFAULT_SCHEDULER, Placement},
-    work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
+    work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
     fleet::{self, Member},
     names,
-    place::{self, Decision, PlaceError, Request},
+    place::{self, Decision, Peer, PlaceError, Request},
 };
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
-use crate::{context::Context, heads::BindingKey};
+use crate::{
+    context::Context,
+    heads::{BindingHead, BindingKey},
+};
 
 /// All clusters as one list, and what they have reported of their resources. Of a cluster that has changed the entry
 /// is made anew when the list is next asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Fleet(Mutex<Known>);
+pub(crate) struct Fleet {
+    known: Mutex<Known>,
+    /// Wakes whoever waits for room.
+    news: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Known {
     summaries: BTreeMap<String, ResourceSummary>,
     members: BTreeMap<String, Arc<Member>>,
     list: Option<Arc<fleet::Fleet>>,
+    /// Where bindings of groups have just been placed, and since which generation: the watch may be behind.
+    placed: BTreeMap<BindingKey, (i64, BTreeSet<String>)>,
 }
 
 impl Known {
@@ -45,7 +58,7 @@ impl Known {
 
 impl Fleet {
     fn get(&self, context: &Context) -> Arc<fleet::Fleet> {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if let Some(list) = &known.list {
             return list.clone();
         }
@@ -61,25 +74,49 @@ impl Fleet {
         list
     }
 
-    /// A Cluster was read: what it says of its resources, which is no news to anybody but placement. Answers whether
-    /// that is new.
-    pub(crate) fn seen(&self, cluster: &str, resources: &Value) -> bool {
+    /// A Cluster was read: what it says of its resources, which is no news to anybody but placement.
+    pub(crate) fn seen(&self, cluster: &str, resources: &Value) {
         let summary = ResourceSummary::deserialize(resources).ok();
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if known.summaries.get(cluster) == summary.as_ref() {
-            return false;
+            return;
         }
         match summary {
             Some(summary) => drop(known.summaries.insert(cluster.to_owned(), summary)),
             None => drop(known.summaries.remove(cluster)),
         }
         known.forget(cluster);
-        true
+        drop(known);
+        self.news.notify_one();
+    }
+
+    /// Resolves when some cluster has reported other resources than before.
+    pub(crate) async fn other_room(&self) {
+        self.news.notified().await;
+    }
+
+    /// A binding whose object belongs to a group was placed.
+    pub(crate) fn placed(&self, key: &BindingKey, generation: i64, targets: &[TargetCluster]) {
+        let clusters = targets.iter().map(|target| target.name.clone()).collect();
+        self.known.lock().placed.insert(key.clone(), (generation, clusters));
+    }
+
+    /// Where a binding of a group is: what was decided, until the watch has shown it.
+    fn clusters_of(&self, key: &BindingKey, head: &BindingHead) -> BTreeSet<String> {
+        let mut known = self.known.lock();
+        match known.placed.get(key) {
+            Some((generation, clusters)) if head.generation < *generation => clusters.clone(),
+            Some(_) => {
+                known.placed.remove(key);
+                head.wanted.clone()
+            }
+            None => head.wanted.clone(),
+        }
     }
 
     /// A cluster has changed in what placement looks at.
     pub(crate) fn forget(&self, cluster: &str, gone: bool) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if gone {
             known.summaries.remove(cluster);
         }
@@ -94,14 +131,46 @@ pub(crate) fn decide(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Result<Decision, PlaceError> {
+    let others = others(context, key, spec);
+    let peers: Vec<_> = others
+        .iter()
+        .map(|(key, groups, clusters)| Peer {
+            name: &key.key.name,
+            affinity_group: &groups.affinity_group,
+            anti_affinity_group: &groups.anti_affinity_group,
+            clusters,
+        })
+        .collect();
     place::schedule(&Request {
         spec: &with_where_it_is(context, key, spec),
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
         fleet: &context.fleet.get(context),
-        peers: &[],
+        peers: &peers,
         empty_workloads: false,
     })
+}
+
+/// The other bindings of the groups that a binding's object belongs to, and where they are.
+fn others(
+    context: &Context,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+) -> Vec<(BindingKey, WorkloadAffinityGroups, BTreeSet<String>)> {
+    let Some(groups) = &spec.workload_affinity_groups else { return Vec::new() };
+    let mut others = BTreeMap::new();
+    for group in BindingHead::of_together(&key.key.namespace, groups) {
+        for (other, head) in context.bindings.of(key.scope).group(&group) {
+            if other != key.key {
+                others.insert(BindingKey { scope: key.scope, key: other }, head);
+            }
+        }
+    }
+    let with_clusters = |(other, head): (BindingKey, Arc<BindingHead>)| {
+        let clusters = context.fleet.clusters_of(&other, &head);
+        (other, head.together.clone(), clusters)
+    };
+    others.into_iter().map(with_clusters).collect()
 }
 
 /// Gives a binding that is about to be made its clusters, if they can be told without more than its spec: of several
@@ -111,7 +180,11 @@ pub(crate) fn at_birth(context: &Context, key: &BindingKey, binding: &mut Value)
         return;
     }
     let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return };
-    let Some(placement) = placement_of(&spec).filter(|p| p.cluster_affinities.is_empty()) else { return };
+    // Those of groups are placed one after the other.
+    let alone = spec.workload_affinity_groups.is_none();
+    let Some(placement) = placement_of(&spec).filter(|p| alone && p.cluster_affinities.is_empty()) else {
+        return;
+    };
     // Where there is none, the scheduler says why.
     if let Ok(decision) = decide(context, key, &spec, &ResourceBindingStatus::default()) {
         object::set_annotation(binding, annotation::APPLIED_PLACEMENT, place::applied_placement(placement));

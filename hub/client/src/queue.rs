@@ -4,11 +4,13 @@
 //! - A key added while it is being worked on waits until that is over, then comes again.
 //! - A key that failed comes back after its own, growing delay; others do not wait for it. There is no limit over all
 //!   keys: the link's own pace is the limit.
+//! - Keys of a higher rank come before others whose turn it is; among equals the oldest.
 //!
 //! Any number of workers may call [`WorkQueue::next`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     ops::Deref,
     sync::Arc,
@@ -82,8 +84,12 @@ fn times() -> Histogram {
 }
 
 struct Inner<K: Ord> {
-    /// Keys whose turn it is, oldest first, with the time at which it came.
-    ready: VecDeque<(K, Instant)>,
+    /// Keys whose turn it is, the highest rank and then the oldest first, with the time at which it came.
+    ready: BTreeMap<(Reverse<i32>, u64), (K, Instant)>,
+    /// Counts the turns.
+    turn: u64,
+    /// Keys of another rank than 0.
+    ranks: BTreeMap<K, i32>,
     /// The keys of `ready`, and those that come again as soon as they are done.
     dirty: BTreeSet<K>,
     /// Keys some worker holds, and since when.
@@ -110,9 +116,15 @@ impl<K: Ord + Clone> Inner<K> {
         if self.dirty.insert(key.clone()) {
             self.adds += 1;
             if !self.working.contains_key(&key) {
-                self.ready.push_back((key, Instant::now()));
+                self.enqueue(key, Instant::now());
             }
         }
+    }
+
+    fn enqueue(&mut self, key: K, since: Instant) {
+        let rank = self.ranks.get(&key).copied().unwrap_or_default();
+        self.turn += 1;
+        self.ready.insert((Reverse(rank), self.turn), (key, since));
     }
 
     fn add_at(&mut self, key: K, at: Instant) {
@@ -152,7 +164,9 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// An empty queue with delays of the caller's.
     pub fn with_policy(env: Env, policy: Policy) -> Self {
         let inner = Inner {
-            ready: VecDeque::new(),
+            ready: BTreeMap::new(),
+            turn: 0,
+            ranks: BTreeMap::new(),
             dirty: BTreeSet::new(),
             working: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -186,6 +200,16 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
         self.shared.inner.lock().add_at(key, Instant::now() + delay);
         self.shared.changed.notify_one();
+    }
+
+    /// From its next turn on the key comes before those of lower ranks; 0 is the rank of all others.
+    pub fn rank(&self, key: &K, rank: i32) {
+        let ranks = &mut self.shared.inner.lock().ranks;
+        if rank == 0 {
+            ranks.remove(key);
+        } else {
+            ranks.insert(key.clone(), rank);
+        }
     }
 
     /// The key failed: it comes back after its own delay, which is returned.
@@ -266,7 +290,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
                 let changed = self.shared.changed.notified();
                 let mut inner = self.shared.inner.lock();
                 inner.promote(Instant::now());
-                if let Some((key, since)) = inner.ready.pop_front() {
+                if let Some((_, (key, since))) = inner.ready.pop_first() {
                     let now = Instant::now();
                     inner.dirty.remove(&key);
                     inner.working.insert(key.clone(), now);
@@ -337,7 +361,7 @@ impl<K: Ord + Clone> Drop for Item<K> {
             self.queue.shared.worked.observe(now.saturating_duration_since(begun).as_secs_f64());
         }
         if inner.dirty.contains(&self.key) {
-            inner.ready.push_back((self.key.clone(), now));
+            inner.enqueue(self.key.clone(), now);
             drop(inner);
             self.queue.shared.changed.notify_one();
         }
@@ -371,6 +395,24 @@ mod tests {
             [soon(&queue).await, soon(&queue).await, soon(&queue).await],
             [Some("a"), Some("b"), None]
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_higher_rank_comes_first() {
+        let queue = queue();
+        queue.rank(&"b", 7);
+        queue.rank(&"d", 7);
+        queue.rank(&"a", -1);
+        queue.rank(&"e", 9);
+        queue.rank(&"e", 0);
+        for key in ["a", "c", "b", "e", "d"] {
+            queue.add(key);
+        }
+        let mut order = Vec::new();
+        while let Some(key) = soon(&queue).await {
+            order.push(key);
+        }
+        assert_eq!(order, ["b", "d", "c", "e", "a"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@
 //! --nocapture`); the budget in release is 1 ms for 1,000 clusters and 10 ms for 10,000. Here only what would be a
 //! mistake in the algorithm fails, since a debug build on a busy machine says nothing about milliseconds.
 
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

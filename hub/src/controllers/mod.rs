@@ -17,6 +17,7 @@ pub(crate) mod cluster;
 pub(crate) mod detector;
 pub(crate) mod lease;
 pub(crate) mod namespace;
+pub(crate) mod rebalancer;
 pub(crate) mod scheduler;
 pub(crate) mod status;
 

@@ -1,15 +1,17 @@
 //! The scheduler: bindings get their clusters.
 //!
 //! What goes where is [`karmada_core::place`]'s decision. A binding is looked at when its spec changes, and when a
-//! cluster that it is on, or that its affinity means, joins, leaves, or changes what placement looks at.
+//! cluster that it is on, or that its affinity means, joins, leaves, or changes what placement looks at. Those of a
+//! higher priority have their turn first. One that found no room is looked at again when a cluster reports other
+//! resources, and one of a group of objects when another of the group has moved.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::{
     cluster::Cluster,
     conditions::{self, Condition},
     consts::{annotation, component, condition, event},
-    policy::Placement,
+    policy::{ClusterAffinityTerm, Placement},
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
 use karmada_client::{Error, WorkQueue};
@@ -18,6 +20,7 @@ use karmada_core::{
     place::{self, Decision, PlaceError, Trigger},
 };
 use karmada_meta::{object, time::Time};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     bindings,
-    heads::{BindingKey, ClusterHead},
+    heads::{BindingHead, BindingKey, ClusterHead},
     index::Change,
     metrics::Incoming,
     objects::{Key, Part},
@@ -34,6 +37,9 @@ use crate::{
 
 /// How many bindings are worked on at a time.
 const WORKERS: usize = 8;
+/// How long after clusters have told of other resources those that found no room are tried again: clusters come in
+/// swarms.
+const SECOND_THOUGHT: Duration = Duration::from_secs(1);
 /// Where a binding's status says which group of clusters was taken; Karmada's spelling.
 const OBSERVED_AFFINITY: &str = "schedulerObservingAffinityName";
 
@@ -41,6 +47,10 @@ const OBSERVED_AFFINITY: &str = "schedulerObservingAffinityName";
 pub(crate) struct Scheduler {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
+    /// Bindings that could not be placed as asked, and how often in a row.
+    failed: Mutex<BTreeMap<BindingKey, u32>>,
+    /// Held while a binding of a group is placed: the next one has to see where this one went.
+    in_turn: tokio::sync::Mutex<()>,
 }
 
 impl Scheduler {
@@ -50,10 +60,22 @@ impl Scheduler {
         context.figures.queue("scheduler", &queue);
         for (scope, index) in context.bindings.both() {
             let (queue, figures): (WorkQueue<BindingKey>, _) = (queue.clone(), context.figures.clone());
+            let shared = Arc::downgrade(context);
             index.listen(move |change| {
+                let key = BindingKey { scope, key: change.key.clone() };
+                if change.differs(|head| &head.priority) {
+                    queue.rank(&key, change.new.map_or(0, |head| head.priority));
+                }
+                if change.differs(|head| &head.wanted)
+                    && let Some(context) = shared.upgrade()
+                {
+                    for other in of_its_groups(&context, &key, change.last()) {
+                        queue.add(other);
+                    }
+                }
                 if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
                     figures.incoming(if change.old.is_none() { Incoming::Added } else { Incoming::Updated });
-                    queue.add(BindingKey { scope, key: change.key.clone() });
+                    queue.add(key);
                 }
             });
         }
@@ -69,7 +91,7 @@ impl Scheduler {
                 }
             }
         });
-        Self { context: context.clone(), queue }
+        Self { context: context.clone(), queue, failed: Mutex::default(), in_turn: Default::default() }
     }
 
     /// Runs until told to stop.
@@ -77,16 +99,30 @@ impl Scheduler {
         // With half of the clusters known, bindings would leave the other half.
         self.context.clusters.synced().await;
         self.context.works.synced().await;
-        work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+        let working = work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key));
+        tokio::join!(working, self.look_for_room(&stop));
+    }
+
+    /// Lets the bindings that wait for room have their turn when there may be some.
+    async fn look_for_room(&self, stop: &CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.context.fleet.other_room() => {}
+            }
+            for key in self.failed.lock().keys() {
+                self.queue.add_after(key.clone(), SECOND_THOUGHT);
+            }
+        }
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
-        let Some(binding) = self.context.objects.get(bindings::resource(key.scope), &key.key).await? else {
+        let live = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
+        let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
+            self.failed.lock().remove(&key);
             return Ok(Next::Done);
         };
-        if object::deletion_timestamp(&binding).is_some() {
-            return Ok(Next::Done);
-        }
         let spec = match ResourceBindingSpec::deserialize(&binding["spec"]) {
             Ok(spec) => spec,
             Err(error) => {
@@ -108,9 +144,14 @@ impl Scheduler {
         if trigger.is_none() && conditions::find(&status.conditions, condition::SCHEDULED).is_some() {
             return self.observe(&key, &binding, &status).await;
         }
+        let in_turn = match &spec.workload_affinity_groups {
+            Some(_) => Some(self.in_turn.lock().await),
+            None => None,
+        };
         let result = placing::decide(&self.context, &key, &spec, &status);
         let scaling = trigger == Some(Trigger::ReplicasChanged);
         let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref()).await;
+        drop(in_turn);
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
         if assigned? {
             let about = &spec.resource;
@@ -136,7 +177,23 @@ impl Scheduler {
                 ),
             }
         }
-        Ok(Next::Done)
+        Ok(self.next(key, result.as_ref().err()))
+    }
+
+    /// When a binding is tried again though nothing that it depends on has changed.
+    fn next(&self, key: BindingKey, error: Option<&PlaceError>) -> Next {
+        let mut failed = self.failed.lock();
+        let attempts = failed.get(&key).map_or(1, |attempts| attempts.saturating_add(1));
+        match error.and_then(|error| place::retry_after(error, attempts)) {
+            None => {
+                failed.remove(&key);
+                Next::Done
+            }
+            Some(wait) => {
+                failed.insert(key, attempts);
+                Next::After(wait)
+            }
+        }
     }
 
     /// The present clusters hold; only the generation was not seen yet.
@@ -189,6 +246,9 @@ impl Scheduler {
                     placing::set_targets(&mut binding, targets);
                 }
                 binding = self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
+                if spec.workload_affinity_groups.is_some() {
+                    self.context.fleet.placed(key, object::generation(&binding), targets);
+                }
             }
         }
         let now = Time::now(&self.context.env);
@@ -273,6 +333,16 @@ impl Scheduler {
     }
 }
 
+/// The other bindings whose objects are in the same groups.
+fn of_its_groups(context: &Context, key: &BindingKey, head: &BindingHead) -> Vec<BindingKey> {
+    let groups = BindingHead::of_together(&key.key.namespace, &head.together);
+    let members = groups.iter().flat_map(|group| context.bindings.of(key.scope).group(group));
+    members
+        .filter(|(other, _)| *other != key.key)
+        .map(|(other, _)| BindingKey { scope: key.scope, key: other })
+        .collect()
+}
+
 /// Whether two lists place alike; their order means nothing.
 fn same(present: &[TargetCluster], wanted: &[TargetCluster]) -> bool {
     let sorted = |targets: &[TargetCluster]| {
@@ -324,9 +394,12 @@ fn affected_by(context: &Context, change: &Change<'_, ClusterHead>) -> Vec<Bindi
 
 /// Whether any of a placement's affinities means a cluster.
 fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
-    let mut groups = placement.cluster_affinities.iter().map(|term| &term.affinity).peekable();
-    if groups.peek().is_some() {
-        return groups.any(|affinity| affinity::matches(affinity, cluster));
+    let overflow = |term: &'_ ClusterAffinityTerm| {
+        term.overflow_affinities.iter().any(|overflow| affinity::matches(&overflow.affinity, cluster))
+    };
+    if !placement.cluster_affinities.is_empty() {
+        let mut groups = placement.cluster_affinities.iter();
+        return groups.any(|term| affinity::matches(&term.affinity, cluster) || overflow(term));
     }
     placement.cluster_affinity.as_ref().is_none_or(|affinity| affinity::matches(affinity, cluster))
 }

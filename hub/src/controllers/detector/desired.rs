@@ -2,7 +2,7 @@
 
 use karmada_api::{
     policy,
-    work::{ObjectReference, ResourceBindingSpec, Suspension},
+    work::{ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension},
 };
 use karmada_core::select::{self, Policy};
 use karmada_env::Env;
@@ -51,6 +51,15 @@ pub(super) fn collision(binding: &Value, template: &Value) -> Option<String> {
     })
 }
 
+/// What a policy asks for one template.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// The policy.
+    pub(super) policy: Policy<'a>,
+    /// The value of the PriorityClass that it names.
+    pub(super) priority: Option<i32>,
+}
+
 /// A binding for a template that has none.
 ///
 /// # Errors
@@ -58,7 +67,7 @@ pub(super) fn collision(binding: &Value, template: &Value) -> Option<String> {
 pub(super) fn new_binding(
     key: &BindingKey,
     template: &Value,
-    policy: Policy<'_>,
+    asked: Asked<'_>,
     env: &Env,
 ) -> Result<Value, String> {
     let mut binding = json!({
@@ -73,8 +82,8 @@ pub(super) fn new_binding(
     if !key.key.namespace.is_empty() {
         object::set_meta(&mut binding, "namespace", key.key.namespace.as_str());
     }
-    select::claim(&mut binding, policy);
-    binding["spec"] = json!(spec(ResourceBindingSpec::default(), template, policy)?);
+    select::claim(&mut binding, asked.policy);
+    binding["spec"] = json!(spec(ResourceBindingSpec::default(), template, asked)?);
     admission::own(bindings::resource(key.scope), None, &mut binding, env)
         .map_err(|errors| aggregate(&errors))?;
     Ok(binding)
@@ -89,7 +98,7 @@ pub(super) fn update_binding(
     key: &BindingKey,
     binding: &mut Value,
     template: &Value,
-    policy: Policy<'_>,
+    asked: Asked<'_>,
     keep_version: bool,
     env: &Env,
 ) -> Result<bool, String> {
@@ -97,7 +106,7 @@ pub(super) fn update_binding(
     let present =
         ResourceBindingSpec::deserialize(&binding["spec"]).map_err(|e| format!("its binding: {e}"))?;
     let version = present.resource.resource_version.clone();
-    let mut wanted = spec(present.clone(), template, policy)?;
+    let mut wanted = spec(present.clone(), template, asked)?;
     let kept = ResourceBindingSpec {
         resource: ObjectReference { resource_version: version, ..wanted.resource.clone() },
         ..wanted.clone()
@@ -108,7 +117,7 @@ pub(super) fn update_binding(
     if wanted != present {
         merge(&mut binding["spec"], json!(present), json!(wanted));
     }
-    select::claim(binding, policy);
+    select::claim(binding, asked.policy);
     object::add_finalizer(binding, bindings::finalizer(key.scope));
     let id = bindings::id_label(key.scope);
     if object::label(binding, id).is_none_or(str::is_empty) {
@@ -160,9 +169,10 @@ fn owner(template: &Value) -> Value {
 fn spec(
     present: ResourceBindingSpec,
     template: &Value,
-    policy: Policy<'_>,
+    asked: Asked<'_>,
 ) -> Result<ResourceBindingSpec, String> {
-    let asked = policy.spec();
+    let priority = asked.priority.map(|priority| SchedulePriority { priority });
+    let asked = asked.policy.spec();
     let replicas =
         karmada_interpreter::get_replicas(template).map_err(|e| e.to_string())?.unwrap_or_default();
     let suspension = Suspension {
@@ -190,6 +200,8 @@ fn spec(
         conflict_resolution: asked.conflict_resolution,
         suspension: (suspension != Suspension::default()).then_some(suspension),
         preserve_resources_on_deletion: asked.preserve_resources_on_deletion,
+        schedule_priority: priority,
+        workload_affinity_groups: select::affinity_groups(&asked.placement, &object::label_map(template)),
         ..present
     })
 }
@@ -233,12 +245,16 @@ mod tests {
         PropagationPolicy::deserialize(&policy).unwrap()
     }
 
+    fn asked(policy: &PropagationPolicy) -> Asked<'_> {
+        Asked { policy: Policy::Namespaced(policy), priority: None }
+    }
+
     fn key() -> BindingKey {
         BindingKey::of_template("Deployment", "default", "nginx")
     }
 
     fn made() -> Value {
-        new_binding(&key(), &template("7"), Policy::Namespaced(&policy(&json!({}))), &env()).unwrap()
+        new_binding(&key(), &template("7"), asked(&policy(&json!({}))), &env()).unwrap()
     }
 
     #[test]
@@ -289,8 +305,7 @@ mod tests {
         let before = binding.clone();
         let same = policy(&json!({}));
         let update = |binding: &mut Value, version: &str, policy: &PropagationPolicy, keep: bool| {
-            update_binding(&key(), binding, &template(version), Policy::Namespaced(policy), keep, &env())
-                .unwrap()
+            update_binding(&key(), binding, &template(version), asked(policy), keep, &env()).unwrap()
         };
         assert!(!update(&mut binding, "7", &same, false));
         assert!(!update(&mut binding, "8", &same, true), "another version alone is no reason");
@@ -316,14 +331,28 @@ mod tests {
     }
 
     #[test]
+    fn groups_and_priority_stand_in_the_binding() {
+        let mut labelled = template("7");
+        labelled["metadata"]["labels"] = json!({"app": "shop"});
+        let term = json!({"groupByLabelKey": "app"});
+        let policy =
+            policy(&json!({"placement": {"workloadAffinity": {"affinity": term, "antiAffinity": term}}}));
+        let asked = Asked { priority: Some(7), ..asked(&policy) };
+        let binding = new_binding(&key(), &labelled, asked, &env()).unwrap();
+        assert_eq!(
+            binding["spec"]["workloadAffinityGroups"],
+            json!({"affinityGroup": "app=shop", "antiAffinityGroup": "app=shop"})
+        );
+        assert_eq!(binding["spec"]["schedulePriority"], json!({"priority": 7}));
+    }
+
+    #[test]
     fn a_template_that_was_made_again_keeps_its_binding() {
         let mut binding = made();
         let mut again = template("9");
         again["metadata"]["uid"] = json!("t2");
         let policy = policy(&json!({}));
-        assert!(
-            update_binding(&key(), &mut binding, &again, Policy::Namespaced(&policy), true, &env()).unwrap()
-        );
+        assert!(update_binding(&key(), &mut binding, &again, asked(&policy), true, &env()).unwrap());
         assert_eq!(binding["spec"]["resource"]["uid"], "t2");
         assert_eq!(object::owner_references(&binding)[0].uid, "t2");
     }
@@ -344,7 +373,7 @@ mod tests {
     fn what_cannot_be_understood_is_named() {
         let mut bad = template("1");
         bad["spec"]["replicas"] = json!("two");
-        let why = new_binding(&key(), &bad, Policy::Namespaced(&policy(&json!({}))), &env()).unwrap_err();
+        let why = new_binding(&key(), &bad, asked(&policy(&json!({}))), &env()).unwrap_err();
         assert!(why.contains("spec.replicas"), "{why}");
     }
 }

@@ -1,5 +1,7 @@
 //! Templates: claimed by the policy that means them, and bound.
 
+use std::time::Duration;
+
 use karmada_api::{
     consts::{component, event, label},
     policy::ActivationPreference,
@@ -11,16 +13,20 @@ use serde_json::Value;
 
 use super::{
     Detector, Lonely, Patience,
-    desired::{self, Bound},
+    desired::{self, Asked, Bound},
 };
 use crate::{
     bindings,
     controllers::Next,
     heads::{BindingKey, PolicyHead, TemplateHead},
-    objects::Part,
+    kinds,
+    objects::{Key, Part},
     placing,
     templates::TemplateKey,
 };
+
+/// How long a template waits for the PriorityClass that its policy names before it is looked for again.
+const PRIORITY_CLASS: Duration = Duration::from_secs(10);
 
 impl Detector {
     /// Looks at one template.
@@ -47,7 +53,12 @@ impl Detector {
             }
             Some(policy) => {
                 self.memory.lock().unmatched.remove(&template);
-                self.apply(&template, &watched.resource, live, policy, claim.as_ref()).await
+                // Who held it until now, if that one could go on: then it is preempted.
+                let holder = claim.as_ref().filter(|claim| !claim.is(policy)).and_then(|claim| {
+                    let mut held = policies.iter().map(|head| head.policy()).filter(|held| claim.is(*held));
+                    held.find(|held| select::means(*held, &subject).is_some())
+                });
+                self.apply(&template, &watched.resource, live, policy, claim.as_ref(), holder).await
             }
             None => match claim {
                 Some(claim) if self.means_in_another_version(&template, &subject, &claim, &policies) => {
@@ -113,9 +124,18 @@ impl Detector {
         live: Value,
         policy: Policy<'_>,
         claim: Option<&Claim>,
+        holder: Option<Policy<'_>>,
     ) -> Result<Next, Error> {
         let timer = self.context.figures.timer();
-        let applied = self.claim_and_bind(template, resource, live.clone(), policy, claim).await;
+        let applied = match self.asked(policy).await {
+            Ok(Ok(asked)) => self.claim_and_bind(template, resource, live.clone(), asked, claim).await,
+            Ok(Err(reason)) => Ok(Bound::Refused(reason)),
+            Err(error) => Err(error),
+        };
+        if let (Ok(Bound::Written), Some(holder)) = (&applied, holder) {
+            let text = select::preemption_message(policy, holder);
+            self.context.normal(component::DETECTOR, &live, event::PREEMPT_POLICY_SUCCEED, text);
+        }
         self.context.figures.applied_policy(matches!(applied, Ok(Bound::Written | Bound::Unchanged)), &timer);
         let said = match policy {
             Policy::Namespaced(_) => format!("Apply policy({}/{})", policy.namespace(), policy.name()),
@@ -144,7 +164,9 @@ impl Detector {
                 tracing::warn!(template = %template, policy = %policy.name(), %reason, "policy not applied");
                 let text = format!("{said} failed: {reason}");
                 self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
-                Ok(Next::Done)
+                // A PriorityClass may still come; nobody tells of it.
+                let waits = policy.spec().schedule_priority.is_some();
+                Ok(if waits { Next::After(PRIORITY_CLASS) } else { Next::Done })
             }
             // Somebody was faster; what they wrote is read in a moment.
             Err(error) if error.is_conflict() || error.is_already_exists() || error.is_not_found() => {
@@ -158,14 +180,31 @@ impl Detector {
         }
     }
 
+    /// What a policy asks for, with the value of the PriorityClass that it names; or why that is not known.
+    async fn asked<'a>(&self, policy: Policy<'a>) -> Result<Result<Asked<'a>, String>, Error> {
+        let Some(wanted) = &policy.spec().schedule_priority else {
+            return Ok(Ok(Asked { policy, priority: None }));
+        };
+        let name = wanted.priority_class_name.as_str();
+        let class = self.context.objects.get(&kinds::PRIORITY_CLASSES, &Key::cluster_scoped(name)).await?;
+        let value = class.map(|class| class["value"].as_i64().and_then(|value| i32::try_from(value).ok()));
+        Ok(match value {
+            Some(value) => Ok(Asked { policy, priority: Some(value.unwrap_or_default()) }),
+            None => Err(format!(
+                "spec.schedulePriority.priorityClassName: there is no PriorityClass {name:?}; create it or name another"
+            )),
+        })
+    }
+
     async fn claim_and_bind(
         &self,
         template: &TemplateKey,
         resource: &Resource,
         mut live: Value,
-        policy: Policy<'_>,
+        asked: Asked<'_>,
         claim: Option<&Claim>,
     ) -> Result<Bound, Error> {
+        let policy = asked.policy;
         let content = TemplateHead::project(&live).content;
         let known = self.memory.lock().bound.get(template).copied();
         let claimed = claim.is_some_and(|claim| claim.is(policy));
@@ -197,7 +236,7 @@ impl Detector {
         let content = TemplateHead::project(&live).content;
         let bound = match binding {
             None => {
-                let mut new = match desired::new_binding(&key, &live, policy, &self.context.env) {
+                let mut new = match desired::new_binding(&key, &live, asked, &self.context.env) {
                     Ok(new) => new,
                     Err(reason) => return Ok(Bound::Refused(reason)),
                 };
@@ -208,7 +247,7 @@ impl Detector {
             // At the first look since the start nothing is known; then the binding's Works are looked at instead.
             Some(binding) => {
                 let keep_version = known.is_none_or(|known| known == content);
-                self.update_binding(&key, binding, &live, policy, keep_version).await?
+                self.update_binding(&key, binding, &live, asked, keep_version).await?
             }
         };
         if known != Some(content) {
@@ -228,7 +267,7 @@ impl Detector {
         key: &BindingKey,
         mut binding: Value,
         template: &Value,
-        policy: Policy<'_>,
+        asked: Asked<'_>,
         keep_version: bool,
     ) -> Result<Bound, Error> {
         if object::deletion_timestamp(&binding).is_some() {
@@ -236,7 +275,7 @@ impl Detector {
             // Its end is heard, and brings the template back.
             return Ok(Bound::Unchanged);
         }
-        match desired::update_binding(key, &mut binding, template, policy, keep_version, &self.context.env) {
+        match desired::update_binding(key, &mut binding, template, asked, keep_version, &self.context.env) {
             Ok(false) => Ok(Bound::Unchanged),
             Ok(true) => {
                 self.context.objects.replace(bindings::resource(key.scope), &binding).await?;

@@ -1,0 +1,125 @@
+//! WorkloadRebalancers: a user asks that some objects be placed anew.
+//!
+//! Each names objects; their bindings are told when the wish was made ([`karmada_core::rebalance`]), and the scheduler
+//! divides them from scratch. The wish records what became of each object, and goes when its time is over.
+
+use std::{fmt, sync::Arc};
+
+use karmada_api::apps::{WorkloadRebalancerSpec, WorkloadRebalancerStatus, WorkloadReference};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::rebalance;
+use karmada_meta::{object, time::Time};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    bindings,
+    heads::BindingKey,
+    kinds::WORKLOAD_REBALANCERS,
+    objects::{Key, Part},
+};
+
+/// How many wishes are worked on at a time.
+const WORKERS: usize = 2;
+
+/// A wish, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wish(Key);
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name)
+    }
+}
+
+/// Has objects placed anew.
+pub(crate) struct Rebalancer {
+    context: Arc<Context>,
+    queue: WorkQueue<Wish>,
+}
+
+impl Rebalancer {
+    /// A controller that hears the context's wishes from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<Wish> = WorkQueue::new(context.env.clone());
+        context.figures.queue("workload-rebalancer", &queue);
+        let wishes = queue.clone();
+        context.rebalancers.listen(move |change| {
+            if change.differs(|generation| generation) {
+                wishes.add(Wish(change.key.clone()));
+            }
+        });
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        work("workload-rebalancer", &self.queue, WORKERS, &stop, |wish: Wish| self.reconcile(wish)).await;
+    }
+
+    async fn reconcile(&self, Wish(key): Wish) -> Result<Next, Error> {
+        let objects = &self.context.objects;
+        let live = objects.get(&WORKLOAD_REBALANCERS, &key).await?;
+        let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
+            return Ok(Next::Done);
+        };
+        let spec = match WorkloadRebalancerSpec::deserialize(&live["spec"]) {
+            Ok(spec) => spec,
+            Err(error) => {
+                tracing::warn!(name = %key.name, %error, "the WorkloadRebalancer cannot be read");
+                return Ok(Next::Done);
+            }
+        };
+        let before = WorkloadRebalancerStatus::deserialize(&live["status"]).unwrap_or_default();
+        let Some(wished) = object::creation_timestamp(&live) else { return Ok(Next::Done) };
+        let mut observed = rebalance::observe(&spec, &before);
+        let mut failed = None;
+        let pending: Vec<_> = rebalance::pending(&observed).cloned().collect();
+        for workload in pending {
+            match self.trigger(&workload, wished).await {
+                Ok(found) => rebalance::record(&mut observed, &workload, found),
+                // The others are told all the same; this one when it is tried again.
+                Err(error) => failed = Some(error),
+            }
+        }
+        let now = Time::now(&self.context.env);
+        let status = rebalance::status(observed, object::generation(&live), &before, now);
+        if let Some(status) = &status {
+            let write = |live: &mut Value| {
+                let written = json!(status);
+                let changed = live["status"] != written;
+                live["status"] = written;
+                changed
+            };
+            objects.modify(&WORKLOAD_REBALANCERS, &key, Part::Status, write).await?;
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        match rebalance::expires(&spec, status.as_ref().unwrap_or(&before), now) {
+            None => Ok(Next::Done),
+            Some(left) if !left.is_zero() => Ok(Next::After(left)),
+            Some(_) => {
+                objects.delete_uid(&WORKLOAD_REBALANCERS, &key, object::uid(&live)).await?;
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// Tells an object's binding when the wish was made. Whether there is one.
+    async fn trigger(&self, workload: &WorkloadReference, wished: Time) -> Result<bool, Error> {
+        let key = BindingKey::of_template(&workload.kind, &workload.namespace, &workload.name);
+        let mut found = false;
+        let tell = |live: &mut Value| {
+            found = true;
+            let before = live["spec"]["rescheduleTriggeredAt"].as_str().and_then(|at| at.parse().ok());
+            let Some(at) = rebalance::trigger(before, wished) else { return false };
+            object::ensure_map(live, "spec").insert("rescheduleTriggeredAt".into(), json!(at));
+            true
+        };
+        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, tell).await?;
+        Ok(found)
+    }
+}
