@@ -11,4 +11,5 @@
 mod common;
 mod leaving;
 mod placing;
+mod scheduling;
 mod telling;

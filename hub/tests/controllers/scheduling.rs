@@ -1,0 +1,316 @@
+//! Who gets how much: by room, by groups, in what turn, and anew when asked.
+
+use std::time::Duration;
+
+use crate::common::{World, condition, deployment, deployments, policy};
+use karmada_hub::kinds::{
+    CLUSTER_PROPAGATION_POLICIES, CLUSTERS, PRIORITY_CLASSES, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
+    WORKLOAD_REBALANCERS,
+};
+use karmada_meta::object;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+/// A Deployment whose replicas ask for a core each.
+fn hungry(name: &str, replicas: i64) -> Value {
+    let mut deployment = deployment(name, replicas);
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    deployment
+}
+
+fn divided(preference: Value, extra: Value) -> Value {
+    let mut scheduling = json!({"replicaSchedulingType": "Divided"});
+    for (key, value) in preference.as_object().into_iter().flatten() {
+        scheduling[key] = value.clone();
+    }
+    let mut placement = json!({"replicaScheduling": scheduling});
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        placement[key] = value.clone();
+    }
+    placement
+}
+
+fn dynamic() -> Value {
+    json!({"replicaDivisionPreference": "Weighted", "weightPreference": {"dynamicWeight": "AvailableReplicas"}})
+}
+
+/// A cluster that reports so many free cores.
+async fn join(world: &World, name: &str, cores: i64) {
+    world.join(name, json!({})).await;
+    report(world, name, cores).await;
+}
+
+async fn report(world: &World, name: &str, cores: i64) {
+    world
+        .report(&CLUSTERS, "", name, |cluster| {
+            cluster["status"]["resourceSummary"] =
+                json!({"allocatable": {"cpu": cores.to_string(), "pods": "100"}});
+        })
+        .await;
+}
+
+fn targets(binding: &Value) -> Vec<(String, i64)> {
+    let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
+    let mut targets: Vec<_> = clusters
+        .map(|t| {
+            (t["name"].as_str().unwrap_or_default().to_owned(), t["replicas"].as_i64().unwrap_or_default())
+        })
+        .collect();
+    targets.sort();
+    targets
+}
+
+async fn placed(world: &World, name: &str, want: &[(&str, i64)]) -> Value {
+    let want: Vec<_> = want.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    let (what, binding) = (format!("{name} on {want:?}"), format!("{name}-deployment"));
+    world.becomes(&what, &RESOURCE_BINDINGS, "default", &binding, |b| targets(b) == want).await
+}
+
+async fn scale(world: &World, name: &str, replicas: i64) {
+    world.change(&deployments(), "default", name, |d| d["spec"]["replicas"] = json!(replicas)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_go_where_there_is_room_and_wait_where_there_is_none() {
+    let world = World::start().await;
+    join(&world, "small", 2).await;
+    join(&world, "large", 6).await;
+    world.create(&deployments(), hungry("web", 4)).await;
+    let p = policy("p", "apps/v1", "Deployment", "web", divided(dynamic(), json!({})));
+    world.create(&PROPAGATION_POLICIES, p).await;
+    placed(&world, "web", &[("large", 3), ("small", 1)]).await;
+
+    // The members tell what is taken by now; there is no room for eight more.
+    report(&world, "small", 1).await;
+    report(&world, "large", 3).await;
+    scale(&world, "web", 12).await;
+    let waiting = world
+        .becomes("it waits for room", &RESOURCE_BINDINGS, "default", "web-deployment", |b| {
+            condition(b, "Scheduled")["reason"] == "Unschedulable"
+        })
+        .await;
+    assert_eq!(targets(&waiting), [("large".to_owned(), 3), ("small".to_owned(), 1)], "what runs stays");
+    let message = condition(&waiting, "Scheduled")["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("Clusters available replicas 4 are not enough to schedule."), "{message}");
+    assert!(message.contains("12 are wanted, 4 are placed: large has room for 3 (cpu)"), "{message}");
+
+    report(&world, "small", 9).await;
+    placed(&world, "web", &[("large", 5), ("small", 7)]).await;
+    scale(&world, "web", 6).await;
+    placed(&world, "web", &[("large", 3), ("small", 3)]).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_divided_by_room_is_divided_anew_on_request() {
+    let world = World::start().await;
+    join(&world, "a", 4).await;
+    world.create(&deployments(), hungry("web", 4)).await;
+    let p = policy("p", "apps/v1", "Deployment", "web", divided(dynamic(), json!({})));
+    world.create(&PROPAGATION_POLICIES, p).await;
+    placed(&world, "web", &[("a", 4)]).await;
+    report(&world, "a", 0).await;
+    join(&world, "b", 4).await;
+    world.settle().await;
+    placed(&world, "web", &[("a", 4)]).await;
+
+    sleep(Duration::from_secs(2)).await;
+    let workload = |name: &str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name});
+    let wish = json!({
+        "apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer", "metadata": {"name": "again"},
+        "spec": {"workloads": [workload("web"), workload("none")], "ttlSecondsAfterFinished": 30},
+    });
+    let wish = world.create(&WORKLOAD_REBALANCERS, wish).await;
+    let binding = placed(&world, "web", &[("a", 2), ("b", 2)]).await;
+    assert_eq!(binding["spec"]["rescheduleTriggeredAt"], wish["metadata"]["creationTimestamp"]);
+    let done = world
+        .becomes("it is finished", &WORKLOAD_REBALANCERS, "", "again", |w| {
+            w["status"]["finishTime"].is_string()
+        })
+        .await;
+    let seen: Vec<_> = done["status"]["observedWorkloads"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|seen| (seen["workload"]["name"].clone(), seen["result"].clone(), seen["reason"].clone()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (json!("none"), json!("Failed"), json!("ReferencedBindingNotFound")),
+            (json!("web"), json!("Successful"), Value::Null),
+        ]
+    );
+    assert_eq!(done["status"]["observedGeneration"], 1);
+    sleep(Duration::from_secs(30)).await;
+    world.gone(&WORKLOAD_REBALANCERS, "", "again").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn overflow_is_taken_in_order_and_the_group_taken_is_remembered() {
+    let world = World::start().await;
+    join(&world, "house", 3).await;
+    join(&world, "cloud", 50).await;
+    let groups = json!({"clusterAffinities": [
+        {"affinityName": "nowhere", "clusterNames": ["gone"]},
+        {"affinityName": "own", "clusterNames": ["house"],
+         "overflowAffinities": [{"affinityName": "cloud", "clusterNames": ["cloud"]}]},
+    ]});
+    world.create(&deployments(), hungry("web", 2)).await;
+    let p = policy(
+        "p",
+        "apps/v1",
+        "Deployment",
+        "web",
+        divided(json!({"replicaDivisionPreference": "Aggregated"}), groups),
+    );
+    world.create(&PROPAGATION_POLICIES, p).await;
+    placed(&world, "web", &[("house", 2)]).await;
+    report(&world, "house", 1).await;
+    scale(&world, "web", 5).await;
+    placed(&world, "web", &[("cloud", 2), ("house", 3)]).await;
+    report(&world, "house", 0).await;
+    report(&world, "cloud", 48).await;
+    scale(&world, "web", 3).await;
+    placed(&world, "web", &[("house", 3)]).await;
+    let binding = world
+        .becomes("the group is noted", &RESOURCE_BINDINGS, "default", "web-deployment", |b| {
+            b["status"]["schedulerObservingAffinityName"] == "own"
+        })
+        .await;
+    assert_eq!(condition(&binding, "Scheduled")["status"], "True");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_group_keep_apart_and_follow_each_other() {
+    let world = World::start().await;
+    for name in ["a", "b"] {
+        join(&world, name, 10).await;
+    }
+    let labelled = |name: &str, labels: Value| {
+        let mut deployment = deployment(name, 1);
+        deployment["metadata"]["labels"] = labels;
+        deployment
+    };
+    let placement = |how: &str, key: &str| {
+        json!({
+            "workloadAffinity": {how: {"groupByLabelKey": key}},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+        })
+    };
+    for name in ["one", "two", "three"] {
+        let p = policy(name, "apps/v1", "Deployment", name, placement("antiAffinity", "ha"));
+        world.create(&PROPAGATION_POLICIES, p).await;
+        world.create(&deployments(), labelled(name, json!({"ha": "pipeline"}))).await;
+    }
+    let where_is = |name: &'static str| {
+        let world = &world;
+        async move {
+            let binding = format!("{name}-deployment");
+            let placed = world.get(&RESOURCE_BINDINGS, "default", &binding).await?;
+            targets(&placed).first().map(|(cluster, _)| cluster.clone())
+        }
+    };
+    world.settle().await;
+    let mut clusters = Vec::new();
+    let mut left_out = Vec::new();
+    for name in ["one", "two", "three"] {
+        match where_is(name).await {
+            Some(cluster) => clusters.push((cluster, name)),
+            None => left_out.push(name),
+        }
+    }
+    clusters.sort();
+    assert_eq!(
+        clusters.iter().map(|(cluster, _)| cluster.as_str()).collect::<Vec<_>>(),
+        ["a", "b"],
+        "one each"
+    );
+    let third = format!("{}-deployment", left_out[0]);
+    let binding = world.get(&RESOURCE_BINDINGS, "default", &third).await.expect("it is there");
+    let why = condition(&binding, "Scheduled")["message"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("2 cluster already has workload with the same anti-affinity group"), "{why}");
+    // One goes, and makes room for the third.
+    world.delete(&deployments(), "default", clusters[0].1).await.expect("deleted");
+    placed(&world, left_out[0], &[(&clusters[0].0, 1)]).await;
+
+    let p = policy(
+        "friend",
+        "apps/v1",
+        "Deployment",
+        "friend",
+        json!({
+            "workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}, "clusterAffinity": {"clusterNames": ["b"]},
+        }),
+    );
+    world.create(&PROPAGATION_POLICIES, p).await;
+    world.create(&deployments(), labelled("friend", json!({"app": "shop"}))).await;
+    placed(&world, "friend", &[("b", 1)]).await;
+    let p = policy("follower", "apps/v1", "Deployment", "follower", placement("affinity", "app"));
+    world.create(&PROPAGATION_POLICIES, p).await;
+    world.create(&deployments(), labelled("follower", json!({"app": "shop"}))).await;
+    placed(&world, "follower", &[("b", 1)]).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_priority_comes_from_its_class() {
+    let world = World::start().await;
+    join(&world, "a", 10).await;
+    let mut p = policy("p", "apps/v1", "Deployment", "web", json!({}));
+    p["spec"]["schedulePriority"] =
+        json!({"priorityClassSource": "KubePriorityClass", "priorityClassName": "urgent"});
+    world.create(&PROPAGATION_POLICIES, p).await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    world.event("web", "ApplyPolicyFailed", "there is no PriorityClass \"urgent\"").await;
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 900});
+    world.create(&PRIORITY_CLASSES, class).await;
+    sleep(Duration::from_secs(10)).await;
+    let binding = placed(&world, "web", &[("a", 1)]).await;
+    assert_eq!(binding["spec"]["schedulePriority"], json!({"priority": 900}));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_preempt_others_as_the_table_says() {
+    let world = World::start().await;
+    for name in ["a", "b", "c"] {
+        join(&world, name, 10).await;
+    }
+    let on = |cluster: &str| json!({"clusterAffinity": {"clusterNames": [cluster]}});
+    let wide = |name: &str, cluster: &str, priority: i32, preemption: &str| {
+        let mut policy = policy(name, "apps/v1", "Deployment", "web", on(cluster));
+        policy["kind"] = json!("ClusterPropagationPolicy");
+        object::remove_meta(&mut policy, "namespace");
+        policy["spec"]["priority"] = json!(priority);
+        policy["spec"]["preemption"] = json!(preemption);
+        policy
+    };
+    world.create(&deployments(), deployment("web", 1)).await;
+    world.create(&CLUSTER_PROPAGATION_POLICIES, wide("first", "a", 5, "Never")).await;
+    placed(&world, "web", &[("a", 1)]).await;
+    world.create(&CLUSTER_PROPAGATION_POLICIES, wide("weaker", "b", 4, "Always")).await;
+    world.settle().await;
+    placed(&world, "web", &[("a", 1)]).await;
+    // The holder becomes weaker itself: the other gets its chance.
+    world.change(&CLUSTER_PROPAGATION_POLICIES, "", "first", |p| p["spec"]["priority"] = json!(1)).await;
+    placed(&world, "web", &[("b", 1)]).await;
+    world
+        .event(
+            "web",
+            "PreemptPolicySucceed",
+            "Cluster propagation policy(weaker) preempted cluster propagation policy(first)",
+        )
+        .await;
+    let mut near = policy("near", "apps/v1", "Deployment", "web", on("c"));
+    near["spec"]["preemption"] = json!("Always");
+    near["spec"]["priority"] = json!(-7);
+    world.create(&PROPAGATION_POLICIES, near).await;
+    placed(&world, "web", &[("c", 1)]).await;
+    let template = world.get(&deployments(), "default", "web").await.expect("it is there");
+    assert_eq!(object::annotation(&template, "propagationpolicy.karmada.io/name"), Some("near"));
+    assert_eq!(object::annotation(&template, "clusterpropagationpolicy.karmada.io/name"), None);
+    world.stop().await;
+}
