@@ -9,8 +9,10 @@
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
+//!   bench     how benches measure, and what they print
 //! ```
 
+pub mod bench;
 pub mod fleet;
 pub mod inprocess;
 pub mod kills;

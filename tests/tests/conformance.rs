@@ -73,22 +73,22 @@ async fn at_least(floor: u32, file: &str) {
 
 #[tokio::test]
 async fn crud() {
-    at_least(98, "crud.json").await;
+    at_least(100, "crud.json").await;
 }
 
 #[tokio::test]
 async fn list_watch() {
-    at_least(95, "list_watch.json").await;
+    at_least(96, "list_watch.json").await;
+}
+
+#[tokio::test]
+async fn patch() {
+    at_least(100, "patch.json").await;
 }
 
 #[tokio::test]
 async fn apply() {
-    at_least(98, "apply.json").await;
-}
-
-#[tokio::test]
-async fn delete_gc() {
-    at_least(98, "delete_gc.json").await;
+    at_least(100, "apply.json").await;
 }
 
 #[tokio::test]
@@ -97,6 +97,26 @@ async fn apply_agent() {
 }
 
 #[tokio::test]
+async fn delete_gc() {
+    at_least(100, "delete_gc.json").await;
+}
+
+#[tokio::test]
+async fn crd() {
+    at_least(100, "crd.json").await;
+}
+
+#[tokio::test]
 async fn discovery() {
     at_least(87, "discovery.json").await;
+}
+
+#[tokio::test]
+async fn misc() {
+    at_least(92, "misc.json").await;
+}
+
+#[tokio::test]
+async fn defaulting_workloads() {
+    at_least(81, "defaulting_workloads.json").await;
 }

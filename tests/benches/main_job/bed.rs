@@ -1,46 +1,17 @@
 //! What figures are taken on: fleets of processes, and what is created on them.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use karmada_client::Rest;
 use karmada_tests::{
+    bench::{now, until},
     fleet::{Binaries, Fleet, Options},
-    process::Process,
     samples::{self, selector},
 };
 use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::Args;
-
-/// How long anything may take before a figure is given up.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-/// How often something is looked at that cannot be watched: well below what is measured so.
-const LOOK: Duration = Duration::from_millis(10);
-
-/// A stopwatch: a bench measures the real clock.
-#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
-/// The middle one.
-pub(crate) fn median<T: Ord + Copy + Default>(mut values: Vec<T>) -> T {
-    values.sort();
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
-/// The value below which so many of a hundred are.
-pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
-    sorted
-        .get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or_default()
-}
 
 /// What was asked for, and with what.
 pub(crate) struct Bed {
@@ -110,19 +81,4 @@ async fn names(api: &Rest, path: &str) -> usize {
     let list: Value = serde_json::from_slice(&list).unwrap_or_default();
     let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().filter(|o| o["metadata"]["name"].as_str().is_some_and(|n| n.starts_with("burst-"))).count()
-}
-
-/// Looks again and again until it is so. Answers how long that took.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() -> F) -> Duration {
-    let start = now();
-    while !is().await {
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        sleep(LOOK).await;
-    }
-    start.elapsed()
-}
-
-/// Resident memory of a process that runs.
-pub(crate) fn resident(process: &Process) -> u64 {
-    process.resident().expect("the process runs")
 }

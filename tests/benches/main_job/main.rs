@@ -13,18 +13,17 @@
 //! in what is measured; `--binaries` names others.
 
 mod bed;
-mod binaries;
 mod memory;
 mod propagation;
-mod report;
 mod starts;
 mod wire;
 
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use karmada_tests::bench::{Report, binaries};
 
-use self::{bed::Bed, report::Report};
+use self::bed::Bed;
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,13 +1,13 @@
 //! Resident memory, of hub and agent.
 
 use karmada_client::Rest;
-use karmada_tests::samples;
+use karmada_tests::{
+    bench::{Report, median, report::mb, resident, until},
+    samples,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    bed::{Bed, median, resident, until},
-    report::{Report, mb},
-};
+use crate::bed::Bed;
 
 /// The hub, before and after a burst.
 pub(crate) async fn hub(bed: &Bed, report: &mut Report) {

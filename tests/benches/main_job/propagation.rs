@@ -4,17 +4,20 @@ use std::time::{Duration, Instant};
 
 use karmada_client::{Event, Rest, WatchConfig, Watcher};
 use karmada_env::Env;
-use karmada_tests::samples;
+use karmada_tests::{
+    bench::{
+        Report, median, now, percentile,
+        report::{ms, seconds},
+    },
+    samples,
+};
 use serde_json::Value;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{sleep, timeout},
 };
 
-use crate::{
-    bed::{Bed, config_maps, median, now, percentile},
-    report::{Report, ms, seconds},
-};
+use crate::bed::{Bed, config_maps};
 
 /// Between two samples: what the last one leaves to do (its status) is not to be measured with the next.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,17 +1,17 @@
 //! Starts: how soon a hub answers, and what an agent says until it has nothing more to say.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use karmada_tests::{
+    bench::{Report, median, now, report::ms, until, until_ready},
     fleet::{Fleet, Member, cluster_path, condition},
     process::Process,
 };
-use tokio::time::sleep;
 
-use crate::{
-    bed::{Bed, median, now, until},
-    report::{Report, ms},
-};
+use crate::bed::Bed;
 
 /// Hubs that are started.
 const HUBS: usize = 5;
@@ -37,25 +37,13 @@ async fn one_hub(bed: &Bed) -> Duration {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
     let port = free.expect("a free port").port();
-    let http = reqwest::Client::builder()
-        .tls_danger_accept_invalid_certs(true)
-        .timeout(Duration::from_secs(2))
-        .build()
-        .expect("a client");
     let args = [
         "serve".to_owned(),
         format!("--data-dir={}", dir.path().join("hub").display()),
         format!("--listen=127.0.0.1:{port}"),
     ];
-    let start = now();
     let mut hub = Process::start(dir.path(), "hub", &bed.binaries.hub.0, args).expect("the hub starts");
-    loop {
-        match http.get(format!("https://127.0.0.1:{port}/readyz")).send().await {
-            Ok(answer) if answer.status().is_success() => return start.elapsed(),
-            _ => sleep(Duration::from_millis(1)).await,
-        }
-        assert!(hub.is_running(), "the hub ended: {}", hub.log_tail(20));
-    }
+    until_ready(&mut hub, SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await
 }
 
 /// What an agent with nothing to do costs until it is Ready and quiet: one that joins, and one that was there before.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use karmada_client::Patch;
 use karmada_tests::{
+    bench::{Report, median, now, report::seconds, until},
     fleet::{Fleet, cluster_path, condition},
     link::Mode,
     samples,
@@ -11,10 +12,7 @@ use karmada_tests::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{
-    bed::{Bed, config_maps, median, now, until},
-    report::{Report, seconds},
-};
+use crate::bed::{Bed, config_maps};
 
 /// A hub that has just started gives everybody this long.
 const STARTUP_GRACE: Duration = Duration::from_secs(62);

@@ -11,7 +11,10 @@ const OF_THIS_PACKAGE: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_PACKAGE"];
 
 /// Builds hub, agent and stand-in as they are shipped. Answers where they are.
-pub(crate) fn build() -> PathBuf {
+///
+/// # Panics
+/// When they do not build.
+pub fn build() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

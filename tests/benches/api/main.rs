@@ -1,0 +1,105 @@
+//! The embedded API measured on a real process, in release: writes, reads, watches, memory, starts.
+//!
+//!     cargo bench -p karmada-tests --bench api [-- --binaries DIR] [--only creates,reads] [--seconds N] …
+//!
+//! ```text
+//!   main ── one function per figure ─▶ bed: a hub of its own, and clients of one connection each on the same cores
+//!     └──▶ report: a Markdown table, beside the machine, its fsync and what is to be reached
+//! ```
+//!
+//! As in `main_job`, nothing is asserted, and each figure starts a hub of its own. What the hub and the clients took of
+//! the cores stands beside every rate: they share them.
+
+mod bed;
+mod client;
+mod rates;
+mod sizes;
+mod watchers;
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use karmada_tests::bench::{Report, binaries};
+
+use self::bed::Bed;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// Durable creations by many clients.
+    Creates,
+    /// Gets, and lists of a thousand.
+    Reads,
+    /// From a creation to the watcher who sees it.
+    Events,
+    /// Memory of watchers that wait.
+    Watchers,
+    /// Memory of many objects, and starts with them.
+    Objects,
+}
+
+#[derive(Clone, Debug, Parser)]
+struct Args {
+    /// Only these figures.
+    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
+    only: Vec<Figure>,
+    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built in release.
+    #[arg(long, value_name = "DIR")]
+    binaries: Option<PathBuf>,
+    /// Seconds over which a rate is counted.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Clients, each with a connection of its own.
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// Writes in a second while events are timed.
+    #[arg(long, default_value_t = 1000)]
+    rate: u32,
+    /// Objects that are kept.
+    #[arg(long, default_value_t = 100_000)]
+    objects: usize,
+    /// Watchers over HTTP/2.
+    #[arg(long, default_value_t = 10_000)]
+    watchers: usize,
+    /// Watchers with an HTTP/1.1 connection each.
+    #[arg(long, default_value_t = 1000)]
+    connections: usize,
+    /// Seconds that a hub gets to come to rest.
+    #[arg(long, default_value_t = 5)]
+    settle: u64,
+    /// Where a figure is the median of several runs, so many.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let args = Args::parse();
+    // reqwest takes whichever provider the process has.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = args.binaries.clone().unwrap_or_else(binaries::build);
+    // One thread: the clients have one core at most, and the hub the other.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let report = runtime.block_on(measure(&Bed::new(args, &folder)));
+    print!("\n{report}");
+}
+
+async fn measure(bed: &Bed) -> Report {
+    let mut report = Report::new();
+    for figure in Figure::value_variants() {
+        if !bed.args.only.is_empty() && !bed.args.only.contains(figure) {
+            continue;
+        }
+        eprintln!("{figure:?} …");
+        match figure {
+            Figure::Creates => rates::creates(bed, &mut report).await,
+            Figure::Reads => rates::reads(bed, &mut report).await,
+            Figure::Events => watchers::events(bed, &mut report).await,
+            Figure::Watchers => watchers::memory(bed, &mut report).await,
+            Figure::Objects => sizes::objects(bed, &mut report).await,
+        }
+    }
+    report
+}

@@ -1,0 +1,82 @@
+//! What the benches have in common: how they measure, the binaries they measure, and what they print.
+
+pub mod binaries;
+pub mod report;
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep;
+
+pub use report::Report;
+
+use crate::process::Process;
+
+/// How long anything may take before a figure is given up.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How often something is looked at that cannot be watched: well below what is measured so.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A stopwatch: a bench measures the real clock.
+#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The middle one.
+pub fn median<T: Ord + Copy + Default>(mut values: Vec<T>) -> T {
+    values.sort();
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// The value below which so many of a hundred are.
+pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    sorted
+        .get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or_default()
+}
+
+/// Looks again and again until it is so. Answers how long that took.
+///
+/// # Panics
+/// When it is not for minutes.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() -> F) -> Duration {
+    let start = now();
+    while !is().await {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        sleep(LOOK).await;
+    }
+    start.elapsed()
+}
+
+/// Resident memory of a process that runs.
+///
+/// # Panics
+/// When it does not.
+pub fn resident(process: &Process) -> u64 {
+    process.resident().expect("the process runs")
+}
+
+/// How long it takes from now until a hub says that it is ready.
+///
+/// # Panics
+/// When it ends before that.
+pub async fn until_ready(hub: &mut Process, address: SocketAddr) -> Duration {
+    let http = reqwest::Client::builder()
+        .tls_danger_accept_invalid_certs(true)
+        .timeout(Duration::from_secs(2))
+        .build()
+        .expect("a client");
+    let start = now();
+    loop {
+        match http.get(format!("https://{address}/readyz")).send().await {
+            Ok(answer) if answer.status().is_success() => return start.elapsed(),
+            _ => sleep(Duration::from_millis(1)).await,
+        }
+        assert!(hub.is_running(), "the hub ended: {}", hub.log_tail(20));
+    }
+}
