@@ -49,6 +49,8 @@ mod definitions;
 pub mod discovery;
 mod events;
 mod fields;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gc;
 mod impersonate;
 pub mod kinds;

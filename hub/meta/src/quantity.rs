@@ -201,7 +201,13 @@ fn magnitude(whole: &str, fraction: &str, base2: bool, exponent: i32) -> i128 {
     let mut value = digits;
     if base2 {
         for _ in 0..exponent {
-            value = value.saturating_mul(2).min(LIMIT);
+            // A long fraction gives way; only the end of the digits says what is too much.
+            if value > i128::MAX / 2 {
+                lost |= value % 10 != 0;
+                value /= 10;
+                power += 1;
+            }
+            value *= 2;
         }
     }
     let mut power = power.saturating_add(9);
@@ -411,6 +417,19 @@ mod tests {
             ("-", Numeric),
         ] {
             assert_eq!(Quantity::parse(text), Err(want), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_fraction_is_no_larger_than_a_short_one() {
+        for (long, short) in [
+            ("92232.502057780380301402077580030141Mi", "96712788013"),
+            ("1.50000000000000000000000000000001Gi", "1610612736000000001n"),
+            ("0.00000000000000000000000000000001Ei", "1n"),
+            ("7.999999999999999999999999999999999Ei", "9223372036854775807"),
+        ] {
+            let (long, short) = (Quantity::parse(long).unwrap(), Quantity::parse(short).unwrap());
+            assert!((long.nanos - short.nanos).abs() <= long.nanos / 1000, "{long} is not about {short}");
         }
     }
 

@@ -220,6 +220,29 @@ fn start_of(token: &Token, kind: &Kind, namespace: &str) -> (String, String) {
     }
 }
 
+/// Panics if reading a token does not undo writing it.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_token(text: &str) {
+    if let Ok(token) = decode_token(text) {
+        let again = decode_token(&encode(&token)).expect("what is written is read");
+        assert_eq!((again.v, again.rv, again.start), (token.v, token.rv, token.start));
+    }
+}
+
+/// Panics if a token for this place leads elsewhere.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_start(namespace: &str, name: &str) {
+    if namespace.is_empty() || [namespace, name].iter().any(|part| part.contains(['/', '\u{0}'])) {
+        return;
+    }
+    let token = Token { v: TOKEN.to_owned(), rv: 7, start: format!("{namespace}/{name}\u{0}") };
+    let read = decode_token(&encode(&token)).expect("what is written is read");
+    assert_eq!(read.start, token.start);
+    let kinds = crate::builtin::kinds();
+    let pods = kinds.iter().find(|kind| &*kind.storage == "core/pods").expect("there are pods");
+    assert_eq!(start_of(&read, pods, ""), (namespace.to_owned(), name.to_owned()));
+}
+
 /// 410 with a token that goes on at the latest version.
 fn expired_token(token: &Token) -> Status {
     let mut status = Status::expired(

@@ -145,28 +145,19 @@ async fn bodies_that_are_too_much_are_refused() {
     };
     let bomb = gzip(&vec![b' '; 64 << 20]);
     assert!(bomb.len() < 1 << 20);
-    type Headers = &'static [(&'static str, &'static str)];
-    let cases: [(&str, &str, Vec<u8>, Headers, u16, &str); 8] = [
-        ("large", "application/json", vec![b' '; (3 << 20) + 1], &[], 413, "limit is 3145728"),
-        ("bomb", "application/json", bomb, &[("content-encoding", "gzip")], 413, "limit is 3145728"),
-        ("no gzip", "application/json", b"{}".to_vec(), &[("content-encoding", "gzip")], 400, "gzip"),
-        (
-            "brotli",
-            "application/json",
-            b"{}".to_vec(),
-            &[("content-encoding", "br")],
-            415,
-            "gzip or as it is",
-        ),
-        ("deep", "application/json", deep(2_000).into_bytes(), &[], 400, "exceeded max depth"),
-        ("deep YAML", "application/yaml", deep(2_000).into_bytes(), &[], 400, "depth"),
-        ("deeper YAML", "application/yaml", format!("x: {}", nested(50_000)).into_bytes(), &[], 400, ""),
-        ("aliases", "application/yaml", aliases.into_bytes(), &[], 400, ""),
+    let cases = [
+        ("large", "application/json", vec![b' '; (3 << 20) + 1], "", 413, "limit is 3145728"),
+        ("bomb", "application/json", bomb, "gzip", 413, "limit is 3145728"),
+        ("no gzip", "application/json", b"{}".to_vec(), "gzip", 400, "gzip"),
+        ("brotli", "application/json", b"{}".to_vec(), "br", 415, "gzip or as it is"),
+        ("deep", "application/json", deep(2_000).into_bytes(), "", 400, "exceeded max depth"),
+        ("deep YAML", "application/yaml", deep(2_000).into_bytes(), "", 400, "depth"),
+        ("deeper YAML", "application/yaml", format!("x: {}", nested(50_000)).into_bytes(), "", 400, ""),
+        ("aliases", "application/yaml", aliases.into_bytes(), "", 400, ""),
     ];
-    for (what, media, body, headers, code, says) in cases {
-        let mut all = vec![("content-type", media)];
-        all.extend_from_slice(headers);
-        let answer = server.send_body(Server::admin(), "POST", MAPS, &all, body).await;
+    for (what, media, body, coding, code, says) in cases {
+        let headers = [("content-type", media), ("content-encoding", coding)];
+        let answer = server.send_body(Server::admin(), "POST", MAPS, &headers, body).await;
         assert_eq!(answer.code, code, "{what}: {:.300}", answer.body.to_string());
         let message = answer.body["message"].as_str().unwrap_or_default();
         assert!(message.contains(says), "{what}: {message:.300}");
