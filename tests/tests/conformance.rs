@@ -1,4 +1,5 @@
-//! What a real kube-apiserver answered, replayed against ours: a floor for each file of recordings.
+//! What a real kube-apiserver answered, replayed against ours: a floor for each file of recordings. What stays below 100 % is
+//! explained under DIVERGENCES in the documentation of `karmada-apiserver`.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,6 +40,10 @@ fn replay(script: &Path, kubeconfig: &Path, file: &str) -> (u32, u32, String) {
 /// Replays a file against a server of its own; at least `floor` percent of its cases must pass. A floor stands just below
 /// what is reached; raise it with what makes it rise.
 async fn at_least(floor: u32, file: &str) {
+    if std::env::var_os("CONFORMANCE").is_some_and(|when| when == "later") {
+        eprintln!("skipped: replayed in a step of its own");
+        return;
+    }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance/replay.py");
     if !script.is_file() {
         eprintln!("skipped: {} is not there", script.display());

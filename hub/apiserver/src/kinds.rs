@@ -118,6 +118,8 @@ pub struct Custom {
     pub scale: Option<ScalePaths>,
     /// The definition is being deleted: no more objects are created.
     pub terminating: bool,
+    /// The definition's generation: another one means another schema, or other versions.
+    pub generation: i64,
     /// The revision of the definition. Objects that are older may lack a default, or have a field that is none any more.
     pub since: u64,
     /// Warning for every use of a deprecated version.

@@ -201,10 +201,13 @@ pub(crate) fn respond(
         .map_err(Status::internal)
 }
 
-/// Whether a kind is still served in its version.
+/// Whether a kind is still served in its version, and by the same schema: who watches is to look anew when it changes.
 fn is_served(registry: &Registry, kind: &Kind) -> bool {
     let gvr = &kind.gvr;
-    registry.kinds().by_resource(&gvr.group, &gvr.version, &gvr.resource).is_some()
+    let generation = |kind: &Kind| kind.custom.as_ref().map(|custom| custom.generation);
+    let kinds = registry.kinds();
+    let now = kinds.by_resource(&gvr.group, &gvr.version, &gvr.resource);
+    now.is_some_and(|now| generation(now) == generation(kind))
 }
 
 /// The definition of a custom kind.

@@ -100,6 +100,7 @@ pub fn kind_of(definition: &Value, version: &str) -> Option<Kind> {
         schema: Arc::clone(&schema),
         columns,
         scale: scale.clone(),
+        generation: object::generation(definition),
         since: object::resource_version(definition).parse().unwrap_or(0),
         terminating: object::deletion_timestamp(definition).is_some(),
         deprecation: deprecation(definition, spec, group, version, &kind_name),
