@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use karmada_client::{EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
+use karmada_client::{Error, EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::skip::Skip;
 use karmada_env::Env;
 use karmada_meta::object;
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    bindings,
     heads::{
         BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
         TemplateHead, WorkHead,
@@ -112,7 +113,7 @@ impl Context {
             namespaces: Index::new(),
             policies: Pair::new(Index::new),
             overrides: Pair::new(Index::new),
-            bindings: Pair::new(|| Index::grouped_by(BindingHead::groups)),
+            bindings: Pair::new(|| Index::keep_recent(BindingHead::groups)),
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),
             rebalancers: Index::new(),
@@ -199,6 +200,19 @@ impl Context {
             name
         });
         health
+    }
+
+    /// A binding: as the watch has brought it just now, or read.
+    pub(crate) async fn binding(&self, key: &BindingKey) -> Result<Option<Value>, Error> {
+        match self.bindings.of(key.scope).recent(&key.key) {
+            Some(binding) => Ok(Some(Value::clone(&binding))),
+            None => self.objects.get(bindings::resource(key.scope), &key.key).await,
+        }
+    }
+
+    /// After a reconcile of a binding: what came of it, and where it failed the binding is read the next time.
+    pub(crate) fn settled<T>(&self, key: &BindingKey, outcome: Result<T, Error>) -> Result<T, Error> {
+        outcome.inspect_err(|_| self.bindings.of(key.scope).forget_recent(&key.key))
     }
 
     /// Resolves once all indexes are complete, or the hub stops.

@@ -6,8 +6,11 @@
 //!                       object
 //! ```
 //!
-//! The hub never keeps whole Works, bindings or templates. A listener runs while the change is taken in, in the
+//! The hub never keeps whole Works, bindings or templates, but for the few that a watch has brought last and only
+//! where it is asked to ([`Index::keep_recent`]). A listener runs while the change is taken in, in the
 //! order of the watch, and must be quick: it adds keys to queues. An index is complete once [`Index::synced`].
+
+mod recent;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,6 +24,7 @@ use kube::Client;
 use parking_lot::RwLock;
 use serde_json::Value;
 
+use self::recent::Recent;
 use crate::objects::Key;
 
 /// A change of one object's projection.
@@ -55,6 +59,7 @@ pub struct Index<P> {
     state: RwLock<State<P>>,
     listeners: RwLock<Vec<Listener<P>>>,
     synced: latest::Sender<bool>,
+    recent: Option<Recent>,
 }
 
 struct State<P> {
@@ -73,15 +78,26 @@ pub fn follow<P: PartialEq + Send + Sync + 'static>(
     env: Env,
     project: impl Fn(&Value) -> P + Send + Sync + 'static,
 ) -> (latest::Receiver<Health>, impl Future<Output = ()> + Send) {
+    let keep = index.recent.is_some();
     let mut watcher = Watcher::new(client, config, env, move |text| {
         let object: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let projection = project(&object);
-        Ok((Key::of(&object), projection))
+        Ok((Key::of(&object), projection, keep.then_some(object)))
     });
     let health = watcher.health();
     let following = async move {
         loop {
-            index.apply(watcher.next().await);
+            index.apply(match watcher.next().await {
+                Event::Init => Event::Init,
+                Event::Synced => Event::Synced,
+                Event::Delete((key, projection, _)) => Event::Delete((key, projection)),
+                Event::Upsert((key, projection, object)) => {
+                    if let (Some(recent), Some(object)) = (&index.recent, object) {
+                        recent.put(&key, object);
+                    }
+                    Event::Upsert((key, projection))
+                }
+            });
         }
     };
     (health, following)
@@ -105,12 +121,34 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
 
     /// An empty index that also finds its entries by the groups that `groups` names for each.
     pub fn grouped_by(groups: Groups<P>) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::with(groups, None))
+    }
+
+    /// The same, and it keeps the whole of the few objects that its watch has brought last.
+    pub fn keep_recent(groups: Groups<P>) -> Arc<Self> {
+        Arc::new(Self::with(groups, Some(Recent::default())))
+    }
+
+    fn with(groups: Groups<P>, recent: Option<Recent>) -> Self {
+        Self {
             groups,
             state: RwLock::new(State { entries: BTreeMap::new(), groups: BTreeMap::new(), unseen: None }),
             listeners: RwLock::default(),
             synced: latest::Sender::new(false),
-        })
+            recent,
+        }
+    }
+
+    /// The whole object, if the watch has brought it lately: as new as the index is.
+    pub fn recent(&self, key: &Key) -> Option<Arc<Value>> {
+        self.recent.as_ref()?.get(key)
+    }
+
+    /// The object turned out to be older than what the API has, or to have gone wrong: it is read next time.
+    pub fn forget_recent(&self, key: &Key) {
+        if let Some(recent) = &self.recent {
+            recent.forget(key);
+        }
     }
 
     /// Hears every later change. Listeners are added before the watch starts.
@@ -205,6 +243,9 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     }
 
     fn set(&self, key: &Key, new: Option<&Arc<P>>) {
+        if new.is_none() {
+            self.forget_recent(key);
+        }
         let old = {
             let mut state = self.state.write();
             if let Some(unseen) = &mut state.unseen {

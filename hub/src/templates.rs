@@ -253,7 +253,7 @@ impl Templates {
         stop: &CancellationToken,
     ) {
         tracing::info!(%kind, "the kind is watched");
-        let index = Index::grouped_by(TemplateHead::groups);
+        let index = Index::keep_recent(TemplateHead::groups);
         let (listeners, heard_kind) = (self.listeners.clone(), kind.clone());
         index.listen(move |change| {
             for listener in listeners.read().iter() {

@@ -118,7 +118,12 @@ impl Scheduler {
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
-        let live = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
+        let outcome = self.schedule(key.clone()).await;
+        self.context.settled(&key, outcome)
+    }
+
+    async fn schedule(&self, key: BindingKey) -> Result<Next, Error> {
+        let live = self.context.binding(&key).await?;
         let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             self.failed.lock().remove(&key);
             return Ok(Next::Done);

@@ -78,8 +78,13 @@ impl Binder {
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let outcome = self.bring_in_step(key.clone()).await;
+        self.context.settled(&key, outcome)
+    }
+
+    async fn bring_in_step(&self, key: BindingKey) -> Result<Next, Error> {
         let resource = bindings::resource(key.scope);
-        let Some(binding) = self.context.objects.get(resource, &key.key).await? else {
+        let Some(binding) = self.context.binding(&key).await? else {
             self.remove_orphans(&key, &BTreeSet::new()).await?;
             return Ok(Next::Done);
         };
@@ -233,6 +238,14 @@ impl Binder {
     /// The template as it is now; nothing while it is gone, or another one of its name has taken its place.
     async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
         let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
+        // What the binding was made for, if that is what the watch has brought last.
+        let watched = self.context.templates.find(&template.kind);
+        if let Some(recent) = watched.and_then(|watched| watched.index.recent(&template.key))
+            && object::uid(&recent) == spec.resource.uid
+            && object::resource_version(&recent) == spec.resource.resource_version
+        {
+            return Ok(Some(Value::clone(&recent)));
+        }
         let objects = &self.context.objects;
         let Some(resource) = self.context.templates.resource(objects.rest(), &template.kind).await? else {
             return Ok(None);

@@ -22,7 +22,7 @@ use crate::{
     kinds,
     objects::{Key, Part},
     placing,
-    templates::TemplateKey,
+    templates::{TemplateKey, Watched},
 };
 
 /// How long a template waits for the PriorityClass that its policy names before it is looked for again.
@@ -32,12 +32,21 @@ impl Detector {
     /// Looks at one template.
     pub(super) async fn template(&self, template: TemplateKey) -> Result<Next, Error> {
         let Some(watched) = self.context.templates.find(&template.kind) else { return Ok(Next::Done) };
-        let Some(live) = self.context.objects.get(&watched.resource, &template.key).await? else {
+        let live = match watched.index.recent(&template.key) {
+            Some(recent) => Some(Value::clone(&recent)),
+            None => self.context.objects.get(&watched.resource, &template.key).await?,
+        };
+        let Some(live) = live else {
             self.forget(&template);
             return Ok(Next::Done);
         };
-        if !self.is_subject(&template, &live) {
-            self.forget(&template);
+        let outcome = self.judge(&watched, &template, live).await;
+        outcome.inspect_err(|_| watched.index.forget_recent(&template.key))
+    }
+
+    async fn judge(&self, watched: &Watched, template: &TemplateKey, live: Value) -> Result<Next, Error> {
+        if !self.is_subject(template, &live) {
+            self.forget(template);
             return Ok(Next::Done);
         }
         let subject = Subject::of(&live);
@@ -52,23 +61,23 @@ impl Detector {
                 Ok(Next::Done)
             }
             Some(policy) => {
-                self.memory.lock().unmatched.remove(&template);
+                self.memory.lock().unmatched.remove(template);
                 // Who held it until now, if that one could go on: then it is preempted.
                 let holder = claim.as_ref().filter(|claim| !claim.is(policy)).and_then(|claim| {
                     let mut held = policies.iter().map(|head| head.policy()).filter(|held| claim.is(*held));
                     held.find(|held| select::means(*held, &subject).is_some())
                 });
-                self.apply(&template, &watched.resource, live, policy, claim.as_ref(), holder).await
+                self.apply(template, &watched.resource, live, policy, claim.as_ref(), holder).await
             }
             None => match claim {
-                Some(claim) if self.means_in_another_version(&template, &subject, &claim, &policies) => {
+                Some(claim) if self.means_in_another_version(template, &subject, &claim, &policies) => {
                     Ok(Next::Done)
                 }
                 Some(claim) => {
-                    self.release(&template, &watched.resource, &live, &claim).await?;
-                    self.tell_unmatched(&template, &live)
+                    self.release(template, &watched.resource, &live, &claim).await?;
+                    self.tell_unmatched(template, &live)
                 }
-                None => self.tell_unmatched(&template, &live),
+                None => self.tell_unmatched(template, &live),
             },
         }
     }
