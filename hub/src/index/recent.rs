@@ -1,7 +1,7 @@
 //! The whole objects that a watch has brought last: a reconcile that follows a change reads what the change brought,
 //! as a controller of Karmada reads its informer, without asking the API for what was in its hands a moment ago.
 //!
-//! Few and small ones: what is not here is read. Nothing else enters than what the watch brings, in its order, so an
+//! Few and small ones, and none that came in a list: what is not here is read. Nothing else enters than what the watch brings, in its order, so an
 //! object here is the newest that the index knows of.
 
 use std::{
@@ -38,7 +38,8 @@ impl Recent {
     }
 
     pub(super) fn put(&self, key: &Key, object: Value) {
-        let fits = cost(&object, SIZE).is_some();
+        // Items of a list do not say what they are.
+        let fits = object.get("kind").is_some() && cost(&object, SIZE).is_some();
         let mut state = self.0.lock();
         if !fits {
             state.objects.remove(key);
@@ -77,6 +78,10 @@ mod tests {
 
     use super::*;
 
+    fn object(data: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
+    }
+
     fn key(n: usize) -> Key {
         Key::new("a", format!("x{n}"))
     }
@@ -85,11 +90,11 @@ mod tests {
     fn the_last_of_a_key_counts_and_the_oldest_keys_go() {
         let recent = Recent::default();
         for n in 0..KEPT + 10 {
-            recent.put(&key(n), json!({"n": n}));
-            recent.put(&key(n), json!({"n": n, "again": true}));
+            recent.put(&key(n), object(json!(n)));
+            recent.put(&key(n), object(json!([n, "again"])));
         }
         assert_eq!(recent.get(&key(9)), None);
-        assert_eq!(*recent.get(&key(10)).unwrap(), json!({"n": 10, "again": true}));
+        assert_eq!(*recent.get(&key(10)).unwrap(), object(json!([10, "again"])));
         recent.forget(&key(10));
         assert_eq!(recent.get(&key(10)), None);
         assert_eq!(recent.0.lock().objects.len(), KEPT - 1);
@@ -98,21 +103,23 @@ mod tests {
     #[test]
     fn a_large_object_is_not_kept_and_takes_its_older_form_along() {
         let recent = Recent::default();
-        recent.put(&key(1), json!({"data": "small"}));
-        recent.put(&key(1), json!({"data": "x".repeat(SIZE)}));
+        recent.put(&key(1), object(json!("small")));
+        recent.put(&key(1), object(json!("x".repeat(SIZE))));
         assert_eq!(recent.get(&key(1)), None);
-        recent.put(&key(2), json!(vec![0; SIZE / NODE + 1]));
+        recent.put(&key(2), object(json!(vec![0; SIZE / NODE + 1])));
         assert_eq!(recent.get(&key(2)), None);
+        recent.put(&key(3), json!({"metadata": {"name": "of a list"}}));
+        assert_eq!(recent.get(&key(3)), None);
     }
 
     #[test]
     fn a_forgotten_key_that_comes_again_is_kept_like_a_new_one() {
         let recent = Recent::default();
         for round in 0..3 {
-            recent.put(&key(1), json!(round));
+            recent.put(&key(1), object(json!(round)));
             recent.forget(&key(1));
         }
-        recent.put(&key(1), json!("last"));
-        assert_eq!(*recent.get(&key(1)).unwrap(), json!("last"));
+        recent.put(&key(1), object(json!("last")));
+        assert_eq!(*recent.get(&key(1)).unwrap(), object(json!("last")));
     }
 }
