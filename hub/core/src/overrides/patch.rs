@@ -9,7 +9,8 @@ use serde_json::Value;
 pub(super) enum Language {
     /// One JSON document; written back without whitespace, its keys in their order.
     Json,
-    /// One YAML document; comments and anchors are lost.
+    /// One YAML document; comments and anchors are lost, and keys stand in the order of their names, as Karmada writes
+    /// them.
     Yaml,
 }
 
@@ -62,7 +63,10 @@ pub(super) fn apply_in_text<'a>(
     }
     match language {
         Language::Json => serde_json::to_string(&doc).map_err(|e| e.to_string()),
-        Language::Yaml => serde_saphyr::to_string(&doc).map_err(|e| e.to_string()),
+        Language::Yaml => {
+            doc.sort_all_objects();
+            serde_saphyr::to_string(&doc).map_err(|e| e.to_string())
+        }
     }
 }
 
@@ -113,7 +117,7 @@ mod tests {
             r#"{"region":"edge-2","replicas":1}"#
         );
         let yaml = apply_in_text("z: 1\nregion: none\n", Language::Yaml, change()).unwrap();
-        assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), json!({"z": 1, "region": "edge-2"}));
+        assert_eq!(yaml, "region: edge-2\nz: 1\n", "but not those of YAML");
         assert!(apply_in_text("{", Language::Json, change()).unwrap_err().contains("not JSON"));
         assert!(apply_in_text("a: [", Language::Yaml, change()).unwrap_err().contains("not YAML"));
         assert!(apply_in_text("{}", Language::Json, change()).unwrap_err().contains("/region"));
