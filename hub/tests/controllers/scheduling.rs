@@ -314,3 +314,37 @@ async fn policies_preempt_others_as_the_table_says() {
     assert_eq!(object::annotation(&template, "clusterpropagationpolicy.karmada.io/name"), None);
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lazy_policy_waits_for_the_next_change_of_the_template() {
+    let world = World::start().await;
+    for name in ["a", "b", "c"] {
+        join(&world, name, 10).await;
+    }
+    let on = |cluster: &str| json!({"clusterAffinity": {"clusterNames": [cluster]}});
+    let lazy = |name: &str, cluster: &str, priority: i32| {
+        let mut policy = policy(name, "apps/v1", "Deployment", "web", on(cluster));
+        policy["spec"]["activationPreference"] = json!("Lazy");
+        policy["spec"]["preemption"] = json!("Always");
+        policy["spec"]["priority"] = json!(priority);
+        policy
+    };
+    world.create(&deployments(), deployment("web", 1)).await;
+    world.create(&PROPAGATION_POLICIES, lazy("first", "a", 0)).await;
+    placed(&world, "web", &[("a", 1)]).await;
+    world.change(&PROPAGATION_POLICIES, "default", "first", |p| p["spec"]["placement"] = on("b")).await;
+    world.settle().await;
+    placed(&world, "web", &[("a", 1)]).await;
+    scale(&world, "web", 2).await;
+    placed(&world, "web", &[("b", 2)]).await;
+
+    // Another takes the object, and waits as well.
+    world.create(&PROPAGATION_POLICIES, lazy("second", "c", 1)).await;
+    let claimed = |d: &Value| object::annotation(d, "propagationpolicy.karmada.io/name") == Some("second");
+    world.becomes("it is claimed", &deployments(), "default", "web", claimed).await;
+    world.settle().await;
+    placed(&world, "web", &[("b", 2)]).await;
+    scale(&world, "web", 3).await;
+    placed(&world, "web", &[("c", 3)]).await;
+    world.stop().await;
+}

@@ -137,7 +137,9 @@ impl Detector {
     ) -> Result<Next, Error> {
         let timer = self.context.figures.timer();
         let applied = match self.asked(policy).await {
-            Ok(Ok(asked)) => self.claim_and_bind(template, resource, live.clone(), asked, claim).await,
+            Ok(Ok(asked)) => {
+                self.claim_and_bind(template, resource, live.clone(), asked, claim, holder.is_some()).await
+            }
             Ok(Err(reason)) => Ok(Bound::Refused(reason)),
             Err(error) => Err(error),
         };
@@ -212,6 +214,7 @@ impl Detector {
         mut live: Value,
         asked: Asked<'_>,
         claim: Option<&Claim>,
+        preempting: bool,
     ) -> Result<Bound, Error> {
         let policy = asked.policy;
         let content = TemplateHead::project(&live).content;
@@ -243,6 +246,11 @@ impl Detector {
             live = self.context.objects.replace(resource, &live).await?;
         }
         let content = TemplateHead::project(&live).content;
+        if lazy && preempting && bound_before {
+            // The object is its from now on; what it asks for waits for the next change of the template, too.
+            self.memory.lock().bound.insert(template.clone(), content);
+            return Ok(Bound::Written);
+        }
         let bound = match binding {
             None => {
                 let mut new = match desired::new_binding(&key, &live, asked, &self.context.env) {
