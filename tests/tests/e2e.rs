@@ -137,6 +137,79 @@ async fn the_article() {
     finish(fleet).await;
 }
 
+/// Policies in full: division by the room that agents report, and why there is none; anew on request; a policy that
+/// takes the object from another.
+#[tokio::test]
+async fn replicas_follow_room_requests_and_policies() {
+    let Some(fleet) = fleet("room", 2).await else { return };
+    let members = names(&fleet);
+    let path = deployment_path(&fleet.namespace, "web");
+    let divided = |preference: Value| json!({ "replicaScheduling": preference });
+    let mut web = samples::deployment("web", 3);
+    let requests = json!({ "requests": { "cpu": "10m" } });
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = requests;
+    let mut policy = deployment_policy("web", &members);
+    policy["spec"]["placement"]["replicaScheduling"] =
+        json!({ "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" });
+    fleet.create([web, policy]).await;
+    let binding = binding_path(&fleet.namespace, "web-deployment");
+    let placed = until(&fleet.api, &binding, "on one cluster", PATIENCE, |b| {
+        b["spec"]["clusters"].as_array().is_some_and(|clusters| clusters.len() == 1)
+    })
+    .await;
+    assert_eq!(placed["spec"]["clusters"][0]["replicas"], 3);
+    until(&fleet.api, &path, "rolled out", PATIENCE, rolled_out(3)).await;
+
+    // More than all members together have places for.
+    let scale = |replicas: i64| json!({ "spec": { "replicas": replicas } });
+    fleet.api.patch(&path, Patch::Merge, &scale(1_000_000)).await.expect("scaled");
+    let waiting = until(&fleet.api, &binding, "unschedulable", PATIENCE, |b| {
+        samples::condition_of(b, "Scheduled").is_some_and(|c| c["reason"] == "Unschedulable")
+    })
+    .await;
+    let message =
+        samples::condition_of(&waiting, "Scheduled").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("are not enough to schedule. 1000000 are wanted, 3 are placed: "), "{message}");
+    fleet.api.patch(&path, Patch::Merge, &scale(4)).await.expect("scaled");
+    until(&fleet.api, &path, "rolled out", PATIENCE, rolled_out(4)).await;
+
+    // Another way of dividing leaves what runs; a wish divides it anew.
+    let dynamic = json!({ "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                          "weightPreference": { "dynamicWeight": "AvailableReplicas" } });
+    let policies = policy_path(&fleet.namespace, "propagationpolicies", "web");
+    let placement = json!({ "spec": { "placement": divided(dynamic) } });
+    fleet.api.patch(&policies, Patch::Merge, &placement).await.expect("the policy changes");
+    until(&fleet.api, &binding, "scheduled by it", PATIENCE, |b| {
+        let applied = b["metadata"]["annotations"]["policy.karmada.io/applied-placement"].as_str();
+        applied.is_some_and(|applied| applied.contains("AvailableReplicas"))
+            && b["status"]["schedulerObservedGeneration"] == b["metadata"]["generation"]
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let wish = json!({
+        "apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer",
+        "metadata": { "name": fleet.namespace },
+        "spec": { "ttlSecondsAfterFinished": 0, "workloads": [
+            { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": fleet.namespace, "name": "web" }] },
+    });
+    let wishes = "/apis/apps.karmada.io/v1alpha1/workloadrebalancers";
+    fleet.api.post(wishes, &wish).await.expect("a wish");
+    for member in &fleet.members {
+        until(&member.api, &path, "of 2 replicas", PATIENCE, |o| o["spec"]["replicas"] == 2).await;
+    }
+    gone(&fleet.api, &format!("{wishes}/{}", fleet.namespace), PATIENCE).await;
+
+    // A policy of a higher priority takes the object, and its members with it.
+    let mut urgent = deployment_policy("urgent", &members[..1]);
+    urgent["spec"]["preemption"] = json!("Always");
+    urgent["spec"]["priority"] = json!(10);
+    urgent["spec"]["resourceSelectors"] = json!([selector("apps/v1", "Deployment", "web")]);
+    fleet.create([urgent]).await;
+    until(&fleet.members[0].api, &path, "of 4 replicas", PATIENCE, |o| o["spec"]["replicas"] == 4).await;
+    gone(&fleet.members[1].api, &path, PATIENCE).await;
+    finish(fleet).await;
+}
+
 #[tokio::test]
 async fn karmadas_own_sample() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/karmada/samples/nginx");

@@ -279,3 +279,40 @@ async fn two_templates_of_one_binding_name_do_not_overwrite_each_other() {
     assert!(world.members[0].api.get(&path("two.example.com")).await.is_err());
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn replicas_follow_the_room_that_members_report() {
+    let world = World::start(88, 2).await;
+    let mut web = deployment("web", 6);
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": "2" } });
+    let mut policy = deployment_policy("web", &[]);
+    policy["spec"]["placement"] = json!({ "replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": { "dynamicWeight": "AvailableReplicas" },
+    } });
+    // Each member has one node of 16 cores and 64Gi, of a grade that is certain to have 8 cores.
+    for member in ["member1", "member2"] {
+        world
+            .cluster_until(member, "its resources", PATIENCE, |c| {
+                c["status"]["resourceSummary"]["allocatable"]["cpu"] == "16"
+            })
+            .await;
+    }
+    world.create([web, policy]).await;
+    replicas(&world, "web", &[3, 3]).await;
+    let sum = |n: i64| move |o: &Value| o["status"]["readyReplicas"] == n;
+    world.hub_until(&deployment_path("web"), "6 ready", PATIENCE, sum(6)).await;
+
+    let scale = json!({ "spec": { "replicas": 40 } });
+    world.api().patch(&deployment_path("web"), Patch::Merge, &scale).await.unwrap();
+    let binding = binding_path(World::NAMESPACE, "web-deployment");
+    let waiting = world
+        .hub_until(&binding, "unschedulable", PATIENCE, |b| condition(b, "Scheduled") == Some("False"))
+        .await;
+    let scheduled = condition_of(&waiting, "Scheduled").unwrap();
+    assert_eq!(scheduled["reason"], "Unschedulable");
+    let message = scheduled["message"].as_str().unwrap();
+    assert!(message.contains("are not enough to schedule. 40 are wanted, 6 are placed: "), "{message}");
+    replicas(&world, "web", &[3, 3]).await;
+    world.stop().await;
+}
