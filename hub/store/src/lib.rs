@@ -15,7 +15,8 @@
 //! - The writer takes what is queued, checks each commit against what it has already taken, makes all of it
 //!   durable with one fsync (group commit) and then publishes. Under load fsyncs stay as they are and batches grow.
 //! - The state is a persistent map: a [`Snapshot`] is a copied root.
-//! - The history is the recent events in order, found by scope; a [`Watch`] is a cursor into it.
+//! - The history is the recent events in order, found by scope, and trimmed resource by resource ([`HistoryLimits`]); a
+//!   [`Watch`] is a cursor into it.
 //! - An [`engine`] keeps batches. Engines that block get a thread; the others run in the committing task, so that
 //!   a test under paused time is reproducible.
 //!
@@ -99,7 +100,7 @@
 //! - **A batch** is one sync, whatever is in it (a test holds that). On a disk that syncs in 5 ms, 64 writers of
 //!   2 kB values get 4,000 writes/s, one alone gets 200.
 //! - **Memory** is the values, once, plus keys and headers; the history adds the values that were replaced, up to
-//!   [`HistoryLimits::bytes`], and redb's cache 4 MiB.
+//!   [`HistoryLimits::bytes`], or as much as the last minutes need up to [`HistoryLimits::most`]; and redb's cache 4 MiB.
 //! - **A watcher** that waits costs about 0.6 kB with its task, and nothing while its scope is quiet.
 //! - **Opening** reads the file three times (check, repair or not, load): 0.6 s for 20,000 values of 2 kB with as
 //!   much history, on two busy cores. An unclean stop makes no difference in kind: redb walks its trees once more.

@@ -19,7 +19,7 @@ mod watchers;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{Report, binaries};
+use karmada_tests::bench::{Report, binaries, figures};
 
 use self::bed::Bed;
 
@@ -88,11 +88,7 @@ fn main() {
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in Figure::value_variants() {
-        if !bed.args.only.is_empty() && !bed.args.only.contains(figure) {
-            continue;
-        }
-        eprintln!("{figure:?} …");
+    for figure in figures(&bed.args.only) {
         match figure {
             Figure::Creates => rates::creates(bed, &mut report).await,
             Figure::Reads => rates::reads(bed, &mut report).await,

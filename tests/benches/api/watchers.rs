@@ -116,61 +116,50 @@ fn number(frame: &[u8]) -> Option<usize> {
 
 /// What the hub holds for each watcher to whom nothing happens.
 pub(crate) async fn memory(bed: &Bed, report: &mut Report) {
-    let (count, hub) = (bed.args.watchers, bed.hub().await);
-    let warm = over_http2(&hub, 0, WARM).await;
-    bed.settle().await;
-    let before = resident(&hub.process);
-    let open = over_http2(&hub, WARM, count).await;
-    bed.settle().await;
-    let each = (resident(&hub.process).saturating_sub(before)) as f64 / count as f64;
-    report.add(
-        format!("memory of an idle watcher over HTTP/2, one of {count} on {count} namespaces"),
-        format!("{:.1} KB (the hub has {})", each / 1e3, mb(resident(&hub.process))),
-        "≤ 8 KB",
-        "",
-    );
-    drop((warm, open, hub));
-
-    let (count, hub) = (bed.args.connections, bed.hub().await);
-    let warm = over_http1(&hub, 0, WARM).await;
-    bed.settle().await;
-    let before = resident(&hub.process);
-    let open = over_http1(&hub, WARM, count).await;
-    bed.settle().await;
-    let each = (resident(&hub.process).saturating_sub(before)) as f64 / count as f64;
-    report.add(
-        format!("memory of an idle watcher on its own HTTP/1.1 TLS connection, one of {count}"),
-        format!("{:.1} KB (the hub has {})", each / 1e3, mb(resident(&hub.process))),
-        "≤ 45 KB",
-        "",
-    );
-    drop((warm, open));
+    let (many, some) = (bed.args.watchers, bed.args.connections);
+    for (protocol, count, figure, reach) in [
+        (Protocol::Two, many, format!("over HTTP/2, one of {many} on {many} namespaces"), "≤ 8 KB"),
+        (Protocol::One, some, format!("on its own HTTP/1.1 TLS connection, one of {some}"), "≤ 45 KB"),
+    ] {
+        let hub = bed.hub().await;
+        let warm = open(&hub, protocol, 0, WARM).await;
+        bed.settle().await;
+        let before = resident(&hub.process);
+        let watching = open(&hub, protocol, WARM, count).await;
+        bed.settle().await;
+        let after = resident(&hub.process);
+        let each = after.saturating_sub(before) as f64 / count as f64;
+        report.add(
+            format!("memory of an idle watcher {figure}"),
+            format!("{:.1} KB (the hub has {})", each / 1e3, mb(after)),
+            reach,
+            "",
+        );
+        drop((warm, watching));
+    }
 }
 
-fn watch(namespace: usize) -> String {
-    format!(
-        "/api/v1/namespaces/ns-{namespace}/configmaps?watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=3600"
-    )
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// A connection for each watcher.
+    One,
+    /// One for a thousand.
+    Two,
 }
 
-async fn over_http2(hub: &Hub, first: usize, count: usize) -> (Vec<Client>, Vec<Incoming>) {
+/// Watchers that wait, each on a namespace of its own.
+async fn open(hub: &Hub, protocol: Protocol, first: usize, count: usize) -> (Vec<Client>, Vec<Incoming>) {
     let (mut clients, mut bodies) = (Vec::new(), Vec::new());
     for n in 0..count {
-        if n % STREAMS == 0 {
-            clients.push(hub.target.http2().await);
+        match protocol {
+            Protocol::One => clients.push(hub.target.http1().await),
+            Protocol::Two if n % STREAMS == 0 => clients.push(hub.target.http2().await),
+            Protocol::Two => {}
         }
-        let client = clients.last_mut().expect("one was just made");
-        bodies.push(client.stream(&watch(first + n)).await);
-    }
-    (clients, bodies)
-}
-
-async fn over_http1(hub: &Hub, first: usize, count: usize) -> (Vec<Client>, Vec<Incoming>) {
-    let (mut clients, mut bodies) = (Vec::new(), Vec::new());
-    for n in first..first + count {
-        let mut client = hub.target.http1().await;
-        bodies.push(client.stream(&watch(n)).await);
-        clients.push(client);
+        let path = format!("/api/v1/namespaces/ns-{}/configmaps", first + n);
+        let query = "watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=3600";
+        let client = clients.last_mut().expect("the first has made one");
+        bodies.push(client.stream(&format!("{path}?{query}")).await);
     }
     (clients, bodies)
 }

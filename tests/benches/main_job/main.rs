@@ -21,7 +21,7 @@ mod wire;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{Report, binaries};
+use karmada_tests::bench::{Report, binaries, figures};
 
 use self::bed::Bed;
 
@@ -96,11 +96,7 @@ fn main() {
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in Figure::value_variants() {
-        if !bed.args.only.is_empty() && !bed.args.only.contains(figure) {
-            continue;
-        }
-        eprintln!("{figure:?} …");
+    for figure in figures(&bed.args.only) {
         match figure {
             Figure::Latency => propagation::latency(bed, &mut report).await,
             Figure::Burst => propagation::burst(bed, &mut report).await,

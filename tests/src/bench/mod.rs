@@ -4,10 +4,12 @@ pub mod binaries;
 pub mod report;
 
 use std::{
+    fmt::Debug,
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
+use clap::ValueEnum;
 use tokio::time::sleep;
 
 pub use report::Report;
@@ -19,6 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How often something is looked at that cannot be watched: well below what is measured so.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The figures to take: those that were asked for, or else all.
+pub fn figures<F: ValueEnum + PartialEq + Debug + 'static>(only: &[F]) -> impl Iterator<Item = &'static F> {
+    let wanted = F::value_variants().iter().filter(move |figure| only.is_empty() || only.contains(figure));
+    wanted.inspect(|figure| eprintln!("{figure:?} …"))
+}
 
 /// A stopwatch: a bench measures the real clock.
 #[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
