@@ -26,6 +26,12 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Value) {
             object["status"] = json!({"phase": "Active"});
         }
         ("", "Pod") => object["status"] = json!({"phase": "Pending", "qosClass": qos_class(object)}),
+        // Without a service behind it an APIService is served here.
+        ("apiregistration.k8s.io", "APIService") if object["spec"]["service"].is_null() => {
+            let since = object["metadata"]["creationTimestamp"].clone();
+            object["status"] = json!({"conditions": [{"type": "Available", "status": "True", "lastTransitionTime": since,
+                "reason": "Local", "message": "Local APIServices are always available"}]});
+        }
         ("", "PersistentVolumeClaim" | "PersistentVolume") => object["status"] = json!({"phase": "Pending"}),
         _ => {}
     }

@@ -10,13 +10,15 @@ use karmada_meta::{
 };
 use serde_json::{Value, json};
 
-use super::structural;
+use super::{rules::field_path, structural};
 use crate::table::jsonpath::JsonPath;
 
 /// The finalizer that keeps a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Groups that belong to Kubernetes want this annotation.
 const APPROVAL: &str = "api-approved.kubernetes.io";
+/// The most fields that objects may be selected by.
+const MAX_SELECTABLE: usize = 8;
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] =
     &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -116,6 +118,7 @@ pub fn validate_create(definition: &Value) -> Vec<FieldError> {
         );
         errors.push(FieldError::required(&path, detail));
     }
+    errors.extend(validate_preserving(definition, None));
     errors
 }
 
@@ -138,6 +141,7 @@ pub fn validate_update(definition: &Value, old: &Value, subresource: &str) -> Ve
         }
     }
     errors.extend(validate_stored_versions(definition));
+    errors.extend(validate_preserving(definition, Some(old)));
     errors
 }
 
@@ -226,6 +230,9 @@ fn validate_spec(definition: &Value) -> Vec<FieldError> {
         if shared.columns {
             errors.extend(validate_columns(first, &spec.child("additionalPrinterColumns")));
         }
+        if shared.selectable {
+            errors.extend(validate_selectable(first, &spec.child("selectableFields")));
+        }
     }
     errors.extend(validate_conversion(definition));
     errors
@@ -260,6 +267,9 @@ fn validate_versions(definition: &Value, all: &[Value], shared: &Shared) -> Vec<
         }
         if !shared.columns {
             errors.extend(validate_columns(version, &path.child("additionalPrinterColumns")));
+        }
+        if !shared.selectable {
+            errors.extend(validate_selectable(version, &path.child("selectableFields")));
         }
     }
     let names: std::collections::BTreeSet<&str> = all.iter().map(|v| text(v, "/name")).collect();
@@ -398,6 +408,58 @@ fn validate_columns(version: &Value, path: &Path) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+/// Fields that objects may be selected by.
+fn validate_selectable(version: &Value, path: &Path) -> Vec<FieldError> {
+    let (mut errors, mut seen) = (Vec::new(), std::collections::BTreeSet::new());
+    let nothing = json!({});
+    let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&nothing);
+    for (index, field) in list(version, "/selectableFields").iter().enumerate() {
+        let at = path.index(index).child("jsonPath");
+        let given = text(field, "/jsonPath");
+        if given.is_empty() {
+            errors.push(FieldError::required(&at, ""));
+            continue;
+        }
+        let found = if given.contains('[') {
+            Err("array notation is not allowed".to_owned())
+        } else {
+            field_path(given, schema)
+        };
+        let (found, schema) = match found {
+            Ok(found) => found,
+            Err(why) => {
+                errors.push(FieldError::invalid(&at, given, format!("is an invalid path: {why}")));
+                continue;
+            }
+        };
+        if given.split('.').nth(1) == Some("metadata") {
+            errors.push(FieldError::invalid(&at, given, "must not point to fields in metadata"));
+        }
+        if !matches!(text(schema, "/type"), "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                          formats are allowed.";
+            errors.push(FieldError::invalid(&at, given, detail));
+        }
+        if !seen.insert(found) {
+            errors.push(FieldError::duplicate(&at, given));
+        }
+    }
+    if seen.len() > MAX_SELECTABLE {
+        errors.push(FieldError::too_many(path, seen.len(), MAX_SELECTABLE));
+    }
+    errors
+}
+
+/// Old definitions may keep what no schema knows; new ones say so where it is meant.
+fn validate_preserving(definition: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let preserves =
+        |definition: &Value| definition.pointer("/spec/preserveUnknownFields") == Some(&json!(true));
+    (preserves(definition) && !old.is_some_and(preserves)).then(|| {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        FieldError::invalid(&Path::new("spec").child("preserveUnknownFields"), true, detail)
+    })
 }
 
 fn validate_conversion(definition: &Value) -> Vec<FieldError> {

@@ -198,7 +198,7 @@ impl Rule {
             message: text(rule, "message").trim().to_owned(),
             expression: expression.and_then(|e| Program::compile(e, &scope, Wanted::Text).ok()),
             reason: rule.get("reason").and_then(Value::as_str).map(str::to_owned),
-            field: field.and_then(|path| field_path(path, shape).ok()),
+            field: field.and_then(|path| field_path(path, shape).ok()).map(|(path, _)| path),
             optional_old: rule.get("optionalOldSelf") == Some(&Value::Bool(true)),
         }
     }
@@ -423,11 +423,11 @@ fn counterpart<'a>(item: &Value, before: &'a [Value], keys: &[String]) -> Option
     before.iter().find(|old| keys.iter().all(|key| item.get(key) == old.get(key)))
 }
 
-/// Where a rule's `fieldPath` leads.
+/// Where a path such as `.spec.name` or `.spec['a.b']` leads, and the schema there.
 ///
 /// # Errors
 /// Why it leads nowhere.
-pub(super) fn field_path(text: &str, schema: &Value) -> Result<Path, String> {
+pub(super) fn field_path<'s>(text: &str, schema: &'s Value) -> Result<(Path, &'s Value), String> {
     let (mut rest, mut schema, mut path) = (text, schema, Path::root());
     while !rest.is_empty() {
         let name: String;
@@ -485,7 +485,7 @@ pub(super) fn field_path(text: &str, schema: &Value) -> Result<Path, String> {
             path = path.key(&name);
         }
     }
-    Ok(path)
+    Ok((path, schema))
 }
 
 #[cfg(test)]

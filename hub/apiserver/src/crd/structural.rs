@@ -49,6 +49,9 @@ pub(super) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
             check.errors.push(FieldError::invalid(&path.child("type"), other, "must be object at the root"));
         }
     }
+    if schema.get("nullable") == Some(&Value::Bool(true)) {
+        check.forbid(&path.child("nullable"), "nullable cannot be true at the root");
+    }
     check.head(schema, path);
     check.structure(schema, path);
     check.complete(schema, path);
@@ -211,6 +214,20 @@ impl Check {
         if nullable && list_type != "atomic" {
             let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
             self.forbid(&items_at.child("nullable"), detail);
+        }
+        if let (Some(items), "set") = (items, list_type) {
+            let (keyword, atomic) = match text(items, "type") {
+                "array" => {
+                    ("x-kubernetes-list-type", matches!(text(items, "x-kubernetes-list-type"), "" | "atomic"))
+                }
+                "object" => ("x-kubernetes-map-type", text(items, "x-kubernetes-map-type") == "atomic"),
+                _ => ("", true),
+            };
+            if !atomic {
+                let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+                let shown = items.get("x-kubernetes-list-type").cloned().unwrap_or_default();
+                self.errors.push(FieldError::invalid(&items_at.child(keyword), shown, detail));
+            }
         }
         if list_type != "map" {
             return;
@@ -545,6 +562,49 @@ mod tests {
                     json!({"x": {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object"}}}),
                 )),
                 "s.properties[spec].properties[x].x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map",
+            ),
+            (
+                spec(object(json!({"x": {"type": "array"}}))),
+                "s.properties[spec].properties[x].items: Required value: must be specified",
+            ),
+            (
+                spec(object(
+                    json!({"x": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}}}),
+                )),
+                "s.properties[spec].properties[x].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of \
+                 a list with x-kubernetes-list-type=set",
+            ),
+            (
+                spec(object(
+                    json!({"x": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                    "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}),
+                )),
+                "s.properties[spec].properties[x].items.properties[k].default: Required value: this property is in \
+                 x-kubernetes-list-map-keys, so it must have a default or be a required property",
+            ),
+            (
+                spec(
+                    json!({"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["b"],
+                    "properties": {"b": {"minLength": 1}}}]}),
+                ),
+                "s.properties[spec].properties[b]: Required value: because it is defined in \
+                 s.properties[spec].anyOf[0].properties[b]",
+            ),
+            (
+                spec(json!({"type": "object", "anyOf": [{"x-kubernetes-validations": [{"rule": "true"}]}]})),
+                "s.properties[spec].anyOf[0].x-kubernetes-validations: Forbidden: must be empty to be structural",
+            ),
+            (
+                spec(object(json!({"x": {"type": "array", "items": {"type": "integer",
+                    "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}))),
+                "s.properties[spec].properties[x].items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": \
+                 oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[spec].properties[x]",
+            ),
+            (
+                spec(object(
+                    json!({"x": {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]}}),
+                )),
+                "s.properties[spec].properties[x].default: Invalid value: 1: failed rule: self > 1",
             ),
             (
                 spec(object(

@@ -135,7 +135,7 @@ fn paths_of_rules_lead_to_fields() {
         (".a['x'", Err("unexpected end of JSON path")),
     ];
     for (path, expected) in cases {
-        let found = field_path(path, &schema).map(|path| path.to_string());
+        let found = field_path(path, &schema).map(|(path, _)| path.to_string());
         assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{path}");
     }
 }
