@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The graph only says what to look at; every decision is made from the store as it is then, under the object's
-//! version. An owner counts as there if an object of its uid is stored, wherever: what an owner reference says of kind and name is not
-//! trusted further than that.
+//! version. An owner counts as there if an object of its uid is stored, wherever: what an owner reference says of kind
+//! and name is not trusted further than that. Of an owner whose kind is not served here nobody knows whether it is there,
+//! nor of one in a namespace that something at the cluster scope names: such an object stays.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,10 +17,10 @@ use std::{
     time::Duration,
 };
 
-use karmada_meta::{object, status::Status};
+use karmada_meta::{gvk::parse_api_version, object, status::Status};
 use karmada_store::{EventKind, Key, Scope, WatchEnd};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -100,6 +101,12 @@ impl Graph {
         dependents.into_iter().for_each(|key| self.look_at(key));
     }
 
+    fn look_at_dependents_of_unknown(&mut self) {
+        let unknown = self.dependents.iter().filter(|(owner, _)| !self.places.contains_key(&**owner));
+        let dependents: Vec<Key> = unknown.flat_map(|(_, keys)| keys).cloned().collect();
+        dependents.into_iter().for_each(|key| self.look_at(key));
+    }
+
     fn unlink(&mut self, owner: &Uid, key: &Key) {
         if let Some(keys) = self.dependents.get_mut(owner) {
             keys.remove(key);
@@ -143,7 +150,10 @@ impl Collector {
                 for object in snapshot.range(&resource, None, None) {
                     graph.put(object, None);
                 }
-                graph.synced.insert(resource.clone());
+                if graph.synced.insert(resource.clone()) {
+                    // What could not be judged before this kind was there can be now.
+                    graph.look_at_dependents_of_unknown();
+                }
             }
             self.wake.notify_one();
             let Ok(mut watch) =
@@ -264,7 +274,7 @@ impl Collector {
     /// An object with owners: it stays while one of them is there and not waiting for it.
     async fn collect(
         &self,
-        _kinds: &Kinds,
+        kinds: &Kinds,
         target: &Target<'_>,
         value: &Value,
         object: &Object,
@@ -276,7 +286,13 @@ impl Collector {
         let (mut solid, mut waiting, mut absent) = (false, Vec::new(), Vec::new());
         for owner in &owners {
             match self.owner(&owner.uid, target.namespace) {
-                None => absent.push(Uid::from(owner.uid.as_str())),
+                None if !may_be_missed(kinds, owner, target.namespace) => solid = true,
+                None => {
+                    if self.graph.lock().places.contains_key(owner.uid.as_str()) {
+                        self.tell_elsewhere(kinds, value, owner).await;
+                    }
+                    absent.push(Uid::from(owner.uid.as_str()));
+                }
                 Some(there) if there.header.deleting && has_finalizer(&there, FOREGROUND) => {
                     waiting.push(Uid::from(owner.uid.as_str()));
                 }
@@ -309,6 +325,33 @@ impl Collector {
             ..DeleteOptions::default()
         };
         self.registry.delete(&caller, target, &options).await.map(drop)
+    }
+
+    /// Tells in an Event that an owner is there, but not where it could own the object.
+    async fn tell_elsewhere(&self, kinds: &Kinds, object: &Value, owner: &object::OwnerReference) {
+        let Some(kind) = kinds.by_resource("", "v1", "events") else { return };
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        // One for each such reference: what is looked at again is not told again.
+        let event = format!("{name}.{}", owner.uid);
+        let now = self.registry.now();
+        let mut event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": event, "namespace": namespace},
+            "involvedObject": {"apiVersion": object::api_version(object), "kind": object::kind(object),
+                "namespace": namespace, "name": name, "uid": object::uid(object)},
+            "reason": "OwnerRefInvalidNamespace", "type": "Warning", "count": 1,
+            "message": format!("ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace {namespace:?}",
+                owner.api_version, owner.kind, owner.name, owner.uid),
+            "source": {"component": "garbage-collector-controller"},
+            "firstTimestamp": now, "lastTimestamp": now,
+        });
+        kind.shape.default(&mut event);
+        let caller = Caller::new(&self.user, AGENT);
+        match self.registry.create(&caller, kind, namespace, event, &WriteOptions::default()).await {
+            Err(status) if !status.is_already_exists() => {
+                tracing::debug!(namespace, name, %status, "cannot tell of an owner in another namespace");
+            }
+            _ => {}
+        }
     }
 
     /// The object of a uid, if it may own something in the namespace: one of the same namespace or of none.
@@ -363,6 +406,12 @@ impl Collector {
             Err(status) => Err(status),
         }
     }
+}
+
+/// Whether an owner that is not found is not there, rather than out of sight.
+fn may_be_missed(kinds: &Kinds, owner: &object::OwnerReference, namespace: &str) -> bool {
+    let (group, version) = parse_api_version(&owner.api_version).unwrap_or_default();
+    kinds.by_kind(&group, &version, &owner.kind).is_some_and(|kind| !namespace.is_empty() || !kind.namespaced)
 }
 
 fn has_finalizer(object: &Object, finalizer: &str) -> bool {

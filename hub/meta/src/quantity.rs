@@ -134,6 +134,11 @@ impl Quantity {
         self.scaled(NANO)
     }
 
+    /// As the nearest floating-point number.
+    pub fn as_f64(&self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+
     fn scaled(&self, unit: i128) -> i64 {
         let (quotient, rest) = (self.nanos / unit, self.nanos % unit);
         let rounded = if rest == 0 { quotient } else { quotient + self.nanos.signum() };
@@ -176,7 +181,10 @@ fn read_suffix(suffix: &str) -> Result<(bool, i32, Format), InvalidQuantity> {
     }
 }
 
-/// The value in billionths, rounded up, capped at [`LIMIT`] (Kubernetes caps at 2^63 - 1 as well).
+/// 2^63 - 1 in billionths: where Kubernetes caps what it cannot read as an integer of 18 digits and a power of ten.
+const MOST: i128 = i64::MAX as i128 * NANO;
+
+/// The value in billionths, rounded up, capped.
 fn magnitude(whole: &str, fraction: &str, base2: bool, exponent: i32) -> i128 {
     // Digits as one integer and a power of ten. Trailing zeros of a fraction carry nothing; digits beyond the
     // 30th below the point cannot change the result but by rounding up, which `lost` remembers.
@@ -220,7 +228,8 @@ fn magnitude(whole: &str, fraction: &str, base2: bool, exponent: i32) -> i128 {
         value /= 10;
         power += 1;
     }
-    let capped = if value >= LIMIT { i128::from(i64::MAX) * NANO } else { value + i128::from(lost) };
+    let most = if base2 || whole.len() + fraction.len() > 18 { MOST } else { LIMIT };
+    let capped = if value >= most { MOST } else { value + i128::from(lost) };
     capped.max(i128::from(power < 0 || lost))
 }
 

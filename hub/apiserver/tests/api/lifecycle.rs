@@ -105,3 +105,43 @@ async fn a_namespace_ends_when_it_is_empty() {
     server.until("/api/v1/namespaces/n", |a| a.code == 404).await;
     assert_eq!(server.call("DELETE", "/api/v1/namespaces/kube-system", Value::Null).await.code, 403);
 }
+
+/// A reference to an owner, as it stands in metadata.
+fn owner(kind: &str, name: &str, uid: &Value) -> Value {
+    let api_version = if kind == "Application" { "argoproj.io/v1alpha1" } else { "v1" };
+    json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_by_something_out_of_sight_stays() {
+    let server = Server::start().await;
+    let mut foreign = config_map("foreign");
+    foreign["metadata"]["ownerReferences"] = owner("Application", "app", &json!("1-2-3"));
+    server.call("POST", MAPS, foreign).await;
+    let there = server.call("POST", MAPS, config_map("there")).await.body;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n",
+        "ownerReferences": owner("ConfigMap", "there", &there["metadata"]["uid"])}});
+    server.call("POST", "/api/v1/namespaces", namespace).await;
+    let mut orphan = config_map("orphan");
+    orphan["metadata"]["ownerReferences"] = owner("ConfigMap", "never", &json!("4-5-6"));
+    server.call("POST", MAPS, orphan).await;
+    server.until(&format!("{MAPS}/orphan"), |a| a.code == 404).await;
+    assert_eq!(server.get(&format!("{MAPS}/foreign")).await.code, 200, "its kind is not served here");
+    let stays = server.get("/api/v1/namespaces/n").await;
+    assert_eq!((stays.code, &stays.body["status"]["phase"]), (200, &json!("Active")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_another_namespace_owns_nothing_and_that_is_told() {
+    let server = Server::start().await;
+    let there = server.call("POST", MAPS, config_map("there")).await.body;
+    server.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let mut owned = config_map("owned");
+    owned["metadata"]["ownerReferences"] = owner("ConfigMap", "there", &there["metadata"]["uid"]);
+    server.call("POST", maps, owned).await;
+    server.until(&format!("{maps}/owned"), |a| a.code == 404).await;
+    let told = server.get("/api/v1/namespaces/n/events").await.body;
+    assert_eq!(told["items"][0]["reason"], "OwnerRefInvalidNamespace", "{told}");
+    assert_eq!(server.get(&format!("{MAPS}/there")).await.code, 200);
+}
