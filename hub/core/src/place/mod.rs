@@ -114,11 +114,6 @@ impl PlaceError {
     pub fn empties(&self) -> bool {
         matches!(self, Self::NoFit(_))
     }
-
-    /// Whether it is worth trying again when clusters get room, and not only when placement or clusters change.
-    pub fn waits_for_room(&self) -> bool {
-        matches!(self, Self::Select(_) | Self::Unschedulable(_))
-    }
 }
 
 /// The Scheduled condition after a decision or the lack of one.

@@ -97,18 +97,17 @@ fn replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     }
 }
 
-/// The first and the longest wait of a binding that could not be placed as asked.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-/// How long a binding without room waits even if no cluster tells of more. (When one does, it is tried at once.)
-const WITHOUT_ROOM: Duration = Duration::from_secs(300);
+/// The first wait of a binding that could not be placed as asked, and the longest, even if no cluster tells of more
+/// room. (When one does, it is tried at once; Karmada, which does not listen for that, tries every ten seconds.)
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// When a binding that could not be placed is tried again, although nothing it depends on has changed; `attempts`
-/// counts those that failed. What no cluster fits waits for a change.
+/// counts those that failed. What no cluster fits, or without any cluster, waits for a change.
 pub fn retry_after(error: &PlaceError, attempts: u32) -> Option<Duration> {
     match error {
-        PlaceError::NoFit(_) => None,
-        PlaceError::Unschedulable(_) => Some(WITHOUT_ROOM),
-        PlaceError::Nothing(_) | PlaceError::Select(_) => {
+        PlaceError::NoFit(_) | PlaceError::Nothing(_) => None,
+        PlaceError::Unschedulable(_) => Some(BACKOFF.1),
+        PlaceError::Select(_) => {
             let doublings = attempts.saturating_sub(1).min(30);
             Some(BACKOFF.0.saturating_mul(1 << doublings).min(BACKOFF.1))
         }
@@ -125,11 +124,12 @@ mod tests {
     fn what_fails_is_tried_less_and_less_often() {
         let select = PlaceError::Select("x".into());
         let waits: Vec<_> =
-            (0..7).filter_map(|n| retry_after(&select, n)).map(|wait| wait.as_secs()).collect();
-        assert_eq!(waits, [1, 1, 2, 4, 8, 10, 10]);
-        assert_eq!(retry_after(&select, u32::MAX), Some(Duration::from_secs(10)));
-        assert_eq!(retry_after(&PlaceError::Unschedulable("x".into()), 1), Some(WITHOUT_ROOM));
+            (0..6).filter_map(|n| retry_after(&select, n)).map(|wait| wait.as_secs()).collect();
+        assert_eq!(waits, [1, 1, 2, 4, 8, 16]);
+        assert_eq!(retry_after(&select, u32::MAX), Some(BACKOFF.1));
+        assert_eq!(retry_after(&PlaceError::Unschedulable("x".into()), 1), Some(BACKOFF.1));
         assert_eq!(retry_after(&PlaceError::NoFit(Default::default()), 1), None);
+        assert_eq!(retry_after(&PlaceError::Nothing("x".into()), 1), None);
     }
 
     fn trigger(spec: Value, status: Value, applied: Option<&str>) -> Option<Trigger> {

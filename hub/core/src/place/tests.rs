@@ -131,7 +131,7 @@ fn why_nothing_fits_is_said_in_karmadas_words() {
     let message =
         "0/2 clusters are available: 2 cluster(s) did not match the placement cluster affinity constraint.";
     assert_eq!(error.to_string(), message);
-    assert!(error.empties() && !error.waits_for_room());
+    assert!(error.empties());
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let condition = condition(Err(&error), now);
     assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("NoClusterFit", message));
@@ -439,6 +439,42 @@ proptest! {
                 let sorted = |d: &Decision| { let mut c = d.clusters.clone(); c.sort_by(|a, b| a.name.cmp(&b.name)); c };
                 prop_assert_eq!(sorted(&second), sorted(&decision));
             }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_numbers_there_is_an_answer(
+        replicas in proptest::num::i32::ANY, groups in prop::collection::vec(proptest::num::i64::ANY, 4),
+        weight in proptest::num::i64::ANY, present in proptest::num::i32::ANY, kind in 0usize..4, field in 0usize..5,
+        free in prop::collection::vec("-?[0-9]{1,18}(m|Ei|)", 3), asked in "-?[0-9]{1,18}(m|Ei|)",
+    ) {
+        let scheduling = [
+            json!({"replicaSchedulingType": "Duplicated"}),
+            json!({"replicaSchedulingType": "Divided", "weightPreference": {"staticWeightList": [
+                {"targetCluster": {"clusterNames": ["a"]}, "weight": weight}, {"targetCluster": {}, "weight": 1}]}}),
+            dynamic()["replicaScheduling"].clone(),
+            aggregated()["replicaScheduling"].clone(),
+        ][kind].clone();
+        let by = [json!("cluster"), json!("region"), json!("zone"), json!("provider"), json!(null)][field].clone();
+        let placement = json!({"replicaScheduling": scheduling, "spreadConstraints": [
+            {"spreadByField": by, "spreadByLabel": if by.is_null() { "tier" } else { "" }, "minGroups": groups[0], "maxGroups": groups[1]},
+            {"spreadByField": "cluster", "minGroups": groups[2], "maxGroups": groups[3]},
+        ]});
+        let fleet = Fleet::of(free.iter().enumerate().map(|(i, free)| {
+            let summary = json!({"allocatable": {"cpu": free, "pods": "9999999999"}, "allocatableModelings": [{"grade": 0, "count": present}]});
+            let status = json!({"apiEnablements": apis(), "resourceSummary": summary});
+            let models = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": free}]}]);
+            let spec = json!({"region": "r", "provider": "p", "zones": ["x", "y"], "resourceModels": models});
+            cluster(&format!("c{i}"), json!({"tier": "edge"}), spec, status)
+        }));
+        let binding = spec(placement, json!({"replicas": replicas, "clusters": [{"name": "c0", "replicas": present}],
+            "replicaRequirements": {"resourceRequest": {"cpu": asked}}}));
+        let explained = explain(&Request::new(&binding, &fleet));
+        prop_assert_eq!(explained.verdicts.len(), 3);
+        if let Err(error) = explained.result {
+            prop_assert!(!error.to_string().is_empty());
         }
     }
 }
