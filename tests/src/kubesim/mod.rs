@@ -18,7 +18,7 @@ use karmada_apiserver::{
     ApiServer, Registration,
     admission::AdmitAll,
     authn::{Authenticator, Tokens, UserInfo},
-    authz::{Attributes, Authorizer, Decision},
+    authz::Coarse,
     listener::{self, Tls},
     open_store,
     pki::Pki,
@@ -31,16 +31,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The group that may do anything.
 const MASTERS: &str = "system:masters";
-
-/// Administrators may all; so may the ServiceAccount of a static token. Everyone else nothing.
-#[derive(Debug)]
-struct AllOrNothing;
-
-impl Authorizer for AllOrNothing {
-    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        if attributes.user.in_group(MASTERS) { Decision::Allow } else { Decision::NoOpinion }
-    }
-}
 
 /// How a stand-in runs.
 #[derive(Clone, Debug)]
@@ -87,7 +77,7 @@ impl Kubesim {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(AllOrNothing),
+            authorizer: Arc::new(Coarse),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());
         let tasks = server.start().await;
