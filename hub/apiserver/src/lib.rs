@@ -41,6 +41,9 @@
 //!   ([`karmada_cel`]) has no `image` functions; the words for what is no expression at all are close to ANTLR's, and what
 //!   a rule costs is counted as cel-go counts it but for a few functions on lists.
 //! - Rights are coarse ([`authz`]): RBAC objects are stored and not enforced.
+//! - Bodies nest 100 deep at most (kube-apiserver: 10,000), paths with their queries have 64 KiB, headers over HTTP/2
+//!   256 KiB. A 429 is a Status. Lists of more than a megabyte share a budget of bytes ([`limits`]).
+//! - CertificateSigningRequests say who made them; what is approved is not checked, and nothing is signed.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;
