@@ -22,7 +22,24 @@ pub(crate) struct Expr {
     pub(crate) id: usize,
     /// Where it is, in characters.
     pub(crate) at: usize,
+    /// How many nodes the longest way down has.
+    pub(crate) depth: usize,
     pub(crate) kind: Kind,
+}
+
+impl Kind {
+    /// The greatest depth of what is below.
+    pub(crate) fn depth_below(&self) -> usize {
+        let deepest = |all: &mut dyn Iterator<Item = &Expr>| all.map(|e| e.depth).max().unwrap_or(0);
+        match self {
+            Self::Literal(_) | Self::Ident(_) => 0,
+            Self::Select { operand, .. } => operand.depth,
+            Self::Call { args, .. } => deepest(&mut args.iter()),
+            Self::List(items) => deepest(&mut items.iter().map(|(item, _)| item)),
+            Self::Map(entries) => deepest(&mut entries.iter().flat_map(|(key, value, _)| [key, value])),
+            Self::Fold(fold) => deepest(&mut [&fold.range, &fold.body].into_iter().chain(&fold.filter)),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

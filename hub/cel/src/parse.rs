@@ -6,7 +6,11 @@ use crate::{
 };
 
 /// Deeper expressions are refused.
-const MAX_DEPTH: usize = 100;
+const MAX_DEPTH: usize = 50;
+/// Trees with longer ways down are refused, so that no source takes the stack of those who walk them.
+const MAX_TREE: usize = 200;
+/// The longest source, in characters.
+const MAX_LENGTH: usize = 100_000;
 const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 const RESERVED: [&str; 16] = [
     "as",
@@ -39,6 +43,11 @@ pub(crate) struct Parsed {
 /// # Errors
 /// The first thing that is wrong.
 pub(crate) fn parse(source: &str) -> Result<Parsed, Issue> {
+    let length = source.chars().count();
+    if length > MAX_LENGTH {
+        let what = format!("expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}");
+        return Err(Issue { at: 0, what });
+    }
     let mut parser = Parser { tokens: tokens(source)?, next: 0, nodes: 0, depth: 0 };
     let root = parser.expr()?;
     let rest = parser.peek().clone();
@@ -47,6 +56,13 @@ pub(crate) fn parse(source: &str) -> Result<Parsed, Issue> {
         return Err(Issue { at: rest.at, what });
     }
     Ok(Parsed { root, nodes: parser.nodes })
+}
+
+fn not_too_deep(expr: &Expr) -> Result<(), Issue> {
+    if expr.depth <= MAX_TREE {
+        return Ok(());
+    }
+    Err(Issue { at: expr.at, what: format!("expression recursion limit exceeded: {MAX_TREE}") })
 }
 
 struct Parser {
@@ -90,7 +106,7 @@ impl Parser {
 
     fn node(&mut self, at: usize, kind: Kind) -> Expr {
         self.nodes += 1;
-        Expr { id: self.nodes - 1, at, kind }
+        Expr { id: self.nodes - 1, at, depth: 1 + kind.depth_below(), kind }
     }
 
     fn call(&mut self, at: usize, name: &str, member: bool, args: Vec<Expr>) -> Expr {
@@ -146,6 +162,7 @@ impl Parser {
             let at = self.take().at;
             let right = self.chain(level + 1)?;
             left = self.call(at, function, false, vec![left, right]);
+            not_too_deep(&left)?;
         }
     }
 
@@ -187,6 +204,7 @@ impl Parser {
 
     fn member(&mut self, mut expr: Expr) -> Result<Expr, Issue> {
         loop {
+            not_too_deep(&expr)?;
             if let Some(at) = self.eat(".") {
                 let optional = self.eat("?").is_some();
                 let name = self.take();

@@ -232,3 +232,20 @@ fn costs_are_bounded() {
     assert!(matches!(outcome.value, Err(EvalError::TooExpensive) | Ok(false)), "{outcome:?}");
     assert!(outcome.cost <= 1_000_100);
 }
+
+#[test]
+fn sources_that_would_take_the_stack_are_refused() {
+    let hostile = [
+        format!("1{} > 0", "+1".repeat(40_000)),
+        format!("{}true{}", "(".repeat(40_000), ")".repeat(40_000)),
+        format!("{}true", "!".repeat(40_000)),
+        format!("self{}", ".o".repeat(40_000)),
+        format!("{}1{} == []", "[".repeat(40_000), "]".repeat(40_000)),
+        "1".repeat(200_000),
+    ];
+    for source in hostile {
+        let outcome = Program::compile(&source, &scope(), Wanted::Bool);
+        assert!(outcome.is_err() || source.starts_with('!'), "{}", &source[..20]);
+    }
+    assert!(Program::compile(&format!("1{} > 0", "+1".repeat(150)), &scope(), Wanted::Bool).is_ok());
+}
