@@ -332,6 +332,10 @@ pub fn quantity(data: &[u8]) {
     let Ok(quantity) = Quantity::parse(&text) else { return };
     let written = quantity.to_string();
     let again = Quantity::parse(&written).unwrap_or_else(|e| panic!("{text:?} as {written:?}: {e}"));
+    if matches!(quantity.value(), i64::MAX | i64::MIN) {
+        // What is more is capped or not by how many digits it is written with, and that may change.
+        return;
+    }
     // The suffix may be another one: what is no multiple of 1024 is written without.
     assert_eq!(again, quantity, "{text:?} as {written:?}");
 }
