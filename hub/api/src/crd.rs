@@ -6,6 +6,7 @@ use crate::{
     KarmadaKind,
     apps::WorkloadRebalancer,
     cluster::Cluster,
+    config::ResourceInterpreterCustomization,
     kind::{Column, Subresources},
     policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
@@ -15,6 +16,7 @@ use crate::{
 pub fn crds() -> Vec<Value> {
     vec![
         definition::<Cluster>(),
+        definition::<ResourceInterpreterCustomization>(),
         definition::<ClusterOverridePolicy>(),
         definition::<ClusterPropagationPolicy>(),
         definition::<OverridePolicy>(),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     Native,
     fields::{at, list, text},
+    thirdparty,
 };
 
 /// An object, or some by their labels, that another one refers to. Fields stand in Karmada's order: the annotation
@@ -34,11 +35,11 @@ pub struct DependentObjectReference {
 /// What an object refers to: ConfigMaps, Secrets, service accounts and claims of pods and of what makes them, the
 /// certificates of Ingresses, the derived Service and EndpointSlices of ServiceImports. By kind, then by name.
 pub fn dependencies(value: &Value) -> Vec<DependentObjectReference> {
-    let Some(native) = Native::of(value) else { return Vec::new() };
+    let Some(native) = Native::of(value) else { return thirdparty::dependencies(value) };
     match native {
         Native::Ingress => {
             let secrets = list(value, &["spec", "tls"]).iter().map(|tls| text(tls, &["secretName"]));
-            references(value, "Secret", secrets.collect())
+            references(object::namespace(value), "Secret", secrets.collect())
         }
         Native::ServiceImport => service_import(value),
         _ => match native.pod_spec().and_then(|path| at(value, path)) {
@@ -49,31 +50,48 @@ pub fn dependencies(value: &Value) -> Vec<DependentObjectReference> {
 }
 
 fn pod_dependencies(value: &Value, native: Native, pod: &Value) -> Vec<DependentObjectReference> {
-    let mut claims = volume_names(pod, &[&["persistentVolumeClaim", "claimName"]]);
+    let mut claims = claims(pod);
     if native == Native::StatefulSet {
         // Claims of these templates are made by the StatefulSet on the member.
         for template in list(value, &["spec", "volumeClaimTemplates"]) {
             claims.remove(text(template, &["metadata", "name"]));
         }
     }
+    in_namespace(object::namespace(value), pod, claims)
+}
+
+/// What a pod with this spec refers to in its namespace.
+pub(crate) fn template_dependencies(namespace: &str, pod: &Value) -> Vec<DependentObjectReference> {
+    in_namespace(namespace, pod, claims(pod))
+}
+
+fn in_namespace(namespace: &str, pod: &Value, claims: BTreeSet<&str>) -> Vec<DependentObjectReference> {
     let account = Some(text(pod, &["serviceAccountName"])).filter(|name| *name != "default");
     [
-        references(value, "ConfigMap", config_maps(pod)),
-        references(value, "Secret", secrets(pod)),
-        references(value, "ServiceAccount", account.into_iter().collect()),
-        references(value, "PersistentVolumeClaim", claims),
+        references(namespace, "ConfigMap", config_maps(pod)),
+        references(namespace, "Secret", secrets(pod)),
+        references(namespace, "ServiceAccount", account.into_iter().collect()),
+        references(namespace, "PersistentVolumeClaim", claims),
     ]
     .concat()
 }
 
-/// Objects of one core kind in the namespace of the one that refers to them.
-fn references(from: &Value, kind: &str, names: BTreeSet<&str>) -> Vec<DependentObjectReference> {
+fn claims(pod: &Value) -> BTreeSet<&str> {
+    volume_names(pod, &[&["persistentVolumeClaim", "claimName"]])
+}
+
+/// Objects of one core kind in a namespace.
+pub(crate) fn references(
+    namespace: &str,
+    kind: &str,
+    names: BTreeSet<&str>,
+) -> Vec<DependentObjectReference> {
     let named = names.into_iter().filter(|name| !name.is_empty());
     named
         .map(|name| DependentObjectReference {
             api_version: "v1".to_owned(),
             kind: kind.to_owned(),
-            namespace: object::namespace(from).to_owned(),
+            namespace: namespace.to_owned(),
             name: name.to_owned(),
             label_selector: None,
         })
@@ -136,7 +154,7 @@ fn environment_names<'a>(pod: &'a Value, whole: &str, key: &str) -> Vec<&'a str>
 
 fn service_import(value: &Value) -> Vec<DependentObjectReference> {
     let service = format!("derived-{}", object::name(value));
-    let mut references = references(value, "Service", BTreeSet::from([service.as_str()]));
+    let mut references = references(object::namespace(value), "Service", BTreeSet::from([service.as_str()]));
     let labels = [("kubernetes.io/service-name".to_owned(), service)];
     references.push(DependentObjectReference {
         api_version: "discovery.k8s.io/v1".to_owned(),

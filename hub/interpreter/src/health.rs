@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     Native,
     fields::{at, int, list, text},
+    thirdparty,
 };
 
 /// Whether an object does its job. Kinds without a rule are healthy once they are there.
@@ -41,7 +42,8 @@ pub fn health(value: &Value) -> Health {
         Some(Native::PodDisruptionBudget) => {
             status(value, "currentHealthy") >= status(value, "desiredHealthy")
         }
-        _ => true,
+        Some(_) => true,
+        None => thirdparty::health(value),
     };
     if healthy { Health::Healthy } else { Health::Unhealthy }
 }

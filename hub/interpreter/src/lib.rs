@@ -11,28 +11,37 @@
 //!     ◄── aggregate_status ◄── Work.status ◄── reflect_status, health
 //! ```
 //!
-//! [`Native`] is the table of kinds; each module answers one question for all of them. Where Karmada's answer and
-//! ours differ, the function says so.
+//! [`Native`] is the table of Kubernetes' own kinds; each module answers one question for all of them. `thirdparty` has
+//! the kinds of other projects, as data. Where Karmada's answer and ours differ, the function says so.
+//!
+//! [`Interpreter`] puts a user's own rules before all these: scripts in Lua, run by `lua` on a thread of its own.
+//! [`rules`] finds the script for an object and checks what users write.
 
 mod aggregate;
 mod dependencies;
 mod fields;
 mod health;
+mod interpreter;
+#[cfg(feature = "lua")]
+mod lua;
 mod native;
 mod prune;
 mod reflect;
 mod replicas;
 mod requests;
 mod retain;
+pub mod rules;
+mod thirdparty;
 
 pub use self::{
     aggregate::aggregate_status,
     dependencies::{DependentObjectReference, dependencies},
     health::{Health, health},
+    interpreter::{Interpreter, RuleError, retained_fields},
     native::Native,
     prune::prune,
     reflect::{reflect_status, reports_generations},
-    replicas::{Replicas, completions, get_replicas, revise_completions, revise_replicas},
+    replicas::{Replicas, completions, get_components, get_replicas, revise_completions, revise_replicas},
     requests::{pod_requests, pod_template_requests},
     retain::{Field, retain, retain_rules},
 };

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     Native,
     fields::{int, text},
+    thirdparty,
 };
 
 /// How a field of a status is written.
@@ -68,7 +69,7 @@ pub(crate) fn has_generations(native: Native) -> bool {
 
 /// Whether what is reported of an object names the generation of its template.
 pub fn reports_generations(object: &Value) -> bool {
-    Native::of(object).is_some_and(has_generations)
+    Native::of(object).map_or_else(|| thirdparty::has_generations(object), has_generations)
 }
 
 /// What of an object's status is reported. None when there is nothing to report: the object has no status yet, its
@@ -81,7 +82,8 @@ pub fn reflect_status(value: &Value) -> Option<Value> {
     let Some((native, fields)) = native.and_then(|n| Some((n, counts(n)?))) else {
         return match native {
             Some(Native::Service) => service(value, status),
-            _ => Some(status.clone()),
+            Some(_) => Some(status.clone()),
+            None => Some(thirdparty::reflect(value, status).unwrap_or_else(|| status.clone())),
         };
     };
     let mut out = Map::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use karmada_api::work::{NodeClaim, ReplicaRequirements};
+use karmada_api::work::{Component, NodeClaim, ReplicaRequirements};
 use karmada_meta::object;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,6 +11,7 @@ use crate::{
     InterpretError, Native,
     fields::{at, set},
     requests::pod_template_requests,
+    thirdparty,
 };
 
 /// An object's replicas.
@@ -51,7 +52,7 @@ fn replica_field(native: Native) -> Option<&'static [&'static str]> {
 /// # Errors
 /// A number or a part of the pod's spec is not of its type.
 pub fn get_replicas(object: &Value) -> Result<Option<Replicas>, InterpretError> {
-    let Some(native) = Native::of(object) else { return Ok(None) };
+    let Some(native) = Native::of(object) else { return thirdparty::replicas(object) };
     let replicas = match (native, replica_field(native)) {
         // The API server fills in 1; so does the one on the member if this one did not.
         (_, Some(path)) => whole_number(object, path)?.unwrap_or(1),
@@ -59,14 +60,26 @@ pub fn get_replicas(object: &Value) -> Result<Option<Replicas>, InterpretError> 
         _ => return Ok(None),
     };
     let pod = native.pod_spec().and_then(|path| at(object, path)).unwrap_or(&Value::Null);
+    Ok(Some(Replicas { replicas, requirements: pod_requirements(object, pod)? }))
+}
+
+/// The parts of an object that has several kinds of replicas; none for other objects.
+///
+/// # Errors
+/// A part of a pod's spec is not of its type.
+pub fn get_components(object: &Value) -> Result<Vec<Component>, InterpretError> {
+    thirdparty::components(object)
+}
+
+/// What a pod with this spec needs; none when it needs nothing in particular. Errors name the object.
+pub(crate) fn pod_requirements(
+    object: &Value,
+    pod: &Value,
+) -> Result<Option<ReplicaRequirements>, InterpretError> {
     let node_claim = node_claim(object, pod)?;
     let resource_request = pod_template_requests(pod);
-    let requirements = (node_claim.is_some() || !resource_request.is_empty()).then(|| ReplicaRequirements {
-        node_claim,
-        resource_request,
-        ..Default::default()
-    });
-    Ok(Some(Replicas { replicas, requirements }))
+    let any = node_claim.is_some() || !resource_request.is_empty();
+    Ok(any.then(|| ReplicaRequirements { node_claim, resource_request, ..Default::default() }))
 }
 
 /// The nodes that a pod may run on; none when it may run on any.
@@ -92,7 +105,7 @@ fn part<T: DeserializeOwned>(
     Ok(Some(read))
 }
 
-fn whole_number(object: &Value, path: &[&str]) -> Result<Option<i64>, InterpretError> {
+pub(crate) fn whole_number(object: &Value, path: &[&str]) -> Result<Option<i64>, InterpretError> {
     match at(object, path) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_i64() {
@@ -111,7 +124,8 @@ fn whole_number(object: &Value, path: &[&str]) -> Result<Option<i64>, InterpretE
 /// A Job's replicas are those that run at once. When a Job is divided, its completions have to be divided, too:
 /// see [`completions`] and [`revise_completions`].
 pub fn revise_replicas(object: &mut Value, replicas: i64) -> bool {
-    let Some(path) = Native::of(object).and_then(replica_field) else { return false };
+    let Some(native) = Native::of(object) else { return thirdparty::revise(object, replicas) };
+    let Some(path) = replica_field(native) else { return false };
     set(object, path, replicas.into());
     true
 }

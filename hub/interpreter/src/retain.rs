@@ -13,6 +13,7 @@ use crate::{
     Native,
     fields::{at, list, set, text},
     reflect::says_something,
+    thirdparty,
 };
 
 /// A field, as the keys on the way to it.
@@ -39,7 +40,8 @@ pub fn retain_rules(manifest: &Value) -> &'static [Field] {
         Some(Native::PersistentVolumeClaim) => &[&["spec", "volumeName"]],
         Some(Native::PersistentVolume) => &[&["spec", "claimRef"]],
         Some(Native::Job) => &[&["spec", "selector"]],
-        _ => &[],
+        Some(_) => &[],
+        None => thirdparty::retain_rules(manifest),
     }
 }
 

@@ -85,6 +85,17 @@ const KINDS: &[(&str, &str)] = &[
     ("autoscaling/v2", "HorizontalPodAutoscaler"),
     ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"),
     ("example.com/v1", "Thing"),
+    ("apps.kruise.io/v1alpha1", "CloneSet"),
+    ("apps.kruise.io/v1alpha1", "BroadcastJob"),
+    ("apps.kruise.io/v1alpha1", "UnitedDeployment"),
+    ("batch.volcano.sh/v1alpha1", "Job"),
+    ("flink.apache.org/v1beta1", "FlinkDeployment"),
+    ("helm.toolkit.fluxcd.io/v2beta1", "HelmRelease"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("kyverno.io/v1", "Policy"),
+    ("ray.io/v1", "RayCluster"),
+    ("ray.io/v1", "RayJob"),
+    ("sparkoperator.k8s.io/v1beta2", "SparkApplication"),
 ];
 
 fn json() -> impl Strategy<Value = Value> {
@@ -119,6 +130,7 @@ proptest! {
         let _ = reflect_status(&value);
         let _ = health(&value);
         let _ = dependencies(&value);
+        let _ = get_components(&value);
         retain(&mut value, &other);
         revise_replicas(&mut value, replicas);
         revise_completions(&mut value, replicas);

@@ -15,6 +15,7 @@ use crate::{
     Native,
     fields::{at, int, list, text},
     reflect::{Fields, Write, counts, has_generations, says_something},
+    thirdparty,
 };
 
 /// Adds the members' reports up into the status of their template. `items` are the binding's
@@ -23,7 +24,7 @@ use crate::{
 ///
 /// Kinds without a rule are left alone: nobody knows how to add them up.
 pub fn aggregate_status(template: &mut Value, items: &[AggregatedStatusItem], now: Time) -> bool {
-    let Some(native) = Native::of(template) else { return false };
+    let Some(native) = Native::of(template) else { return thirdparty::aggregate(template, items, now) };
     match native {
         Native::Job => job::aggregate(template, items, now),
         Native::CronJob => cron_job(template, items),
@@ -44,7 +45,7 @@ pub fn aggregate_status(template: &mut Value, items: &[AggregatedStatusItem], no
 }
 
 /// The reports that are there.
-fn reports(items: &[AggregatedStatusItem]) -> impl Iterator<Item = (&str, &Value)> {
+pub(crate) fn reports(items: &[AggregatedStatusItem]) -> impl DoubleEndedIterator<Item = (&str, &Value)> {
     items.iter().filter_map(|item| Some((item.cluster_name.as_str(), item.status.as_ref()?)))
 }
 
@@ -68,7 +69,7 @@ fn sums(template: &mut Value, items: &[AggregatedStatusItem], native: Native, fi
 }
 
 /// The sum of a count over all reports.
-fn sum(items: &[AggregatedStatusItem], field: &str) -> i64 {
+pub(crate) fn sum(items: &[AggregatedStatusItem], field: &str) -> i64 {
     reports(items).fold(0, |sum: i64, (_, status)| sum.saturating_add(int(status, &[field])))
 }
 
@@ -78,7 +79,7 @@ fn count(count: i64, write: Write) -> Option<Value> {
 }
 
 /// Whether a report is about the latest object on the member, and that object about the latest template.
-fn up_to_date(status: &Value, template_generation: i64) -> bool {
+pub(crate) fn up_to_date(status: &Value, template_generation: i64) -> bool {
     int(status, &["observedGeneration"]) >= int(status, &["generation"])
         && int(status, &["resourceTemplateGeneration"]) >= template_generation
 }
@@ -179,7 +180,7 @@ fn first_phase(items: &[AggregatedStatusItem], order: &[&'static str]) -> Option
 }
 
 /// Writes fields into the template's status, or takes them out. Answers whether that changed anything.
-fn write(template: &mut Value, changes: Vec<(&str, Option<Value>)>) -> bool {
+pub(crate) fn write(template: &mut Value, changes: Vec<(&str, Option<Value>)>) -> bool {
     let old = template.get("status").and_then(Value::as_object);
     let same = |field: &str, new: Option<&Value>| match (old.and_then(|o| o.get(field)), new) {
         (None, None) => true,
