@@ -78,6 +78,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better so")]
     fn object(data: Value) -> Value {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
     }
