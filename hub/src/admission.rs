@@ -8,6 +8,7 @@ use std::{
 use karmada_api::{
     KarmadaKind,
     cluster::Cluster,
+    config::{ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec},
     policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, ResourceSelector},
 };
 use karmada_apiserver::{
@@ -24,7 +25,14 @@ use karmada_core::{
     select::{self, Subject},
 };
 use karmada_env::Env;
-use karmada_meta::{gvk::GroupVersionKind, object, path::FieldError, status::Status, time::Time};
+use karmada_interpreter::rules;
+use karmada_meta::{
+    gvk::GroupVersionKind,
+    object,
+    path::{FieldError, Path},
+    status::Status,
+    time::Time,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -83,10 +91,39 @@ impl KarmadaAdmission {
         if is::<Cluster>(request) {
             unique_id(request, object)?;
         }
+        if is::<ResourceInterpreterCustomization>(request) {
+            self.scripts(request, object)?;
+        }
         if is::<PropagationPolicy>(request) || is::<ClusterPropagationPolicy>(request) {
             warnings.extend(self.idle_policy(request, object));
         }
         Ok(warnings)
+    }
+
+    /// Scripts that cannot be loaded, and questions that another customization answers already, are refused.
+    fn scripts(&self, request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+        let (group, kind) = (request.kind.gvk.group.as_str(), request.kind.gvk.kind.as_str());
+        let name = object::name(object);
+        let unchanged = request.old.is_some_and(|old| old.get("spec") == object.get("spec"));
+        if unchanged || object::deletion_timestamp(object).is_some() {
+            return Ok(());
+        }
+        let refused = |errors| Status::invalid(kind, group, name, errors);
+        let spec = ResourceInterpreterCustomizationSpec::deserialize(&object["spec"]).map_err(|error| {
+            refused(vec![FieldError::invalid(&Path::new("spec"), Value::Null, error.to_string())])
+        })?;
+        let snapshot = request.store.snapshot();
+        let others: Vec<(String, ResourceInterpreterCustomizationSpec)> = snapshot
+            .range(&request.kind.storage, None, None)
+            .filter_map(|entry| {
+                let other: Value = serde_json::from_slice(&entry.value).ok()?;
+                let spec = ResourceInterpreterCustomizationSpec::deserialize(&other["spec"]).ok()?;
+                Some((entry.key.name.to_string(), spec))
+            })
+            .collect();
+        let others = others.iter().map(|(name, spec)| (name.as_str(), spec));
+        let errors = rules::validate(name, &spec, others, &self.env);
+        if errors.is_empty() { Ok(()) } else { Err(refused(errors)) }
     }
 
     /// What to tell the author of a policy that selects nothing at present.

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use karmada_client::{Error, EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::skip::Skip;
 use karmada_env::Env;
+use karmada_interpreter::Interpreter;
 use karmada_meta::object;
 use kube::Client;
 use serde_json::Value;
@@ -13,6 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     bindings,
+    customizations::{self, Customization},
     heads::{
         BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
         TemplateHead, WorkHead,
@@ -74,6 +76,10 @@ pub(crate) struct Context {
     /// Wishes that objects be placed anew, by their generation.
     pub rebalancers: Arc<Index<i64>>,
     pub definitions: Arc<Index<DefinitionHead>>,
+    /// Users' own rules, which [`Self::interpreter`] goes by.
+    pub customizations: Arc<Index<Customization>>,
+    /// What the fields of a kind mean.
+    pub interpreter: Interpreter,
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
     pub fleet: Arc<Fleet>,
@@ -118,6 +124,8 @@ impl Context {
             leases: Index::new(),
             rebalancers: Index::new(),
             definitions: Index::new(),
+            customizations: Index::new(),
+            interpreter: Interpreter::new(env.clone()),
             templates: Arc::new(Templates::new()),
             fleet: Arc::default(),
             written: Written::default(),
@@ -174,6 +182,8 @@ impl Context {
         });
         let rebalancers = all(&kinds::WORKLOAD_REBALANCERS);
         self.follow(running, "workloadrebalancers", &self.rebalancers, rebalancers, object::generation);
+        let rules = all(&kinds::RESOURCE_INTERPRETER_CUSTOMIZATIONS);
+        self.follow(running, "customizations", &self.customizations, rules, customizations::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.definitions, definitions, DefinitionHead::project);
         self.follow(running, "leases", &self.leases, leases, LeaseHead::project)
@@ -226,6 +236,7 @@ impl Context {
             self.works.synced().await;
             self.leases.synced().await;
             self.definitions.synced().await;
+            self.customizations.synced().await;
         };
         tokio::select! {
             biased;

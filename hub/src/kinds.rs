@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use karmada_api::{KarmadaKind, apps, cluster, policy, work};
+use karmada_api::{KarmadaKind, apps, cluster, config, policy, work};
 use karmada_client::Resource;
 
 /// How a Karmada kind is addressed.
@@ -35,6 +35,8 @@ kinds! {
     CLUSTER_OVERRIDE_POLICIES = of::<policy::ClusterOverridePolicy>();
     /// Wishes that objects be placed anew.
     WORKLOAD_REBALANCERS = of::<apps::WorkloadRebalancer>();
+    /// Users' own rules for what the fields of a kind mean.
+    RESOURCE_INTERPRETER_CUSTOMIZATIONS = of::<config::ResourceInterpreterCustomization>();
     /// Priorities by name.
     PRIORITY_CLASSES = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
     /// Namespaces: the users' own and the execution namespaces.

@@ -22,6 +22,7 @@ mod bindings;
 pub mod cli;
 mod context;
 mod controllers;
+mod customizations;
 mod digest;
 pub mod discovery;
 pub mod embedded;

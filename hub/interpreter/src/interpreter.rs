@@ -322,7 +322,7 @@ mod tests {
             scripts.iter().map(|(field, text)| ((*field).to_owned(), json!({"luaScript": text}))).collect();
         let target =
             CustomizationTarget { api_version: "example.com/v1".to_owned(), kind: "Thing".to_owned() };
-        let customizations = serde_json::from_value(Value::Object(rules)).unwrap();
+        let customizations = serde_json::from_value(Value::Object(rules)).expect("the rules of a test");
         let interpreter = Interpreter::new(Env::system());
         interpreter.replace(Rules::new([(
             "things".to_owned(),

@@ -236,7 +236,7 @@ mod tests {
             scripts.iter().map(|(field, text)| ((*field).to_owned(), json!({"luaScript": text}))).collect();
         ResourceInterpreterCustomizationSpec {
             target: CustomizationTarget { api_version: "example.com/v1".to_owned(), kind: kind.to_owned() },
-            customizations: serde_json::from_value(Value::Object(rules)).unwrap(),
+            customizations: serde_json::from_value(Value::Object(rules)).expect("the rules of a test"),
         }
     }
 

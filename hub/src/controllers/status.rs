@@ -7,8 +7,9 @@ use karmada_api::{
     consts::{condition, event},
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, Work},
 };
-use karmada_client::{Error, WorkQueue};
+use karmada_client::{Error, Resource, WorkQueue};
 use karmada_core::aggregate;
+use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    bindings,
-    heads::BindingKey,
+    bindings, customizations,
+    heads::{BindingKey, Scope},
     kinds::WORKS,
-    objects::{Objects, Part},
+    objects::{Key, Objects, Part},
 };
 
 /// How many bindings are worked on at a time.
@@ -54,6 +55,12 @@ impl StatusController {
                 }
             });
         }
+        let of_rules = queue.clone();
+        let bind = context.to_bind.clone();
+        customizations::listen(context, move |key| {
+            of_rules.add(key.clone());
+            bind.add(key);
+        });
         context.figures.queue("status", &queue);
         Self { context: context.clone(), queue }
     }
@@ -62,6 +69,7 @@ impl StatusController {
     pub(crate) async fn run(self, stop: CancellationToken) {
         // Sums over half of the Works would be wrong.
         self.context.works.synced().await;
+        self.context.customizations.synced().await;
         work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
@@ -96,7 +104,7 @@ impl StatusController {
             let component = bindings::collector(key.scope);
             self.context.normal(component, &binding, event::AGGREGATE_STATUS_SUCCEED, text);
         }
-        match self.sum_up(&binding, now).await {
+        match self.sum_up(key.scope, &binding, now).await {
             Err(error) if !error.is_conflict() => {
                 let text = format!("Failed to sum up the status of {key}: {error}");
                 let component = bindings::collector(key.scope);
@@ -124,7 +132,7 @@ impl StatusController {
     }
 
     /// Brings the template's status in step with what its binding has collected.
-    async fn sum_up(&self, binding: &Value, now: Time) -> Result<(), Error> {
+    async fn sum_up(&self, scope: Scope, binding: &Value, now: Time) -> Result<(), Error> {
         let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return Ok(()) };
         let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
         let items: &[AggregatedStatusItem] = &status.aggregated_status;
@@ -136,11 +144,44 @@ impl StatusController {
         let Some(resource) = self.context.templates.resource(objects.rest(), &template.kind).await? else {
             return Ok(());
         };
+        let about = json!({"apiVersion": spec.resource.api_version, "kind": spec.resource.kind});
+        if self.context.interpreter.is_customized(&about, Operation::AggregateStatus) {
+            let summed =
+                self.sum_up_by_rule(&resource, &template.key, &spec.resource.uid, items, now).await?;
+            if let Err(error) = summed {
+                // It will say the same until the rule or a report is another one, and both bring the binding back.
+                let text = error.to_string();
+                let component = bindings::collector(scope);
+                self.context.warning(component, binding, event::AGGREGATE_STATUS_FAILED, text);
+            }
+            return Ok(());
+        }
         let sum = |live: &mut Value| {
             object::uid(live) == spec.resource.uid && karmada_interpreter::aggregate_status(live, items, now)
         };
         objects.modify(&resource, &template.key, Part::Status, sum).await?;
         Ok(())
+    }
+
+    /// The same for a kind whose reports are added up by a user's rule.
+    async fn sum_up_by_rule(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        uid: &str,
+        items: &[AggregatedStatusItem],
+        now: Time,
+    ) -> Result<Result<(), RuleError>, Error> {
+        let objects: &Objects = &self.context.objects;
+        let Some(mut live) = objects.get(resource, key).await? else { return Ok(Ok(())) };
+        if object::uid(&live) != uid {
+            return Ok(Ok(()));
+        }
+        match self.context.interpreter.aggregate_status(&mut live, items, now).await {
+            Ok(false) => Ok(Ok(())),
+            Ok(true) => objects.replace_status(resource, &live).await.map(|_| Ok(())),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod common;
+mod interpreting;
 mod leaving;
 mod placing;
 mod scheduling;

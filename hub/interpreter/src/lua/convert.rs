@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
                     named.insert(key.to_string_lossy(), value);
                 }
                 (LuaValue::Integer(key), value) => {
-                    listed.insert(key as i64, value);
+                    listed.insert(key, value);
                 }
                 (LuaValue::Number(key), value) if key.fract() == 0.0 && key.abs() < 1e15 => {
                     listed.insert(key as i64, value);

@@ -15,14 +15,14 @@ use crate::{dependencies::template_dependencies, replicas::pod_requirements};
 /// The library.
 pub(super) fn library(lua: &Lua) -> Result<Table> {
     let kube = lua.create_table()?;
-    kube.raw_set("resourceAdd", lua.create_function(add)?)?;
-    kube.raw_set("getResourceQuantity", lua.create_function(amount)?)?;
-    kube.raw_set("accuratePodRequirements", lua.create_function(requirements)?)?;
-    kube.raw_set("getPodDependencies", lua.create_function(dependencies)?)?;
+    kube.raw_set("resourceAdd", lua.create_function(|_, parts| add(&parts))?)?;
+    kube.raw_set("getResourceQuantity", lua.create_function(|_, args| amount(&args))?)?;
+    kube.raw_set("accuratePodRequirements", lua.create_function(|lua, args| requirements(lua, &args))?)?;
+    kube.raw_set("getPodDependencies", lua.create_function(|lua, args| dependencies(lua, &args))?)?;
     Ok(kube)
 }
 
-fn add(_: &Lua, parts: MultiValue) -> Result<String> {
+fn add(parts: &MultiValue) -> Result<String> {
     let mut sum = Quantity::zero();
     for (i, part) in parts.iter().enumerate() {
         sum += quantity(part, "resourceAdd", i + 1)?;
@@ -30,7 +30,7 @@ fn add(_: &Lua, parts: MultiValue) -> Result<String> {
     Ok(sum.to_string())
 }
 
-fn amount(_: &Lua, args: MultiValue) -> Result<f64> {
+fn amount(args: &MultiValue) -> Result<f64> {
     let Some(part) = args.front().filter(|_| args.len() == 1) else {
         return Err(Error::runtime("getResourceQuantity takes one argument"));
     };
@@ -51,7 +51,7 @@ fn quantity(value: &Value, function: &str, position: usize) -> Result<Quantity> 
     Quantity::parse(&text).map_err(|error| Error::runtime(format!("{function}: {text:?}: {error}")))
 }
 
-fn requirements(lua: &Lua, args: MultiValue) -> Result<Value> {
+fn requirements(lua: &Lua, args: &MultiValue) -> Result<Value> {
     let Some(template) = args.front().filter(|_| args.len() == 1) else {
         return Err(Error::runtime("accuratePodRequirements takes one argument"));
     };
@@ -66,7 +66,7 @@ fn requirements(lua: &Lua, args: MultiValue) -> Result<Value> {
     }
 }
 
-fn dependencies(lua: &Lua, args: MultiValue) -> Result<Value> {
+fn dependencies(lua: &Lua, args: &MultiValue) -> Result<Value> {
     let (Some(template), Some(namespace)) = (args.front(), args.get(1).filter(|_| args.len() == 2)) else {
         return Err(Error::runtime("getPodDependencies takes two arguments"));
     };

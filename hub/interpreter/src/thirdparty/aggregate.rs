@@ -86,7 +86,7 @@ impl Sum {
         Some(match self {
             Self::Count => sum(items, field).into(),
             Self::Max => said().filter_map(Value::as_i64).max().unwrap_or(0).into(),
-            Self::Last => said().last().cloned().unwrap_or_default(),
+            Self::Last => said().next_back().cloned().unwrap_or_default(),
             Self::First => said().next().cloned().unwrap_or_default(),
             Self::Earliest => {
                 said().min_by_key(|v| v.as_str().unwrap_or_default()).cloned().unwrap_or_default()

@@ -74,6 +74,7 @@ impl Binder {
         context.clusters.synced().await;
         context.namespaces.synced().await;
         context.works.synced().await;
+        context.customizations.synced().await;
         work("binding", &context.to_bind, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
@@ -273,7 +274,7 @@ impl Binder {
             // It comes right after its cluster, and brings the binding back.
             return Ok(Outcome::NotYet);
         }
-        let Rendered { manifest, applied } = match render.manifest(&cluster.cluster, target) {
+        let Rendered { manifest, applied } = match render.manifest(&cluster.cluster, target).await {
             Ok(rendered) => rendered,
             Err(Override(why)) => return Ok(Outcome::Override(why)),
         };

@@ -14,6 +14,7 @@ use karmada_core::{
     select::Subject,
     work,
 };
+use karmada_interpreter::Interpreter;
 use karmada_meta::object;
 use serde_json::Value;
 
@@ -29,6 +30,7 @@ pub(super) struct Render<'a> {
     id: &'a str,
     spec: &'a ResourceBindingSpec,
     template: &'a Value,
+    interpreter: &'a Interpreter,
     /// Completions of a divided Job, per cluster.
     completions: Option<BTreeMap<String, i64>>,
     /// The policies that mean the template.
@@ -43,14 +45,14 @@ pub(super) struct Rendered {
     pub applied: Applied,
 }
 
-/// An override that cannot be applied.
+/// An override that cannot be applied, or a user's rule that fails.
 #[derive(Debug)]
 pub(super) struct Override(pub String);
 
 impl<'a> Render<'a> {
     /// Gathers what is needed for a binding and its template.
     pub(super) fn new(
-        context: &Context,
+        context: &'a Context,
         key: &'a BindingKey,
         binding: &'a Value,
         spec: &'a ResourceBindingSpec,
@@ -62,6 +64,7 @@ impl<'a> Render<'a> {
             id: object::label(binding, bindings::id_label(key.scope)).unwrap_or_default(),
             spec,
             template,
+            interpreter: &context.interpreter,
             completions: work::job_completions(spec, template),
             cluster_policies,
             policies,
@@ -78,13 +81,18 @@ impl<'a> Render<'a> {
     }
 
     /// The template for one cluster: its replicas there, then the overrides, which have the last word.
-    pub(super) fn manifest(&self, cluster: &Cluster, target: &TargetCluster) -> Result<Rendered, Override> {
+    pub(super) async fn manifest(
+        &self,
+        cluster: &Cluster,
+        target: &TargetCluster,
+    ) -> Result<Rendered, Override> {
         let generation = object::meta(self.template, "generation").cloned();
         let uid = object::uid(self.template).to_owned();
         let mut manifest = self.template.clone();
         karmada_interpreter::prune(&mut manifest);
         if let Some(replicas) = work::replicas(self.spec, target) {
-            karmada_interpreter::revise_replicas(&mut manifest, replicas);
+            let revised = self.interpreter.revise_replicas(&mut manifest, replicas).await;
+            revised.map_err(|error| Override(error.to_string()))?;
         }
         if let Some(completions) = self.completions.as_ref().and_then(|all| all.get(&target.name)) {
             karmada_interpreter::revise_completions(&mut manifest, *completions);
