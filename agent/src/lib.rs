@@ -33,6 +33,7 @@ use karmada_client::{
 };
 use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
+use karmada_interpreter::Interpreter;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +42,7 @@ pub use config::{AgentConfig, Facts, State};
 pub use phase::Phase;
 pub use stats::{Count, Stats};
 
-use hub::{cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter};
+use hub::{cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter, rules};
 use member::{apply::Applier, discovery::Discovery, observe::Observer, summary, summary::Figures};
 use phase::Phases;
 use work::{
@@ -76,6 +77,7 @@ pub struct Agent {
     executor: Arc<Executor>,
     discovery: Arc<Discovery>,
     figures: Arc<Mutex<Figures>>,
+    interpreter: Arc<Interpreter>,
     stats: Arc<Stats>,
     recorder_task: RecorderTask,
 }
@@ -170,15 +172,28 @@ impl Agent {
             let queue = queue.clone();
             move |work: &str| queue.add(work.to_owned())
         };
-        let observer =
-            Observer::new(member.clone(), env.clone(), namespace.clone(), config.member_back.clone(), notice);
+        let interpreter = Arc::new(Interpreter::new(env.clone()));
+        let observer = Observer::new(
+            member.clone(),
+            env.clone(),
+            namespace.clone(),
+            config.member_back.clone(),
+            notice,
+            Arc::clone(&interpreter),
+        );
         let executor = Arc::new(Executor {
             hub: hub.clone(),
             env: env.clone(),
             cluster: config.cluster.clone(),
             namespace: namespace.clone(),
             desired: Arc::clone(&desired),
-            applier: Applier::new(member.clone(), env.clone(), config.cluster.clone(), namespace),
+            applier: Applier::new(
+                member.clone(),
+                env.clone(),
+                config.cluster.clone(),
+                namespace,
+                Arc::clone(&interpreter),
+            ),
             discovery: Arc::clone(&discovery),
             observer,
             outbox: Arc::clone(&outbox),
@@ -201,6 +216,7 @@ impl Agent {
             executor,
             discovery,
             figures: Arc::default(),
+            interpreter,
             stats,
             recorder_task,
         }
@@ -287,6 +303,17 @@ impl Agent {
         loops.spawn({
             let phases = phases.clone();
             async move { reporter.run(&phases).await }
+        });
+        loops.spawn({
+            let (executor, queue, desired) = (Arc::clone(&executor), queue.clone(), Arc::clone(&desired));
+            let changed = move |kinds: &[(String, String)]| {
+                executor.observer.look_anew(|group, kind| kinds.iter().any(|(g, k)| g == group && k == kind));
+                for work in desired.names() {
+                    queue.add(work);
+                }
+            };
+            let (hub, env, wake) = (hub.clone(), env.clone(), config.hub_back.clone());
+            rules::follow(hub, env, wake, phases.clone(), self.interpreter, changed)
         });
         loops.spawn(pull(hub, config.clone(), env, Arc::clone(&desired), queue.clone(), phases.clone()));
         loops.spawn(hurry(config.clone(), executor.ground.clone(), queue.clone(), Arc::clone(&outbox)));

@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 pub(crate) mod heartbeat;
 pub(crate) mod register;
 pub(crate) mod reporter;
+pub(crate) mod rules;
 
 use karmada_client::Resource;
 

@@ -13,7 +13,7 @@
 //! Apply refuses lists with duplicate keys; such a manifest goes by PUT. Every write carries a uid or a
 //! resourceVersion, so that an object that was replaced in between is never mistaken for the one that was judged.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{annotation, extension, manager::AGENT};
 use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest};
@@ -22,6 +22,7 @@ use karmada_core::{
     members::{self, Written},
 };
 use karmada_env::Env;
+use karmada_interpreter::Interpreter;
 use karmada_meta::object;
 use karmada_smd::adoption_patch;
 use parking_lot::Mutex;
@@ -30,7 +31,7 @@ use serde_json::{Value, json};
 use super::{
     config::{self, Owner, configuration, has_other_writers, is_namespace, replacement},
     discovery::Discovery,
-    observe::{Observer, Sight, look},
+    observe::{Observer, Sight, sight},
 };
 use crate::work::{
     desired::{Desired, Manifest, ObjectId},
@@ -135,6 +136,7 @@ pub(crate) struct Applier {
     env: Env,
     cluster: String,
     execution_namespace: String,
+    interpreter: Arc<Interpreter>,
     records: Mutex<BTreeMap<ObjectId, Record>>,
 }
 
@@ -146,8 +148,14 @@ enum Step {
 }
 
 impl Applier {
-    pub(crate) fn new(member: Rest, env: Env, cluster: String, execution_namespace: String) -> Self {
-        Self { member, env, cluster, execution_namespace, records: Mutex::default() }
+    pub(crate) fn new(
+        member: Rest,
+        env: Env,
+        cluster: String,
+        execution_namespace: String,
+        interpreter: Arc<Interpreter>,
+    ) -> Self {
+        Self { member, env, cluster, execution_namespace, interpreter, records: Mutex::default() }
     }
 
     /// Watches a manifest's kind, if the member serves it.
@@ -226,7 +234,8 @@ impl Applier {
             Err(error) => return Err(error.into()),
         };
         if let Some(live) = &live {
-            let sight = Sight::of(live, &self.execution_namespace);
+            let before = observer.get(id).map(|sight| sight.seen);
+            let sight = sight(&self.interpreter, live, &self.execution_namespace, before).await;
             if self.is_settled(id, &order, &sight) {
                 let seen = sight.seen.clone();
                 observer.note(id, sight);
@@ -241,7 +250,10 @@ impl Applier {
             }
         }
         if let Some(later) = self.pause(id, &order) {
-            let seen = live.as_ref().map(look).unwrap_or_default();
+            let seen = match &live {
+                Some(live) => sight(&self.interpreter, live, &self.execution_namespace, None).await.seen,
+                None => Seen::default(),
+            };
             return Ok(Step::Done(Done { written: false, by_put: None, seen, later: Some(later) }));
         }
         let step = match live {
@@ -251,7 +263,8 @@ impl Applier {
         match step {
             Wrote::Again(error) => Ok(Step::Again(error)),
             Wrote::Object { object, by_put } => {
-                let sight = Sight::of(&object, &self.execution_namespace);
+                let before = observer.get(id).map(|sight| sight.seen);
+                let sight = sight(&self.interpreter, &object, &self.execution_namespace, before).await;
                 self.remember(id, &order, &sight, by_put.is_some());
                 let seen = sight.seen.clone();
                 observer.note(id, sight);
@@ -328,8 +341,10 @@ impl Applier {
             && (object::annotation(&live, extension::ADOPTED) == Some("true")
                 || (!ours && members::written(&live) == Written::Never));
         let owner = Owner { namespace: &self.execution_namespace, name: order.work };
+        let retained = self.interpreter.retained(&manifest, &live).await;
+        let retained = retained.map_err(|error| Failure::sometime(error.to_string()))?;
         if self.goes_by_put(id, &order) {
-            let object = replacement(manifest, owner, Some(&live), adopted);
+            let object = replacement(retained.unwrap_or(manifest), owner, Some(&live), adopted);
             return self.put(resource, path, object, Some(&live), "apply refused it before").await;
         }
         if let Some(patch) = adoption_patch(&live, AGENT, AGENT) {
@@ -341,11 +356,14 @@ impl Applier {
                 Err(error) => return Err(error.into()),
             };
         }
-        let config = configuration(manifest.clone(), owner, Some(&live), adopted);
+        let mut config = configuration(manifest.clone(), owner, Some(&live), adopted);
+        if let Some(retained) = &retained {
+            config::leave_by_rule(&mut config, &manifest, retained, &live);
+        }
         match self.member.apply(path, AGENT, true, &config).await {
             Ok((_, object)) => Ok(Wrote::object(object)),
             Err(error) if is_duplicate(&error) => {
-                let object = replacement(manifest, owner, Some(&live), adopted);
+                let object = replacement(retained.unwrap_or(manifest), owner, Some(&live), adopted);
                 self.put(resource, path, object, Some(&live), &error.to_string()).await
             }
             Err(error) if error.is_conflict() || is_another_uid(&error) => Ok(Wrote::Again(error)),

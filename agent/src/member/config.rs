@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use karmada_api::consts::{annotation, extension, label, manager::AGENT};
-use karmada_interpreter::{retain, retain_rules};
+use karmada_interpreter::{retain, retain_rules, retained_fields};
 use karmada_meta::object;
 use karmada_smd::{Managed, Operation, Path, owned_by};
 use serde_json::{Value, json};
@@ -162,6 +162,22 @@ pub(crate) fn is_namespace(object: &Value) -> bool {
     object::kind(object) == "Namespace" && object::api_version(object) == "v1"
 }
 
+/// The same for what a user's rule retains: `retained` is what it made of the manifest. Its value is applied until
+/// another manager owns the field.
+pub(crate) fn leave_by_rule(config: &mut Value, manifest: &Value, retained: &Value, live: &Value) {
+    let managed = Managed::of(live).unwrap_or_default();
+    for field in retained_fields(manifest, retained) {
+        let field: Vec<&str> = field.iter().map(String::as_str).collect();
+        let path = Path::of_fields(&field);
+        let taken = managed.entries().iter().any(|e| e.manager.name != AGENT && e.set.has(&path.0));
+        let value = field.iter().try_fold(retained, |at, key| at.get(*key));
+        match value.filter(|value| !taken && !value.is_null()) {
+            Some(value) => set(config, &field, value.clone()),
+            None => remove(config, &field),
+        }
+    }
+}
+
 /// Fields of a Retain rule: with the observed value until another manager owns them, then left out. Leaving one out
 /// while we are its only owner would take its value away.
 fn leave_to_the_member(manifest: &mut Value, live: &Value) {
@@ -260,6 +276,23 @@ mod tests {
             let config = configuration(deployment(&labels), OWNER, Some(&live), false);
             assert_eq!(config["spec"].get("replicas").cloned().unwrap_or_default(), want, "{message}");
             assert_eq!(object::uid(&config), "u");
+        }
+    }
+
+    #[test]
+    fn what_a_users_rule_retains_is_applied_until_somebody_else_owns_it() {
+        let manifest = json!({"kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1, "mode": "a", "list": [1]}});
+        let retained = json!({"kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 7, "list": [1], "more": {"x": 1}}});
+        let theirs = entry("scaler", "Update", "", &json!({"f:spec": {"f:size": {}}}));
+        let rows = [
+            ("nobody else", json!([]), json!({"size": 7, "list": [1], "more": {"x": 1}})),
+            ("theirs", json!([theirs]), json!({"list": [1], "more": {"x": 1}})),
+        ];
+        for (message, managed, want) in rows {
+            let live = json!({"metadata": {"uid": "u", "managedFields": managed}, "spec": {"size": 7}});
+            let mut config = configuration(manifest.clone(), OWNER, Some(&live), false);
+            leave_by_rule(&mut config, &manifest, &retained, &live);
+            assert_eq!(config["spec"], want, "{message}");
         }
     }
 

@@ -17,7 +17,7 @@ use std::{
 use karmada_api::consts::{annotation, label};
 use karmada_client::{Event, Resource, Rest, Wake, WatchConfig, Watcher};
 use karmada_env::Env;
-use karmada_interpreter::{health, reflect_status};
+use karmada_interpreter::{Health, Interpreter, health, reflect_status, rules::Operation};
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -56,8 +56,36 @@ impl Sight {
 }
 
 /// What an object says of itself, for its Work's status.
-pub(crate) fn look(object: &Value) -> Seen {
+fn look(object: &Value) -> Seen {
     Seen { status: reflect_status(object), health: health(object) }
+}
+
+/// Whether users' rules say what an object says of itself.
+fn by_rule(interpreter: &Interpreter, object: &Value) -> bool {
+    interpreter.is_customized(object, Operation::InterpretStatus)
+        || interpreter.is_customized(object, Operation::InterpretHealth)
+}
+
+/// The same as [`Sight::of`], by users' rules. A rule that fails says nothing about the health, and leaves the status
+/// as it was reported `before`.
+pub(crate) async fn sight(
+    interpreter: &Interpreter,
+    object: &Value,
+    execution_namespace: &str,
+    before: Option<Seen>,
+) -> Sight {
+    let mut sight = Sight::of(object, execution_namespace);
+    if by_rule(interpreter, object) {
+        sight.seen.status = interpreter.reflect_status(object).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a user's rule fails: the status is not reported");
+            before.and_then(|seen| seen.status)
+        });
+        sight.seen.health = interpreter.health(object).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a user's rule fails: the health is not known");
+            Health::Unknown
+        });
+    }
+    sight
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +140,7 @@ pub(crate) struct Observer {
     execution_namespace: String,
     wake: Wake,
     notice: Notice,
+    interpreter: Arc<Interpreter>,
     inner: Arc<Mutex<Inner>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -133,6 +162,7 @@ impl Observer {
         execution_namespace: String,
         wake: Wake,
         notice: impl Fn(&str) + Send + Sync + 'static,
+        interpreter: Arc<Interpreter>,
     ) -> Self {
         Self {
             member,
@@ -140,6 +170,7 @@ impl Observer {
             execution_namespace,
             wake,
             notice: Arc::new(notice),
+            interpreter,
             inner: Arc::default(),
             tasks: Mutex::new(JoinSet::new()),
         }
@@ -189,6 +220,8 @@ impl Observer {
             .wake(&self.wake);
         let (api_version, namespace) = (resource.api_version(), self.execution_namespace.clone());
         let (group, name_of_kind) = kind.clone();
+        let (interpreter, rules) = (Arc::clone(&self.interpreter), Arc::clone(&self.interpreter));
+        let namespace_of_rules = namespace.clone();
         let watcher = Watcher::new(self.member.client().clone(), config, self.env.clone(), move |text| {
             let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
             // Items of a list do not say what they are.
@@ -200,10 +233,13 @@ impl Observer {
                 namespace: object::namespace(&value).to_owned(),
                 name: object::name(&value).to_owned(),
             };
-            Ok((id, Sight::of(&value, &namespace)))
+            let sight = Sight::of(&value, &namespace);
+            // What takes a script is looked at where one can wait for it.
+            let whole = by_rule(&rules, &value).then_some(value);
+            Ok((id, sight, whole))
         });
         let (inner, notice) = (Arc::clone(&self.inner), Arc::clone(&self.notice));
-        let task = follow(watcher, kind, inner, notice);
+        let task = follow(watcher, kind, inner, notice, interpreter, namespace_of_rules);
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
@@ -218,6 +254,20 @@ impl Observer {
     /// Stops every watch, for good.
     pub(crate) fn stop(&self) {
         self.tasks.lock().abort_all();
+    }
+
+    /// Looks anew at all objects of some kinds, by group and kind: other rules say what is seen of them. What was seen
+    /// stays until then.
+    pub(crate) fn look_anew(&self, changed: impl Fn(&str, &str) -> bool) {
+        let mut inner = self.inner.lock();
+        let kinds: Vec<_> =
+            inner.watches.keys().filter(|(group, kind)| changed(group, kind)).cloned().collect();
+        for kind in kinds {
+            if let Some(stop) = inner.watches.remove(&kind) {
+                stop.cancel();
+            }
+            inner.synced.remove(&kind);
+        }
     }
 
     /// Stops the watches of kinds that no Work holds any more.
@@ -240,14 +290,20 @@ impl Observer {
 
 /// Takes in the events of one kind, and gives notice of the Works they touch.
 async fn follow(
-    mut watcher: Watcher<(ObjectId, Sight)>,
+    mut watcher: Watcher<(ObjectId, Sight, Option<Value>)>,
     kind: (String, String),
     inner: Arc<Mutex<Inner>>,
     notice: Notice,
+    interpreter: Arc<Interpreter>,
+    namespace: String,
 ) {
     let mut listed: Option<BTreeSet<ObjectId>> = None;
     loop {
-        let event = watcher.next().await;
+        let mut event = watcher.next().await;
+        if let Event::Upsert((id, seen, Some(whole))) = &mut event {
+            let before = inner.lock().sights.get(id).map(|sight| sight.seen.clone());
+            *seen = sight(&interpreter, whole, &namespace, before).await;
+        }
         let mut touched: BTreeSet<String> = BTreeSet::new();
         {
             let mut inner = inner.lock();
@@ -256,7 +312,7 @@ async fn follow(
             }
             match event {
                 Event::Init => listed = Some(BTreeSet::new()),
-                Event::Upsert((id, sight)) => {
+                Event::Upsert((id, sight, _)) => {
                     if let Some(listed) = &mut listed {
                         listed.insert(id.clone());
                     }
@@ -267,7 +323,7 @@ async fn follow(
                         touched.extend(old.and_then(|old| old.work));
                     }
                 }
-                Event::Delete((id, last)) => {
+                Event::Delete((id, last, _)) => {
                     touched.extend(inner.remove(&id).and_then(|old| old.work).or(last.work));
                 }
                 Event::Synced => {

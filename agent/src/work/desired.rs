@@ -261,6 +261,11 @@ impl Desired {
         !work.deleting && work.manifests.iter().any(|m| same(m) && m.id.namespace == id.namespace)
     }
 
+    /// The names of all Works.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.inner.lock().works.keys().cloned().collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().works.len()
     }

@@ -457,3 +457,45 @@ async fn an_idle_agent_writes_only_its_lease() {
     assert_eq!((stats.applies.get(), stats.work_reports.get(), stats.cluster_reports.get()), before);
     assert_eq!(before.1, 20, "one report per Work");
 }
+
+#[tokio::test(start_paused = true)]
+async fn users_rules_say_what_is_reported_and_news_of_them_count_at_once() {
+    let world = World::new().await;
+    let rules = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
+    let rule = |said: &str| {
+        let status =
+            format!("function ReflectStatus(o) return {{said = '{said}', of = o.metadata.name}} end");
+        json!({
+            "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
+            "metadata": {"name": "r"},
+            "spec": {
+                "target": {"apiVersion": "v1", "kind": "ConfigMap"},
+                "customizations": {
+                    "statusReflection": {"luaScript": status},
+                    "healthInterpretation": {"luaScript": "function InterpretHealth(o) return o.data.nothing ~= nil end"},
+                },
+            },
+        })
+    };
+    world.hub.post(rules, &rule("first")).await.unwrap();
+    let agent = world.active_agent().await;
+    world.work("w", &[namespace("shop"), config_map("shop", "c", "1")]).await;
+    world.applied("w").await;
+    // Scripts run on a thread that paused time does not wait for.
+    let long = SECOND * 200;
+    let said = async |what: &str| {
+        let work = world.hub.get(&World::work_path("w")).await.unwrap();
+        let report = &work["status"]["manifestStatuses"][1];
+        report["status"] == json!({"said": what, "of": "c"}) && report["health"] == "Unhealthy"
+    };
+    eventually(long, "the rule speaks", async || said("first").await).await;
+    world.hub.patch(&format!("{rules}/r"), Patch::Merge, &rule("second")).await.unwrap();
+    eventually(long, "the new rule speaks", async || said("second").await).await;
+    world.hub.delete(&format!("{rules}/r"), &json!({})).await.unwrap();
+    eventually(long, "no rule speaks", async || {
+        let work = world.hub.get(&World::work_path("w")).await.unwrap();
+        work["status"]["manifestStatuses"][1]["health"] == "Healthy"
+    })
+    .await;
+    agent.stop().await;
+}
