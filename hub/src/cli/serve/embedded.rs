@@ -26,7 +26,9 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     let socket = bind(args.listen).await?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
     let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
-    let port = socket.local_addr().map_err(Failure::failed)?.port();
+    // Whoever gets an answer under a new name finds it in the kubeconfig already.
+    let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
+    let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
 
     let stop = end.now;
     let started = Embedded::start_limited(engine, env, limits(args), stop.clone()).await;
@@ -46,8 +48,6 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     });
     let running = hub.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(hub_failure) });
-    let url = pki.server_url(port);
-    let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
     tracing::info!(listen = %args.listen, url, kubeconfig = %kubeconfig.display(), "serving");
 
     let ended = supervise(listening, controllers, &pki, &stop).await;
