@@ -4,7 +4,7 @@ use std::{cell::Cell, net::SocketAddr, path::Path, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use karmada_tests::{
-    bench::{now, until_ready},
+    bench::{computed, now, until_ready},
     fleet::{Binaries, file, server_of, start_hub},
     process::Process,
 };
@@ -77,16 +77,6 @@ impl Hub {
     pub(crate) fn computed(&self) -> f64 {
         computed(&self.process.pid().expect("it runs").to_string())
     }
-}
-
-/// Seconds that a process has computed.
-pub(crate) fn computed(pid: &str) -> f64 {
-    /// Of the kernel's clock, on every Linux there is.
-    const TICKS: f64 = 100.0;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
-    (ticks(11) + ticks(12)) / TICKS
 }
 
 /// A ConfigMap of 1 KB.

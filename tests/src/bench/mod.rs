@@ -1,6 +1,7 @@
 //! What the benches have in common: how they measure, the binaries they measure, and what they print.
 
 pub mod binaries;
+pub mod placing;
 pub mod report;
 
 use std::{
@@ -67,6 +68,16 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() ->
 /// When it does not.
 pub fn resident(process: &Process) -> u64 {
     process.resident().expect("the process runs")
+}
+
+/// Seconds that a process has computed.
+pub fn computed(pid: &str) -> f64 {
+    /// Of the kernel's clock, on every Linux there is.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
+    (ticks(11) + ticks(12)) / TICKS
 }
 
 /// How long it takes from now until a hub says that it is ready.

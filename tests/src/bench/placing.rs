@@ -1,13 +1,7 @@
-//! How long it takes to place one binding. Prints the figures (`cargo test --release -p karmada-core --test speed --
-//! --nocapture`); the budget in release is 1 ms for 1,000 clusters and 10 ms for 10,000. Here only what would be a
-//! mistake in the algorithm fails, since a debug build on a busy machine says nothing about milliseconds.
+//! How long it takes to place one binding, in the library alone: clusters as agents report them, and the usual ways of
+//! placing.
 
-#![allow(clippy::disallowed_methods, reason = "it measures")]
-
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use karmada_api::{cluster::Cluster, models::default_resource_models, work::ResourceBindingSpec};
 use karmada_core::{
@@ -16,6 +10,8 @@ use karmada_core::{
 };
 use karmada_meta::quantity::Quantity;
 use serde_json::{Value, json};
+
+use super::now;
 
 /// A cluster as an agent reports it: forty groups of APIs, nine grades of nodes.
 fn sample() -> Cluster {
@@ -59,6 +55,7 @@ fn cluster(number: usize, sample: &Cluster) -> Cluster {
     cluster
 }
 
+/// A Deployment that is placed so.
 fn binding(placement: &Value) -> ResourceBindingSpec {
     serde_json::from_value(json!({
         "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
@@ -68,8 +65,14 @@ fn binding(placement: &Value) -> ResourceBindingSpec {
     .expect("a binding")
 }
 
-#[test]
-fn one_binding_over_very_many_clusters() {
+/// So many of them.
+pub fn fleet(clusters: usize) -> Fleet {
+    let sample = sample();
+    Fleet::new((0..clusters).map(|n| Arc::new(Member::new(Arc::new(cluster(n, &sample))))))
+}
+
+/// The ways of placing, by what people call them.
+pub fn placements() -> [(&'static str, Value); 5] {
     let affinity = json!({"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["edge", "core"]}]}});
     let dynamic = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
                          "weightPreference": {"dynamicWeight": "AvailableReplicas"}});
@@ -79,7 +82,7 @@ fn one_binding_over_very_many_clusters() {
             {"targetCluster": {"labelSelector": {"matchLabels": {"site": "s1"}}}, "weight": 2},
             {"targetCluster": {"labelSelector": {"matchLabels": {"tier": "edge"}}}, "weight": 1}]}});
     let regions = json!([{"spreadByField": "region", "minGroups": 3, "maxGroups": 5}, {"spreadByField": "cluster", "minGroups": 6, "maxGroups": 40}]);
-    let placements = [
+    [
         ("duplicated", json!({"clusterAffinity": affinity})),
         ("static weights", json!({"clusterAffinity": affinity, "replicaScheduling": weights})),
         ("by room", json!({"clusterAffinity": affinity, "replicaScheduling": dynamic})),
@@ -88,23 +91,36 @@ fn one_binding_over_very_many_clusters() {
             "regions, by room",
             json!({"clusterAffinity": affinity, "replicaScheduling": dynamic, "spreadConstraints": regions}),
         ),
-    ];
-    let sample = sample();
-    for number in [1_000, 10_000] {
-        let members: Vec<_> =
-            (0..number).map(|n| Arc::new(Member::new(Arc::new(cluster(n, &sample))))).collect();
-        let fleet = Fleet::new(members);
-        for (name, placement) in &placements {
-            let binding = binding(placement);
-            let mut best = Duration::MAX;
-            for _ in 0..5 {
-                let begun = Instant::now();
-                let decision = place::schedule(&Request::new(&binding, &fleet)).expect("it fits");
-                best = best.min(begun.elapsed());
-                assert!(!decision.clusters.is_empty());
-            }
-            println!("{number} clusters, {name}: {:.3} ms", best.as_secs_f64() * 1e3);
-            assert!(best < Duration::from_secs(5), "{number} clusters, {name}: {best:?}");
+    ]
+}
+
+/// The shortest time of several that one binding takes.
+///
+/// # Panics
+/// When it does not fit.
+pub fn best_of(runs: usize, fleet: &Fleet, placement: &Value) -> Duration {
+    let binding = binding(placement);
+    let once = |_| {
+        let begun = now();
+        let decision = place::schedule(&Request::new(&binding, fleet)).expect("it fits");
+        let took = begun.elapsed();
+        assert!(!decision.clusters.is_empty(), "it fits somewhere");
+        took
+    };
+    (0..runs).map(once).min().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a mistake in the algorithm would break: a debug build on a busy machine says nothing about milliseconds.
+    #[test]
+    fn very_many_clusters_are_no_matter_of_seconds() {
+        let fleet = fleet(10_000);
+        for (name, placement) in placements() {
+            let best = best_of(3, &fleet, &placement);
+            assert!(best < Duration::from_secs(5), "{name}: {best:?}");
         }
     }
 }
