@@ -108,6 +108,19 @@ pub fn near(all: &[Served], name: &str) -> Vec<String> {
     found.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
+/// Up to three of some names that a user may have meant by one that is not among them.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    const MOST: usize = 3;
+    let limit = (name.chars().count() / 3).clamp(1, 3);
+    let mut found: Vec<_> = known
+        .into_iter()
+        .map(|known| (distance(name, known), known))
+        .filter(|(distance, _)| *distance <= limit)
+        .collect();
+    found.sort_unstable();
+    found.into_iter().take(MOST).map(|(_, known)| known.to_owned()).collect()
+}
+
 /// How many letters have to be put in, taken out or changed to make one word of the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

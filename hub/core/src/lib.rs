@@ -29,6 +29,7 @@
 pub mod admit;
 pub mod affinity;
 pub mod aggregate;
+pub mod copies;
 pub mod delete;
 pub mod divide;
 pub mod estimate;

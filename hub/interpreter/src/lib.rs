@@ -26,6 +26,7 @@ mod interpreter;
 mod lua;
 mod native;
 mod prune;
+mod ready;
 mod reflect;
 mod replicas;
 mod requests;
@@ -40,6 +41,7 @@ pub use self::{
     interpreter::{Interpreter, RuleError, retained_fields},
     native::Native,
     prune::prune,
+    ready::ready,
     reflect::{reflect_status, reports_generations},
     replicas::{Replicas, completions, get_components, get_replicas, revise_completions, revise_replicas},
     requests::{pod_requests, pod_template_requests},

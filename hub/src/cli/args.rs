@@ -284,6 +284,13 @@ pub(super) struct GetArgs {
     /// Print who owns which fields, too.
     #[arg(long)]
     pub show_managed_fields: bool,
+    /// Print the copies on the member clusters instead of the hub's own objects, as their agents last told: READY,
+    /// whether the hub manages the copy (ADOPTION), and the AGE of what is known. No member has to be reachable.
+    #[arg(long, conflicts_with_all = ["watch", "watch_only", "field_selector"])]
+    pub members: bool,
+    /// With --members: only on these clusters.
+    #[arg(short = 'C', long, value_name = "CLUSTER", value_delimiter = ',', requires = "members")]
+    pub clusters: Vec<String>,
     /// What to print.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
     pub output: Output,

@@ -14,7 +14,7 @@ use super::{
     args::{GetArgs, Output},
     ask::Server,
     follow::{self, Target},
-    print,
+    members, print,
     table::{Columns, Printer},
 };
 use crate::discovery::{self, Served};
@@ -28,6 +28,11 @@ pub(super) async fn run(args: GetArgs, env: Env) -> Result<(), Failure> {
     let requests = requests(&args)?;
     server.reach().await?;
     let all = discovery::everything(server.objects.rest()).await.map_err(|e| server.failure(&e))?;
+    if args.members {
+        let find = |(resource, names): &(String, Vec<String>)| Ok((find(&all, resource)?, names.clone()));
+        let requests = requests.iter().map(find).collect::<Result<Vec<_>, Failure>>()?;
+        return members::run(&server, &requests, &args, &env).await;
+    }
     if args.watch || args.watch_only {
         return watch(&server, &all, &requests, &args, &env).await;
     }
@@ -61,7 +66,7 @@ pub(super) async fn run(args: GetArgs, env: Env) -> Result<(), Failure> {
 }
 
 /// The kind that a user means, or what it might have been.
-fn find<'a>(all: &'a [Served], name: &str) -> Result<&'a Served, Failure> {
+pub(super) fn find<'a>(all: &'a [Served], name: &str) -> Result<&'a Served, Failure> {
     discovery::resolve(all, name).ok_or_else(|| {
         let near = discovery::near(all, name);
         let hint =
@@ -164,14 +169,14 @@ async fn one_kind(
 }
 
 /// What stands before the slash of a name: `deployment.apps`.
-fn kind_name(served: &Served) -> String {
+pub(super) fn kind_name(served: &Served) -> String {
     match served.resource.group.as_str() {
         "" => served.singular.clone(),
         group => format!("{}.{group}", served.singular),
     }
 }
 
-fn name_line(kind: &str, object: &Value) -> String {
+pub(super) fn name_line(kind: &str, object: &Value) -> String {
     format!("{kind}/{}\n", object["metadata"]["name"].as_str().unwrap_or_default())
 }
 
@@ -344,7 +349,7 @@ fn objects(answers: Vec<Value>, single: bool, args: &GetArgs) -> Result<String, 
 }
 
 /// A document in the form that was asked for, its keys sorted, with a line end.
-fn written(mut document: Value, output: Output) -> Result<String, Failure> {
+pub(super) fn written(mut document: Value, output: Output) -> Result<String, Failure> {
     document.sort_all_objects();
     let mut text = match output {
         Output::Json => serde_json::to_string_pretty(&document).map_err(Failure::failed)?,

@@ -8,7 +8,9 @@ mod duration;
 mod export;
 mod follow;
 mod get;
+mod known;
 mod logs;
+mod members;
 mod serve;
 mod table;
 
