@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     bindings,
-    customizations::{self, Customization},
+    customizations::{self, Customization, RuleChanges},
     heads::{
         BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
         TemplateHead, WorkHead,
@@ -80,6 +80,8 @@ pub(crate) struct Context {
     pub customizations: Arc<Index<Customization>>,
     /// What the fields of a kind mean.
     pub interpreter: Interpreter,
+    /// Tells of which kinds the users' rules have changed.
+    pub rule_changes: RuleChanges,
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
     pub fleet: Arc<Fleet>,
@@ -126,6 +128,7 @@ impl Context {
             definitions: Index::new(),
             customizations: Index::new(),
             interpreter: Interpreter::new(env.clone()),
+            rule_changes: RuleChanges::default(),
             templates: Arc::new(Templates::new()),
             fleet: Arc::default(),
             written: Written::default(),

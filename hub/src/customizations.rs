@@ -3,11 +3,12 @@
 //! What was decided by a rule is decided anew when it changes: the Works of the kind's bindings and the sums in their
 //! templates.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use karmada_api::config::ResourceInterpreterCustomizationSpec;
 use karmada_interpreter::rules::Rules;
 use karmada_meta::gvk::GroupVersionKind;
+use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,6 +19,32 @@ use crate::{
 
 /// A customization in full: there are few of them. Nothing of one that cannot be read.
 pub(crate) type Customization = Option<ResourceInterpreterCustomizationSpec>;
+
+type Listener = Box<dyn Fn(&GroupVersionKind) + Send + Sync>;
+
+/// Who wants to know of which kinds the rules are others now.
+#[derive(Default)]
+pub(crate) struct RuleChanges(RwLock<Vec<Listener>>);
+
+impl fmt::Debug for RuleChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleChanges").field("listeners", &self.0.read().len()).finish()
+    }
+}
+
+impl RuleChanges {
+    /// Hears every kind whose rules change later.
+    pub(crate) fn listen(&self, listener: impl Fn(&GroupVersionKind) + Send + Sync + 'static) {
+        self.0.write().push(Box::new(listener));
+    }
+
+    /// Tells everybody.
+    pub(crate) fn tell(&self, kind: &GroupVersionKind) {
+        for listener in self.0.read().iter() {
+            listener(kind);
+        }
+    }
+}
 
 /// Reads a customization.
 pub(crate) fn project(value: &Value) -> Customization {
@@ -43,14 +70,15 @@ pub(crate) fn listen(context: &Arc<Context>, changed: impl Fn(BindingKey) + Send
         if kinds.is_empty() {
             return;
         }
-        for (scope, index) in context.bindings.both() {
-            for kind in
-                kinds.iter().filter_map(|(version, kind)| GroupVersionKind::from_api_version(version, *kind))
-            {
+        for kind in
+            kinds.iter().filter_map(|(version, kind)| GroupVersionKind::from_api_version(version, *kind))
+        {
+            for (scope, index) in context.bindings.both() {
                 for (key, _) in index.group(&BindingHead::of_kind(&kind)) {
                     changed(BindingKey { scope, key });
                 }
             }
+            context.rule_changes.tell(&kind);
         }
     });
 }

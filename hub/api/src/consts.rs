@@ -137,6 +137,12 @@ pub mod extension {
     pub const ADOPTED: &str = "work.karmada.io/adopted";
     /// The condition of a binding whose policy waits for override policies.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
+    /// The condition of a binding whose template a user's rule cannot make sense of.
+    pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
+    /// The condition of a binding whose dependencies cannot be read, or cannot follow it.
+    pub const DEPENDENCIES_SYNCED: &str = "DependenciesSynced";
+    /// The condition of a dependency's binding: the bindings that need it disagree about what becomes of it.
+    pub const DEPENDENCY_POLICIES_AGREE: &str = "DependencyPoliciesAgree";
 }
 
 /// Finalizers.

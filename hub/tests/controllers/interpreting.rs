@@ -1,8 +1,9 @@
 //! Users' own rules for what the fields of a kind mean.
 
-use crate::common::{World, policy, widget_definition, widgets};
+use crate::common::{World, condition, policy, widget_definition, widgets};
 use karmada_hub::kinds::{
-    CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_INTERPRETER_CUSTOMIZATIONS, WORKS,
+    CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
+    RESOURCE_INTERPRETER_CUSTOMIZATIONS, WORKS,
 };
 use karmada_meta::object;
 use serde_json::{Value, json};
@@ -109,5 +110,81 @@ async fn reports_are_added_up_by_a_users_rule_and_anew_when_it_changes() {
     let says =
         "AggregateStatus of ResourceInterpreterCustomization w: line 2: attempt to index field 'nothing'";
     world.event("w-widget", "AggregateStatusFailed", says).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_of_a_template_are_asked_of_a_users_rule() {
+    let world = World::start().await;
+    let member = world.join("m1", json!({})).await;
+    world.create(&CUSTOM_RESOURCE_DEFINITIONS, widget_definition()).await;
+    let divided = json!({"clusterAffinity": {"clusterNames": ["m1"]}});
+    world.create(&PROPAGATION_POLICIES, policy("p", "example.com/v1", "Widget", "", divided)).await;
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"},
+        "spec": {"size": 3},
+    });
+    world
+        .until("it can be made", || async {
+            world.rest.post(&widgets().collection(Some("default")), &widget).await.ok()
+        })
+        .await;
+    world.until("a Work", || member.work("Widget", "w")).await;
+    let replicas = |wanted: i64| {
+        let world = &world;
+        move || async move {
+            let binding = world.get(&RESOURCE_BINDINGS, "default", "w-widget").await?;
+            (binding["spec"]["replicas"].as_i64().unwrap_or_default() == wanted).then_some(binding)
+        }
+    };
+    world.until("no replicas without a rule", replicas(0)).await;
+
+    let count = |of: &str| format!("function GetReplicas(o) return {of}, nil end");
+    let mut both = rule("w", "replicaResource", &count("o.spec.size"));
+    both["spec"]["customizations"]["replicaRevision"] =
+        json!({"luaScript": "function ReviseReplica(o, n) o.spec.size = n return o end"});
+    world.create(&RESOURCE_INTERPRETER_CUSTOMIZATIONS, both).await;
+    world.until("as the rule says, without a change of the template", replicas(3)).await;
+
+    let set_rule = |script: String| {
+        world.change(&RESOURCE_INTERPRETER_CUSTOMIZATIONS, "", "w", move |rule| {
+            rule["spec"]["customizations"]["replicaResource"]["luaScript"] = script.as_str().into();
+        })
+    };
+    set_rule(count("o.none.there")).await;
+    world.event("w", "GetReplicasFailed", "attempt to index field 'none'").await;
+    world
+        .until("a condition that says so", || async {
+            let binding = world.get(&RESOURCE_BINDINGS, "default", "w-widget").await?;
+            (condition(&binding, "TemplateInterpreted")["status"] == "False").then_some(())
+        })
+        .await;
+    world.until("the binding stays as it was", replicas(3)).await;
+    assert!(member.work("Widget", "w").await.is_some(), "and so does its Work");
+
+    set_rule(count("o.spec.size + 1")).await;
+    let binding = world.until("by the mended rule", replicas(4)).await;
+    world
+        .until("nothing is wrong any more", || async {
+            let binding = world.get(&RESOURCE_BINDINGS, "default", "w-widget").await?;
+            condition(&binding, "TemplateInterpreted").is_null().then_some(())
+        })
+        .await;
+    assert_eq!(binding["spec"]["components"], Value::Null);
+
+    world
+        .change(&RESOURCE_INTERPRETER_CUSTOMIZATIONS, "", "w", |rule| {
+            rule["spec"]["customizations"]["componentResource"] = json!({"luaScript":
+                "function GetComponents(o) return {{name = 'a', replicas = 1}, {name = 'b', replicas = o.spec.size}} end"});
+        })
+        .await;
+    world
+        .until("parts", || async {
+            let binding = world.get(&RESOURCE_BINDINGS, "default", "w-widget").await?;
+            (binding["spec"]["components"]
+                == json!([{"name": "a", "replicas": 1}, {"name": "b", "replicas": 3}]))
+            .then_some(())
+        })
+        .await;
     world.stop().await;
 }

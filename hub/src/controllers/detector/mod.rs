@@ -13,6 +13,7 @@ mod desired;
 mod kinds;
 mod policies;
 mod templates;
+mod workload;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -146,6 +147,14 @@ impl Detector {
                 }
             });
         }
+        let (queue, shared) = (templates.clone(), Arc::downgrade(context));
+        context.rule_changes.listen(move |kind| {
+            // What the kind's fields mean may be another thing now, and what failed may go.
+            let watched = shared.upgrade().and_then(|context| context.templates.find(kind));
+            for (key, _) in watched.into_iter().flat_map(|watched| watched.index.all()) {
+                queue.add(TemplateKey { kind: kind.clone(), key });
+            }
+        });
         let shared = Arc::downgrade(context);
         context.definitions.listen(move |_| {
             if let Some(context) = shared.upgrade() {
@@ -160,6 +169,7 @@ impl Detector {
         // A template must not be judged before all policies are known, nor a policy deleted before all bindings are.
         self.context.policies.synced().await;
         self.context.bindings.synced().await;
+        self.context.customizations.synced().await;
         let templates = work("detector", &self.templates, TEMPLATE_WORKERS, &stop, |t| self.template(t));
         let policies = work("policy", &self.policies, POLICY_WORKERS, &stop, |p| self.policy(p));
         let kinds = self.watch_kinds(&stop);

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Detector, Lonely, Patience,
-    desired::{self, Asked, Bound},
+    desired::{self, Asked, Bound, Workload},
 };
 use crate::{
     bindings,
@@ -25,6 +25,9 @@ use crate::{
     templates::{TemplateKey, Watched},
 };
 
+/// How long after a user's rule has failed about a template it is asked again: it may have been out of time, or out of
+/// reach.
+const UNCLEAR: Duration = Duration::from_secs(30);
 /// How long a template waits for the PriorityClass that its policy names before it is looked for again.
 const PRIORITY_CLASS: Duration = Duration::from_secs(10);
 
@@ -171,13 +174,17 @@ impl Detector {
                 );
                 Ok(Next::Done)
             }
-            Ok(Bound::Refused(reason)) => {
+            Ok(Bound::Refused(ref reason) | Bound::Unclear(ref reason)) => {
                 tracing::warn!(template = %template, policy = %policy.name(), %reason, "policy not applied");
                 let text = format!("{said} failed: {reason}");
                 self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
                 // A PriorityClass may still come; nobody tells of it.
                 let waits = policy.spec().schedule_priority.is_some();
-                Ok(if waits { Next::After(PRIORITY_CLASS) } else { Next::Done })
+                Ok(match applied {
+                    Ok(Bound::Unclear(_)) => Next::After(UNCLEAR),
+                    _ if waits => Next::After(PRIORITY_CLASS),
+                    _ => Next::Done,
+                })
             }
             // Somebody was faster; what they wrote is read in a moment.
             Err(error) if error.is_conflict() || error.is_already_exists() || error.is_not_found() => {
@@ -194,13 +201,16 @@ impl Detector {
     /// What a policy asks for, with the value of the PriorityClass that it names; or why that is not known.
     async fn asked<'a>(&self, policy: Policy<'a>) -> Result<Result<Asked<'a>, String>, Error> {
         let Some(wanted) = &policy.spec().schedule_priority else {
-            return Ok(Ok(Asked { policy, priority: None }));
+            return Ok(Ok(Asked { policy, priority: None, workload: Workload::default() }));
         };
         let name = wanted.priority_class_name.as_str();
         let class = self.context.objects.get(&kinds::PRIORITY_CLASSES, &Key::cluster_scoped(name)).await?;
         let value = class.map(|class| class["value"].as_i64().and_then(|value| i32::try_from(value).ok()));
         Ok(match value {
-            Some(value) => Ok(Asked { policy, priority: Some(value.unwrap_or_default()) }),
+            Some(value) => {
+                let priority = Some(value.unwrap_or_default());
+                Ok(Asked { policy, priority, workload: Workload::default() })
+            }
             None => Err(format!(
                 "spec.schedulePriority.priorityClassName: there is no PriorityClass {name:?}; create it or name another"
             )),
@@ -212,7 +222,7 @@ impl Detector {
         template: &TemplateKey,
         resource: &Resource,
         mut live: Value,
-        asked: Asked<'_>,
+        mut asked: Asked<'_>,
         claim: Option<&Claim>,
         preempting: bool,
     ) -> Result<Bound, Error> {
@@ -251,9 +261,22 @@ impl Detector {
             self.memory.lock().bound.insert(template.clone(), content);
             return Ok(Bound::Written);
         }
+        asked.workload = match self.workload(&live).await {
+            Ok(workload) => workload,
+            Err(error) => {
+                let why = error.to_string();
+                if let Some(binding) = &binding {
+                    self.tell_understood(&key, binding, Some(&why)).await?;
+                }
+                return Ok(Bound::Unclear(why));
+            }
+        };
+        if let Some(binding) = &binding {
+            self.tell_understood(&key, binding, None).await?;
+        }
         let bound = match binding {
             None => {
-                let mut new = match desired::new_binding(&key, &live, asked, &self.context.env) {
+                let mut new = match desired::new_binding(&key, &live, &asked, &self.context.env) {
                     Ok(new) => new,
                     Err(reason) => return Ok(Bound::Refused(reason)),
                 };
@@ -264,7 +287,7 @@ impl Detector {
             // At the first look since the start nothing is known; then the binding's Works are looked at instead.
             Some(binding) => {
                 let keep_version = known.is_none_or(|known| known == content);
-                self.update_binding(&key, binding, &live, asked, keep_version).await?
+                self.update_binding(&key, binding, &live, &asked, keep_version).await?
             }
         };
         if known != Some(content) {
@@ -284,7 +307,7 @@ impl Detector {
         key: &BindingKey,
         mut binding: Value,
         template: &Value,
-        asked: Asked<'_>,
+        asked: &Asked<'_>,
         keep_version: bool,
     ) -> Result<Bound, Error> {
         if object::deletion_timestamp(&binding).is_some() {

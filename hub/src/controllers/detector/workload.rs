@@ -1,0 +1,68 @@
+//! What a template's fields mean: asked of the rules of its kind, a user's scripts among them.
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{component, event, extension},
+};
+use karmada_client::Error;
+use karmada_interpreter::{RuleError, rules::Operation};
+use karmada_meta::{object, time::Time};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Detector, desired::Workload};
+use crate::{bindings, heads::BindingKey, objects::Part};
+
+/// The longest reason that a condition is given; a script may say anything.
+const REASON_LIMIT: usize = 1024;
+
+impl Detector {
+    /// The replicas or the parts of a template. A user's rule for parts replaces that for replicas, as in Karmada.
+    /// What cannot be told is an event.
+    pub(super) async fn workload(&self, template: &Value) -> Result<Workload, RuleError> {
+        let interpreter = &self.context.interpreter;
+        let parts = interpreter.is_customized(template, Operation::InterpretComponent);
+        let asked = if parts {
+            let components = interpreter.components(template).await;
+            components.map(|components| Workload { components, ..Workload::default() })
+        } else {
+            let replicas = interpreter.replicas(template).await;
+            replicas.map(|r| Workload { replicas: r.unwrap_or_default(), ..Workload::default() })
+        };
+        asked.inspect_err(|error| {
+            let reason = if parts { event::GET_COMPONENTS_FAILED } else { event::GET_REPLICAS_FAILED };
+            self.context.warning(component::DETECTOR, template, reason, error.to_string());
+        })
+    }
+
+    /// Says in the condition of a binding whether its template is understood: the binding stays as it was while it
+    /// is not. The condition is there only then.
+    pub(super) async fn tell_understood(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        problem: Option<&str>,
+    ) -> Result<(), Error> {
+        let now = Time::now(&self.context.env);
+        let apply = |live: &mut Value| {
+            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let changed = match problem {
+                None => conditions::remove(&mut list, extension::TEMPLATE_INTERPRETED),
+                Some(why) => {
+                    let why: String = why.chars().take(REASON_LIMIT).collect();
+                    let type_ = extension::TEMPLATE_INTERPRETED;
+                    conditions::set(&mut list, Condition::new(type_, false, "InterpretFailed", why, now), now)
+                }
+            };
+            if changed {
+                object::ensure_map(live, "status").insert("conditions".into(), json!(list));
+            }
+            changed
+        };
+        if apply(&mut binding.clone()) {
+            let resource = bindings::resource(key.scope);
+            self.context.objects.modify(resource, &key.key, Part::Status, apply).await?;
+        }
+        Ok(())
+    }
+}
