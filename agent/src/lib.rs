@@ -8,6 +8,7 @@
 //!   Works   ──▶ watch ──▶ Desired ──▶ queue ──┼──▶ Executor ──▶ Applier ──▶ objects
 //!                                      ▲      │       │                        │
 //!                                      └──────┼───────┼──────── Observer ◀─────┘  watches, by label
+//!                                      ▲      │  Ground ◀── namespaces, definitions, while something waits for one
 //!   status, ◀── Outbox ◀──────────────────────┼───────┘
 //!   events  ◀── Recorder                      │
 //! ```
@@ -29,7 +30,7 @@ mod work;
 use std::{sync::Arc, time::Duration};
 
 use karmada_client::{
-    Recorder, Rest, Wake, WatchConfig, Watcher, WorkQueue, events::RecorderTask, latest, metrics::Queues,
+    Recorder, Rest, WatchConfig, Watcher, WorkQueue, events::RecorderTask, latest, metrics::Queues,
 };
 use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
@@ -43,7 +44,9 @@ pub use phase::Phase;
 pub use stats::{Count, Stats};
 
 use hub::{cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter, rules};
-use member::{apply::Applier, discovery::Discovery, observe::Observer, summary, summary::Figures};
+use member::{
+    apply::Applier, discovery::Discovery, ground::Ground, observe::Observer, summary, summary::Figures,
+};
 use phase::Phases;
 use work::{
     desired::{Desired, DesiredWork},
@@ -181,6 +184,14 @@ impl Agent {
             notice,
             Arc::clone(&interpreter),
         );
+        let met = queue.clone();
+        let ground = Arc::new(Ground::new(
+            member.clone(),
+            env.clone(),
+            config.member_back.clone(),
+            Arc::clone(&discovery),
+            move |work| met.add(work),
+        ));
         let executor = Arc::new(Executor {
             hub: hub.clone(),
             env: env.clone(),
@@ -200,7 +211,7 @@ impl Agent {
             recorder,
             view: Arc::clone(&view),
             stats: Arc::clone(&stats),
-            ground: Wake::new(),
+            ground,
         });
         Self {
             config,
@@ -316,7 +327,11 @@ impl Agent {
             rules::follow(hub, env, wake, phases.clone(), self.interpreter, changed)
         });
         loops.spawn(pull(hub, config.clone(), env, Arc::clone(&desired), queue.clone(), phases.clone()));
-        loops.spawn(hurry(config.clone(), executor.ground.clone(), queue.clone(), Arc::clone(&outbox)));
+        loops.spawn(hurry(config.clone(), queue.clone(), Arc::clone(&outbox)));
+        loops.spawn({
+            let executor = Arc::clone(&executor);
+            async move { executor.ground.run().await }
+        });
         for _ in 0..config.work_syncs.max(1) {
             drains.spawn(carry_out(Arc::clone(&executor), queue.clone(), phases.clone()));
         }
@@ -399,9 +414,8 @@ async fn pull(
 }
 
 /// Lets what waits have its turn when what it waits for came.
-async fn hurry(config: AgentConfig, ground: Wake, queue: WorkQueue<String>, outbox: Arc<Outbox>) {
+async fn hurry(config: AgentConfig, queue: WorkQueue<String>, outbox: Arc<Outbox>) {
     let (mut hub, mut member) = (config.hub_back.listen(), config.member_back.listen());
-    let mut ground = ground.listen();
     loop {
         tokio::select! {
             biased;
@@ -410,7 +424,6 @@ async fn hurry(config: AgentConfig, ground: Wake, queue: WorkQueue<String>, outb
                 queue.retry_all_now();
             }
             () = member.woken() => queue.retry_all_now(),
-            () = ground.woken() => queue.retry_all_now(),
         }
     }
 }

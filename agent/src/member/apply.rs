@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use super::{
     config::{self, Owner, configuration, has_other_writers, is_namespace, replacement},
     discovery::Discovery,
+    ground::Need,
     observe::{Observer, Sight, sight},
 };
 use crate::work::{
@@ -73,10 +74,12 @@ pub(crate) struct Failure {
 }
 
 /// What to expect of trying again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hope {
-    /// It waits for something that is likely under way: a namespace, a kind, a deletion.
+    /// Something that is likely under way: a deletion, somebody else's change.
     Soon,
+    /// As soon as this is there.
+    After(Need),
     /// The member said no, or is away.
     Sometime,
 }
@@ -86,6 +89,10 @@ impl Failure {
         Self { message: message.into(), hope: Hope::Soon }
     }
 
+    fn after(need: Need, message: impl Into<String>) -> Self {
+        Self { message: message.into(), hope: Hope::After(need) }
+    }
+
     fn sometime(message: impl Into<String>) -> Self {
         Self { message: message.into(), hope: Hope::Sometime }
     }
@@ -93,11 +100,36 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        // "namespaces \"x\" not found": the Work that makes it may be on its way. One that is going will be gone.
-        let going = error.is_forbidden() && error.to_string().ends_with("because it is being terminated");
-        let soon = error.is_not_found() || error.is_conflict() || going;
-        Self { message: error.to_string(), hope: if soon { Hope::Soon } else { Hope::Sometime } }
+        let soon = error.is_not_found() || error.is_conflict();
+        let hope = match need(&error) {
+            Some(need) => Hope::After(need),
+            None if soon => Hope::Soon,
+            None => Hope::Sometime,
+        };
+        Self { message: error.to_string(), hope }
     }
+}
+
+/// What a server misses, by what it says.
+fn need(error: &Error) -> Option<Need> {
+    let text = error.to_string();
+    let between = |before: &str, after: &str| {
+        let (_, rest) = text.split_once(before)?;
+        Some(rest.split_once(after)?.0.to_owned())
+    };
+    if error.is_not_found() {
+        // The Work that makes it may be on its way.
+        return between("namespaces \"", "\" not found").map(Need::Namespace);
+    }
+    if !error.is_forbidden() {
+        return None;
+    }
+    if text.ends_with("because it is being terminated") {
+        return between(" in namespace ", " because").map(Need::Namespace);
+    }
+    let account = between("error looking up service account ", ":")?;
+    let (namespace, name) = account.split_once('/')?;
+    Some(Need::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// What we remember of an object that we wrote.
@@ -182,7 +214,10 @@ impl Applier {
         let (group, version, kind) = (&manifest.id.group, &manifest.version, &manifest.id.kind);
         let Some(resource) = discovery.resource(group, version, kind).await? else {
             let version = Resource::new(group, version, "", "", false).api_version();
-            return Err(Failure::soon(format!("no matches for kind \"{kind}\" in version \"{version}\"")));
+            let need =
+                Need::Kind { group: group.clone(), version: manifest.version.clone(), kind: kind.clone() };
+            let message = format!("no matches for kind \"{kind}\" in version \"{version}\"");
+            return Err(Failure::after(need, message));
         };
         let mut id = manifest.id.clone();
         if !resource.namespaced {

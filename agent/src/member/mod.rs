@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod config;
 pub(crate) mod discovery;
 pub(crate) mod drift;
+pub(crate) mod ground;
 pub(crate) mod health;
 pub(crate) mod observe;
 pub(crate) mod summary;

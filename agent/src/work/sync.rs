@@ -1,6 +1,7 @@
 //! Carrying out one Work: its objects applied, what left it taken away, its status made.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
@@ -10,8 +11,11 @@ use karmada_api::{
     consts::{annotation, component, event},
     work::{ResourceIdentifier, WorkStatus},
 };
-use karmada_client::{Error, ObjectRef, Recorder, Rest, Wake};
-use karmada_core::delete::{Cause, WorkFacts};
+use karmada_client::{Error, ObjectRef, Recorder, Rest};
+use karmada_core::{
+    delete::{Cause, WorkFacts},
+    install_order,
+};
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use serde_json::Value;
@@ -26,13 +30,13 @@ use crate::{
     member::{
         apply::{Applier, Failure, Hope, Order},
         discovery::Discovery,
+        ground::Ground,
         observe::Observer,
     },
     stats::Stats,
 };
 
-/// What waits for a namespace, a kind or a deletion is tried again at least this often. The namespace's own Work may take
-/// another way through the hub and arrive seconds later.
+/// What waits for a deletion or somebody else's change is tried again at least this often.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 /// The component that Karmada's events come from.
@@ -53,10 +57,6 @@ impl Again {
 
     fn after(pause: Duration) -> Self {
         Self { failed: false, after: Some(pause) }
-    }
-
-    fn of(failure: &Failure) -> Self {
-        if failure.hope == Hope::Soon { Self::SOON } else { Self::FAILED }
     }
 
     fn and(self, other: Self) -> Self {
@@ -80,13 +80,14 @@ pub(crate) struct Executor {
     pub(crate) recorder: Recorder,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) stats: Arc<Stats>,
-    /// Given when something was made that other Works may wait for: a namespace, a kind.
-    pub(crate) ground: Wake,
+    /// What Works wait for.
+    pub(crate) ground: Arc<Ground>,
 }
 
 impl Executor {
     /// Brings the member to what a Work says, and answers when to look again.
     pub(crate) async fn sync(&self, name: &str) -> Again {
+        self.ground.forget(name);
         let Some(work) = self.desired.get(name) else {
             // Not a deletion: what it put here stays, and is found again by its annotations.
             self.applier.forget_work(name);
@@ -106,7 +107,10 @@ impl Executor {
         let mut outcomes = Outcomes { suspended: work.suspended, ..Outcomes::default() };
         let mut again = Again::default();
         let mut wrote = false;
-        for (ordinal, manifest) in work.manifests.iter().enumerate() {
+        let mut order: Vec<usize> = (0..work.manifests.len()).collect();
+        order.sort_by_key(|at| rank(&work.manifests[*at].id));
+        for ordinal in order {
+            let manifest = &work.manifests[ordinal];
             let identifier = identifier(ordinal, manifest);
             if work.suspended {
                 self.applier.watch(&self.discovery, &self.observer, manifest).await;
@@ -132,12 +136,13 @@ impl Executor {
                 }
                 Err(failure) => {
                     self.failed(manifest, &failure);
-                    again = again.and(Again::of(&failure));
+                    again = again.and(self.again(&work.name, &failure));
                     let seen = self.seen(work, &manifest.id, &recorded);
                     outcomes.manifests.push(Outcome { identifier, error: Some(failure.message), seen });
                 }
             }
         }
+        outcomes.manifests.sort_by_key(|outcome| outcome.identifier.ordinal);
         if !work.suspended {
             again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
         } else {
@@ -148,16 +153,26 @@ impl Executor {
         again
     }
 
+    /// When a Work of which something failed is looked at again.
+    fn again(&self, work: &str, failure: &Failure) -> Again {
+        match &failure.hope {
+            Hope::Soon => Again::SOON,
+            Hope::After(need) => self.ground.wait(need, work).map_or(Again::SOON, Again::after),
+            Hope::Sometime => Again::FAILED,
+        }
+    }
+
     /// Takes away what the Work held before and no longer lists: only when all that it lists is there, and never on
     /// the word of an empty list.
     async fn clear_up(&self, work: &DesiredWork, recorded: &Recorded, outcomes: &mut Outcomes) -> Again {
         let mut again = Again::default();
-        let leftovers = self.leftovers(work, recorded);
+        let mut leftovers = self.leftovers(work, recorded);
         if leftovers.is_empty() {
             return again;
         }
         let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
         let facts = self.facts(work, Cause::LeftTheWork, false);
+        leftovers.sort_by_key(|(id, _)| Reverse(rank(id)));
         for (id, mut outcome) in leftovers {
             if !settled {
                 outcomes.leftovers.push(outcome);
@@ -170,12 +185,13 @@ impl Executor {
                     }
                 }
                 Err(failure) => {
-                    again = again.and(Again::of(&failure));
+                    again = again.and(self.again(&work.name, &failure));
                     outcome.error = Some(failure.message);
                     outcomes.leftovers.push(outcome);
                 }
             }
         }
+        outcomes.leftovers.sort_by_key(|outcome| outcome.identifier.ordinal);
         again
     }
 
@@ -271,8 +287,10 @@ impl Executor {
         let facts = self.facts(work, Cause::WorkDeleted, namespace_terminating);
         let listed = work.manifests.iter().filter(|m| m.problem.is_none()).map(|m| m.id.clone());
         let left = self.leftovers(work, &recorded).into_iter().map(|(id, _)| id);
+        let mut ids: Vec<ObjectId> = listed.rev().chain(left).collect();
+        ids.sort_by_key(|id| Reverse(rank(id)));
         let mut failed = false;
-        for id in listed.chain(left) {
+        for id in ids {
             match self.applier.remove(&self.discovery, &facts, &id).await {
                 Ok(deleted) => {
                     if deleted {
@@ -324,9 +342,8 @@ impl Executor {
         if correction {
             self.stats.corrections.add();
         }
-        let kind = (manifest.id.group.as_str(), manifest.id.kind.as_str());
-        if matches!(kind, ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")) {
-            self.ground.wake();
+        if manifest.id.group.is_empty() && manifest.id.kind == "Namespace" {
+            self.ground.made_namespace(&manifest.id.name);
         }
         let message =
             format!("Successfully applied resource({}) to cluster {}", manifest.id.path(), self.cluster);
@@ -405,6 +422,11 @@ impl Executor {
             resource_version: String::new(),
         }
     }
+}
+
+/// The place of an object in the order of applying.
+fn rank(id: &ObjectId) -> usize {
+    install_order::rank(&id.group, &id.kind)
 }
 
 /// What the hub's record of a Work says of its objects.

@@ -15,6 +15,20 @@ fn annotated(mut object: Value, key: &str, value: &str) -> Value {
     object
 }
 
+fn thing() -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "late"}, "spec": {"x": 1}})
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+                 "names": {"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
+                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                     "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_work_of_several_manifests_is_applied_and_each_is_reported() {
     let world = World::new().await;
@@ -120,9 +134,8 @@ async fn a_controller_that_disagrees_is_not_fought_without_end() {
 async fn what_waits_for_a_namespace_or_a_kind_is_applied_soon_after_it() {
     let world = World::new().await;
     let _agent = world.active_agent().await;
-    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "late"}, "spec": {"x": 1}});
     world.work("c", &[config_map("late", "c", "1")]).await;
-    world.work("t", &[thing]).await;
+    world.work("t", &[thing()]).await;
     sleep(Duration::from_secs(300)).await;
     assert_eq!(
         world.condition("c", "Applied").await.1,
@@ -132,19 +145,63 @@ async fn what_waits_for_a_namespace_or_a_kind_is_applied_soon_after_it() {
         world.condition("t", "Applied").await.1,
         "Failed to apply all manifests (0/1): no matches for kind \"Thing\" in version \"example.com/v1\""
     );
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced",
-                 "names": {"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
-                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                     "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
-    });
     let begun = Instant::now();
     world.work("n", &[namespace("late")]).await;
-    world.work("d", &[crd]).await;
+    world.work("d", &[definition()]).await;
     world.applied("c").await;
     world.applied("t").await;
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SECOND / 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_makes_is_heard_of_and_not_asked_for() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("c", &[config_map("late", "c", "1")]).await;
+    world.work("t", &[thing()]).await;
+    sleep(SECOND * 100).await;
+    let syncs = agent.handle.stats().syncs.get();
+    sleep(SECOND * 100).await;
+    let looks = agent.handle.stats().syncs.get() - syncs;
+    assert!(looks <= 12, "two Works looked {looks} times in 100 s");
+    let begun = Instant::now();
+    world.member.post("/api/v1/namespaces", &namespace("late")).await.unwrap();
+    world.applied("c").await;
+    assert!(begun.elapsed() < SECOND / 2, "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    world.member.post(definitions, &definition()).await.unwrap();
+    world.applied("t").await;
+    assert!(begun.elapsed() < SECOND / 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn manifests_go_in_the_order_of_their_kinds_and_leave_the_other_way_round() {
+    let world = World::new().await;
+    let _agent = world.active_agent().await;
+    let begun = Instant::now();
+    let manifests = [
+        thing(),
+        deployment("late", "web", 1),
+        definition(),
+        config_map("late", "c", "1"),
+        namespace("late"),
+    ];
+    world.work("w", &manifests).await;
+    world.applied("w").await;
+    assert!(begun.elapsed() < SECOND / 2, "{:?}", begun.elapsed());
+    let work = world.hub.get(&World::work_path("w")).await.unwrap();
+    let statuses = work["status"]["manifestStatuses"].as_array().unwrap();
+    let kinds: Vec<_> = statuses.iter().map(|s| s["identifier"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Thing", "Deployment", "CustomResourceDefinition", "ConfigMap", "Namespace"]);
+    let ordinals: Vec<_> = statuses.iter().map(|s| s["identifier"]["ordinal"].as_u64().unwrap()).collect();
+    assert_eq!(ordinals, [0, 1, 2, 3, 4]);
+
+    world.delete_work("w").await;
+    eventually(SECOND * 5, "all of it is gone", async || world.is_missing("/api/v1/namespaces/late").await)
+        .await;
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    eventually(SECOND * 5, "the kind, too", async || world.is_missing(definition).await).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@
 //!      └─ Work.status ─ aggregate ─▶ binding.status
 //!
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
-//!   figures: what objects say in numbers
+//!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //! ```
 //!
 //! Objects of users stay JSON values; Karmada's own are typed where a decision reads them, and stay JSON where
@@ -36,6 +36,7 @@ pub mod estimate;
 pub mod figures;
 pub mod fleet;
 pub mod health;
+pub mod install_order;
 pub mod members;
 pub mod names;
 pub mod overrides;
