@@ -18,7 +18,7 @@ use karmada_api::{
 use karmada_core::{
     fleet::{self, Member},
     names,
-    place::{self, Decision, Peer, PlaceError, Request},
+    place::{self, Decision, Explained, Peer, PlaceError, Request},
 };
 use karmada_meta::object;
 use parking_lot::Mutex;
@@ -131,6 +131,27 @@ pub(crate) fn decide(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Result<Decision, PlaceError> {
+    with_request(context, key, spec, status, place::schedule)
+}
+
+/// The same, and why.
+pub(crate) fn explain(
+    context: &Context,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+) -> Explained {
+    with_request(context, key, spec, status, place::explain)
+}
+
+/// Asks `what` with all that is known of a binding.
+fn with_request<T>(
+    context: &Context,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    what: impl FnOnce(&Request<'_>) -> T,
+) -> T {
     let others = others(context, key, spec);
     let peers: Vec<_> = others
         .iter()
@@ -141,7 +162,7 @@ pub(crate) fn decide(
             clusters,
         })
         .collect();
-    place::schedule(&Request {
+    what(&Request {
         spec: &with_where_it_is(context, key, spec),
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,

@@ -143,6 +143,8 @@ pub mod extension {
     pub const DEPENDENCIES_SYNCED: &str = "DependenciesSynced";
     /// The condition of a dependency's binding: the bindings that need it disagree about what becomes of it.
     pub const DEPENDENCY_POLICIES_AGREE: &str = "DependencyPoliciesAgree";
+    /// Condition of a binding that could not be placed: what each cluster lacks, in short. Gone when it is placed.
+    pub const PLACEMENT_EXPLAINED: &str = "PlacementExplained";
 }
 
 /// Finalizers.

@@ -10,6 +10,8 @@
 //!   ClusterPropagationPolicy    of any priority            of a higher priority
 //! ```
 
+mod explain;
+
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use karmada_api::{
@@ -22,6 +24,8 @@ use karmada_api::{
 };
 use karmada_meta::object;
 use serde_json::Value;
+
+pub use self::explain::{Standing, standing};
 
 /// What a selector looks at in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -234,15 +238,18 @@ pub fn choose<'a>(
     let meaning: Vec<_> =
         policies.into_iter().filter_map(|policy| Some((policy, means(policy, subject)?))).collect();
     let best = |candidates: Vec<(Policy<'a>, Match)>| {
-        let rank = |(policy, closeness): &(Policy<'a>, Match)| {
-            (policy.namespaced(), policy.spec().priority, *closeness, Reverse(policy.name()))
-        };
+        let rank = |(policy, closeness): &(Policy<'a>, Match)| rank(*policy, *closeness);
         candidates.into_iter().max_by_key(rank).map(|(policy, _)| policy)
     };
     let holder = claimed.and_then(|claim| meaning.iter().find(|(policy, _)| claim.is(*policy)));
     let Some((holder, _)) = holder.copied() else { return best(meaning) };
     let preempting = meaning.into_iter().filter(|(policy, how)| may_preempt(*policy, *how, holder)).collect();
     best(preempting).or(Some(holder))
+}
+
+/// Where a policy stands among those that mean an object; the greatest has it.
+fn rank(policy: Policy<'_>, closeness: Match) -> (bool, i32, Match, Reverse<&str>) {
+    (policy.namespaced(), policy.spec().priority, closeness, Reverse(policy.name()))
 }
 
 /// Whether a policy takes an object away from the one that holds it. It has to name the object: nobody's objects are

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use karmada_api::{
     cluster::Cluster,
     conditions::{self, Condition},
-    consts::{annotation, component, condition, event},
+    consts::{annotation, component, condition, event, extension},
     policy::{ClusterAffinityTerm, Placement},
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
@@ -260,7 +260,11 @@ impl Scheduler {
         let condition = place::condition(result, now);
         let before = conditions::find(&status.conditions, condition::SCHEDULED);
         let told = before.is_some_and(|b| b.status == condition.status && b.message == condition.message);
-        self.conclude(key, &binding, condition.clone(), result.ok(), moved, now).await?;
+        // Karmada's sentence counts the clusters that refuse; people want to know which, and what each lacks.
+        let short = result.err().and_then(|_| {
+            place::explained_condition(&placing::explain(&self.context, key, spec, status), now)
+        });
+        self.conclude(key, &binding, [Some(condition.clone()), short], result.ok(), moved, now).await?;
         if moved || !told {
             self.tell(&binding, spec, result, &condition);
         }
@@ -271,7 +275,7 @@ impl Scheduler {
         &self,
         key: &BindingKey,
         binding: &Value,
-        condition: Condition,
+        [condition, short]: [Option<Condition>; 2],
         decision: Option<&Decision>,
         moved: bool,
         now: Time,
@@ -279,7 +283,13 @@ impl Scheduler {
         let generation = object::generation(binding);
         let conclude = |live: &mut Value| {
             let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
-            let mut changed = conditions::set(&mut list, condition.clone(), now);
+            let mut changed = false;
+            for condition in [&condition, &short].into_iter().flatten() {
+                changed |= conditions::set(&mut list, condition.clone(), now);
+            }
+            if short.is_none() {
+                changed |= conditions::remove(&mut list, extension::PLACEMENT_EXPLAINED);
+            }
             let status = object::ensure_map(live, "status");
             status.insert("conditions".into(), json!(list));
             if let Some(decision) = decision {

@@ -65,18 +65,27 @@ pub fn by_weight(
     replicas: i32,
     ties: TieBreak,
 ) -> Vec<TargetCluster> {
-    let rules: Vec<_> = rules.iter().map(|rule| (Compiled::new(&rule.target_cluster), rule.weight)).collect();
-    let weight = |cluster: &Cluster| {
-        let meant = rules.iter().filter(|(affinity, _)| affinity.matches(cluster));
-        meant.map(|(_, weight)| *weight).max().unwrap_or_default()
-    };
     let share = |cluster, votes| Share { name: affinity::name_of(cluster), votes, seats: 0 };
-    let mut shares: Vec<_> = candidates.iter().map(|cluster| share(cluster, weight(cluster))).collect();
+    let mut shares: Vec<_> = candidates
+        .iter()
+        .zip(weights(candidates, rules))
+        .map(|(cluster, weight)| share(cluster, weight))
+        .collect();
     shares.retain(|share| share.votes > 0);
     if shares.is_empty() {
         shares = candidates.iter().map(|cluster| share(cluster, 1)).collect();
     }
     targets(apportion(i64::from(replicas), shares, ties))
+}
+
+/// The weight that rules give each of some clusters: the largest of those that mean it, or 0.
+pub(crate) fn weights(candidates: &[&Cluster], rules: &[StaticClusterWeight]) -> Vec<i64> {
+    let rules: Vec<_> = rules.iter().map(|rule| (Compiled::new(&rule.target_cluster), rule.weight)).collect();
+    let weight = |cluster: &&Cluster| {
+        let meant = rules.iter().filter(|(affinity, _)| affinity.matches(cluster));
+        meant.map(|(_, weight)| *weight).max().unwrap_or_default()
+    };
+    candidates.iter().map(weight).collect()
 }
 
 /// The clusters that keep something to run.

@@ -7,6 +7,7 @@
 //!   explain: the same, with a verdict on every cluster
 //! ```
 
+mod advice;
 mod explain;
 mod filter;
 mod reschedule;
@@ -16,14 +17,15 @@ use std::collections::BTreeSet;
 
 use karmada_api::{
     conditions::Condition,
-    consts::{condition, reason},
+    consts::{condition, extension, reason},
     policy::{Placement, SpreadFieldValue},
     work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_meta::time::Time;
 
 pub use self::{
-    explain::{Explained, Outcome, Verdict, explain},
+    advice::advice,
+    explain::{Explained, Group, Outcome, Verdict, brief, explain},
     filter::{NoFit, Reason, serves_kind},
     reschedule::{Trigger, need_schedule, placement_changed, retry_after},
 };
@@ -124,6 +126,15 @@ pub fn condition(result: Result<&Decision, &PlaceError>, now: Time) -> Condition
         }
         Err(error) => Condition::new(condition::SCHEDULED, false, error.reason(), error.to_string(), now),
     }
+}
+
+/// The condition that says of each cluster why an object could not be placed, where Karmada's sentence only counts them;
+/// `None` where it was, or there are no clusters.
+pub fn explained_condition(explained: &Explained, now: Time) -> Option<Condition> {
+    let error = explained.result.as_ref().err()?;
+    let message = brief(&explained.verdicts);
+    let type_ = extension::PLACEMENT_EXPLAINED;
+    (!message.is_empty()).then(|| Condition::new(type_, true, error.reason(), message, now))
 }
 
 /// What the event of a decision says: `Binding has been scheduled successfully. Result: {member1:1, member2:2}`.

@@ -350,7 +350,7 @@ fn every_cluster_gets_a_verdict() {
             "a: no, its region is \"\" (spec.placement.clusterAffinities[0].fieldSelector)",
             "b: 3 replicas",
             "old: no, its region is \"\" (spec.placement.clusterAffinities[0].fieldSelector)",
-            "second: not needed, room for 0 more (limited by resources not reported) (spec.placement.spreadConstraints)",
+            "second: not needed, room for 0 more (limited by resources not reported); those taken come first: b (spec.placement.spreadConstraints)",
             "silent: no, it has reported no APIs, so not apps/v1 Deployment (spec.resourceSelectors)",
             "tainted: no, the taint k:NoSchedule is not tolerated (spec.placement.clusterTolerations)",
         ]
