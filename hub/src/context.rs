@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use karmada_client::{Error, EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
-use karmada_core::skip::Skip;
+use karmada_core::{evict, skip::Skip};
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
 use karmada_meta::object;
@@ -15,9 +15,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     bindings,
     customizations::{self, Customization, RuleChanges},
+    evictions::Evictions,
     heads::{
         BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
-        TemplateHead, WorkHead,
+        TaintPolicyHead, TemplateHead, WorkHead,
     },
     index::{Index, follow},
     kinds,
@@ -73,6 +74,8 @@ pub(crate) struct Context {
     pub bindings: Pair<BindingHead>,
     pub works: Arc<Index<WorkHead>>,
     pub leases: Arc<Index<LeaseHead>>,
+    pub taint_policies: Arc<Index<TaintPolicyHead>>,
+    pub evictions: Evictions,
     /// Wishes that objects be placed anew, by their generation.
     pub rebalancers: Arc<Index<i64>>,
     pub definitions: Arc<Index<DefinitionHead>>,
@@ -109,6 +112,7 @@ impl Context {
         client: Client,
         env: Env,
         skip: Skip,
+        evictions: evict::Settings,
         figures: HubFigures,
         stop: CancellationToken,
     ) -> Self {
@@ -124,6 +128,8 @@ impl Context {
             bindings: Pair::new(|| Index::keep_recent(BindingHead::groups)),
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),
+            taint_policies: Index::new(),
+            evictions: Evictions::new(evictions),
             rebalancers: Index::new(),
             definitions: Index::new(),
             customizations: Index::new(),
@@ -187,6 +193,8 @@ impl Context {
         self.follow(running, "workloadrebalancers", &self.rebalancers, rebalancers, object::generation);
         let rules = all(&kinds::RESOURCE_INTERPRETER_CUSTOMIZATIONS);
         self.follow(running, "customizations", &self.customizations, rules, customizations::project);
+        let taints = all(&kinds::CLUSTER_TAINT_POLICIES);
+        self.follow(running, "clustertaintpolicies", &self.taint_policies, taints, TaintPolicyHead::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.definitions, definitions, DefinitionHead::project);
         self.follow(running, "leases", &self.leases, leases, LeaseHead::project)
@@ -238,6 +246,7 @@ impl Context {
             self.namespaces.synced().await;
             self.works.synced().await;
             self.leases.synced().await;
+            self.taint_policies.synced().await;
             self.definitions.synced().await;
             self.customizations.synced().await;
         };

@@ -12,8 +12,8 @@ use karmada_api::{
     conditions,
     consts::{annotation, condition, extension, finalizer, label},
     policy::{
-        ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, OverrideSpec, Placement,
-        PropagationPolicy, PropagationSpec,
+        ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec,
+        Placement, PropagationPolicy, PropagationSpec,
     },
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
@@ -241,6 +241,25 @@ impl OverrideHead {
     }
 }
 
+/// A ClusterTaintPolicy, in full: every cluster is held against all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaintPolicyHead {
+    /// The policy, without what servers keep in its metadata.
+    pub policy: ClusterTaintPolicy,
+    /// When it was made, and its name: the order in which policies have their say.
+    pub born: (String, String),
+}
+
+impl TaintPolicyHead {
+    /// Projects a ClusterTaintPolicy. One that cannot be read has no conditions, and does nothing.
+    pub fn project(value: &Value) -> Self {
+        let (mut policy, _) = lenient(value, ClusterTaintPolicy::default);
+        trim(&mut policy.metadata, value);
+        let born = value["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+        Self { policy, born: (born.to_owned(), object::name(value).to_owned()) }
+    }
+}
+
 /// A ResourceBinding or ClusterResourceBinding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BindingHead {
@@ -258,6 +277,15 @@ pub struct BindingHead {
     pub policies: Vec<String>,
     /// The clusters it wants its object on.
     pub wanted: BTreeSet<String>,
+    /// The clusters that it is scheduled to.
+    pub clusters: BTreeSet<String>,
+    /// The clusters that its object is leaving.
+    pub leaving: BTreeSet<String>,
+    /// Whether its policy says what is done when the application fails.
+    pub application_failover: bool,
+    /// A digest of what its clusters report, where that decides about an eviction: of one that is leaving clusters, or
+    /// whose application may fail.
+    pub reported: u64,
     /// Where its object may go; nothing for a binding that only follows others.
     pub placement: Option<Arc<Placement>>,
     /// Its turn among the bindings that wait for the scheduler.
@@ -277,7 +305,27 @@ impl BindingHead {
             keys.iter().filter_map(|key| object::label(value, key)).map(str::to_owned).collect()
         };
         let metadata = &value["metadata"];
+        let names = |list: &str, field: &str| -> BTreeSet<String> {
+            let entries = value["spec"][list].as_array().into_iter().flatten();
+            entries.filter_map(|entry| entry[field].as_str()).map(str::to_owned).collect()
+        };
+        let leaving = names("gracefulEvictionTasks", "fromCluster");
+        let application_failover = value["spec"]["failover"]["application"].is_object();
+        let reported = if leaving.is_empty() && !application_failover {
+            0
+        } else {
+            let status = &value["status"];
+            digest_of([
+                &status["aggregatedStatus"],
+                &status["schedulerObservedGeneration"],
+                &status["conditions"],
+            ])
+        };
         Self {
+            clusters: names("clusters", "name"),
+            leaving,
+            application_failover,
+            reported,
             uid: object::uid(value).to_owned(),
             permanent_id: texts(&id).pop().unwrap_or_default(),
             generation: object::generation(value),

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use karmada_client::latest;
-use karmada_core::{health::Settings, skip::Skip};
+use karmada_core::{evict, health::Settings, skip::Skip};
 use karmada_env::Env;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -24,6 +24,8 @@ use crate::{
 pub struct HubConfig {
     /// The lease monitor's times.
     pub health: Settings,
+    /// How objects leave clusters.
+    pub evictions: evict::Settings,
     /// Namespaces that are never propagated, as regular expressions over the whole name.
     pub skipped_namespaces: Vec<String>,
     /// Kinds that are never propagated, in the notation of `--skipped-propagating-apis`.
@@ -34,6 +36,7 @@ impl Default for HubConfig {
     fn default() -> Self {
         Self {
             health: Settings::default(),
+            evictions: evict::Settings::default(),
             skipped_namespaces: vec!["kube-.*".to_owned()],
             skipped_apis: String::new(),
         }
@@ -106,7 +109,10 @@ impl Hub {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), HubError> {
         let stop = shutdown.child_token();
         let figures = self.figures;
-        let context = Arc::new(Context::new(self.client, self.env, self.skip, figures.clone(), stop.clone()));
+        let evictions = self.config.evictions;
+        let context =
+            Context::new(self.client, self.env, self.skip, evictions, figures.clone(), stop.clone());
+        let context = Arc::new(context);
         crate::metrics::listen(&context);
 
         // Every listener is in place before the first watch starts.

@@ -33,6 +33,8 @@ kinds! {
     OVERRIDE_POLICIES = of::<policy::OverridePolicy>();
     /// Differences between members, for all templates.
     CLUSTER_OVERRIDE_POLICIES = of::<policy::ClusterOverridePolicy>();
+    /// Taints that follow the conditions of clusters.
+    CLUSTER_TAINT_POLICIES = of::<policy::ClusterTaintPolicy>();
     /// Wishes that objects be placed anew.
     WORKLOAD_REBALANCERS = of::<apps::WorkloadRebalancer>();
     /// Users' own rules for what the fields of a kind mean.

@@ -26,6 +26,7 @@ mod customizations;
 mod digest;
 pub mod discovery;
 pub mod embedded;
+mod evictions;
 pub mod export;
 pub mod heads;
 mod hub;

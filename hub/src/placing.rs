@@ -163,7 +163,11 @@ fn with_request<T>(
         })
         .collect();
     what(&Request {
-        spec: &with_where_it_is(context, key, spec),
+        // Once it was placed, a Work elsewhere is one that is leaving.
+        spec: &match status.last_scheduled_time {
+            None => with_where_it_is(context, key, spec),
+            Some(_) => spec.clone(),
+        },
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
         fleet: &context.fleet.get(context),

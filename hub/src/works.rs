@@ -2,15 +2,12 @@
 //!
 //! Both makers of Works, the binding and the namespace controller, come through here.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeMap, fmt};
 
 use karmada_api::consts::{extension, finalizer};
 use karmada_client::Error;
 use karmada_core::{
-    delete::{self, Orphan},
+    delete::{self, Orphan, Wishes},
     names, work,
 };
 use karmada_meta::{
@@ -196,21 +193,21 @@ fn is_too_large(error: &Error) -> bool {
 }
 
 /// Deals with the Works of a binding on clusters that it does not want, and takes marks off those that it wants
-/// again. `reread` gives the clusters that are wanted by a live read of the binding, or nothing if it cannot be
+/// again. `reread` gives what the binding wishes by a live read, or nothing if it cannot be
 /// understood. What cannot be deleted now is
 /// marked; that is as good for the binding, which need not wait for it.
 pub(crate) async fn remove_orphans<F>(
     context: &Context,
     binding: &BindingKey,
-    wanted: &BTreeSet<String>,
+    wishes: &Wishes,
     reread: impl Fn() -> F,
 ) -> Result<(), Error>
 where
-    F: Future<Output = Result<Option<BTreeSet<String>>, Error>>,
+    F: Future<Output = Result<Option<Wishes>, Error>>,
 {
     for (key, head) in context.works.group(&binding.to_string()) {
         let Some(cluster) = names::cluster_of_namespace(&key.namespace) else { continue };
-        if head.deleting || decide(context, cluster, head.unwanted, wanted) == Orphan::Keep {
+        if head.deleting || decide(context, cluster, head.unwanted, wishes) == Orphan::Keep {
             continue;
         }
         // The index only suspects. What is done is decided on a live list of the Works and a live read of the
@@ -227,18 +224,18 @@ where
                 listed.extend(page.into_iter().filter(ours))
             })
             .await?;
-        let Some(wanted) = reread().await? else { return Ok(()) };
+        let Some(wishes) = reread().await? else { return Ok(()) };
         for live in listed.iter().filter(|live| object::deletion_timestamp(live).is_none()) {
             let marked = object::annotation(live, extension::UNWANTED_SINCE).is_some();
-            carry_out(context, live, decide(context, cluster, marked, &wanted)).await?;
+            carry_out(context, live, decide(context, cluster, marked, &wishes)).await?;
         }
     }
     Ok(())
 }
 
-fn decide(context: &Context, cluster: &str, marked: bool, wanted: &BTreeSet<String>) -> Orphan {
+fn decide(context: &Context, cluster: &str, marked: bool, wishes: &Wishes) -> Orphan {
     let reporting = context.clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.reporting());
-    delete::orphan(cluster, marked, wanted, reporting)
+    delete::orphan(cluster, marked, wishes, reporting)
 }
 
 async fn carry_out(context: &Context, work: &Value, decision: Orphan) -> Result<(), Error> {

@@ -145,6 +145,12 @@ pub mod extension {
     pub const DEPENDENCY_POLICIES_AGREE: &str = "DependencyPoliciesAgree";
     /// Condition of a binding that could not be placed: what each cluster lacks, in short. Gone when it is placed.
     pub const PLACEMENT_EXPLAINED: &str = "PlacementExplained";
+    /// The condition of a binding that cannot leave a cluster as it should, or finds no other for it. It is there only
+    /// while that is so.
+    pub const FAILOVER_COMPLETE: &str = "FailoverComplete";
+    /// On a binding: the clusters that it has left, by name and with commas. Its replicas do not go back there by
+    /// themselves.
+    pub const EVICTED_FROM: &str = "work.karmada.io/evicted-from";
 }
 
 /// Finalizers.
@@ -419,6 +425,20 @@ pub mod component {
     pub const BINDING_STATUS: &str = "resource-binding-status-controller";
     /// The collector of status into ClusterResourceBindings.
     pub const CLUSTER_BINDING_STATUS: &str = "cluster-resource-binding-status-controller";
+    /// What moves objects away from tainted clusters: in events.
+    pub const TAINT_MANAGER: &str = "taint-manager";
+    /// The same, as the producer of an eviction.
+    pub const EVICTION_TAINT_MANAGER: &str = "TaintManager";
+    /// What moves failed applications of ResourceBindings: in events, and as the producer of an eviction.
+    pub const APPLICATION_FAILOVER: &str = "resource-binding-application-failover-controller";
+    /// The same for ClusterResourceBindings.
+    pub const CLUSTER_APPLICATION_FAILOVER: &str = "cluster-resource-binding-application-failover-controller";
+    /// What ends evictions from ResourceBindings.
+    pub const GRACEFUL_EVICTION: &str = "resource-binding-graceful-eviction-controller";
+    /// The same for ClusterResourceBindings.
+    pub const CLUSTER_GRACEFUL_EVICTION: &str = "cluster-resource-binding-graceful-eviction-controller";
+    /// What makes taints follow ClusterTaintPolicies.
+    pub const CLUSTER_TAINT_POLICY: &str = "cluster-taint-policy-controller";
     /// What applies overrides.
     pub const OVERRIDE_MANAGER: &str = "override-manager";
     /// What propagates dependencies.

@@ -8,7 +8,10 @@ use crate::{
     cluster::Cluster,
     config::ResourceInterpreterCustomization,
     kind::{Column, Subresources},
-    policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
+    policy::{
+        ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy,
+        PropagationPolicy,
+    },
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 
@@ -19,6 +22,7 @@ pub fn crds() -> Vec<Value> {
         definition::<ResourceInterpreterCustomization>(),
         definition::<ClusterOverridePolicy>(),
         definition::<ClusterPropagationPolicy>(),
+        definition::<ClusterTaintPolicy>(),
         definition::<OverridePolicy>(),
         definition::<PropagationPolicy>(),
         definition::<ClusterResourceBinding>(),

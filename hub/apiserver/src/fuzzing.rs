@@ -361,7 +361,7 @@ pub fn request(data: &[u8]) {
         headers.insert(http::header::ACCEPT, value);
         let _ = negotiate::accept(&headers, None, false, Endpoint::List);
     }
-    if let Ok(path) = crate::table::jsonpath::JsonPath::parse(&header) {
+    if let Ok(path) = karmada_meta::jsonpath::JsonPath::parse(&header) {
         let _ = path.first(&json!({"a": [{"b": 1}]}));
     }
 }

@@ -9,12 +9,16 @@ use std::collections::BTreeSet;
 
 use karmada_api::{
     consts::extension::ADOPTED,
+    policy::PurgeMode,
     work::{ResourceBindingSpec, ResourceIdentifier, Work},
 };
 use karmada_meta::object;
 use serde_json::Value;
 
-use crate::members::{self, Owner};
+use crate::{
+    evict,
+    members::{self, Owner},
+};
 
 /// Namespaces that a cluster cannot do without.
 const VITAL: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -156,24 +160,43 @@ pub enum Orphan {
     Delete,
 }
 
-/// Judges a Work of a binding after a live list of the Works and a live GET of the binding. `wanted`: the clusters
-/// that the binding wants it on ([`wanted_clusters`]), empty when the binding is gone. `reporting`: the Work's
+/// What a binding says of the clusters that may have a Work of it; nothing when it is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Where it wants one: [`wanted_clusters`].
+    pub wanted: BTreeSet<String>,
+    /// What it is leaving so that the Work goes first. If such a cluster was away when the Work was to go, the Work stays
+    /// until the eviction has been judged anew and is over.
+    pub purged: BTreeSet<String>,
+}
+
+impl Wishes {
+    /// Those of a binding that is there.
+    pub fn of(spec: &ResourceBindingSpec) -> Self {
+        Self { wanted: wanted_clusters(spec), purged: evict::purged(spec) }
+    }
+}
+
+/// Judges a Work of a binding after a live list of the Works and a live GET of the binding. `reporting`: the Work's
 /// cluster is there and its Ready condition is not Unknown.
-pub fn orphan(cluster: &str, marked: bool, wanted: &BTreeSet<String>, reporting: bool) -> Orphan {
-    match (wanted.contains(cluster), marked, reporting) {
+pub fn orphan(cluster: &str, marked: bool, wishes: &Wishes, reporting: bool) -> Orphan {
+    match (wishes.wanted.contains(cluster), marked, reporting) {
         (true, true, _) => Orphan::Unmark,
         (true, false, _) | (false, true, false) => Orphan::Keep,
+        (false, true, true) if wishes.purged.contains(cluster) => Orphan::Keep,
         (false, _, true) => Orphan::Delete,
         (false, false, false) => Orphan::Mark,
     }
 }
 
 /// The clusters that a binding wants its object on: where it is scheduled, where bindings that require it are, and
-/// where an eviction is still under way.
+/// where an eviction is still under way that does not remove the copy first.
 pub fn wanted_clusters(spec: &ResourceBindingSpec) -> BTreeSet<String> {
     let required = spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters);
     let targets = spec.clusters.iter().chain(required).map(|target| target.name.clone());
-    targets.chain(spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone())).collect()
+    let graceful =
+        spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode != Some(PurgeMode::Directly));
+    targets.chain(graceful.map(|task| task.from_cluster.clone())).collect()
 }
 
 /// How far the removal of a cluster is.
@@ -347,10 +370,11 @@ mod tests {
             "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
             "clusters": [{"name": "a", "replicas": 1}],
             "requiredBy": [{"namespace": "n", "name": "b", "clusters": [{"name": "c"}]}],
-            "gracefulEvictionTasks": [{"fromCluster": "d", "reason": "R", "producer": "P"}],
+            "gracefulEvictionTasks": [{"fromCluster": "d", "reason": "R", "producer": "P"},
+                                      {"fromCluster": "p", "reason": "R", "producer": "P", "purgeMode": "Directly"}],
         });
-        let wanted = wanted_clusters(&serde_json::from_value(spec).unwrap());
-        assert_eq!(wanted.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "c", "d"]);
+        let wishes = Wishes::of(&serde_json::from_value(spec).unwrap());
+        assert_eq!(wishes.wanted.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "c", "d"]);
         let table = [
             ("wanted", "a", false, true, Orphan::Keep),
             ("wanted, cluster away", "c", false, false, Orphan::Keep),
@@ -359,9 +383,12 @@ mod tests {
             ("unwanted, cluster away", "x", false, false, Orphan::Mark),
             ("marked, cluster still away", "x", true, false, Orphan::Keep),
             ("marked, cluster back", "x", true, true, Orphan::Delete),
+            ("marked, cluster back, its eviction under way", "p", true, true, Orphan::Keep),
+            ("to be removed first", "p", false, true, Orphan::Delete),
+            ("to be removed first, cluster away", "p", false, false, Orphan::Mark),
         ];
         for (message, cluster, marked, reporting, want) in table {
-            assert_eq!(orphan(cluster, marked, &wanted, reporting), want, "{message}");
+            assert_eq!(orphan(cluster, marked, &wishes, reporting), want, "{message}");
         }
     }
 

@@ -13,6 +13,7 @@
 
 pub mod fields;
 pub mod gvk;
+pub mod jsonpath;
 pub mod labels;
 pub mod names;
 pub mod object;

@@ -95,9 +95,59 @@ pub struct ServeArgs {
     #[arg(long, value_name = "REGEX", value_delimiter = ',', default_value = "kube-.*")]
     pub skipped_propagating_namespaces: Vec<String>,
     #[command(flatten)]
+    pub failover: FailoverArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
     pub logs: LogArgs,
+}
+
+/// When objects leave clusters. Failover is off until it is asked for: here for all, or by `failover` in a policy.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Failover")]
+pub struct FailoverArgs {
+    /// Whether a taint of effect NoExecute drives away what does not tolerate it. The hub never puts such a taint on by
+    /// itself: users do, and ClusterTaintPolicies.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub enable_no_execute_taint_eviction: bool,
+    /// Move everything away from clusters that are not ready or unreachable for --failover-eviction-timeout. Without it
+    /// that is done for objects whose policy has failover.cluster.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub enable_cluster_failover: bool,
+    /// How long a cluster may be not ready or unreachable before what is on it moves. A policy has its own word by
+    /// tolerations with seconds for cluster.karmada.io/not-ready and unreachable, effect NoExecute.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    pub failover_eviction_timeout: Duration,
+    /// What becomes of the copy on a cluster that is left, unless the policy says.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Purge::Gracefully)]
+    pub no_execute_taint_eviction_purge_mode: Purge,
+    /// How many objects may leave clusters per second; inf for no limit, 0 for one every half hour.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.5)]
+    pub resource_eviction_rate: f64,
+    /// How long the copy on a cluster that is left waits for the new one to be healthy, unless the policy says.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
+    pub graceful_eviction_timeout: Duration,
+}
+
+/// What becomes of a copy that is left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum Purge {
+    /// It goes before the new one is made.
+    Directly,
+    /// It goes when the new one is healthy or the time is up.
+    Gracefully,
+}
+
+impl From<Purge> for karmada_api::policy::PurgeMode {
+    fn from(purge: Purge) -> Self {
+        match purge {
+            Purge::Directly => Self::Directly,
+            Purge::Gracefully => Self::Gracefully,
+        }
+    }
 }
 
 /// What the listener and the embedded API take on. What they turn away is counted at /metrics, by reason.

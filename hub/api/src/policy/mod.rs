@@ -4,12 +4,13 @@
 mod overrides;
 mod placement;
 mod propagation;
+mod taint;
 
 use karmada_meta::labels::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::{overrides::*, placement::*, propagation::*};
+pub use self::{overrides::*, placement::*, propagation::*, taint::*};
 use crate::schema;
 
 /// Selects objects by kind and, within it, by name or labels.

@@ -5,13 +5,13 @@
 //! ours: [`Shared`] says where a piece of a version stands.
 
 use karmada_meta::{
+    jsonpath::JsonPath,
     names, object,
     path::{FieldError, Path},
 };
 use serde_json::{Value, json};
 
 use super::{rules::field_path, structural};
-use crate::table::jsonpath::JsonPath;
 
 /// The finalizer that keeps a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, sync::LazyLock, time::SystemTime};
 
+use karmada_meta::jsonpath::JsonPath;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    cells::{self, age_of},
-    jsonpath::JsonPath,
-};
+use super::cells::{self, age_of};
 use crate::kinds::{Column, Kind};
 
 /// ObjectMeta's own words, which stand in every Table.

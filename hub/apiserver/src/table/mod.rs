@@ -2,12 +2,11 @@
 //!
 //! ```text
 //!   Kind ──► columns.rs  headings (built-in: data/table-columns.json; custom: printer columns)
-//!   object ► cells.rs    cells of built-in kinds        jsonpath.rs  cells of custom columns
+//!   object ► cells.rs    cells of built-in kinds        karmada_meta::jsonpath  cells of custom columns
 //! ```
 
 mod cells;
 mod columns;
-pub mod jsonpath;
 mod network;
 mod pods;
 

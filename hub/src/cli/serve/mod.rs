@@ -19,7 +19,7 @@ use karmada_apiserver::{
     listener::{Limits, Tls},
     pki::{Pki, PkiError},
 };
-use karmada_core::health::Settings;
+use karmada_core::{evict, health::Settings};
 use karmada_env::Env;
 use tokio::{
     net::TcpListener,
@@ -67,6 +67,14 @@ fn config(args: &ServeArgs) -> HubConfig {
             period: args.cluster_monitor_period.max(Duration::from_millis(1)),
             grace: args.cluster_monitor_grace_period,
             startup_grace: args.cluster_startup_grace_period,
+        },
+        evictions: evict::Settings {
+            no_execute: args.failover.enable_no_execute_taint_eviction,
+            cluster_failover: args.failover.enable_cluster_failover,
+            failover_after: args.failover.failover_eviction_timeout,
+            purge_mode: args.failover.no_execute_taint_eviction_purge_mode.into(),
+            rate: args.failover.resource_eviction_rate,
+            grace: args.failover.graceful_eviction_timeout,
         },
         skipped_namespaces: args.skipped_propagating_namespaces.clone(),
         ..HubConfig::default()

@@ -20,7 +20,7 @@ use karmada_api::{
     work::ResourceBindingSpec,
 };
 use karmada_client::Error;
-use karmada_core::{delete, names, work as core_work};
+use karmada_core::{delete::Wishes, evict, names, work as core_work};
 use karmada_meta::{object, time::Time};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,11 +86,11 @@ impl Binder {
     async fn bring_in_step(&self, key: BindingKey) -> Result<Next, Error> {
         let resource = bindings::resource(key.scope);
         let Some(binding) = self.context.binding(&key).await? else {
-            self.remove_orphans(&key, &BTreeSet::new()).await?;
+            self.remove_orphans(&key, &Wishes::default()).await?;
             return Ok(Next::Done);
         };
         if object::deletion_timestamp(&binding).is_some() {
-            self.remove_orphans(&key, &BTreeSet::new()).await?;
+            self.remove_orphans(&key, &Wishes::default()).await?;
             let finalizer = bindings::finalizer(key.scope);
             if object::finalizers(&binding).contains(&finalizer) {
                 let drop = |live: &mut Value| object::remove_finalizer(live, finalizer);
@@ -109,7 +109,7 @@ impl Binder {
         if self.mark(&key, &binding).await? {
             return Ok(Next::Done);
         }
-        self.remove_orphans(&key, &delete::wanted_clusters(&spec)).await?;
+        self.remove_orphans(&key, &Wishes::of(&spec)).await?;
         let timer = self.context.figures.timer();
         let made = self.make_works(&key, &binding, &spec, &timer).await;
         self.context.figures.synced_works(made.is_ok(), &timer);
@@ -134,15 +134,13 @@ impl Binder {
         Ok(true)
     }
 
-    async fn remove_orphans(&self, key: &BindingKey, wanted: &BTreeSet<String>) -> Result<(), Error> {
-        let removed = works::remove_orphans(&self.context, key, wanted, || async {
+    async fn remove_orphans(&self, key: &BindingKey, wishes: &Wishes) -> Result<(), Error> {
+        let removed = works::remove_orphans(&self.context, key, wishes, || async {
             let live = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
             let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
-                return Ok(Some(BTreeSet::new()));
+                return Ok(Some(Wishes::default()));
             };
-            Ok(ResourceBindingSpec::deserialize(&live["spec"])
-                .ok()
-                .map(|spec| delete::wanted_clusters(&spec)))
+            Ok(ResourceBindingSpec::deserialize(&live["spec"]).ok().map(|spec| Wishes::of(&spec)))
         })
         .await;
         if let Err(error) = &removed
@@ -170,6 +168,7 @@ impl Binder {
         // Before the template is read: what changes after that comes again.
         let key_of_template = bindings::template_key(&spec.resource);
         let changed = key_of_template.as_ref().and_then(|template| self.context.figures.changed_at(template));
+        let purging = self.purging(key, spec);
         let mut problems = Problems { missing: self.missing_overrides(binding), ..Problems::default() };
         let mut next = Next::Done;
         if problems.missing.is_empty() && !targets.is_empty() {
@@ -177,6 +176,17 @@ impl Binder {
             let render = render::Render::new(&self.context, key, binding, spec, &template);
             let (mut written, mut settled) = (Vec::new(), true);
             // Together, so that one sync makes several of them durable; and all of them, whatever becomes of one.
+            // A copy that is to go first is still there: none is made where there is none yet. Its end brings us back.
+            let held = |cluster: &str| {
+                let work = Key::new(names::execution_namespace(cluster), render.work_name());
+                !purging.is_empty() && self.context.works.get(&work).is_none()
+            };
+            let (waiting, targets): (Vec<_>, Vec<_>) = targets.iter().partition(|target| held(&target.name));
+            if !waiting.is_empty() {
+                next = Next::After(PATIENCE);
+                settled = false;
+                tracing::debug!(binding = %key, for_clusters = ?purging, "waits for copies that are removed first");
+            }
             let making: Vec<_> =
                 targets.iter().map(|target| self.make(key, &render, target, changed).boxed()).collect();
             let made: Vec<_> = stream::iter(making).buffered(AT_ONCE).collect().await;
@@ -234,6 +244,22 @@ impl Binder {
         }
         self.report(key, binding, spec, &problems).await?;
         Ok(next)
+    }
+
+    /// The clusters whose copies are removed before new ones are made, and still have them. One that cannot be reached is
+    /// not waited for.
+    fn purging(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> BTreeSet<String> {
+        let mut purged = evict::purged(spec);
+        if !purged.is_empty() {
+            let works = self.context.works.group(&key.to_string());
+            purged.retain(|name| {
+                let cluster = self.context.clusters.get(&Key::cluster_scoped(name.as_str()));
+                let namespace = names::execution_namespace(name);
+                cluster.is_some_and(|head| head.reporting())
+                    && works.iter().any(|(work, _)| work.namespace == namespace)
+            });
+        }
+        purged
     }
 
     /// The template as it is now; nothing while it is gone, or another one of its name has taken its place.

@@ -9,7 +9,7 @@ use karmada_api::{
     work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_core::{
-    names,
+    evict, names,
     overrides::{self, Applied},
     select::Subject,
     work,
@@ -96,6 +96,9 @@ impl<'a> Render<'a> {
         }
         if let Some(completions) = self.completions.as_ref().and_then(|all| all.get(&target.name)) {
             karmada_interpreter::revise_completions(&mut manifest, *completions);
+        }
+        for (label, value) in evict::inherited(self.spec, &target.name).into_iter().flatten() {
+            object::set_label(&mut manifest, label, value.as_str());
         }
         let applied = overrides::apply(&mut manifest, cluster, &self.cluster_policies, &self.policies)
             .map_err(|error| Override(error.to_string()))?;

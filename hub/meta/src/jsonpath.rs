@@ -1,4 +1,4 @@
-//! The JSONPath of printer columns: Kubernetes' dialect, as far as columns use it.
+//! JSONPath in Kubernetes' dialect, as printer columns, and rules for state that is to be preserved, use it.
 //!
 //! `.a.b`, `['a']`, `.a\.b` (a dot within a name), `[0]`, `[-1]`, `[*]`, `.*`, `..name`, and filters with one comparison:
 //! `[?(@.type=="Ready")]`.
@@ -55,6 +55,26 @@ impl JsonPath {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         Ok(Self { steps: parse_steps(text)? })
+    }
+
+    /// Reads a template of one expression in braces, `{.status.jobId}`, as client-go takes it; the braces may be left out.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse_template(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let inner = match (text.strip_prefix('{'), text.strip_suffix('}')) {
+            (Some(rest), Some(_)) => rest.strip_suffix('}').unwrap_or(rest).trim(),
+            (None, None) => text,
+            _ => return Err(format!("{text:?} has an unclosed brace")),
+        };
+        // `$` is the root, where every expression begins anyway.
+        Self::parse(inner.strip_prefix('$').unwrap_or(inner))
+    }
+
+    /// All values the expression leads to, in their order.
+    pub fn all<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+        select(&self.steps, value)
     }
 
     /// The first value the expression leads to.

@@ -1,0 +1,369 @@
+//! What becomes of evictions that are under way.
+//!
+//! | the cluster | its cause | the replacement | then |
+//! |---|---|---|---|
+//! | is gone from the hub | | | done |
+//! | cannot be reached | | | keep, whatever else |
+//! | reports | | scheduled, complete, all of it reported healthy | done |
+//! | reports | has gone | not complete, and the scheduler has had its say | withdraw |
+//! | reports | a user's NoExecute | the grace period is over | done |
+//! | reports | | complete; the grace period is over; the old copy is not healthy either | done |
+//! | reports | | none of these | keep |
+//!
+//! `suppressDeletion: true` keeps in any case, `false` (a user has seen to it) is done as soon as the cluster reports.
+//! The grace period counts while the cluster reports: one that was silent for a day comes back to a whole one.
+
+use std::time::Duration;
+
+use karmada_api::{
+    conditions::{self, Condition, ConditionStatus},
+    consts::{condition as types, extension::FAILOVER_COMPLETE},
+    work::{
+        AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
+        ResourceHealth,
+    },
+};
+use karmada_meta::time::Time;
+
+use super::Settings;
+use crate::divide::Strategy;
+
+/// Whether the cause of an eviction is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// No: the taint is gone or tolerated, the application healthy.
+    No,
+    /// Yes, by what the hub sees: the cluster not ready, the application unhealthy.
+    ByTheHub,
+    /// Yes: a user's NoExecute taint says so.
+    ByTheUser,
+}
+
+/// What is known about the cluster of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// There is no such Cluster any more.
+    pub gone: bool,
+    /// It reports: its Ready condition is True or False.
+    pub reachable: bool,
+    /// Whether the eviction is still wanted.
+    pub wanted: Wanted,
+    /// How long the task has been there while the cluster reported.
+    pub waited: Duration,
+}
+
+/// What becomes of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It stays; with the time until its grace period is over, if that may change anything.
+    Keep(Option<Duration>),
+    /// It is over: the old copy goes.
+    Done,
+    /// It is taken back: the old copy stays, with so many replicas.
+    Withdraw(i32),
+}
+
+/// What a placement lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Replicas of a divided object.
+    Replicas(i32),
+    /// Clusters of a duplicated one, or of one without replicas.
+    Clusters(usize),
+}
+
+/// What a binding lacks since evictions took clusters off it; `None` when nothing.
+pub fn missing(spec: &ResourceBindingSpec) -> Option<Left> {
+    let divided = spec.replicas > 0
+        && spec.placement.as_ref().is_some_and(|placement| Strategy::of(placement) != Strategy::Duplicated);
+    if divided {
+        let placed: i64 = spec.clusters.iter().map(|target| i64::from(target.replicas)).sum();
+        let left = i32::try_from(i64::from(spec.replicas) - placed).unwrap_or(i32::MAX);
+        return (left > 0).then_some(Left::Replicas(left));
+    }
+    // What it had when the first of them began; a task of another maker counts for the cluster that it names.
+    let had =
+        spec.graceful_eviction_tasks.iter().map(|task| task.clusters_before_failover.len().max(1)).max();
+    let left = had.unwrap_or_default().saturating_sub(spec.clusters.len());
+    (left > 0).then_some(Left::Clusters(left))
+}
+
+/// Judges one task of a binding of this `generation`.
+pub fn assess(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    generation: i64,
+    task: &GracefulEvictionTask,
+    facts: &Facts,
+    settings: &Settings,
+) -> Outcome {
+    if facts.gone {
+        return Outcome::Done;
+    }
+    if !facts.reachable {
+        return Outcome::Keep(None);
+    }
+    match task.suppress_deletion {
+        Some(true) => return Outcome::Keep(None),
+        Some(false) => return Outcome::Done,
+        None => {}
+    }
+    let placed = status.scheduler_observed_generation == generation && missing(spec).is_none();
+    let complete = placed && !spec.clusters.is_empty();
+    if complete && spec.clusters.iter().all(|target| is_healthy(status, &target.name)) {
+        return Outcome::Done;
+    }
+    let refused = conditions::find(&status.conditions, types::SCHEDULED)
+        .is_some_and(|condition| condition.status == ConditionStatus::False);
+    let settled = status.scheduler_observed_generation == generation || refused;
+    if facts.wanted == Wanted::No && settled && !complete {
+        let replicas = match missing(spec) {
+            Some(Left::Replicas(left)) => task.replicas.unwrap_or_default().min(left),
+            Some(Left::Clusters(_)) | None => task.replicas.unwrap_or_default(),
+        };
+        return Outcome::Withdraw(replicas);
+    }
+    let grace =
+        task.grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let left = grace.unwrap_or(settings.grace).saturating_sub(facts.waited);
+    if !left.is_zero() {
+        return Outcome::Keep(Some(left));
+    }
+    let better = complete && !is_healthy(status, &task.from_cluster);
+    if facts.wanted == Wanted::ByTheUser || better { Outcome::Done } else { Outcome::Keep(None) }
+}
+
+/// Whether a cluster has reported the object as applied and healthy.
+fn is_healthy(status: &ResourceBindingStatus, cluster: &str) -> bool {
+    let item = |item: &&AggregatedStatusItem| item.cluster_name == cluster;
+    let item = status.aggregated_status.iter().find(item);
+    item.is_some_and(|item| item.applied && item.health == Some(ResourceHealth::Healthy))
+}
+
+/// The condition of a binding that cannot leave a cluster as it should, or has found no other for it: `held` says why an
+/// eviction does not begin. `None` when all is well.
+pub fn condition(
+    spec: &ResourceBindingSpec,
+    held: Option<(&str, &str)>,
+    generation_seen: bool,
+    now: Time,
+) -> Option<Condition> {
+    let from: Vec<_> = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str()).collect();
+    let (reason, message) = match (held, missing(spec)) {
+        (Some((reason, message)), _) => (reason.to_owned(), message.to_owned()),
+        (None, Some(left)) if !from.is_empty() && generation_seen => {
+            let left = match left {
+                Left::Replicas(left) => format!("{left} of {} replicas", spec.replicas),
+                Left::Clusters(left) => format!("{left} of the clusters that it had"),
+            };
+            let text = format!("evicted from {}: no other cluster can take {left}", from.join(", "));
+            ("TooFewClusters".to_owned(), text)
+        }
+        _ => return None,
+    };
+    Some(Condition::new(FAILOVER_COMPLETE, false, reason, message, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const FACTS: Facts =
+        Facts { gone: false, reachable: true, wanted: Wanted::ByTheHub, waited: Duration::from_secs(10) };
+
+    fn spec(replicas: i32, divided: bool, clusters: &[(&str, i32)], task: Value) -> ResourceBindingSpec {
+        let clusters: Vec<_> =
+            clusters.iter().map(|(name, n)| json!({"name": name, "replicas": n})).collect();
+        let placement = if divided {
+            json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}})
+        } else {
+            json!({})
+        };
+        let mut full = json!({"fromCluster": "lost", "replicas": 2, "reason": "R", "producer": "P",
+                              "clustersBeforeFailover": ["kept", "lost"]});
+        for (field, value) in task.as_object().unwrap() {
+            full[field] = value.clone();
+        }
+        serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": replicas, "placement": placement, "clusters": clusters, "gracefulEvictionTasks": [full],
+        }))
+        .unwrap()
+    }
+
+    fn status(seen: i64, scheduled: bool, items: &[(&str, &str)]) -> ResourceBindingStatus {
+        let items: Vec<_> = items
+            .iter()
+            .map(|(name, health)| match *health {
+                "" => json!({"clusterName": name, "applied": true}),
+                health => json!({"clusterName": name, "applied": true, "health": health}),
+            })
+            .collect();
+        serde_json::from_value(json!({
+            "schedulerObservedGeneration": seen, "aggregatedStatus": items,
+            "conditions": [{"type": "Scheduled", "status": if scheduled { "True" } else { "False" }, "reason": "R",
+                            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_old_copy_goes_when_the_new_one_stands() {
+        let full: &[(&str, i32)] = &[("kept", 1), ("new", 2)];
+        let part: &[(&str, i32)] = &[("kept", 1)];
+        let well: &[(&str, &str)] = &[("kept", "Healthy"), ("new", "Healthy")];
+        let none = json!({});
+        let minute = Duration::from_secs(60);
+        let over = Duration::from_secs(600);
+        let wait = Outcome::Keep(Some(Duration::from_secs(590)));
+        let no = Facts { wanted: Wanted::No, ..FACTS };
+        let user = Facts { wanted: Wanted::ByTheUser, waited: over, ..FACTS };
+        let late = Facts { waited: over, ..FACTS };
+        let away = Facts { reachable: false, ..FACTS };
+        let two = |clusters| spec(3, true, clusters, none.clone());
+        let table = [
+            ("all healthy", two(full), status(2, true, well), FACTS, Outcome::Done),
+            ("the scheduler has not seen it", two(full), status(1, true, well), FACTS, wait),
+            (
+                "one unhealthy",
+                two(full),
+                status(2, true, &[("kept", "Healthy"), ("new", "Unhealthy")]),
+                FACTS,
+                wait,
+            ),
+            (
+                "one unknown",
+                two(full),
+                status(2, true, &[("kept", "Healthy"), ("new", "Unknown")]),
+                FACTS,
+                wait,
+            ),
+            (
+                "one without health",
+                two(full),
+                status(2, true, &[("kept", "Healthy"), ("new", "")]),
+                FACTS,
+                wait,
+            ),
+            ("one silent", two(full), status(2, true, &[("kept", "Healthy")]), FACTS, wait),
+            ("nowhere to go", two(&[]), status(2, true, &[]), FACTS, wait),
+            ("replicas are missing", two(part), status(2, true, well), FACTS, wait),
+            ("all healthy, cluster away", two(full), status(2, true, well), away, Outcome::Keep(None)),
+            (
+                "away for ever",
+                two(full),
+                status(2, true, well),
+                Facts { waited: over, ..away },
+                Outcome::Keep(None),
+            ),
+            (
+                "the Cluster is gone",
+                two(part),
+                status(1, true, &[]),
+                Facts { gone: true, ..away },
+                Outcome::Done,
+            ),
+            ("back, and nothing took over", two(part), status(1, false, &[]), no, Outcome::Withdraw(2)),
+            ("back, the scheduler has not looked", two(part), status(1, true, &[]), no, wait),
+            ("back, the others have come", two(full), status(2, true, &[]), no, wait),
+            ("back, the others are well", two(full), status(2, true, well), no, Outcome::Done),
+            ("time is up, a user asks", two(part), status(1, false, &[]), user, Outcome::Done),
+            ("time is up, nothing took over", two(part), status(1, false, &[]), late, Outcome::Keep(None)),
+            (
+                "time is up, none is well",
+                two(full),
+                status(2, true, &[("lost", "Unhealthy")]),
+                late,
+                Outcome::Done,
+            ),
+            (
+                "time is up, the old one is well",
+                two(full),
+                status(2, true, &[("lost", "Healthy"), ("new", "Unhealthy")]),
+                late,
+                Outcome::Keep(None),
+            ),
+            (
+                "its own grace",
+                spec(3, true, full, json!({"gracePeriodSeconds": 70})),
+                status(2, true, &[]),
+                FACTS,
+                Outcome::Keep(Some(minute)),
+            ),
+            (
+                "never",
+                spec(3, true, full, json!({"suppressDeletion": true})),
+                status(2, true, well),
+                late,
+                Outcome::Keep(None),
+            ),
+            (
+                "a user says so",
+                spec(3, true, part, json!({"suppressDeletion": false})),
+                status(1, true, &[]),
+                FACTS,
+                Outcome::Done,
+            ),
+            (
+                "duplicated, one too few",
+                spec(2, false, part, none.clone()),
+                status(2, true, well),
+                FACTS,
+                wait,
+            ),
+            (
+                "duplicated, replaced",
+                spec(2, false, full, none.clone()),
+                status(2, true, well),
+                FACTS,
+                Outcome::Done,
+            ),
+            (
+                "duplicated, back",
+                spec(2, false, part, none.clone()),
+                status(2, true, well),
+                no,
+                Outcome::Withdraw(2),
+            ),
+            (
+                "without replicas",
+                spec(0, false, &[("new", 0), ("kept", 0)], none.clone()),
+                status(2, true, well),
+                FACTS,
+                Outcome::Done,
+            ),
+            (
+                "without replicas, nowhere",
+                spec(0, false, &[], none.clone()),
+                status(2, true, &[]),
+                FACTS,
+                wait,
+            ),
+        ];
+        for (message, spec, status, facts, want) in table {
+            let task = &spec.graceful_eviction_tasks[0];
+            let got = assess(&spec, &status, 2, task, &facts, &Settings::default());
+            assert_eq!(got, want, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_finds_no_place_is_told() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let short = spec(3, true, &[("kept", 1)], json!({}));
+        let text = |spec: &ResourceBindingSpec, held, seen| {
+            condition(spec, held, seen, now).map(|c| format!("{}: {}", c.reason, c.message))
+        };
+        assert_eq!(
+            text(&short, None, true).unwrap(),
+            "TooFewClusters: evicted from lost: no other cluster can take 2 of 3 replicas"
+        );
+        assert_eq!(text(&short, None, false), None, "nobody has looked yet");
+        let duplicated = spec(2, false, &[("kept", 2)], json!({}));
+        assert!(text(&duplicated, None, true).unwrap().ends_with("1 of the clusters that it had"));
+        assert_eq!(text(&spec(3, true, &[("kept", 3)], json!({})), None, true), None);
+        assert_eq!(text(&short, Some(("BrakeOn", "half are gone")), true).unwrap(), "BrakeOn: half are gone");
+    }
+}

@@ -1,0 +1,195 @@
+//! Whether, and when, an object has to leave a cluster for its taints.
+
+use std::time::Duration;
+
+use karmada_api::{
+    cluster::Taint,
+    consts::taint::{NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE},
+    policy::Toleration,
+};
+
+use super::{Cause, Settings};
+use crate::taints::{self, tolerates};
+
+/// When an object has to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Never, as things are.
+    Never,
+    /// After this time, if nothing changes.
+    In(Duration),
+    /// Now.
+    Now {
+        /// Why.
+        cause: Cause,
+        /// The taint, on one line.
+        taint: String,
+    },
+}
+
+/// The cause for which a taint may drive an object away; `None` for one that only keeps new ones away. `failover`: the
+/// object's policy has `failover.cluster`. The taints that the hub itself puts on for a condition count as NoExecute
+/// where failover was asked for.
+fn cause_of(taint: &Taint, failover: bool, settings: &Settings) -> Option<Cause> {
+    let lost = [NOT_READY, UNREACHABLE].contains(&taint.key.as_str());
+    match taint.effect.as_str() {
+        NO_EXECUTE if settings.no_execute || failover => Some(Cause::NoExecute),
+        NO_SCHEDULE if lost && (settings.cluster_failover || failover) => Some(Cause::Failover),
+        _ => None,
+    }
+}
+
+/// Whether taints may drive anything away, so that it is worth looking at the objects there.
+pub fn waits_for(taints: &[Taint]) -> bool {
+    let every = Settings { no_execute: true, cluster_failover: true, ..Settings::default() };
+    taints.iter().any(|taint| cause_of(taint, true, &every).is_some())
+}
+
+/// Whether an object has to leave a cluster. `failover`: its policy has `failover.cluster`; `lasted`: how long a taint
+/// has been there.
+///
+/// As in Kubernetes a taint that no toleration matches drives away at once, one that is tolerated for some seconds when
+/// the fewest of them are over, one that is tolerated without a limit never. A lost cluster that no toleration speaks
+/// of is given `settings.failover_after`.
+pub fn due(
+    taints: &[Taint],
+    tolerations: &[Toleration],
+    failover: bool,
+    settings: &Settings,
+    mut lasted: impl FnMut(&Taint) -> Duration,
+) -> Due {
+    let mut due = Due::Never;
+    for taint in taints {
+        let Some(cause) = cause_of(taint, failover, settings) else { continue };
+        let as_executed = Taint { effect: NO_EXECUTE.to_owned(), ..taint.clone() };
+        let mut matching =
+            tolerations.iter().filter(|toleration| tolerates(toleration, &as_executed)).peekable();
+        let patience = if matching.peek().is_none() {
+            Some(if cause == Cause::Failover { settings.failover_after } else { Duration::ZERO })
+        } else {
+            // A negative number of seconds means none.
+            let seconds = matching.filter_map(|toleration| toleration.toleration_seconds).min();
+            seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+        };
+        let Some(patience) = patience else { continue };
+        let left = patience.saturating_sub(if patience.is_zero() { Duration::ZERO } else { lasted(taint) });
+        due = match due {
+            // What a user has said comes before what the hub concludes.
+            Due::Now { cause: found, taint } if found <= cause || !left.is_zero() => {
+                Due::Now { cause: found, taint }
+            }
+            _ if left.is_zero() => Due::Now { cause, taint: taints::display(taint) },
+            Due::In(other) => Due::In(other.min(left)),
+            _ => Due::In(left),
+        };
+    }
+    due
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn taint(key: &str, effect: &str) -> Taint {
+        Taint::new(key, effect)
+    }
+
+    #[test]
+    fn taints_and_tolerations_decide() {
+        let user = taint("maintenance", NO_EXECUTE);
+        let away = taint(UNREACHABLE, NO_SCHEDULE);
+        let not_ready = taint(NOT_READY, NO_SCHEDULE);
+        let exists = |seconds: Value| json!({"key": "maintenance", "operator": "Exists", "tolerationSeconds": seconds});
+        let lost = |seconds: Value| json!({"key": UNREACHABLE, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": seconds});
+        let on = Settings::default();
+        let off = Settings { no_execute: false, ..on };
+        let hub = Settings { cluster_failover: true, ..on };
+        let now = |cause| Some((cause, 0));
+        let after = |seconds| Some((Cause::Application, seconds));
+        // taints, tolerations, policy's failover, settings, lasted, want: the cause or the seconds that are left
+        let table = [
+            ("no taint", vec![], vec![], true, hub, 900, None),
+            ("a user's taint", vec![user.clone()], vec![], false, on, 0, now(Cause::NoExecute)),
+            ("turned off", vec![user.clone()], vec![], false, off, 0, None),
+            (
+                "turned off but for this policy",
+                vec![user.clone()],
+                vec![],
+                true,
+                off,
+                0,
+                now(Cause::NoExecute),
+            ),
+            ("tolerated for ever", vec![user.clone()], vec![exists(json!(null))], false, on, 900, None),
+            ("tolerated for a while", vec![user.clone()], vec![exists(json!(60))], false, on, 20, after(40)),
+            (
+                "and then no more",
+                vec![user.clone()],
+                vec![exists(json!(60))],
+                false,
+                on,
+                60,
+                now(Cause::NoExecute),
+            ),
+            ("not at all", vec![user.clone()], vec![exists(json!(-1))], false, on, 0, now(Cause::NoExecute)),
+            (
+                "the fewest seconds",
+                vec![user.clone()],
+                vec![exists(json!(60)), exists(json!(30))],
+                false,
+                on,
+                10,
+                after(20),
+            ),
+            (
+                "a limit counts beside none",
+                vec![user.clone()],
+                vec![exists(json!(null)), exists(json!(30))],
+                false,
+                on,
+                10,
+                after(20),
+            ),
+            (
+                "one of two is not tolerated",
+                vec![user.clone(), taint("other", NO_EXECUTE)],
+                vec![exists(json!(null))],
+                false,
+                on,
+                0,
+                now(Cause::NoExecute),
+            ),
+            ("lost, and nobody asked", vec![away.clone()], vec![], false, on, 900, None),
+            ("lost, the policy asks", vec![away.clone()], vec![], true, on, 100, after(200)),
+            ("lost for long", vec![away.clone()], vec![], true, on, 300, now(Cause::Failover)),
+            ("the hub asks", vec![not_ready.clone()], vec![], false, hub, 300, now(Cause::Failover)),
+            ("tolerated longer", vec![away.clone()], vec![lost(json!(1000))], true, on, 400, after(600)),
+            ("tolerated for ever", vec![away.clone()], vec![lost(json!(null))], true, on, 4000, None),
+            (
+                "a toleration of NoSchedule says nothing",
+                vec![away.clone()],
+                vec![json!({"key": UNREACHABLE, "operator": "Exists", "effect": NO_SCHEDULE})],
+                true,
+                on,
+                300,
+                now(Cause::Failover),
+            ),
+            ("other NoSchedule taints", vec![taint("cordoned", NO_SCHEDULE)], vec![], true, hub, 900, None),
+            ("the user's word first", vec![away, user], vec![], true, hub, 900, now(Cause::NoExecute)),
+        ];
+        for (message, taints, tolerations, failover, settings, lasted, want) in table {
+            let tolerations: Vec<_> =
+                tolerations.into_iter().map(|t| serde_json::from_value(t).unwrap()).collect();
+            let got = due(&taints, &tolerations, failover, &settings, |_| Duration::from_secs(lasted));
+            let got = match got {
+                Due::Never => None,
+                Due::In(left) => after(left.as_secs()),
+                Due::Now { cause, .. } => now(cause),
+            };
+            assert_eq!(got, want, "{message}");
+        }
+        assert!(waits_for(&[not_ready]) && !waits_for(&[taint("cordoned", NO_SCHEDULE)]));
+    }
+}
