@@ -10,6 +10,7 @@
 //!      ├─ status ──▶ Cluster.status          health ─▶ Ready=Unknown, taints
 //!      └─ Work.status ─ aggregate ─▶ binding.status
 //!
+//!   attach: what objects refer to goes along
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //! ```
@@ -29,6 +30,7 @@
 pub mod admit;
 pub mod affinity;
 pub mod aggregate;
+pub mod attach;
 pub mod copies;
 pub mod delete;
 pub mod divide;

@@ -12,6 +12,7 @@ use karmada_api::{
 use karmada_core::{
     admit::{self, Verb},
     aggregate,
+    attach::{self, Attach, Need},
     fleet::Fleet,
     names, overrides,
     overrides::Applied,
@@ -300,4 +301,34 @@ fn the_articles_policy_claims_its_deployment() {
     assert!(!select::claim(&mut object, Policy::Namespaced(&policy)), "it carries the claim already");
     let binding = &documents["hub: get rb nginx-deployment"][0];
     assert_eq!(names::binding_name("Deployment", "nginx"), object::name(binding));
+}
+
+#[test]
+fn the_bindings_of_dependencies_are_karmadas() {
+    let Some(documents) = recording("divided-weights-with-dependencies.yaml") else { return };
+    let bindings = &documents["hub: get -n shop rb"];
+    let named = |name: &str| bindings.iter().find(|binding| object::name(binding) == name).expect("recorded");
+    let workload = named("web-deployment");
+    let spec: ResourceBinding = typed(workload);
+    let need = Need::of(workload, &spec.spec);
+    for (kind, name) in [("ConfigMap", "web-config"), ("Secret", "web-cred"), ("ServiceAccount", "web")] {
+        let recorded = named(&names::binding_name(kind, name));
+        let resource = &recorded["spec"]["resource"];
+        let dependency = json!({
+            "apiVersion": "v1", "kind": kind,
+            "metadata": {"name": name, "namespace": "shop", "uid": resource["uid"],
+                         "resourceVersion": resource["resourceVersion"]},
+        });
+        let Attach::Create(mut made) =
+            attach::attach(None, &dependency, std::slice::from_ref(&need), |_| false)
+        else {
+            panic!("{name}: it has to be made");
+        };
+        let id = object::label(recorded, label::RESOURCE_BINDING_ID).expect("an id").to_owned();
+        admit::admit("work.karmada.io/ResourceBinding", Verb::Create, None, &mut made, &mut || id.clone(), "")
+            .expect("good");
+        assert_eq!(made, written(recorded), "{name}");
+        let again = attach::attach(Some(recorded), &dependency, std::slice::from_ref(&need), |_| false);
+        assert_eq!(again, Attach::Nothing, "{name}: nothing to write");
+    }
 }
