@@ -17,8 +17,9 @@ use karmada_tests::{
     fleet::{Binaries, Fleet, Options},
     link::Mode,
     samples,
-    wait::eventually,
+    wait::{eventually, until},
 };
+use serde_json::{Value, json};
 
 const FLEET: &str = env!("CARGO_BIN_EXE_fleet");
 
@@ -96,7 +97,7 @@ async fn copies_are_seen_on_every_cluster() {
             .await;
     }
     let yaml = says(&fleet, &["get", "deploy", "--members", &n, "-o", "json"], "objects", |_| true).await;
-    let list: serde_json::Value = serde_json::from_str(&yaml).expect("JSON");
+    let list: Value = serde_json::from_str(&yaml).expect("JSON");
     let copy = &list["items"][1];
     assert_eq!(copy["spec"]["replicas"], 2, "as overridden for the cluster");
     assert_eq!(copy["status"]["readyReplicas"], 2);
@@ -117,6 +118,91 @@ async fn copies_are_seen_on_every_cluster() {
         (vec!["get", "deploy", "ngin", "--members", &n], "no cluster has deployment.apps \"ngin\""),
         (vec!["get", "deploymnt", "--members", &n], "did you mean deployments.apps"),
         (vec!["get", "deploy", "--members", &n, "-C", "membr1"], "there is no cluster \"membr1\""),
+    ] {
+        let output = hub(&fleet, &args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(text(&output.stderr).contains(hint), "{args:?}: {}", text(&output.stderr));
+    }
+    fleet.clean_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_are_explained() {
+    let Some(fleet) = fleet("explained", 2, Options::default()).await else { return };
+    let [one, two] = [fleet.members[0].name.clone(), fleet.members[1].name.clone()];
+    fleet.create_namespace().await;
+    let mut policy = samples::deployment_policy("web", &[&one, &two]);
+    policy["spec"]["placement"]["replicaScheduling"] = json!({
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"staticWeightList": [
+            {"targetCluster": {"clusterNames": [one]}, "weight": 1},
+            {"targetCluster": {"clusterNames": [two]}, "weight": 2},
+        ]},
+    });
+    let idle = samples::policy("idle", samples::selector("apps/v1", "Deployment", "webb"), &[&one]);
+    let nowhere = [samples::config_map("lonely", "1"), samples::config_map_policy("lonely", &["atlantis"])];
+    fleet.create([samples::deployment("web", 3), policy, idle, samples::config_map("nobodys", "1")]).await;
+    fleet.create(nowhere).await;
+    let n = format!("-n={}", fleet.namespace);
+
+    let told = says(&fleet, &["explain", "deploy/web", &n], "the placement", |text| {
+        text.contains("Decided now: the same") && text.matches("applied, Healthy").count() == 2
+    })
+    .await;
+    println!("{told}");
+    let shares = [row(&told, &[&one, "yes", "1"]), row(&told, &[&two, "yes", "2"])];
+    assert!(shares.iter().all(Option::is_some), "{told}");
+    for part in [
+        &format!("PropagationPolicy {}/web has it, by name", fleet.namespace),
+        "weight 2 of 3",
+        "3 replicas divided by weights",
+        "names \"webb\"",
+        "What to do:\n  nothing",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // A template whose policy names clusters that are not there, by its namespace and name.
+    let lonely = format!("{}/lonely", fleet.namespace);
+    let told = says(&fleet, &["explain", &lonely, "-r", "cm"], "why it is nowhere", |text| {
+        text.contains("did not match the placement cluster affinity")
+    })
+    .await;
+    println!("{told}");
+    assert!(
+        told.contains("it is not named") && told.contains("spec.placement.clusterAffinity.clusterNames"),
+        "{told}"
+    );
+    assert!(
+        told.contains(&format!("For {one}, {two}: let spec.placement.clusterAffinity mean it")),
+        "{told}"
+    );
+    // Everything of a name: the template and its policy, as JSON.
+    let told = says(&fleet, &["explain", &lonely, "-o", "json"], "both", |text| text.starts_with('[')).await;
+    let both: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(both.as_array().map(Vec::len), Some(2), "{told}");
+    assert_eq!(both[0]["placement"]["verdicts"][0]["verdict"], "no");
+    // A template of no policy, and a policy of no template.
+    let told = says(&fleet, &["explain", "cm", "nobodys", &n], "no policy", |_| true).await;
+    println!("{told}");
+    assert!(told.contains("Policy:      none") && told.contains("Write a PropagationPolicy"), "{told}");
+    let told = says(&fleet, &["explain", "pp/idle", &n], "an idle policy", |_| true).await;
+    println!("{told}");
+    assert!(
+        told.contains("called \"webb\"; did you mean web?") && row(&told, &[&one, "yes"]).is_some(),
+        "{told}"
+    );
+    // The short form stands in the binding, where kubectl describe shows it.
+    let binding = samples::binding_path(&fleet.namespace, "lonely-configmap");
+    let short = format!("{one}: no, it is not named");
+    until(&fleet.api, &binding, "with a short explanation", PATIENCE, |binding| {
+        samples::condition_of(binding, "PlacementExplained")
+            .and_then(|condition| condition["message"].as_str())
+            .is_some_and(|message| message.contains(&short))
+    })
+    .await;
+    for (args, hint) in [
+        (vec!["explain", "deploy/webb", &n], "did you mean web?"),
+        (vec!["explain", "wev", &n], "did you mean web?"),
     ] {
         let output = hub(&fleet, &args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");

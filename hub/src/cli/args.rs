@@ -1,5 +1,7 @@
 //! What can be said on the command line. Plain data: nothing is opened or read here.
 
+mod look;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -7,6 +9,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use karmada_telemetry::logs::Format as LogFormat;
 
 use super::duration;
+
+pub(super) use self::look::*;
 
 /// The hub: policies, bindings and the API that agents pull from.
 #[derive(Debug, Parser)]
@@ -25,6 +29,9 @@ pub(super) enum Command {
     Credentials(CredentialsArgs),
     /// Print objects as the server's table, as kubectl would.
     Get(GetArgs),
+    /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
+    #[command(after_long_help = EXPLAIN_HELP)]
+    Explain(ExplainArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
     /// Write a hub's objects as YAML, to be applied to another API server.

@@ -3,7 +3,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use karmada_client::{Error, Kubeconfig, LinkState, LinkStatus, Rest, link::client_for};
@@ -23,6 +23,7 @@ pub(super) struct Server {
     pub objects: Objects,
     address: String,
     link: LinkStatus,
+    env: Env,
     /// Where namespaced objects are, unless they say otherwise.
     pub namespace: String,
 }
@@ -46,12 +47,18 @@ impl Server {
             namespace,
             address,
             link,
+            env: env.clone(),
         })
     }
 
     /// For what is no object.
     pub(super) fn client(&self) -> kube::Client {
         self.objects.rest().client().clone()
+    }
+
+    /// The present, as this machine has it.
+    pub(super) fn now(&self) -> SystemTime {
+        self.env.wall()
     }
 
     /// Waits until there is a connection, or until it has turned out that there will be none.

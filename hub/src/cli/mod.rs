@@ -5,12 +5,14 @@ mod args;
 mod ask;
 mod backup;
 mod duration;
+mod explain;
 mod export;
 mod follow;
 mod get;
 mod known;
 mod logs;
 mod members;
+mod placed;
 mod serve;
 mod table;
 
@@ -101,6 +103,7 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Serve(serve) => serve::run(&serve, &env)?,
         args::Command::Credentials(credentials) => serve::credentials(&credentials, &env)?,
         args::Command::Get(get) => ask::run(|| get::run(get, env))?,
+        args::Command::Explain(explain) => ask::run(|| explain::run(explain, env))?,
         args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,

@@ -93,7 +93,7 @@ fn cell(value: &Value) -> String {
 }
 
 /// Columns as wide as their widest cell plus padding, or as they were; the last column is not padded.
-fn align(lines: &[Vec<String>], widths: &mut Vec<usize>) -> String {
+pub(super) fn align(lines: &[Vec<String>], widths: &mut Vec<usize>) -> String {
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
     widths.resize(count.max(widths.len()), MIN_WIDTH);
     for (i, width) in widths.iter_mut().enumerate() {

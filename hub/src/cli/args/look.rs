@@ -1,0 +1,45 @@
+//! Arguments of the commands that look across clusters, and move things between them.
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::ServerArgs;
+
+/// What can be explained, for `explain --help`.
+pub(in super::super) const EXPLAIN_HELP: &str = "\
+  karmada-hub explain deploy/web -n shop         a template by kind and name
+  karmada-hub explain shop/web                   everything of that name in a namespace
+  karmada-hub explain shop/web -r statefulset    a template by namespace and name
+  karmada-hub explain pp/web -n shop             a policy: what it selects, who has that, which clusters it means
+  karmada-hub explain rb/web-deployment -n shop  the template of a binding
+
+It says which policies looked at the object and which has it; of every cluster whether the object goes there, by which
+field of the policy, and what was found on the cluster; what would be decided now, if that is something else than what
+is placed; and what to do. The decision is made by the functions that make it on the hub, from what the API shows.";
+
+/// How `explain` and `what-if` print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(in super::super) enum Document {
+    #[default]
+    #[value(hide = true)]
+    Text,
+    Json,
+}
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(in super::super) struct ExplainArgs {
+    /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace; or a KIND before NAME.
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// With a KIND before it.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// The kind of TARGET, if that is a name alone or with its namespace: deploy, configmaps, clusters.example.com.
+    #[arg(short = 'r', long, value_name = "KIND")]
+    pub resource: Option<String>,
+    /// What to print.
+    #[arg(short = 'o', long, value_enum, default_value_t = Document::Text, hide_default_value = true)]
+    pub output: Document,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}

@@ -1,0 +1,59 @@
+//! `karmada-hub explain`: why an object is where it is, and is not where it is not.
+//!
+//! ```text
+//!   what was named ─▶ target ─▶ facts from the API ─▶ karmada_core::{select, place}, which decide ─▶ report ─▶ text, JSON
+//! ```
+//!
+//! Nothing here has an opinion of its own: the functions that claim and place are asked again, with what the hub knows.
+
+mod policy;
+mod report;
+mod target;
+mod template;
+
+use karmada_env::Env;
+use serde_json::{Value, json};
+
+use self::{report::Report, target::Target};
+use super::{
+    Failure,
+    args::{Document, ExplainArgs},
+    ask::Server,
+    known, print,
+};
+use crate::discovery;
+
+/// Prints why.
+pub(super) async fn run(args: ExplainArgs, env: Env) -> Result<(), Failure> {
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let all = discovery::everything(server.objects.rest()).await.map_err(|e| server.failure(&e))?;
+    let targets = target::find(&server, &all, &args).await?;
+    let clusters = known::clusters(&server).await?;
+    let mut reports = Vec::new();
+    for target in targets {
+        let report = match target {
+            Target::Template(object) => {
+                Report::Template(Box::new(template::report(&server, &object, &clusters).await?))
+            }
+            Target::Orphan(bound) => {
+                Report::Template(Box::new(template::orphan(&server, *bound, &clusters).await?))
+            }
+            Target::Policy(head) => {
+                Report::Policy(Box::new(policy::report(&server, &all, &head, &clusters).await?))
+            }
+        };
+        reports.push(report);
+    }
+    match args.output {
+        Document::Text => {
+            let texts: Vec<_> = reports.iter().map(|report| report.text(env.wall())).collect();
+            print(&texts.join("\n"))
+        }
+        Document::Json => {
+            let mut documents: Vec<Value> = reports.iter().map(|report| json!(report)).collect();
+            let document = if documents.len() == 1 { documents.remove(0) } else { json!(documents) };
+            print(&format!("{}\n", serde_json::to_string_pretty(&document).map_err(Failure::failed)?))
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Bindings as placement takes them, read from the API by commands that ask it again: what moves where, and why.
+
+use std::collections::BTreeSet;
+
+use karmada_api::{
+    conditions,
+    consts::condition,
+    work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
+};
+use karmada_core::{
+    fleet::Fleet,
+    place::{Peer, Request},
+};
+use karmada_meta::object;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Failure, ask::Server};
+use crate::{
+    bindings,
+    heads::{BindingKey, Scope},
+    objects::Key,
+};
+
+/// A binding, read.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub key: BindingKey,
+    pub spec: ResourceBindingSpec,
+    pub status: ResourceBindingStatus,
+    pub deleting: bool,
+}
+
+impl Bound {
+    /// Reads a binding.
+    pub(super) fn read(scope: Scope, value: &Value) -> Result<Self, Failure> {
+        let key = BindingKey { scope, key: Key::of(value) };
+        let unreadable = |error| Failure::failed(format!("{key} cannot be read: {error}"));
+        let spec = ResourceBindingSpec::deserialize(&value["spec"]).map_err(unreadable)?;
+        let status = match &value["status"] {
+            Value::Null => ResourceBindingStatus::default(),
+            status => ResourceBindingStatus::deserialize(status).map_err(unreadable)?,
+        };
+        Ok(Self { key, spec, status, deleting: object::deletion_timestamp(value).is_some() })
+    }
+
+    /// Its object with kind and namespace: `Deployment shop/web`.
+    pub(super) fn object(&self) -> String {
+        let of = &self.spec.resource;
+        match of.namespace.as_str() {
+            "" => format!("{} {}", of.kind, of.name),
+            namespace => format!("{} {namespace}/{}", of.kind, of.name),
+        }
+    }
+
+    /// Where it is, and how many replicas run there, as the binding has it.
+    pub(super) fn placed(&self) -> &[TargetCluster] {
+        &self.spec.clusters
+    }
+
+    /// Whether something of it runs: it has replicas, or parts that have.
+    pub(super) fn is_workload(&self) -> bool {
+        let spec = &self.spec;
+        spec.replicas > 0 || spec.replica_requirements.is_some() || !spec.components.is_empty()
+    }
+
+    /// The spec as the scheduler sees it: a cluster that still has the object may keep it.
+    pub(super) fn with_where_it_is(&self) -> ResourceBindingSpec {
+        let mut spec = self.spec.clone();
+        for item in &self.status.aggregated_status {
+            if !spec.clusters.iter().any(|target| target.name == item.cluster_name) {
+                spec.clusters.push(TargetCluster::new(item.cluster_name.as_str(), 0));
+            }
+        }
+        spec
+    }
+
+    /// What the scheduler says of it.
+    pub(super) fn scheduled(&self) -> Option<&conditions::Condition> {
+        conditions::find(&self.status.conditions, condition::SCHEDULED)
+    }
+
+    /// What placement is asked for it, with this spec, on these clusters.
+    pub(super) fn request<'a>(
+        &'a self,
+        spec: &'a ResourceBindingSpec,
+        fleet: &'a Fleet,
+        peers: &'a [Peer<'a>],
+    ) -> Request<'a> {
+        Request {
+            observed_affinity: &self.status.scheduler_observed_affinity_name,
+            last_scheduled: self.status.last_scheduled_time,
+            peers,
+            ..Request::new(spec, fleet)
+        }
+    }
+}
+
+/// The bindings whose objects belong to groups, and where they are.
+#[derive(Debug, Default)]
+pub(super) struct Groups(Vec<(BindingKey, WorkloadAffinityGroups, BTreeSet<String>)>);
+
+impl Groups {
+    /// Notes a binding, if its object belongs to a group.
+    pub(super) fn note(&mut self, bound: &Bound) {
+        if let Some(groups) = &bound.spec.workload_affinity_groups {
+            let clusters = bound.placed().iter().map(|target| target.name.clone()).collect();
+            self.0.push((bound.key.clone(), groups.clone(), clusters));
+        }
+    }
+
+    /// The others that a binding has to get along with.
+    pub(super) fn peers_of(&self, bound: &Bound) -> Vec<Peer<'_>> {
+        if bound.spec.workload_affinity_groups.is_none() {
+            return Vec::new();
+        }
+        let near = |key: &BindingKey| {
+            *key != bound.key && key.scope == bound.key.scope && key.key.namespace == bound.key.key.namespace
+        };
+        let peers = self.0.iter().filter(|(key, ..)| near(key)).map(|(key, groups, clusters)| Peer {
+            name: &key.key.name,
+            affinity_group: &groups.affinity_group,
+            anti_affinity_group: &groups.anti_affinity_group,
+            clusters,
+        });
+        peers.collect()
+    }
+}
+
+/// Hands every binding of both scopes to `each`, page by page, in the namespace if one is given.
+pub(super) async fn each_binding(
+    server: &Server,
+    namespace: Option<&str>,
+    mut each: impl FnMut(Bound),
+) -> Result<(), Failure> {
+    let scopes: &[Scope] = match namespace {
+        Some(_) => &[Scope::Namespaced],
+        None => &[Scope::Namespaced, Scope::Cluster],
+    };
+    for scope in scopes {
+        let mut unreadable = None;
+        let mut take = |page: Vec<Value>| {
+            for value in &page {
+                match Bound::read(*scope, value) {
+                    Ok(bound) => each(bound),
+                    Err(failure) => unreadable = Some(failure),
+                }
+            }
+        };
+        server
+            .objects
+            .list(bindings::resource(*scope), namespace, "", &mut take)
+            .await
+            .map_err(|e| server.failure(&e))?;
+        if let Some(failure) = unreadable {
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+/// A binding by its key.
+pub(super) async fn binding(server: &Server, key: &BindingKey) -> Result<Option<Bound>, Failure> {
+    let found = server.objects.get(bindings::resource(key.scope), &key.key).await;
+    found.map_err(|e| server.failure(&e))?.map(|value| Bound::read(key.scope, &value)).transpose()
+}
