@@ -118,6 +118,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         .filter(|(distance, _)| *distance <= limit)
         .collect();
     found.sort_unstable();
+    found.dedup();
     found.into_iter().take(MOST).map(|(_, known)| known.to_owned()).collect()
 }
 
