@@ -5,7 +5,8 @@ use karmada_api::{
     work::{ObjectReference, ResourceBindingSpec},
 };
 use karmada_client::Resource;
-use karmada_meta::gvk::GroupVersionKind;
+use karmada_meta::{gvk::GroupVersionKind, object};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -72,4 +73,29 @@ pub(crate) fn template_reference(spec: &ResourceBindingSpec) -> Value {
 pub(crate) fn template_key(resource: &ObjectReference) -> Option<TemplateKey> {
     let kind = GroupVersionKind::from_api_version(&resource.api_version, resource.kind.as_str())?;
     Some(TemplateKey { kind, key: Key::new(resource.namespace.as_str(), resource.name.as_str()) })
+}
+
+/// Why a binding of the right name is not this template's: names hold neither group nor capitals nor colons, so two
+/// templates may meet in one.
+pub(crate) fn collision(binding: &Value, template: &Value) -> Option<String> {
+    let resource = ObjectReference::deserialize(&binding["spec"]["resource"]).ok()?;
+    let group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    let same = group(&resource.api_version) == group(object::api_version(template))
+        && resource.kind == object::kind(template)
+        && resource.namespace == object::namespace(template)
+        && resource.name == object::name(template);
+    (!same).then(|| {
+        format!(
+            "its binding would be {} {}, which is already that of {} {} in {}",
+            object::kind(binding),
+            object::key(binding),
+            resource.kind,
+            if resource.namespace.is_empty() {
+                resource.name.clone()
+            } else {
+                format!("{}/{}", resource.namespace, resource.name)
+            },
+            resource.api_version,
+        )
+    })
 }

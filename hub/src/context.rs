@@ -23,6 +23,7 @@ use crate::{
     index::{Index, follow},
     kinds,
     metrics::HubFigures,
+    needs::Needs,
     objects::{Key, Objects},
     placing::Fleet,
     reporter::Reporter,
@@ -85,6 +86,8 @@ pub(crate) struct Context {
     pub interpreter: Interpreter,
     /// Tells of which kinds the users' rules have changed.
     pub rule_changes: RuleChanges,
+    /// Which bindings need which other objects.
+    pub needs: Needs,
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
     pub fleet: Arc<Fleet>,
@@ -135,6 +138,7 @@ impl Context {
             customizations: Index::new(),
             interpreter: Interpreter::new(env.clone()),
             rule_changes: RuleChanges::default(),
+            needs: Needs::default(),
             templates: Arc::new(Templates::new()),
             fleet: Arc::default(),
             written: Written::default(),

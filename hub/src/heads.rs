@@ -286,6 +286,10 @@ pub struct BindingHead {
     /// A digest of what its clusters report, where that decides about an eviction: of one that is leaving clusters, or
     /// whose application may fail.
     pub reported: u64,
+    /// Whether what its object refers to goes along.
+    pub propagate_deps: bool,
+    /// The bindings whose objects refer to its own.
+    pub required_by: Vec<Key>,
     /// Where its object may go; nothing for a binding that only follows others.
     pub placement: Option<Arc<Placement>>,
     /// Its turn among the bindings that wait for the scheduler.
@@ -333,6 +337,8 @@ impl BindingHead {
             resource: ObjectReference::deserialize(&value["spec"]["resource"]).unwrap_or_default(),
             policies: texts(&policies),
             wanted: wanted_clusters(value),
+            propagate_deps: value["spec"]["propagateDeps"] == true,
+            required_by: required_by(value),
             placement: Placement::deserialize(&value["spec"]["placement"]).ok().map(Arc::new),
             priority: SchedulePriority::deserialize(&value["spec"]["schedulePriority"])
                 .map_or(0, |priority| priority.priority),
@@ -349,7 +355,13 @@ impl BindingHead {
             GroupVersionKind::from_api_version(&head.resource.api_version, head.resource.kind.as_str());
         let together = Self::of_together(&key.namespace, &head.together);
         let policies = head.policies.iter().map(|id| Self::of_policy(id));
-        policies.chain(kind.iter().map(Self::of_kind)).chain(together).collect()
+        let required_by = head.required_by.iter().map(|by| Self::of_required_by(&by.namespace, &by.name));
+        policies.chain(kind.iter().map(Self::of_kind)).chain(together).chain(required_by).collect()
+    }
+
+    /// The group of the bindings that name another one in their `requiredBy`.
+    pub fn of_required_by(namespace: &str, name: &str) -> String {
+        format!("required-by {namespace}/{name}")
     }
 
     /// The groups of the bindings in a namespace whose objects go together with, or keep away from, each other.
@@ -383,6 +395,13 @@ pub(crate) fn wanted_clusters(binding: &Value) -> BTreeSet<String> {
     ResourceBindingSpec::deserialize(&binding["spec"])
         .map(|spec| delete::wanted_clusters(&spec))
         .unwrap_or_default()
+}
+
+/// The bindings that a binding's `requiredBy` names.
+fn required_by(binding: &Value) -> Vec<Key> {
+    let entries = binding["spec"]["requiredBy"].as_array().into_iter().flatten();
+    let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+    entries.map(|entry| Key::new(text(entry, "namespace"), text(entry, "name"))).collect()
 }
 
 /// A Work.

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     context::Context,
     controllers::{
-        binding::Binder, cluster::ClusterController, detector::Detector, lease::LeaseMonitor,
-        namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler,
+        binding::Binder, cluster::ClusterController, dependencies::Dependencies, detector::Detector,
+        lease::LeaseMonitor, namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler,
         status::StatusController,
     },
     metrics::HubFigures,
@@ -120,6 +120,7 @@ impl Hub {
         let namespace = NamespaceController::new(&context);
         let detector = Detector::new(&context);
         let scheduler = Scheduler::new(&context);
+        let dependencies = Dependencies::new(&context);
         let rebalancer = Rebalancer::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
@@ -131,6 +132,7 @@ impl Hub {
         spawn(&mut running, "namespace", namespace.run(stop.clone()));
         spawn(&mut running, "detector", detector.run(stop.clone()));
         spawn(&mut running, "scheduler", scheduler.run(stop.clone()));
+        spawn(&mut running, "dependencies", dependencies.run(stop.clone()));
         spawn(&mut running, "workload-rebalancer", rebalancer.run(stop.clone()));
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));

@@ -33,6 +33,7 @@ mod hub;
 pub mod index;
 pub mod kinds;
 pub mod metrics;
+mod needs;
 pub mod objects;
 mod placing;
 pub mod remote;

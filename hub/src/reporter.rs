@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 9] = [
+const COMPONENTS: [&str; 10] = [
     component::CLUSTER,
     component::DETECTOR,
     component::SCHEDULER,
@@ -20,6 +20,7 @@ const COMPONENTS: [&str; 9] = [
     component::CLUSTER_BINDING_STATUS,
     component::OVERRIDE_MANAGER,
     component::NAMESPACE_SYNC,
+    component::DEPENDENCIES_DISTRIBUTOR,
 ];
 
 /// One recorder per component.

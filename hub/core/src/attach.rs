@@ -17,9 +17,7 @@ use karmada_api::{
     KarmadaKind,
     consts::{finalizer, label},
     policy::ConflictResolution,
-    work::{
-        BindingSnapshot, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, TargetCluster,
-    },
+    work::{BindingSnapshot, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
 use karmada_meta::object;
 use serde::Deserialize;
@@ -51,7 +49,8 @@ impl Need {
         let mut clusters = spec.clusters.clone();
         for task in &spec.graceful_eviction_tasks {
             if !clusters.iter().any(|target| target.name == task.from_cluster) {
-                clusters.push(TargetCluster::new(task.from_cluster.as_str(), task.replicas.unwrap_or_default()));
+                clusters
+                    .push(TargetCluster::new(task.from_cluster.as_str(), task.replicas.unwrap_or_default()));
             }
         }
         let id = match object::namespace(binding) {

@@ -325,8 +325,15 @@ fn the_bindings_of_dependencies_are_karmadas() {
             panic!("{name}: it has to be made");
         };
         let id = object::label(recorded, label::RESOURCE_BINDING_ID).expect("an id").to_owned();
-        admit::admit("work.karmada.io/ResourceBinding", Verb::Create, None, &mut made, &mut || id.clone(), "")
-            .expect("good");
+        admit::admit(
+            "work.karmada.io/ResourceBinding",
+            Verb::Create,
+            None,
+            &mut made,
+            &mut || id.clone(),
+            "",
+        )
+        .expect("good");
         assert_eq!(made, written(recorded), "{name}");
         let again = attach::attach(Some(recorded), &dependency, std::slice::from_ref(&need), |_| false);
         assert_eq!(again, Attach::Nothing, "{name}: nothing to write");

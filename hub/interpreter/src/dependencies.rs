@@ -49,6 +49,15 @@ pub fn dependencies(value: &Value) -> Vec<DependentObjectReference> {
     }
 }
 
+/// Whether objects of this kind are known to refer to others at all, whatever this one does.
+pub fn has_dependencies(value: &Value) -> bool {
+    match Native::of(value) {
+        Some(Native::Ingress | Native::ServiceImport) => true,
+        Some(native) => native.pod_spec().is_some(),
+        None => thirdparty::has_dependencies(value),
+    }
+}
+
 fn pod_dependencies(value: &Value, native: Native, pod: &Value) -> Vec<DependentObjectReference> {
     let mut claims = claims(pod);
     if native == Native::StatefulSet {

@@ -36,7 +36,7 @@ mod thirdparty;
 
 pub use self::{
     aggregate::aggregate_status,
-    dependencies::{DependentObjectReference, dependencies},
+    dependencies::{DependentObjectReference, dependencies, has_dependencies},
     health::{Health, health},
     interpreter::{Interpreter, RuleError, retained_fields},
     native::Native,

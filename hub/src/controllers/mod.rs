@@ -5,6 +5,7 @@
 //!                                                                        │
 //!   templates ◀─ status ◀─ bindings' status ◀─ status ◀─ Works ◀─ binding ◀── override policies
 //!                                                          ▲
+//!   workloads' references ─▶ dependencies ─▶ bindings
 //!                              namespaces ─▶ namespace ────┘      clusters ─▶ cluster, lease
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 pub(crate) mod binding;
 pub(crate) mod cluster;
+pub(crate) mod dependencies;
 pub(crate) mod detector;
 pub(crate) mod lease;
 pub(crate) mod namespace;

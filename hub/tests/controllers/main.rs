@@ -9,6 +9,7 @@
 )]
 
 mod common;
+mod following;
 mod interpreting;
 mod leaving;
 mod placing;

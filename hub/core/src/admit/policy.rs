@@ -336,7 +336,6 @@ fn warnings(spec: &PropagationSpec, namespace: &str) -> Vec<String> {
         }
     };
     unbuilt(spec.failover.is_some(), "failover", "objects stay where they are");
-    unbuilt(spec.propagate_deps, "propagateDeps", "what an object needs has to be selected by a policy too");
     if matches!(Strategy::of(placement), Strategy::StaticWeights(_))
         && !placement.spread_constraints.is_empty()
     {

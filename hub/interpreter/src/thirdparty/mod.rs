@@ -171,6 +171,10 @@ pub(crate) fn retain_rules(value: &Value) -> &'static [Field] {
     of(value).map_or(&[], |known| known.retain)
 }
 
+pub(crate) fn has_dependencies(value: &Value) -> bool {
+    of(value).is_some_and(|known| !known.pods.is_empty() || !known.names.is_empty())
+}
+
 pub(crate) fn dependencies(value: &Value) -> Vec<DependentObjectReference> {
     let Some(known) = of(value) else { return Vec::new() };
     let namespace = object::namespace(value);

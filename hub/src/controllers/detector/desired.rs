@@ -29,31 +29,6 @@ pub(super) enum Bound {
     Unclear(String),
 }
 
-/// Why a binding of the right name is not this template's: names hold neither group nor capitals nor colons, so two
-/// templates may meet in one.
-pub(super) fn collision(binding: &Value, template: &Value) -> Option<String> {
-    let resource = ObjectReference::deserialize(&binding["spec"]["resource"]).ok()?;
-    let group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
-    let same = group(&resource.api_version) == group(object::api_version(template))
-        && resource.kind == object::kind(template)
-        && resource.namespace == object::namespace(template)
-        && resource.name == object::name(template);
-    (!same).then(|| {
-        format!(
-            "its binding would be {} {}, which is already that of {} {} in {}",
-            object::kind(binding),
-            object::key(binding),
-            resource.kind,
-            if resource.namespace.is_empty() {
-                resource.name.clone()
-            } else {
-                format!("{}/{}", resource.namespace, resource.name)
-            },
-            resource.api_version,
-        )
-    })
-}
-
 /// What a policy asks for one template, and what the template's fields mean.
 #[derive(Clone, Debug)]
 pub(super) struct Asked<'a> {
@@ -369,12 +344,12 @@ mod tests {
     #[test]
     fn bindings_of_others_are_left_alone() {
         let binding = made();
-        assert_eq!(collision(&binding, &template("1")), None);
+        assert_eq!(bindings::collision(&binding, &template("1")), None);
         let mut other = template("1");
         other["apiVersion"] = json!("extensions/v1beta1");
-        let why = collision(&binding, &other).unwrap();
+        let why = bindings::collision(&binding, &other).unwrap();
         assert!(why.contains("Deployment default/nginx in apps/v1"), "{why}");
         other["apiVersion"] = json!("apps/v2");
-        assert_eq!(collision(&binding, &other), None, "the same object in another version");
+        assert_eq!(bindings::collision(&binding, &other), None, "the same object in another version");
     }
 }

@@ -55,7 +55,7 @@ impl Detector {
         }
     }
 
-    /// The kinds that policies select and bindings hold.
+    /// The kinds that policies select, bindings hold and workloads need.
     fn wanted_kinds(&self) -> BTreeSet<GroupVersionKind> {
         let mut wanted = BTreeSet::new();
         for (_, index) in self.context.policies.both() {
@@ -64,6 +64,7 @@ impl Detector {
         for (_, index) in self.context.bindings.both() {
             wanted.extend(index.group_names().iter().filter_map(|name| BindingHead::kind_of_group(name)));
         }
+        wanted.extend(self.context.needs.kinds());
         wanted
     }
 }

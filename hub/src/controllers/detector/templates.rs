@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::{
     Detector, Lonely, Patience,
     desired::{self, Asked, Bound, Workload},
+    kinds::selected_kinds,
 };
 use crate::{
     bindings,
@@ -238,7 +239,7 @@ impl Detector {
             None => None,
             Some(_) => self.context.objects.get(bindings::resource(key.scope), &key.key).await?,
         };
-        if let Some(reason) = binding.as_ref().and_then(|binding| desired::collision(binding, &live)) {
+        if let Some(reason) = binding.as_ref().and_then(|binding| bindings::collision(binding, &live)) {
             return Ok(Bound::Refused(reason));
         }
         // A binding of a template that was there before: made again, or moved here from another API server.
@@ -343,7 +344,24 @@ impl Detector {
         Ok(())
     }
 
+    /// Whether an object is there for others' sake, so that nobody misses a policy: it goes along with what needs
+    /// it, or its kind is only watched for that.
+    fn only_needed(&self, template: &TemplateKey) -> bool {
+        let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
+        if self.context.bindings.of(key.scope).get(&key.key).is_some_and(|head| !head.required_by.is_empty())
+        {
+            return true;
+        }
+        self.context.needs.has_kind(&template.kind)
+            && !self.context.policies.both().into_iter().any(|(_, index)| {
+                index.all().iter().any(|(_, head)| selected_kinds(head).contains(&template.kind))
+            })
+    }
+
     fn tell_unmatched(&self, template: &TemplateKey, live: &Value) -> Result<Next, Error> {
+        if self.only_needed(template) {
+            return Ok(Next::Done);
+        }
         let patience = {
             let now = self.context.env.now();
             let unmatched = &mut self.memory.lock().unmatched;
