@@ -40,6 +40,8 @@ const WORKERS: usize = 8;
 /// How long after clusters have told of other resources those that found no room are tried again: clusters come in
 /// swarms.
 const SECOND_THOUGHT: Duration = Duration::from_secs(1);
+/// How long a binding that was born with its clusters waits for the scheduler's remark: its Works go first.
+const REMARK: Duration = Duration::from_millis(10);
 /// Where a binding's status says which group of clusters was taken; Karmada's spelling.
 const OBSERVED_AFFINITY: &str = "schedulerObservingAffinityName";
 
@@ -75,7 +77,9 @@ impl Scheduler {
                 }
                 if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
                     figures.incoming(if change.old.is_none() { Incoming::Added } else { Incoming::Updated });
-                    queue.add(key);
+                    let born_placed =
+                        change.old.is_none() && change.new.is_some_and(|new| !new.wanted.is_empty());
+                    queue.add_after(key, if born_placed { REMARK } else { Duration::ZERO });
                 }
             });
         }
