@@ -36,6 +36,8 @@ use karmada_meta::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::claiming::NewTemplates;
+
 /// Admits what the hub itself is about to write: defaults, permanent ids, stamps, and the same checks as users'.
 ///
 /// # Errors
@@ -68,18 +70,24 @@ pub struct KarmadaAdmission {
     env: Env,
     /// The server's registry, once there is a server: it knows which kinds are served.
     registry: OnceLock<Weak<Registry>>,
+    templates: NewTemplates,
 }
 
 impl KarmadaAdmission {
     /// Rules that know of no kinds yet.
     pub fn new(env: Env) -> Arc<Self> {
-        Arc::new(Self { env, registry: OnceLock::new() })
+        Arc::new(Self { env, registry: OnceLock::new(), templates: NewTemplates::default() })
     }
 
     /// Lets the rules look up which kinds the server has. Only the first call counts.
     pub fn attach(&self, registry: &Arc<Registry>) {
         // A second server cannot be meant: rules are made for one.
         let _ = self.registry.set(Arc::downgrade(registry));
+    }
+
+    /// Where the rules ask which policy means a new object.
+    pub fn new_templates(&self) -> &NewTemplates {
+        &self.templates
     }
 
     fn write(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
@@ -96,6 +104,9 @@ impl KarmadaAdmission {
         }
         if is::<PropagationPolicy>(request) || is::<ClusterPropagationPolicy>(request) {
             warnings.extend(self.idle_policy(request, object));
+        }
+        if request.operation == Operation::Create {
+            self.templates.claim(&request.kind.gvk, object);
         }
         Ok(warnings)
     }

@@ -14,7 +14,9 @@ use kube::Client;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{admission::KarmadaAdmission, kinds::NAMESPACES};
+use crate::{
+    Hub, HubConfig, HubError, admission::KarmadaAdmission, claiming::NewTemplates, kinds::NAMESPACES,
+};
 
 /// Who the controllers are, in the fields they own and in the log.
 const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
@@ -36,6 +38,7 @@ fn history() -> HistoryLimits {
 pub struct Embedded {
     server: ApiServer,
     store: ApiStore,
+    new_templates: NewTemplates,
     tasks: TaskTracker,
 }
 
@@ -70,7 +73,8 @@ impl Embedded {
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         let tasks = server.start().await;
-        let embedded = Self { server, store, tasks };
+        let new_templates = admission.new_templates().clone();
+        let embedded = Self { server, store, new_templates, tasks };
         embedded.create_namespaces().await;
         Ok(embedded)
     }
@@ -90,7 +94,7 @@ impl Embedded {
         let server = ApiServer::new(store.clone(), env.clone(), registration, CancellationToken::new());
         let tasks = TaskTracker::new();
         tasks.close();
-        Ok(Self { server, store, tasks })
+        Ok(Self { server, store, new_templates: NewTemplates::default(), tasks })
     }
 
     /// The server, for a listener.
@@ -101,6 +105,14 @@ impl Embedded {
     /// The store, for copies of it.
     pub fn store(&self) -> &ApiStore {
         &self.store
+    }
+
+    /// Controllers over this API, which it asks for the policies of new objects while they run.
+    ///
+    /// # Errors
+    /// When a part of the configuration cannot be used.
+    pub fn hub(&self, config: HubConfig, env: &Env) -> Result<Hub, HubError> {
+        Ok(Hub::new(config, self.client(), env.clone())?.with_new_templates(&self.new_templates))
     }
 
     /// A client for the controllers: in process, and allowed everything.

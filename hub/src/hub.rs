@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    claiming::NewTemplates,
     context::Context,
     controllers::{
         binding::Binder, cluster::ClusterController, dependencies::Dependencies, detector::Detector,
@@ -65,6 +66,7 @@ pub struct Hub {
     skip: Skip,
     ready: latest::Sender<bool>,
     figures: HubFigures,
+    new_templates: NewTemplates,
 }
 
 impl fmt::Debug for Hub {
@@ -82,13 +84,28 @@ impl Hub {
         let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
         let figures = HubFigures::new(env.clone());
-        Ok(Self { config, client, env, skip, ready: latest::Sender::new(false), figures })
+        Ok(Self {
+            config,
+            client,
+            env,
+            skip,
+            ready: latest::Sender::new(false),
+            figures,
+            new_templates: NewTemplates::default(),
+        })
     }
 
     /// Counts on these figures instead of its own: those of an earlier run, say.
     #[must_use]
     pub fn with_figures(mut self, figures: HubFigures) -> Self {
         self.figures = figures;
+        self
+    }
+
+    /// Tells an embedded API which policies mean its new objects, while it runs.
+    #[must_use]
+    pub(crate) fn with_new_templates(mut self, new_templates: &NewTemplates) -> Self {
+        self.new_templates = new_templates.clone();
         self
     }
 
@@ -114,6 +131,7 @@ impl Hub {
             Context::new(self.client, self.env, self.skip, evictions, figures.clone(), stop.clone());
         let context = Arc::new(context);
         crate::metrics::listen(&context);
+        self.new_templates.ask(&context);
 
         // Every listener is in place before the first watch starts.
         let cluster = ClusterController::new(&context);

@@ -19,6 +19,7 @@
 pub mod admission;
 pub mod backup;
 mod bindings;
+mod claiming;
 pub mod cli;
 mod context;
 mod controllers;

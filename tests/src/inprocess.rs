@@ -37,7 +37,7 @@ use karmada_client::{
 };
 use karmada_core::names;
 use karmada_env::{Clock, Env};
-use karmada_hub::{Hub, HubConfig, HubError, embedded::Embedded};
+use karmada_hub::{HubConfig, HubError, embedded::Embedded};
 use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -361,7 +361,7 @@ impl World {
         let embedded = Embedded::start(self.engine.clone(), &self.env, stop.clone())
             .await
             .expect("a memory engine opens");
-        let hub = Hub::new(self.config.clone(), embedded.client(), self.env.clone()).expect("usual settings");
+        let hub = embedded.hub(self.config.clone(), &self.env).expect("usual settings");
         let mut ready = hub.ready();
         let controllers = tokio::spawn(hub.run(stop.clone()));
         timeout(PATIENCE, ready.wait_for(|ready| *ready))

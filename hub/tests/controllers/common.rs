@@ -9,7 +9,7 @@ use std::{
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Error, Resource, Rest};
 use karmada_env::{Clock, Env};
-use karmada_hub::{Hub, HubConfig, HubError, embedded::Embedded, kinds};
+use karmada_hub::{HubConfig, HubError, embedded::Embedded, kinds};
 use karmada_meta::object;
 use karmada_store::engine::memory::Memory;
 use serde_json::{Value, json};
@@ -53,8 +53,7 @@ impl World {
     async fn over(engine: Memory, env: Env) -> Self {
         let stop = CancellationToken::new();
         let embedded = Embedded::start(engine.clone(), &env, stop.clone()).await.expect("the store opens");
-        let hub = Hub::new(HubConfig::default(), embedded.client(), env.clone())
-            .expect("the configuration is good");
+        let hub = embedded.hub(HubConfig::default(), &env).expect("the configuration is good");
         let mut ready = hub.ready();
         let hub = tokio::spawn(hub.run(stop.clone()));
         timeout(SOON, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");

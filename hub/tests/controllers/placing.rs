@@ -409,3 +409,28 @@ async fn objects(world: &World) -> Vec<Value> {
     }
     all
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_object_is_its_policys_when_the_api_answers() {
+    const POLICY: &str = "propagationpolicy.karmada.io/name";
+    let world = World::start().await;
+    let member = world.join("member1", json!({})).await;
+    world.create(&configmaps(), configmap("default", "before")).await;
+    world.create(&PROPAGATION_POLICIES, policy("all", "v1", "ConfigMap", "", on(&["member1"]))).await;
+    world.until("what was there before goes out", || member.work("ConfigMap", "before")).await;
+
+    let born = world.create(&configmaps(), configmap("default", "later")).await;
+    assert_eq!(object::annotation(&born, POLICY), Some("all"));
+    let version = object::resource_version(&born).to_owned();
+    world.until("it goes out", || member.work("ConfigMap", "later")).await;
+    world.settle().await;
+    let live = world.get(&configmaps(), "default", "later").await.expect("it is there");
+    assert_eq!(object::resource_version(&live), version, "nothing had to be written again");
+
+    // Neither another namespace's, nor what is never propagated, nor one that says whose it is.
+    let elsewhere = world.create(&configmaps(), configmap("kube-public", "later")).await;
+    assert_eq!(object::annotation(&elsewhere, POLICY), None);
+    let root = world.create(&configmaps(), configmap("default", "kube-root-ca.crt")).await;
+    assert_eq!(object::annotation(&root, POLICY), None);
+    world.stop().await;
+}

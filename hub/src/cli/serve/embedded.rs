@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{End, bind, config, create_dir, front::WithControllers, pki_failure, supervise, tls, tokens};
 use crate::{
-    Hub, HubError,
+    HubError,
     cli::{Failure, ServeArgs},
     embedded::Embedded,
     metrics,
@@ -33,7 +33,7 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     let stop = end.now;
     let started = Embedded::start_limited(engine, env, limits(args), stop.clone()).await;
     let embedded = started.map_err(store_failure)?;
-    let hub = Hub::new(config(args), embedded.client(), env.clone()).map_err(hub_failure)?;
+    let hub = embedded.hub(config(args), env).map_err(hub_failure)?;
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     embedded.server().show_metrics(page.into_source());
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use karmada_api::{
-    consts::{component, event, label},
+    consts::{component, event},
     policy::ActivationPreference,
 };
 use karmada_client::{Error, Resource};
@@ -17,7 +17,7 @@ use super::{
     kinds::selected_kinds,
 };
 use crate::{
-    bindings,
+    bindings, claiming,
     controllers::Next,
     heads::{BindingKey, PolicyHead, TemplateHead},
     kinds,
@@ -49,13 +49,13 @@ impl Detector {
     }
 
     async fn judge(&self, watched: &Watched, template: &TemplateKey, live: Value) -> Result<Next, Error> {
-        if !self.is_subject(template, &live) {
+        if !claiming::is_subject(&self.context, template, &live) {
             self.forget(template);
             return Ok(Next::Done);
         }
         let subject = Subject::of(&live);
         let claim = Claim::of(&live);
-        let policies = self.policies_over(&template.key.namespace);
+        let policies = claiming::policies_over(&self.context, &template.key.namespace);
         let timer = self.context.figures.timer();
         let chosen = select::choose(&subject, claim.as_ref(), policies.iter().map(|head| head.policy()));
         self.context.figures.matched_policy(&timer);
@@ -91,24 +91,6 @@ impl Detector {
         memory.claimed.remove(template);
         memory.bound.remove(template);
         memory.unmatched.remove(template);
-    }
-
-    /// Whether an object may be propagated at all.
-    fn is_subject(&self, template: &TemplateKey, live: &Value) -> bool {
-        let is = |key, value| object::label(live, key) == Some(value);
-        let skipped = self.context.skip.object(&template.kind, &template.key.namespace, &template.key.name)
-            || object::deletion_timestamp(live).is_some()
-            || is(label::MANAGED, label::MANAGED_VALUE)
-            || object::label(live, label::CLAIMED_BY).is_some();
-        !skipped
-    }
-
-    /// All policies that may mean an object of a namespace.
-    fn policies_over(&self, namespace: &str) -> Vec<std::sync::Arc<PolicyHead>> {
-        let policies = &self.context.policies;
-        let near =
-            if namespace.is_empty() { Vec::new() } else { policies.namespaced.in_namespace(namespace) };
-        near.into_iter().chain(policies.cluster.all()).map(|(_, head)| head).collect()
     }
 
     /// Whether the policy that claimed an object means it under another version of its kind: the same object is then

@@ -1,0 +1,82 @@
+//! Claims at birth: on the embedded engine a new object leaves the API with the mark of the policy that means it, and
+//! the detector, which would put it there a moment later with a write of its own, goes on to its binding at once.
+//!
+//! It saves a write; nothing depends on it. What is not known here (policies not read yet, a policy that waits for
+//! something, a binding of that name that is there already), or has changed by the time the detector looks, is the
+//! detector's to judge, as it is of everything on a stock API server.
+
+use std::sync::{Arc, Weak};
+
+use karmada_api::consts::label;
+use karmada_core::select::{self, Claim, Subject};
+use karmada_meta::{gvk::GroupVersionKind, object};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    context::Context,
+    heads::{BindingKey, PolicyHead},
+    objects::Key,
+    templates::TemplateKey,
+};
+
+/// How the embedded API asks the controllers, while they run.
+#[derive(Clone, Debug, Default)]
+pub struct NewTemplates(Arc<Mutex<Weak<Context>>>);
+
+impl NewTemplates {
+    /// From now on these controllers are asked.
+    pub(crate) fn ask(&self, context: &Arc<Context>) {
+        *self.0.lock() = Arc::downgrade(context);
+    }
+
+    /// Marks a new object as its policy's, if the detector would.
+    pub(crate) fn claim(&self, kind: &GroupVersionKind, object: &mut Value) {
+        let context = self.0.lock().upgrade();
+        if let Some(context) = context {
+            claim(&context, kind, object);
+        }
+    }
+}
+
+fn claim(context: &Context, kind: &GroupVersionKind, object: &mut Value) {
+    let synced = context.policies.both().into_iter().all(|(_, index)| index.is_synced())
+        && context.bindings.both().into_iter().all(|(_, index)| index.is_synced());
+    if !synced || object::name(object).is_empty() || context.templates.find(kind).is_none() {
+        return;
+    }
+    let key = Key::new(object::namespace(object), object::name(object));
+    let template = TemplateKey { kind: kind.clone(), key };
+    if !is_subject(context, &template, object) || Claim::of(object).is_some() {
+        return;
+    }
+    let binding = BindingKey::of_template(&kind.kind, &template.key.namespace, &template.key.name);
+    if context.bindings.of(binding.scope).get(&binding.key).is_some() {
+        return;
+    }
+    let policies = policies_over(context, &template.key.namespace);
+    let chosen = select::choose(&Subject::of(object), None, policies.iter().map(|head| head.policy()));
+    if let Some(policy) = chosen
+        && !policy.id().is_empty()
+        && policy.spec().schedule_priority.is_none()
+    {
+        select::claim(object, policy);
+    }
+}
+
+/// Whether an object may be propagated at all.
+pub(crate) fn is_subject(context: &Context, template: &TemplateKey, live: &Value) -> bool {
+    let is = |key, value| object::label(live, key) == Some(value);
+    let skipped = context.skip.object(&template.kind, &template.key.namespace, &template.key.name)
+        || object::deletion_timestamp(live).is_some()
+        || is(label::MANAGED, label::MANAGED_VALUE)
+        || object::label(live, label::CLAIMED_BY).is_some();
+    !skipped
+}
+
+/// All policies that may mean an object of a namespace.
+pub(crate) fn policies_over(context: &Context, namespace: &str) -> Vec<Arc<PolicyHead>> {
+    let policies = &context.policies;
+    let near = if namespace.is_empty() { Vec::new() } else { policies.namespaced.in_namespace(namespace) };
+    near.into_iter().chain(policies.cluster.all()).map(|(_, head)| head).collect()
+}
