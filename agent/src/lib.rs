@@ -34,7 +34,7 @@ use karmada_client::{
 };
 use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
-use karmada_interpreter::Interpreter;
+use karmada_interpreter::{Interpreter, Unreachable};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,10 @@ pub use config::{AgentConfig, Facts, State};
 pub use phase::Phase;
 pub use stats::{Count, Stats};
 
-use hub::{cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter, rules};
+use hub::{
+    cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter, rules,
+    services::AgentCaller,
+};
 use member::{
     apply::Applier, discovery::Discovery, ground::Ground, observe::Observer, summary, summary::Figures,
 };
@@ -175,7 +178,9 @@ impl Agent {
             let queue = queue.clone();
             move |work: &str| queue.add(work.to_owned())
         };
-        let interpreter = Arc::new(Interpreter::new(env.clone()));
+        let caller = AgentCaller::new(env.clone(), recorder.clone(), config.cluster.clone());
+        let interpreter =
+            Arc::new(Interpreter::new(env.clone()).with_caller(Arc::new(caller), Unreachable::FallsBack));
         let observer = Observer::new(
             member.clone(),
             env.clone(),
@@ -300,6 +305,7 @@ impl Agent {
             config.member_back.clone(),
             Arc::clone(&figures),
         ));
+        let (view_for_rules, desired_for_rules) = (Arc::clone(&view), Arc::clone(&desired));
         let reporter = Reporter {
             hub: hub.clone(),
             member,
@@ -323,8 +329,16 @@ impl Agent {
                     queue.add(work);
                 }
             };
-            let (hub, env, wake) = (hub.clone(), env.clone(), config.hub_back.clone());
-            rules::follow(hub, env, wake, phases.clone(), self.interpreter, changed)
+            let held = Arc::clone(&desired_for_rules);
+            let follower = rules::Follower {
+                hub: hub.clone(),
+                env: env.clone(),
+                wake: config.hub_back.clone(),
+                phases: phases.clone(),
+                view: view_for_rules,
+                interpreter: self.interpreter,
+            };
+            follower.run(move || held.versioned_kinds(), changed)
         });
         loops.spawn(pull(hub, config.clone(), env, Arc::clone(&desired), queue.clone(), phases.clone()));
         loops.spawn(hurry(config.clone(), queue.clone(), Arc::clone(&outbox)));

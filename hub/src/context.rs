@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use karmada_client::{Error, EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::{evict, skip::Skip};
 use karmada_env::Env;
-use karmada_interpreter::Interpreter;
+use karmada_interpreter::{Interpreter, Unreachable};
 use karmada_meta::object;
 use kube::Client;
 use serde_json::Value;
@@ -20,6 +20,7 @@ use crate::{
         BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
         TaintPolicyHead, TemplateHead, WorkHead,
     },
+    hooks::{self, Configuration, HubCaller},
     index::{Index, follow},
     kinds,
     metrics::HubFigures,
@@ -82,6 +83,10 @@ pub(crate) struct Context {
     pub definitions: Arc<Index<DefinitionHead>>,
     /// Users' own rules, which [`Self::interpreter`] goes by.
     pub customizations: Arc<Index<Customization>>,
+    /// Users' services beside them.
+    pub webhooks: Arc<Index<Configuration>>,
+    /// Asks them.
+    pub caller: Arc<HubCaller>,
     /// What the fields of a kind mean.
     pub interpreter: Interpreter,
     /// Tells of which kinds the users' rules have changed.
@@ -121,6 +126,7 @@ impl Context {
     ) -> Self {
         let tasks = TaskTracker::new();
         let reporter = Reporter::new(&client, &env, &tasks, &stop);
+        let caller = Arc::new(HubCaller::new(Rest::new(client.clone()), &env));
         Self {
             objects: Objects::new(Rest::new(client)),
             skip,
@@ -136,7 +142,9 @@ impl Context {
             rebalancers: Index::new(),
             definitions: Index::new(),
             customizations: Index::new(),
-            interpreter: Interpreter::new(env.clone()),
+            webhooks: Index::new(),
+            interpreter: Interpreter::new(env.clone()).with_caller(caller.clone(), Unreachable::Fails),
+            caller,
             rule_changes: RuleChanges::default(),
             needs: Needs::default(),
             templates: Arc::new(Templates::new()),
@@ -199,6 +207,8 @@ impl Context {
         self.follow(running, "customizations", &self.customizations, rules, customizations::project);
         let taints = all(&kinds::CLUSTER_TAINT_POLICIES);
         self.follow(running, "clustertaintpolicies", &self.taint_policies, taints, TaintPolicyHead::project);
+        let services = all(&kinds::RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS);
+        self.follow(running, "interpreter-webhooks", &self.webhooks, services, hooks::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.definitions, definitions, DefinitionHead::project);
         self.follow(running, "leases", &self.leases, leases, LeaseHead::project)
@@ -253,6 +263,7 @@ impl Context {
             self.taint_policies.synced().await;
             self.definitions.synced().await;
             self.customizations.synced().await;
+            self.webhooks.synced().await;
         };
         tokio::select! {
             biased;

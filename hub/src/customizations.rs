@@ -12,10 +12,7 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    context::Context,
-    heads::{BindingHead, BindingKey},
-};
+use crate::{context::Context, heads::BindingKey, hooks};
 
 /// A customization in full: there are few of them. Nothing of one that cannot be read.
 pub(crate) type Customization = Option<ResourceInterpreterCustomizationSpec>;
@@ -73,12 +70,7 @@ pub(crate) fn listen(context: &Arc<Context>, changed: impl Fn(BindingKey) + Send
         for kind in
             kinds.iter().filter_map(|(version, kind)| GroupVersionKind::from_api_version(version, *kind))
         {
-            for (scope, index) in context.bindings.both() {
-                for (key, _) in index.group(&BindingHead::of_kind(&kind)) {
-                    changed(BindingKey { scope, key });
-                }
-            }
-            context.rule_changes.tell(&kind);
+            hooks::look_again(&context, &kind, &changed);
         }
     });
 }

@@ -39,6 +39,9 @@ kinds! {
     WORKLOAD_REBALANCERS = of::<apps::WorkloadRebalancer>();
     /// Users' own rules for what the fields of a kind mean.
     RESOURCE_INTERPRETER_CUSTOMIZATIONS = of::<config::ResourceInterpreterCustomization>();
+    /// Users' services that say what the fields of a kind mean.
+    RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS =
+        of::<config::webhook::ResourceInterpreterWebhookConfiguration>();
     /// Priorities by name.
     PRIORITY_CLASSES = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
     /// Namespaces: the users' own and the execution namespaces.

@@ -30,6 +30,7 @@ pub mod embedded;
 mod evictions;
 pub mod export;
 pub mod heads;
+mod hooks;
 mod hub;
 pub mod index;
 pub mod kinds;

@@ -6,6 +6,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
+pub(crate) mod services;
 
 use karmada_client::Resource;
 

@@ -13,6 +13,7 @@ use karmada_api::{
     work::{ResourceIdentifier, WorkStatus},
 };
 use karmada_client::Event;
+use karmada_meta::gvk::GroupVersionKind;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -281,6 +282,20 @@ impl Desired {
             kinds.extend(recorded.map(|id| (id.group.clone(), id.kind.clone())));
         }
         kinds
+    }
+
+    /// Kinds that some Work holds, with the versions that it holds them in.
+    pub(crate) fn versioned_kinds(&self) -> Vec<GroupVersionKind> {
+        let inner = self.inner.lock();
+        let held = inner.works.values().flat_map(|work| &work.manifests);
+        let kinds: BTreeSet<_> = held
+            .map(|m| GroupVersionKind {
+                group: m.id.group.clone(),
+                version: m.version.clone(),
+                kind: m.id.kind.clone(),
+            })
+            .collect();
+        kinds.into_iter().collect()
     }
 
     /// The hub has taken this status: what it answered with.

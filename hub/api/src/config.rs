@@ -1,4 +1,7 @@
-//! `ResourceInterpreterCustomization`: what a kind's fields mean, told by a user in Lua.
+//! `ResourceInterpreterCustomization`: what a kind's fields mean, told by a user in Lua. Those that ask a service stand
+//! in [`webhook`].
+
+pub mod webhook;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -133,6 +133,13 @@ pub mod extension {
     pub const UNWANTED_SINCE: &str = "work.karmada.io/unwanted-since";
     /// On an agent's Lease: which of several agents of one name holds it.
     pub const AGENT_INSTANCE: &str = "agent.karmada.io/instance";
+    /// On a Cluster: which sorts of users' rules there are, [`RULES_CUSTOMIZATIONS`] and [`RULES_WEBHOOKS`], separated
+    /// by commas. An agent watches for them while it says so, and asks seldom otherwise.
+    pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";
+    /// In [`INTERPRETER_RULES`]: ResourceInterpreterCustomizations.
+    pub const RULES_CUSTOMIZATIONS: &str = "customizations";
+    /// In [`INTERPRETER_RULES`]: ResourceInterpreterWebhookConfigurations.
+    pub const RULES_WEBHOOKS: &str = "webhooks";
     /// On a Namespace in a member that was there before us: it is released, never deleted.
     pub const ADOPTED: &str = "work.karmada.io/adopted";
     /// The condition of a binding whose policy waits for override policies.
@@ -320,6 +327,9 @@ pub mod event {
     pub const SYNC_IMPERSONATION_CONFIG_SUCCEED: &str = "SyncImpersonationConfigSucceed";
     /// Cluster: the rules for impersonation could not be sent.
     pub const SYNC_IMPERSONATION_CONFIG_FAILED: &str = "SyncImpersonationConfigFailed";
+
+    /// Cluster: its agent cannot reach a user's service that interprets objects. Ours.
+    pub const INTERPRETER_UNREACHABLE: &str = "InterpreterWebhookUnreachable";
 
     /// Work: an object's status was read.
     pub const REFLECT_STATUS_SUCCEED: &str = "ReflectStatusSucceed";

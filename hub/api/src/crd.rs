@@ -6,7 +6,7 @@ use crate::{
     KarmadaKind,
     apps::WorkloadRebalancer,
     cluster::Cluster,
-    config::ResourceInterpreterCustomization,
+    config::{ResourceInterpreterCustomization, webhook::ResourceInterpreterWebhookConfiguration},
     kind::{Column, Subresources},
     policy::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy,
@@ -20,6 +20,7 @@ pub fn crds() -> Vec<Value> {
     vec![
         definition::<Cluster>(),
         definition::<ResourceInterpreterCustomization>(),
+        definition::<ResourceInterpreterWebhookConfiguration>(),
         definition::<ClusterOverridePolicy>(),
         definition::<ClusterPropagationPolicy>(),
         definition::<ClusterTaintPolicy>(),
@@ -38,8 +39,8 @@ pub fn definition<K: KarmadaKind>() -> Value {
         "apiVersion": { "description": "Group and version of this object's schema.", "type": "string" },
         "kind": { "description": "The kind of this object.", "type": "string" },
         "metadata": { "type": "object" },
-        "spec": described(K::spec_schema(), "What is wanted."),
     });
+    properties[K::BODY] = described(K::spec_schema(), "What is wanted.");
     if let Some(status) = K::status_schema() {
         properties["status"] = described(status, "What was observed.");
     }
@@ -51,7 +52,7 @@ pub fn definition<K: KarmadaKind>() -> Value {
     let schema = json!({
         "description": K::ABOUT.trim(),
         "properties": properties,
-        "required": ["spec"],
+        "required": [K::BODY],
         "type": "object",
     });
     version.insert("schema".into(), json!({ "openAPIV3Schema": schema }));

@@ -75,10 +75,12 @@ pub trait KarmadaKind: kube::Resource<DynamicType = ()> {
     const COLUMNS: &'static [Column];
     /// What the definition declares beside the object itself.
     const SUBRESOURCES: Subresources;
+    /// The field that says what is wanted: `spec`, but for a kind that has none.
+    const BODY: &'static str;
     /// One sentence on the kind.
     const ABOUT: &'static str;
 
-    /// The schema of `spec`.
+    /// The schema of `spec`, or of what stands in its place.
     fn spec_schema() -> Value;
     /// The schema of `status`, for kinds that have one.
     fn status_schema() -> Option<Value>;
@@ -90,7 +92,7 @@ macro_rules! karmada_kind {
     (
         $(#[doc = $doc:literal])+
         $name:ident ($group:literal / $version:literal, $plural:literal, $scope:ident) {
-            spec: $spec:ty,
+            $body:ident: $spec:ty,
             $(status: $status:ty,)?
         }
         short $short:expr, categories $categories:expr, subresources $sub:ident, columns $columns:expr
@@ -102,7 +104,7 @@ macro_rules! karmada_kind {
             #[serde(default)]
             pub metadata: kube::core::ObjectMeta,
             /// What is wanted.
-            pub spec: $spec,
+            pub $body: $spec,
             $(
                 /// What was observed.
                 #[serde(default)]
@@ -113,9 +115,9 @@ macro_rules! karmada_kind {
         impl $name {
             /// An object of this name and spec. A namespaced kind still needs its namespace.
             #[allow(clippy::needless_update, reason = "kinds without a status")]
-            pub fn new(name: impl Into<String>, spec: $spec) -> Self {
+            pub fn new(name: impl Into<String>, $body: $spec) -> Self {
                 let metadata = kube::core::ObjectMeta { name: Some(name.into()), ..Default::default() };
-                Self { metadata, spec, ..Default::default() }
+                Self { metadata, $body, ..Default::default() }
             }
         }
 
@@ -126,7 +128,7 @@ macro_rules! karmada_kind {
                 map.serialize_entry("apiVersion", <Self as $crate::KarmadaKind>::API_VERSION)?;
                 map.serialize_entry("kind", <Self as $crate::KarmadaKind>::KIND)?;
                 map.serialize_entry("metadata", &self.metadata)?;
-                map.serialize_entry("spec", &self.spec)?;
+                map.serialize_entry(<Self as $crate::KarmadaKind>::BODY, &self.$body)?;
                 $(
                     if let Some(status) = &self.status {
                         let status: &$status = status;
@@ -181,6 +183,7 @@ macro_rules! karmada_kind {
             const NAMESPACED: bool = $crate::kind::karmada_kind!(@namespaced $scope);
             const COLUMNS: &'static [$crate::kind::Column] = &$columns;
             const SUBRESOURCES: $crate::kind::Subresources = $crate::kind::Subresources::$sub;
+            const BODY: &'static str = stringify!($body);
             const ABOUT: &'static str = concat!($($doc),+);
 
             fn spec_schema() -> serde_json::Value {

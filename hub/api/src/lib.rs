@@ -7,7 +7,7 @@
 //!     │
 //!   cluster  Cluster: a member, what it offers and whether it lives
 //!   apps     WorkloadRebalancer: place these anew
-//!   config   ResourceInterpreterCustomization: what a kind's fields mean
+//!   config   ResourceInterpreterCustomization, …WebhookConfiguration: what a kind's fields mean
 //!
 //!   kind     what the kinds have in common; crd  turns them into CustomResourceDefinitions
 //!   schema   from a Rust type to the structural schema of its definition

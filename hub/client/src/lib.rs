@@ -9,6 +9,8 @@
 //!                                  └── "the link is back" ────┘      WorkQueue: what to do next, once each, with patience
 //! ```
 //!
+//! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API.
+//!
 //! [`Link`] is the transport: it dials, holds one connection and tells when it came back. Everything above it takes a
 //! `kube::Client` and does not care whether requests cross a satellite or stay in the process.
 //!
@@ -28,6 +30,7 @@ pub mod rest;
 mod testing;
 pub mod wake;
 pub mod watch;
+pub mod webhook;
 
 pub use backoff::{Backoff, Policy};
 pub use events::{EventKind, ObjectRef, Recorder};

@@ -1,6 +1,7 @@
-//! Every question about any object: user-defined rules first, then those for known kinds, then the general ones.
+//! Every question about any object: users' scripts first, then their services, then the rules for known kinds, then the
+//! general ones.
 //!
-//! Functions are asynchronous for the scripts' sake alone. Without a script for the kind at hand they answer at once.
+//! Functions are asynchronous for scripts and services alone. Without one for the kind at hand they answer at once.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     DependentObjectReference, Health, InterpretError, Replicas,
     rules::{Operation, Rule, Rules},
+    webhook::{self, CallError, Caller, Hooks, More, Response},
 };
 
 /// Why a question about an object has no answer.
@@ -30,16 +32,38 @@ pub enum RuleError {
         /// What happened, with the line where it is known.
         problem: String,
     },
+    /// A user's service cannot be asked, or answered with something that is no answer.
+    #[error("{object}: {operation} of {hook}: {problem}", operation = .operation.as_str())]
+    Webhook {
+        /// Kind, namespace and name of the object.
+        object: String,
+        /// The service, its configuration and its address.
+        hook: String,
+        /// The question.
+        operation: Operation,
+        /// What happened.
+        problem: CallError,
+    },
     /// A field does not hold what its kind says.
     #[error(transparent)]
     Field(#[from] InterpretError),
+}
+
+/// What becomes of a question when the service that should answer it cannot be reached from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// It stays without an answer, and what was decided before stays as it is.
+    Fails,
+    /// The next rule answers it: that of a known kind, or the general one.
+    FallsBack,
 }
 
 /// Answers questions about objects, by rules that may be replaced while it is in use.
 #[derive(Debug)]
 pub struct Interpreter {
     rules: ArcSwap<Rules>,
-    #[cfg(feature = "lua")]
+    hooks: ArcSwap<Hooks>,
+    caller: Option<(Arc<dyn Caller>, Unreachable)>,
     env: Env,
     /// What runs scripts; there only while there are rules.
     #[cfg(feature = "lua")]
@@ -48,15 +72,32 @@ pub struct Interpreter {
 
 impl Interpreter {
     /// Without user-defined rules.
-    #[cfg_attr(not(feature = "lua"), allow(unused_variables, reason = "scripts have clocks"))]
     pub fn new(env: Env) -> Self {
         Self {
             rules: ArcSwap::default(),
-            #[cfg(feature = "lua")]
+            hooks: ArcSwap::default(),
+            caller: None,
             env,
             #[cfg(feature = "lua")]
             scripts: parking_lot::Mutex::default(),
         }
+    }
+
+    /// Asks users' services by this caller. Without one they are not asked at all.
+    #[must_use]
+    pub fn with_caller(mut self, caller: Arc<dyn Caller>, unreachable: Unreachable) -> Self {
+        self.caller = Some((caller, unreachable));
+        self
+    }
+
+    /// Asks these services from now on, and answers with those before.
+    pub fn replace_hooks(&self, hooks: Hooks) -> Arc<Hooks> {
+        self.hooks.swap(Arc::new(hooks))
+    }
+
+    /// Users' services.
+    pub fn hooks(&self) -> Arc<Hooks> {
+        self.hooks.load_full()
     }
 
     /// Uses these user-defined rules from now on, and answers with those before. Calls that are under way end by the
@@ -74,9 +115,58 @@ impl Interpreter {
         self.rules.load_full()
     }
 
-    /// Whether a script answers a question about an object.
+    /// Whether a script or a service of the user's answers a question about an object.
     pub fn is_customized(&self, object: &Value, operation: Operation) -> bool {
         !self.rules.load().of(object, operation).is_empty()
+            || (self.caller.is_some() && self.hooks.load().of(object, operation).is_some())
+    }
+
+    /// Asks the service that answers a question about an object. None if there is none, or if the next rule is to
+    /// answer in its stead.
+    async fn ask<T>(
+        &self,
+        object: &Value,
+        operation: Operation,
+        more: impl FnOnce() -> More,
+        read: impl FnOnce(Response) -> Result<T, String>,
+    ) -> Result<Option<T>, RuleError> {
+        let Some((caller, unreachable)) = &self.caller else { return Ok(None) };
+        let Some(hook) = self.hooks.load().of(object, operation).cloned() else { return Ok(None) };
+        let fail = |problem| RuleError::Webhook {
+            object: format!("{} {}", object::kind(object), object::key(object)),
+            hook: hook.to_string(),
+            operation,
+            problem,
+        };
+        let uid = self.env.uuid();
+        let question = webhook::question(&hook, &uid, operation, object, more())
+            .map_err(|problem| fail(CallError::Failed(problem)))?;
+        let answer = match caller.call(&hook, &question).await {
+            Ok(answer) => answer,
+            Err(CallError::Unreachable(_)) if *unreachable == Unreachable::FallsBack => return Ok(None),
+            Err(problem) => return Err(fail(problem)),
+        };
+        Response::read(answer, &uid, operation)
+            .and_then(read)
+            .map(Some)
+            .map_err(|problem| fail(CallError::Failed(problem)))
+    }
+
+    /// Asks for a changed object.
+    async fn ask_patch(
+        &self,
+        object: &Value,
+        operation: Operation,
+        more: impl FnOnce() -> More,
+    ) -> Result<Option<Value>, RuleError> {
+        let read = |response: Response| {
+            let patched = response.patched(object)?;
+            match another(object, &patched) {
+                Some(problem) => Err(format!("response.patch makes {problem}")),
+                None => Ok(patched),
+            }
+        };
+        self.ask(object, operation, more, read).await
     }
 
     /// An object's replicas; none for kinds that have no replicas.
@@ -85,6 +175,14 @@ impl Interpreter {
     /// A script fails, or a field is not of its type.
     pub async fn replicas(&self, object: &Value) -> Result<Option<Replicas>, RuleError> {
         let Some(rule) = self.rule(object, Operation::InterpretReplica) else {
+            let read = |response: Response| {
+                let replicas = response.replicas.unwrap_or_default();
+                Ok(Replicas { replicas, requirements: response.replica_requirements })
+            };
+            let asked = self.ask(object, Operation::InterpretReplica, More::default, read).await?;
+            if asked.is_some() {
+                return Ok(asked);
+            }
             return Ok(crate::get_replicas(object)?);
         };
         let values = self.call(&rule, object, vec![object.clone()]).await?;
@@ -104,6 +202,11 @@ impl Interpreter {
     /// A script fails, or a field is not of its type.
     pub async fn components(&self, object: &Value) -> Result<Vec<Component>, RuleError> {
         let Some(rule) = self.rule(object, Operation::InterpretComponent) else {
+            let read = |response: Response| Ok(response.components.unwrap_or_default());
+            let asked = self.ask(object, Operation::InterpretComponent, More::default, read).await?;
+            if let Some(components) = asked {
+                return Ok(components);
+            }
             return Ok(crate::get_components(object)?);
         };
         let [components] = take(self.call(&rule, object, vec![object.clone()]).await?);
@@ -116,6 +219,11 @@ impl Interpreter {
     /// A script fails.
     pub async fn revise_replicas(&self, object: &mut Value, replicas: i64) -> Result<bool, RuleError> {
         let Some(rule) = self.rule(object, Operation::ReviseReplica) else {
+            let more = || More { replicas: Some(replicas), ..More::default() };
+            if let Some(revised) = self.ask_patch(object, Operation::ReviseReplica, more).await? {
+                *object = revised;
+                return Ok(true);
+            }
             return Ok(crate::revise_replicas(object, replicas));
         };
         let [revised] = take(self.call(&rule, object, vec![object.clone(), replicas.into()]).await?);
@@ -129,7 +237,10 @@ impl Interpreter {
     /// # Errors
     /// A script fails.
     pub async fn retained(&self, desired: &Value, observed: &Value) -> Result<Option<Value>, RuleError> {
-        let Some(rule) = self.rule(desired, Operation::Retain) else { return Ok(None) };
+        let Some(rule) = self.rule(desired, Operation::Retain) else {
+            let more = || More { observed: Some(observed.clone()), ..More::default() };
+            return self.ask_patch(desired, Operation::Retain, more).await;
+        };
         let [retained] = take(self.call(&rule, desired, vec![desired.clone(), observed.clone()]).await?);
         same(&rule, desired, &retained)?;
         Ok(Some(retained))
@@ -141,6 +252,11 @@ impl Interpreter {
     /// A script fails.
     pub async fn reflect_status(&self, object: &Value) -> Result<Option<Value>, RuleError> {
         let Some(rule) = self.rule(object, Operation::InterpretStatus) else {
+            let read = |response: Response| Ok(response.raw_status.unwrap_or_default());
+            let asked = self.ask(object, Operation::InterpretStatus, More::default, read).await?;
+            if asked.is_some() {
+                return Ok(asked);
+            }
             return Ok(crate::reflect_status(object));
         };
         let [status] = take(self.call(&rule, object, vec![object.clone()]).await?);
@@ -158,18 +274,15 @@ impl Interpreter {
         now: Time,
     ) -> Result<bool, RuleError> {
         let Some(rule) = self.rule(template, Operation::AggregateStatus) else {
+            let more = || More { reports: Some(json!(items)), ..More::default() };
+            if let Some(summed) = self.ask_patch(template, Operation::AggregateStatus, more).await? {
+                return Ok(take_status(template, &summed));
+            }
             return Ok(crate::aggregate_status(template, items, now));
         };
         let args = vec![template.clone(), json!(items)];
         let [summed] = take(self.call(&rule, template, args).await?);
-        // The status alone is written; whatever else the script did to the template is lost, as in Karmada.
-        let status = summed.get("status").cloned().unwrap_or(Value::Null);
-        let present = template.get("status").unwrap_or(&Value::Null);
-        if *present == status || (status.is_null() && template.get("status").is_none()) {
-            return Ok(false);
-        }
-        template["status"] = status;
-        Ok(true)
+        Ok(take_status(template, &summed))
     }
 
     /// Whether an object does its job.
@@ -178,6 +291,11 @@ impl Interpreter {
     /// A script fails.
     pub async fn health(&self, object: &Value) -> Result<Health, RuleError> {
         let Some(rule) = self.rule(object, Operation::InterpretHealth) else {
+            let read = |response: Response| Ok(response.healthy.unwrap_or_default());
+            let asked = self.ask(object, Operation::InterpretHealth, More::default, read).await?;
+            if let Some(healthy) = asked {
+                return Ok(if healthy { Health::Healthy } else { Health::Unhealthy });
+            }
             return Ok(crate::health(object));
         };
         let [healthy] = take(self.call(&rule, object, vec![object.clone()]).await?);
@@ -192,7 +310,15 @@ impl Interpreter {
         let rules = self.rules.load_full();
         let rules = rules.of(object, Operation::InterpretDependency);
         if rules.is_empty() {
-            return Ok(crate::dependencies(object));
+            let read = |response: Response| {
+                let found = response.dependencies.unwrap_or_default();
+                match found.iter().find_map(missing) {
+                    Some(field) => Err(format!("a dependency has no {field}")),
+                    None => Ok(found),
+                }
+            };
+            let asked = self.ask(object, Operation::InterpretDependency, More::default, read).await?;
+            return Ok(asked.unwrap_or_else(|| crate::dependencies(object)));
         }
         let mut all: Vec<DependentObjectReference> = Vec::new();
         for rule in rules {
@@ -266,17 +392,29 @@ fn answer<T: serde::de::DeserializeOwned>(rule: &Rule, object: &Value, value: Va
 
 /// A script may change an object, not make another one of it.
 fn same(rule: &Rule, before: &Value, after: &Value) -> Result<(), RuleError> {
-    let id = |o| (object::api_version(o), object::kind(o), object::namespace(o), object::name(o));
-    if id(before) == id(after) {
-        return Ok(());
+    match another(before, after) {
+        Some(problem) => Err(fail(rule, before, format!("{} returned {problem}", rule.operation.function()))),
+        None => Ok(()),
     }
-    let text = format!(
-        "{} returned another object: {} {}",
-        rule.operation.function(),
-        object::kind(after),
-        object::key(after)
-    );
-    Err(fail(rule, before, text))
+}
+
+/// Says which other object came of one, if it is another.
+fn another(before: &Value, after: &Value) -> Option<String> {
+    let id = |o| (object::api_version(o), object::kind(o), object::namespace(o), object::name(o));
+    (id(before) != id(after))
+        .then(|| format!("another object: {} {}", object::kind(after), object::key(after)))
+}
+
+/// Takes over a template's new status, and answers whether it is another one. Whatever else a rule did to the template
+/// is lost, as in Karmada.
+fn take_status(template: &mut Value, summed: &Value) -> bool {
+    let status = summed.get("status").cloned().unwrap_or(Value::Null);
+    let present = template.get("status").unwrap_or(&Value::Null);
+    if *present == status || (status.is_null() && template.get("status").is_none()) {
+        return false;
+    }
+    template["status"] = status;
+    true
 }
 
 fn missing(reference: &DependentObjectReference) -> Option<&'static str> {

@@ -15,7 +15,8 @@
 //! the kinds of other projects, as data. Where Karmada's answer and ours differ, the function says so.
 //!
 //! [`Interpreter`] puts a user's own rules before all these: scripts in Lua, run by `lua` on a thread of its own.
-//! [`rules`] finds the script for an object and checks what users write.
+//! [`rules`] finds the script for an object and checks what users write. Questions that no script answers may go to a
+//! service of the user's: [`webhook`].
 
 mod aggregate;
 mod dependencies;
@@ -33,12 +34,13 @@ mod requests;
 mod retain;
 pub mod rules;
 mod thirdparty;
+pub mod webhook;
 
 pub use self::{
     aggregate::aggregate_status,
     dependencies::{DependentObjectReference, dependencies, has_dependencies},
     health::{Health, health},
-    interpreter::{Interpreter, RuleError, retained_fields},
+    interpreter::{Interpreter, RuleError, Unreachable, retained_fields},
     native::Native,
     prune::prune,
     ready::ready,

@@ -21,6 +21,7 @@ use super::{Context, Next, work};
 use crate::{
     admission,
     heads::ClusterHead,
+    hooks,
     kinds::{CLUSTERS, NAMESPACES, WORKS},
     objects::{Key, Part},
 };
@@ -59,6 +60,12 @@ impl ClusterController {
                 of_works.add(cluster.to_owned());
             }
         });
+        let (of_rules, clusters) = (queue.clone(), context.clusters.clone());
+        hooks::listen_told(context, move || {
+            for (key, _) in clusters.all() {
+                of_rules.add(key.name);
+            }
+        });
         context.figures.queue("cluster", &queue);
         Self { context: context.clone(), queue }
     }
@@ -67,6 +74,8 @@ impl ClusterController {
     pub(crate) async fn run(self, stop: CancellationToken) {
         self.context.clusters.synced().await;
         self.context.namespaces.synced().await;
+        self.context.customizations.synced().await;
+        self.context.webhooks.synced().await;
         work("cluster", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
     }
 
@@ -89,6 +98,10 @@ impl ClusterController {
                 }
             }
             cluster = objects.replace(&CLUSTERS, &cluster).await?;
+        }
+        let told = hooks::told(&self.context);
+        if hooks::tell(&mut cluster.clone(), &told) {
+            objects.modify(&CLUSTERS, &key, Part::Main, |live| hooks::tell(live, &told)).await?;
         }
         self.tell_twin(&key, &cluster);
         self.ensure_namespace(&key.name, &cluster).await

@@ -19,6 +19,7 @@ use super::{Context, Next, work};
 use crate::{
     bindings, customizations,
     heads::{BindingKey, Scope},
+    hooks,
     kinds::WORKS,
     objects::{Key, Objects, Part},
 };
@@ -57,10 +58,12 @@ impl StatusController {
         }
         let of_rules = queue.clone();
         let bind = context.to_bind.clone();
-        customizations::listen(context, move |key| {
+        let anew = move |key: BindingKey| {
             of_rules.add(key.clone());
             bind.add(key);
-        });
+        };
+        customizations::listen(context, anew.clone());
+        hooks::listen(context, anew);
         context.figures.queue("status", &queue);
         Self { context: context.clone(), queue }
     }
@@ -70,6 +73,7 @@ impl StatusController {
         // Sums over half of the Works would be wrong.
         self.context.works.synced().await;
         self.context.customizations.synced().await;
+        self.context.webhooks.synced().await;
         work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 

@@ -75,6 +75,7 @@ impl Binder {
         context.namespaces.synced().await;
         context.works.synced().await;
         context.customizations.synced().await;
+        context.webhooks.synced().await;
         work("binding", &context.to_bind, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 

@@ -170,6 +170,7 @@ impl Detector {
         self.context.policies.synced().await;
         self.context.bindings.synced().await;
         self.context.customizations.synced().await;
+        self.context.webhooks.synced().await;
         let templates = work("detector", &self.templates, TEMPLATE_WORKERS, &stop, |t| self.template(t));
         let policies = work("policy", &self.policies, POLICY_WORKERS, &stop, |p| self.policy(p));
         let kinds = self.watch_kinds(&stop);
