@@ -138,7 +138,7 @@ impl Context {
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),
             taint_policies: Index::new(),
-            evictions: Evictions::new(evictions),
+            evictions: Evictions::new(evictions, &env),
             rebalancers: Index::new(),
             definitions: Index::new(),
             customizations: Index::new(),

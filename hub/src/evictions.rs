@@ -1,10 +1,29 @@
-//! What the controllers that evict share: settings, the pace, and who is asked before an eviction begins.
+//! What the controllers that evict share: settings, the pace, who is asked before an eviction begins, and what holds
+//! those up that do not.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use karmada_core::evict::{Allowance, Ask, Pace, Settings};
+use karmada_api::{
+    consts::event,
+    policy::StatePreservation,
+    work::{ResourceBindingSpec, ResourceBindingStatus},
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::evict::{self, Allowance, Ask, Cause, Eviction, Pace, Settings, StateError};
+use karmada_env::Env;
+use karmada_meta::time::Time;
 use parking_lot::{Mutex, RwLock};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Notify;
+
+use crate::{
+    bindings,
+    context::Context,
+    heads::{BindingKey, ClusterHead},
+    objects::Key,
+    placing,
+};
 
 /// Who is asked before an eviction begins: a brake, a budget. It answers from what it knows, without waiting.
 pub(crate) trait Judge: Send + Sync {
@@ -25,12 +44,37 @@ impl Judge for Anything {
     fn began(&self, _: &Ask<'_>) {}
 }
 
+/// Why an eviction does not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// One CamelCase word: the reason of the condition FailoverComplete.
+    pub(crate) reason: &'static str,
+    /// For people.
+    pub(crate) message: String,
+    /// When it is looked at again at the latest.
+    pub(crate) again: Duration,
+}
+
+/// When what could not be moved for want of a place is looked at again, if nothing says so earlier.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// How this hub evicts.
 pub(crate) struct Evictions {
     pub(crate) settings: Settings,
-    pace: Mutex<Pace>,
+    /// Bindings with tasks, or whose eviction is held: their tasks are judged, and their condition is kept.
+    pub(crate) to_assess: WorkQueue<BindingKey>,
+    pace: Mutex<Slots>,
     judge: RwLock<Arc<dyn Judge>>,
     lifted: Notify,
+    /// Who holds up which binding: the controller's name, and why.
+    held: Mutex<BTreeMap<(BindingKey, &'static str), Held>>,
+}
+
+/// The moments at which evictions may begin, and who has one.
+#[derive(Debug)]
+struct Slots {
+    pace: Pace,
+    taken: BTreeMap<(BindingKey, String), Duration>,
 }
 
 impl fmt::Debug for Evictions {
@@ -41,12 +85,14 @@ impl fmt::Debug for Evictions {
 
 impl Evictions {
     /// Evictions that nobody holds up.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, env: &Env) -> Self {
         Self {
             settings,
-            pace: Mutex::new(Pace::new(settings.rate)),
+            to_assess: WorkQueue::new(env.clone()),
+            pace: Mutex::new(Slots { pace: Pace::new(settings.rate), taken: BTreeMap::new() }),
             judge: RwLock::new(Arc::new(Anything)),
             lifted: Notify::new(),
+            held: Mutex::default(),
         }
     }
 
@@ -68,17 +114,268 @@ impl Evictions {
     }
 
     /// Asks the judge.
-    pub(crate) fn ask(&self, ask: &Ask<'_>) -> Allowance {
-        self.judge.read().clone().ask(ask)
+    pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<(), Held> {
+        match self.judge.read().clone().ask(ask) {
+            Allowance::Granted => Ok(()),
+            Allowance::Held { reason, message, again } => Err(Held { reason, message, again }),
+        }
     }
 
-    /// Tells the judge of an eviction that was written.
-    pub(crate) fn began(&self, ask: &Ask<'_>) {
+    /// How long an eviction has to wait for its turn. Its moment is kept until [`Evictions::release`].
+    pub(crate) fn turn(&self, key: &BindingKey, cluster: &str, now: Duration) -> Duration {
+        let mut slots = self.pace.lock();
+        let who = (key.clone(), cluster.to_owned());
+        let at = match slots.taken.get(&who) {
+            Some(at) => *at,
+            None => slots.pace.take(now),
+        };
+        slots.taken.insert(who, at);
+        at.saturating_sub(now)
+    }
+
+    /// The eviction has begun, or is off: moments that nobody waits for any more are free again.
+    pub(crate) fn release(&self, key: &BindingKey, cluster: &str, now: Duration) {
+        let mut slots = self.pace.lock();
+        slots.taken.remove(&(key.clone(), cluster.to_owned()));
+        if slots.taken.is_empty() {
+            slots.pace.rewind(now);
+        }
+    }
+
+    /// Gives back all moments of a binding but those for these clusters.
+    pub(crate) fn release_others(&self, key: &BindingKey, clusters: &[&str], now: Duration) {
+        let mut slots = self.pace.lock();
+        if slots.taken.is_empty() {
+            return;
+        }
+        slots.taken.retain(|(binding, cluster), _| binding != key || clusters.contains(&cluster.as_str()));
+        if slots.taken.is_empty() {
+            slots.pace.rewind(now);
+        }
+    }
+
+    /// Writes down what a controller holds up, or that it holds up nothing.
+    pub(crate) fn hold(&self, key: &BindingKey, who: &'static str, held: Option<Held>) {
+        let entry = (key.clone(), who);
+        let mut all = self.held.lock();
+        let before = match &held {
+            Some(held) => all.insert(entry, held.clone()),
+            None => all.remove(&entry),
+        };
+        drop(all);
+        if before.map(|held| (held.reason, held.message)) != held.map(|held| (held.reason, held.message)) {
+            self.to_assess.add(key.clone());
+        }
+    }
+
+    /// What holds up a binding.
+    pub(crate) fn held(&self, key: &BindingKey) -> Option<Held> {
+        let all = self.held.lock();
+        let from = (key.clone(), "");
+        all.range(from..).next().filter(|((found, _), _)| found == key).map(|(_, held)| held.clone())
+    }
+
+    /// The bindings that a controller holds up.
+    pub(crate) fn held_by(&self, who: &'static str) -> Vec<BindingKey> {
+        self.held.lock().keys().filter(|(_, by)| *by == who).map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// A binding as it was read, and what is to leave.
+pub(crate) struct Leaving<'a> {
+    pub(crate) key: &'a BindingKey,
+    pub(crate) binding: Value,
+    pub(crate) spec: &'a ResourceBindingSpec,
+    pub(crate) status: &'a ResourceBindingStatus,
+    /// Who decides.
+    pub(crate) component: &'static str,
+    /// The producer in the task.
+    pub(crate) producer: &'static str,
+}
+
+/// One cluster that a binding is to leave.
+pub(crate) struct Departure {
+    pub(crate) cluster: String,
+    pub(crate) cause: Cause,
+    pub(crate) message: String,
+}
+
+impl Leaving<'_> {
+    /// What the judge is asked about a departure.
+    fn asked<'a>(&'a self, context: &Context, binding: &'a str, departure: &'a Departure) -> Ask<'a> {
+        let cluster = context.clusters.get(&Key::cluster_scoped(departure.cluster.as_str()));
+        let there = self.spec.clusters.iter().find(|target| target.name == departure.cluster);
+        Ask {
+            binding,
+            cluster: &departure.cluster,
+            cause: departure.cause,
+            reachable: cluster.is_some_and(|head| head.reporting()),
+            replicas: there.map_or(0, |target| target.replicas),
+            clusters: self.spec.clusters.len(),
+            under_way: self.spec.graceful_eviction_tasks.len(),
+        }
+    }
+
+    /// Whether other clusters could take all that these departures take away.
+    fn covered(&self, context: &Context, departures: &[Departure]) -> bool {
+        let mut after = self.binding.clone();
+        let mut spec = self.spec.clone();
+        for departure in departures {
+            let none = Eviction {
+                cluster: &departure.cluster,
+                cause: departure.cause,
+                producer: self.producer,
+                message: String::new(),
+                purge_mode: karmada_api::policy::PurgeMode::Gracefully,
+                preserved: BTreeMap::new(),
+            };
+            evict::begin(&mut after, &spec, &none, Time::now(&context.env));
+            let Ok(read) = ResourceBindingSpec::deserialize(&after["spec"]) else { return false };
+            spec = read;
+        }
+        match placing::decide(context, self.key, &spec, self.status) {
+            Ok(decision) => {
+                spec.clusters = decision.clusters;
+                !spec.clusters.is_empty() && evict::missing(&spec).is_none()
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn preserved(&self, departure: &Departure) -> Result<BTreeMap<String, String>, StateError> {
+        let failover = self.spec.failover.as_ref();
+        let rules: Option<&StatePreservation> = match departure.cause {
+            Cause::Application => failover.and_then(|f| f.application.as_ref()?.state_preservation.as_ref()),
+            Cause::NoExecute | Cause::Failover => {
+                failover.and_then(|f| f.cluster.as_ref()?.state_preservation.as_ref())
+            }
+        };
+        let items = &self.status.aggregated_status;
+        let item = items.iter().find(|item| item.cluster_name == departure.cluster);
+        let rules = rules.map(|rules| rules.rules.as_slice()).unwrap_or_default();
+        evict::preserve(rules, &departure.cluster, item.and_then(|item| item.status.as_ref()))
+    }
+
+    /// Begins those departures that may begin, and says what holds up the first of the others. What a user has not asked
+    /// for begins only where others can take over; `paced` ones wait for their turn.
+    pub(crate) async fn begin(
+        mut self,
+        context: &Context,
+        departures: Vec<Departure>,
+        paced: bool,
+    ) -> Result<Option<Held>, Error> {
+        let evictions = &context.evictions;
+        let now = context.env.now();
+        let name = self.key.to_string();
+        let mut held: Option<Held> = None;
+        let mut go: Vec<Departure> = Vec::new();
+        let (asked, unasked): (Vec<_>, Vec<_>) =
+            departures.into_iter().partition(|departure| departure.cause == Cause::NoExecute);
+        for departure in asked.into_iter().chain(unasked) {
+            if let Err(why) = evictions.ask(&self.asked(context, &name, &departure)) {
+                held.get_or_insert(why);
+                continue;
+            }
+            if departure.cause != Cause::NoExecute {
+                go.push(departure);
+                if self.covered(context, &go) {
+                    continue;
+                }
+                let left = go.pop().map(|departure| departure.cluster).unwrap_or_default();
+                held.get_or_insert(Held {
+                    reason: "NoSpareCluster",
+                    message: format!("stays on {left}: no other cluster can take what is there"),
+                    again: PATIENCE,
+                });
+                continue;
+            }
+            go.push(departure);
+        }
+        let mut written = Vec::new();
+        for departure in go {
+            let preserved = match self.preserved(&departure) {
+                Ok(preserved) => preserved,
+                Err(error) => {
+                    let message = format!("stays on {}: {error}", departure.cluster);
+                    held.get_or_insert(Held { reason: "StateNotPreserved", message, again: PATIENCE });
+                    continue;
+                }
+            };
+            let wait = if paced { evictions.turn(self.key, &departure.cluster, now) } else { Duration::ZERO };
+            if !wait.is_zero() {
+                let message = format!("leaves {} when it is its turn", departure.cluster);
+                held.get_or_insert(Held { reason: "EvictionRate", message, again: wait });
+                continue;
+            }
+            let eviction = Eviction {
+                cluster: &departure.cluster,
+                cause: departure.cause,
+                producer: self.producer,
+                message: departure.message.clone(),
+                purge_mode: evict::purge_mode(
+                    self.spec.failover.as_ref(),
+                    departure.cause,
+                    &evictions.settings,
+                ),
+                preserved,
+            };
+            if evict::begin(&mut self.binding, self.spec, &eviction, Time::now(&context.env)) {
+                written.push(departure);
+            }
+        }
+        if !written.is_empty() {
+            self.write(context, &name, &written).await?;
+        }
+        Ok(held)
+    }
+
+    async fn write(&mut self, context: &Context, name: &str, written: &[Departure]) -> Result<(), Error> {
+        let answer = context.objects.replace(bindings::resource(self.key.scope), &self.binding).await;
+        let template = bindings::template_reference(self.spec);
+        for departure in written {
+            let cluster = departure.cluster.as_str();
+            for about in [&self.binding, &template] {
+                match &answer {
+                    Ok(_) => {
+                        let text = format!("Evict from cluster {cluster} succeed.");
+                        context.normal(self.component, about, event::EVICT_WORKLOAD_SUCCEED, text);
+                    }
+                    Err(error) if error.is_conflict() => {}
+                    Err(_) => {
+                        let text = format!("Evict from cluster {cluster} failed.");
+                        context.warning(self.component, about, event::EVICT_WORKLOAD_FAILED, text);
+                    }
+                }
+            }
+            if answer.is_ok() {
+                context.evictions.release(self.key, cluster, context.env.now());
+                context.evictions.began(&self.asked(context, name, departure));
+                tracing::info!(
+                    kind = %self.spec.resource.kind,
+                    namespace = %self.spec.resource.namespace,
+                    name = %self.spec.resource.name,
+                    cluster,
+                    why = %departure.message,
+                    "evicted"
+                );
+            }
+        }
+        answer.map(drop)
+    }
+}
+
+impl Evictions {
+    fn began(&self, ask: &Ask<'_>) {
         self.judge.read().clone().began(ask);
     }
+}
 
-    /// The monotonic time at which the next eviction may begin.
-    pub(crate) fn slot(&self, now: Duration) -> Duration {
-        self.pace.lock().take(now)
+/// What of a cluster decides about evictions: its taints, and whether it reports.
+pub(crate) fn matters(old: Option<&Arc<ClusterHead>>, new: Option<&Arc<ClusterHead>>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            old.reporting() != new.reporting() || old.cluster.spec.taints != new.cluster.spec.taints
+        }
+        _ => true,
     }
 }

@@ -283,6 +283,8 @@ pub struct BindingHead {
     pub leaving: BTreeSet<String>,
     /// Whether its policy says what is done when the application fails.
     pub application_failover: bool,
+    /// Whether it has the condition that it cannot leave a cluster as it should.
+    pub troubled: bool,
     /// A digest of what its clusters report, where that decides about an eviction: of one that is leaving clusters, or
     /// whose application may fail.
     pub reported: u64,
@@ -325,8 +327,11 @@ impl BindingHead {
                 &status["conditions"],
             ])
         };
+        let mut conditions = value["status"]["conditions"].as_array().into_iter().flatten();
+        let troubled = conditions.any(|condition| condition["type"] == extension::FAILOVER_COMPLETE);
         Self {
             clusters: names("clusters", "name"),
+            troubled,
             leaving,
             application_failover,
             reported,

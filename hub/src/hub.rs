@@ -13,9 +13,10 @@ use crate::{
     claiming::NewTemplates,
     context::Context,
     controllers::{
-        binding::Binder, cluster::ClusterController, dependencies::Dependencies, detector::Detector,
-        lease::LeaseMonitor, namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler,
-        status::StatusController,
+        application::ApplicationFailover, binding::Binder, cluster::ClusterController, dependencies::Dependencies,
+        detector::Detector, evictor::Evictor, graceful::GracefulEviction, lease::LeaseMonitor,
+        namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
+        taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
 };
@@ -140,6 +141,10 @@ impl Hub {
         let scheduler = Scheduler::new(&context);
         let dependencies = Dependencies::new(&context);
         let rebalancer = Rebalancer::new(&context);
+        let evictor = Evictor::new(&context);
+        let graceful = GracefulEviction::new(&context);
+        let application = ApplicationFailover::new(&context);
+        let taint_policies = TaintPolicies::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context, self.config.health);
@@ -152,6 +157,10 @@ impl Hub {
         spawn(&mut running, "scheduler", scheduler.run(stop.clone()));
         spawn(&mut running, "dependencies", dependencies.run(stop.clone()));
         spawn(&mut running, "workload-rebalancer", rebalancer.run(stop.clone()));
+        spawn(&mut running, "taint-manager", evictor.run(stop.clone()));
+        spawn(&mut running, "graceful-eviction", graceful.run(stop.clone()));
+        spawn(&mut running, "application-failover", application.run(stop.clone()));
+        spawn(&mut running, "cluster-taint-policy", taint_policies.run(stop.clone()));
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));

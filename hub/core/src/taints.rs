@@ -66,8 +66,13 @@ pub fn display(taint: &Taint) -> String {
 
 /// What Karmada's event says about a cluster's taints.
 pub fn event_message(taints: &[Taint]) -> String {
+    format!("Taint cluster succeed: {}.", listed(taints))
+}
+
+/// A cluster's taints in Karmada's words.
+pub fn listed(taints: &[Taint]) -> String {
     if taints.is_empty() {
-        return "Taint cluster succeed: cluster now does not have taints.".into();
+        return "cluster now does not have taints".into();
     }
     let list: Vec<_> = taints
         .iter()
@@ -76,7 +81,7 @@ pub fn event_message(taints: &[Taint]) -> String {
             value => format!("{{Key:{},Value:{value},Effect:{}}}", taint.key, taint.effect),
         })
         .collect();
-    format!("Taint cluster succeed: cluster now has taints([{}]).", list.join(","))
+    format!("cluster now has taints([{}])", list.join(","))
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ impl LeaseMonitor {
     }
 }
 
-fn set_taints(cluster: &mut Value, taints: &[Taint]) {
+pub(super) fn set_taints(cluster: &mut Value, taints: &[Taint]) {
     let spec = karmada_meta::object::ensure_map(cluster, "spec");
     if taints.is_empty() {
         spec.remove("taints");

@@ -7,21 +7,29 @@
 //!                                                          ▲
 //!   workloads' references ─▶ dependencies ─▶ bindings
 //!                              namespaces ─▶ namespace ────┘      clusters ─▶ cluster, lease
+//!
+//!   clusters' taints ─▶ evictor ─────┐
+//!   health of copies ─▶ application ─┴─▶ tasks in bindings ─▶ graceful ─▶ tasks end
+//!   ClusterTaintPolicies, conditions ─▶ taint_policy ─▶ clusters' taints
 //! ```
 //!
 //! Each is level-triggered: a key in its queue says "look at this", never what happened. It reads what is there,
 //! decides by `karmada_core`, and writes only what differs. A write that meets a newer object is a reason to look
 //! again, not a failure.
 
+pub(crate) mod application;
 pub(crate) mod binding;
 pub(crate) mod cluster;
 pub(crate) mod dependencies;
 pub(crate) mod detector;
+pub(crate) mod evictor;
+pub(crate) mod graceful;
 pub(crate) mod lease;
 pub(crate) mod namespace;
 pub(crate) mod rebalancer;
 pub(crate) mod scheduler;
 pub(crate) mod status;
+pub(crate) mod taint_policy;
 
 use std::{fmt, time::Duration};
 

@@ -9,12 +9,12 @@ use karmada_api::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealt
 pub struct Reported<'a> {
     /// Clusters that report the application as unhealthy, and that it is not leaving already.
     pub unhealthy: Vec<&'a str>,
-    /// Clusters whose time begins anew: healthy ones, and those that it is not on any more.
+    /// Clusters whose time begins anew: healthy ones, silent ones, and those that it is not on any more.
     pub over: BTreeSet<&'a str>,
 }
 
-/// Sorts a binding's clusters by what they report. `reachable`: whether a cluster reports. Health that is unknown, and
-/// reports of a cluster that has gone silent, say neither: they start no clock and stop none.
+/// Sorts a binding's clusters by what they report. `reachable`: whether a cluster reports. Health that is unknown
+/// says neither: it starts no clock and stops none. What a cluster said before it fell silent is not known to be so now.
 pub fn reported<'a>(
     spec: &'a ResourceBindingSpec,
     items: &'a [AggregatedStatusItem],
@@ -28,7 +28,8 @@ pub fn reported<'a>(
         match item.health {
             _ if !wanted || leaving => drop(reported.over.insert(name)),
             Some(ResourceHealth::Healthy) => drop(reported.over.insert(name)),
-            Some(ResourceHealth::Unhealthy) if reachable(name) => reported.unhealthy.push(name),
+            _ if !reachable(name) => drop(reported.over.insert(name)),
+            Some(ResourceHealth::Unhealthy) => reported.unhealthy.push(name),
             _ => {}
         }
     }
@@ -58,6 +59,6 @@ mod tests {
         .unwrap();
         let got = reported(&spec, &items, |name| name != "silent");
         assert_eq!(got.unhealthy, ["ill"]);
-        assert_eq!(got.over, BTreeSet::from(["well", "leaving", "gone"]));
+        assert_eq!(got.over, BTreeSet::from(["well", "silent", "leaving", "gone"]));
     }
 }

@@ -146,6 +146,11 @@ impl Pace {
         self.next = at + self.every;
         at
     }
+
+    /// Nobody waits any more: the next may begin one pause from `now` at the latest.
+    pub fn rewind(&mut self, now: Duration) {
+        self.next = self.next.min(now + self.every);
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,143 @@
+//! Application failover: what is unhealthy for too long moves, where its policy says so.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::{
+    consts::component,
+    work::{ResourceBindingSpec, ResourceBindingStatus},
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::evict::{self, Cause, Stopwatch};
+use karmada_meta::object;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    evictions::{self, Departure, Leaving},
+    heads::{BindingHead, BindingKey, Scope},
+    objects::Key,
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 4;
+/// What this controller is called where it holds something up.
+const NAME: &str = component::APPLICATION_FAILOVER;
+
+/// Moves failed applications.
+pub(crate) struct ApplicationFailover {
+    context: Arc<Context>,
+    queue: WorkQueue<BindingKey>,
+    /// Since when applications are unhealthy.
+    ill: Mutex<Stopwatch<(BindingKey, String)>>,
+}
+
+impl ApplicationFailover {
+    /// A controller that hears the context's bindings from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
+        for (scope, index) in context.bindings.both() {
+            let of_bindings = queue.clone();
+            index.listen(move |change| {
+                let asks = |head: &Arc<BindingHead>| head.application_failover;
+                let news = change.differs(|head| &head.generation) || change.differs(|head| &head.reported);
+                if news && (change.old.is_some_and(asks) || change.new.is_some_and(asks)) {
+                    of_bindings.add(BindingKey { scope, key: change.key.clone() });
+                }
+            });
+        }
+        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
+        context.clusters.listen(move |change| {
+            let Some(context) = shared.upgrade() else { return };
+            if !evictions::matters(change.old, change.new) {
+                return;
+            }
+            for (scope, index) in context.bindings.both() {
+                let there = |head: &BindingHead| {
+                    head.application_failover && head.clusters.contains(&change.key.name)
+                };
+                for (key, _) in index.all().into_iter().filter(|(_, head)| there(head)) {
+                    of_clusters.add(BindingKey { scope, key });
+                }
+            }
+        });
+        context.figures.queue("application-failover", &queue);
+        Self { context: context.clone(), queue, ill: Mutex::default() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        self.context.clusters.synced().await;
+        self.context.bindings.synced().await;
+        self.context.works.synced().await;
+        let asking_again = async {
+            loop {
+                self.context.evictions.lifted().await;
+                for key in self.context.evictions.held_by(NAME) {
+                    self.queue.add(key);
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = work("application-failover", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = asking_again => {}
+        }
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let outcome = self.judge(&key).await;
+        self.context.settled(&key, outcome)
+    }
+
+    async fn judge(&self, key: &BindingKey) -> Result<Next, Error> {
+        let context = &self.context;
+        let live = context.binding(key).await?;
+        let read = live.filter(|live| object::deletion_timestamp(live).is_none()).and_then(|binding| {
+            let spec = ResourceBindingSpec::deserialize(&binding["spec"]).ok()?;
+            let application = spec.failover.as_ref()?.application.clone()?;
+            Some((binding, spec, application))
+        });
+        let Some((binding, spec, application)) = read else {
+            self.ill.lock().retain(|(binding, _)| binding != key);
+            context.evictions.hold(key, NAME, None);
+            return Ok(Next::Done);
+        };
+        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let seconds = application.decision_conditions.toleration_seconds.unwrap_or_default();
+        let patience = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        let reports = |name: &str| {
+            context.clusters.get(&Key::cluster_scoped(name)).is_some_and(|head| head.reporting())
+        };
+        let reported = evict::reported(&spec, &status.aggregated_status, reports);
+        let (mut departures, mut next) = (Vec::new(), None::<Duration>);
+        let mut ill = self.ill.lock();
+        ill.retain(|(binding, cluster)| binding != key || !reported.over.contains(cluster.as_str()));
+        for cluster in &reported.unhealthy {
+            let timed = (key.clone(), (*cluster).to_owned());
+            let lasted = ill.elapsed(&timed, None, context.env.wall(), context.env.now());
+            let left = patience.saturating_sub(lasted);
+            if left.is_zero() {
+                departures.push(Departure {
+                    cluster: (*cluster).to_owned(),
+                    cause: Cause::Application,
+                    message: format!("unhealthy on cluster {cluster} for more than {seconds} s"),
+                });
+            } else {
+                next = [next, Some(left)].into_iter().flatten().min();
+            }
+        }
+        drop(ill);
+        let component = match key.scope {
+            Scope::Namespaced => component::APPLICATION_FAILOVER,
+            Scope::Cluster => component::CLUSTER_APPLICATION_FAILOVER,
+        };
+        let leaving = Leaving { key, binding, spec: &spec, status: &status, component, producer: component };
+        let held = leaving.begin(context, departures, false).await?;
+        next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
+        context.evictions.hold(key, NAME, held);
+        Ok(next.map_or(Next::Done, Next::After))
+    }
+}

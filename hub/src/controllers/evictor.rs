@@ -1,0 +1,172 @@
+//! The taint manager: objects leave clusters whose taints they do not tolerate.
+//!
+//! When that is due is [`karmada_core::evict::due`]'s decision, whether it may begin now the judge's
+//! ([`crate::evictions`]). Evictions of one binding are one write: its clusters without those that are left, and a task
+//! for each.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::{
+    consts::component,
+    work::{ResourceBindingSpec, ResourceBindingStatus},
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{
+    evict::{self, Due, Stopwatch},
+    taints,
+};
+use karmada_meta::object;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    evictions::{self, Departure, Leaving},
+    heads::{BindingHead, BindingKey},
+    objects::Key,
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 8;
+/// What this controller is called where it holds something up.
+const NAME: &str = component::TAINT_MANAGER;
+
+/// How long each taint of each cluster has been there.
+pub(super) type TaintTimes = Mutex<Stopwatch<(String, String)>>;
+
+/// Moves objects away from tainted clusters.
+pub(crate) struct Evictor {
+    context: Arc<Context>,
+    queue: WorkQueue<BindingKey>,
+    times: TaintTimes,
+}
+
+impl Evictor {
+    /// A controller that hears the context's clusters and bindings from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
+        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
+        context.clusters.listen(move |change| {
+            let Some(context) = shared.upgrade() else { return };
+            if !evictions::matters(change.old, change.new) {
+                return;
+            }
+            let drives = change.new.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
+            let drove = change.old.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
+            if drives || drove {
+                for (scope, index) in context.bindings.both() {
+                    let there = |head: &BindingHead| head.clusters.contains(&change.key.name);
+                    for (key, _) in index.all().into_iter().filter(|(_, head)| there(head)) {
+                        of_clusters.add(BindingKey { scope, key });
+                    }
+                }
+            }
+        });
+        for (scope, index) in context.bindings.both() {
+            let (of_bindings, shared) = (queue.clone(), Arc::downgrade(context));
+            index.listen(move |change| {
+                let Some(context) = shared.upgrade() else { return };
+                let key = BindingKey { scope, key: change.key.clone() };
+                if change.differs(|head| &head.generation)
+                    && (tainted(&context, change.last()) || change.new.is_none())
+                {
+                    of_bindings.add(key);
+                }
+            });
+        }
+        context.figures.queue("taint-manager", &queue);
+        Self { context: context.clone(), queue, times: TaintTimes::default() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        self.context.clusters.synced().await;
+        self.context.bindings.synced().await;
+        self.context.works.synced().await;
+        let asking_again = async {
+            loop {
+                self.context.evictions.lifted().await;
+                for key in self.context.evictions.held_by(NAME) {
+                    self.queue.add(key);
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = work("taint-manager", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = asking_again => {}
+        }
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let outcome = self.evict(&key).await;
+        self.context.settled(&key, outcome)
+    }
+
+    async fn evict(&self, key: &BindingKey) -> Result<Next, Error> {
+        let (context, evictions) = (&self.context, &self.context.evictions);
+        let head = context.bindings.of(key.scope).get(&key.key);
+        let concerned = head.is_some_and(|head| !head.deleting && tainted(context, &head));
+        let binding = if concerned { context.binding(key).await? } else { None };
+        let Some(binding) = binding.filter(|live| object::deletion_timestamp(live).is_none()) else {
+            return Ok(self.nothing(key));
+        };
+        let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else {
+            return Ok(self.nothing(key));
+        };
+        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let (mut departures, mut next) = (Vec::new(), None::<Duration>);
+        for target in &spec.clusters {
+            match due(context, &self.times, &spec, &target.name) {
+                Due::Never => {}
+                Due::In(left) => next = Some(next.map_or(left, |next| next.min(left))),
+                Due::Now { cause, taint } => departures.push(Departure {
+                    cluster: target.name.clone(),
+                    cause,
+                    message: format!("cluster {} has the taint {taint}", target.name),
+                }),
+            }
+        }
+        let names: Vec<_> = departures.iter().map(|departure| departure.cluster.as_str()).collect();
+        evictions.release_others(key, &names, context.env.now());
+        let producer = component::EVICTION_TAINT_MANAGER;
+        let leaving = Leaving { key, binding, spec: &spec, status: &status, component: NAME, producer };
+        let held = leaving.begin(context, departures, true).await?;
+        next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
+        // That it waits for its turn is in the order of things, and would be a write for each.
+        evictions.hold(key, NAME, held.filter(|held| held.reason != "EvictionRate"));
+        Ok(next.map_or(Next::Done, Next::After))
+    }
+
+    fn nothing(&self, key: &BindingKey) -> Next {
+        self.context.evictions.hold(key, NAME, None);
+        self.context.evictions.release_others(key, &[], self.context.env.now());
+        Next::Done
+    }
+}
+
+/// Whether a binding is on a cluster whose taints may drive it away.
+fn tainted(context: &Context, head: &BindingHead) -> bool {
+    let drives = |name: &String| {
+        let cluster = context.clusters.get(&Key::cluster_scoped(name.as_str()));
+        cluster.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints))
+    };
+    head.clusters.iter().any(drives)
+}
+
+/// When a binding has to leave a cluster.
+pub(super) fn due(context: &Context, times: &TaintTimes, spec: &ResourceBindingSpec, cluster: &str) -> Due {
+    let Some(head) = context.clusters.get(&Key::cluster_scoped(cluster)) else { return Due::Never };
+    let tolerations = spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
+    let (wall, now) = (context.env.wall(), context.env.now());
+    let mut times = times.lock();
+    let there = &head.cluster.spec.taints;
+    times.retain(|(name, taint)| {
+        name != cluster || there.iter().any(|there| taints::display(there) == *taint)
+    });
+    evict::due(there, tolerations, evict::asks_for_failover(spec), &context.evictions.settings, |taint| {
+        times.elapsed(&(cluster.to_owned(), taints::display(taint)), taint.time_added, wall, now)
+    })
+}

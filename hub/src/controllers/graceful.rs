@@ -1,0 +1,245 @@
+//! Graceful eviction: tasks end when the old copy may go, or are taken back ([`karmada_core::evict::assess`]).
+//!
+//! A task's end is a write to the binding; the binding controller then finds that the Work is not wanted any more. Here
+//! too stands the binding's condition FailoverComplete, whoever holds an eviction up.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{component, condition, event, extension::FAILOVER_COMPLETE, reason},
+    work::{GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
+};
+use karmada_client::Error;
+use karmada_core::evict::{self, Cause, Due, Facts, Outcome, Stopwatch, Wanted};
+use karmada_meta::{object, time::Time};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Context, Next,
+    evictor::{TaintTimes, due},
+    work,
+};
+use crate::{
+    bindings, evictions,
+    heads::{BindingHead, BindingKey, Scope},
+    objects::{Key, Part},
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 8;
+
+/// Ends evictions.
+pub(crate) struct GracefulEviction {
+    context: Arc<Context>,
+    /// How long tasks have waited while their cluster reported.
+    waiting: Mutex<Stopwatch<(BindingKey, String)>>,
+    times: TaintTimes,
+}
+
+impl GracefulEviction {
+    /// A controller that hears the context's bindings and clusters from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue = context.evictions.to_assess.clone();
+        for (scope, index) in context.bindings.both() {
+            let of_bindings = queue.clone();
+            index.listen(move |change| {
+                let concerns = |head: &Arc<BindingHead>| head.troubled || !head.leaving.is_empty();
+                let news = change.differs(|head| &head.generation)
+                    || change.differs(|head| &head.reported)
+                    || change.differs(|head| &head.troubled);
+                if news && (change.old.is_some_and(concerns) || change.new.is_some_and(concerns)) {
+                    of_bindings.add(BindingKey { scope, key: change.key.clone() });
+                }
+            });
+        }
+        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
+        context.clusters.listen(move |change| {
+            let Some(context) = shared.upgrade() else { return };
+            if !evictions::matters(change.old, change.new) {
+                return;
+            }
+            for (scope, index) in context.bindings.both() {
+                let leaves = |head: &BindingHead| head.leaving.contains(&change.key.name);
+                for (key, _) in index.all().into_iter().filter(|(_, head)| leaves(head)) {
+                    of_clusters.add(BindingKey { scope, key });
+                }
+            }
+        });
+        context.figures.queue("graceful-eviction", &queue);
+        Self { context: context.clone(), waiting: Mutex::default(), times: TaintTimes::default() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        self.context.clusters.synced().await;
+        self.context.bindings.synced().await;
+        let queue = &self.context.evictions.to_assess;
+        work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let outcome = self.assess(&key).await;
+        self.context.settled(&key, outcome)
+    }
+
+    async fn assess(&self, key: &BindingKey) -> Result<Next, Error> {
+        let context = &self.context;
+        let live = context.binding(key).await?;
+        let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
+            self.waiting.lock().retain(|(binding, _)| binding != key);
+            return Ok(Next::Done);
+        };
+        let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return Ok(Next::Done) };
+        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let leaves =
+            |cluster: &str| spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
+        self.waiting.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
+        self.report(key, &binding, &spec, &status).await?;
+        let generation = object::generation(&binding);
+        let (mut done, mut back, mut next) = (Vec::new(), None, None::<Duration>);
+        for task in &spec.graceful_eviction_tasks {
+            let facts = self.facts(key, &spec, &status, task);
+            match evict::assess(&spec, &status, generation, task, &facts, &context.evictions.settings) {
+                Outcome::Keep(left) => next = [next, left].into_iter().flatten().min(),
+                Outcome::Done => done.push(task.from_cluster.as_str()),
+                Outcome::Withdraw(replicas) => back = back.or(Some((task.from_cluster.as_str(), replicas))),
+            }
+        }
+        let mut changed = binding.clone();
+        if let Some((cluster, replicas)) = back {
+            // One at a time: the scheduler has its say before the next.
+            evict::withdraw(&mut changed, cluster, replicas);
+        } else {
+            for cluster in &done {
+                evict::end(&mut changed, cluster);
+            }
+        }
+        begin_clocks(&mut changed, Time::now(&context.env));
+        if changed == binding {
+            return Ok(next.map_or(Next::Done, Next::After));
+        }
+        context.objects.replace(bindings::resource(key.scope), &changed).await?;
+        self.tell(key, &spec, &binding, &done, back.map(|(cluster, _)| cluster));
+        Ok(Next::Done)
+    }
+
+    fn facts(
+        &self,
+        key: &BindingKey,
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+        task: &GracefulEvictionTask,
+    ) -> Facts {
+        let context = &self.context;
+        let cluster = task.from_cluster.as_str();
+        let head = context.clusters.get(&Key::cluster_scoped(cluster));
+        let reachable = head.as_ref().is_some_and(|head| head.reporting());
+        let timed = (key.clone(), cluster.to_owned());
+        let mut waiting = self.waiting.lock();
+        let waited = if reachable {
+            waiting.elapsed(&timed, None, context.env.wall(), context.env.now())
+        } else {
+            waiting.stop(&timed);
+            Duration::ZERO
+        };
+        drop(waiting);
+        let wanted = match task.reason.as_str() {
+            reason::TAINT_UNTOLERATED => match due(context, &self.times, spec, cluster) {
+                Due::Now { cause: Cause::NoExecute, .. } => Wanted::ByTheUser,
+                Due::Now { .. } => Wanted::ByTheHub,
+                Due::Never | Due::In(_) => Wanted::No,
+            },
+            reason::APPLICATION_FAILURE => {
+                let item = status.aggregated_status.iter().find(|item| item.cluster_name == cluster);
+                match item.and_then(|item| item.health) {
+                    Some(ResourceHealth::Healthy) => Wanted::No,
+                    _ => Wanted::ByTheHub,
+                }
+            }
+            // Whoever writes tasks of other reasons has asked.
+            _ => Wanted::ByTheUser,
+        };
+        Facts { gone: head.is_none(), reachable, wanted, waited }
+    }
+
+    fn tell(
+        &self,
+        key: &BindingKey,
+        spec: &ResourceBindingSpec,
+        binding: &Value,
+        done: &[&str],
+        back: Option<&str>,
+    ) {
+        let component = match key.scope {
+            Scope::Namespaced => component::GRACEFUL_EVICTION,
+            Scope::Cluster => component::CLUSTER_GRACEFUL_EVICTION,
+        };
+        let template = bindings::template_reference(spec);
+        let mut said = Vec::new();
+        match back {
+            Some(cluster) => {
+                tracing::info!(binding = %key, cluster, "eviction taken back: nothing has taken over");
+                said.push(format!(
+                    "Eviction from cluster {cluster} withdrawn: it is back, and nothing has taken over."
+                ));
+            }
+            None => {
+                for cluster in done {
+                    tracing::info!(binding = %key, cluster, "eviction done");
+                    said.push(format!("Evict from cluster {cluster} succeed."));
+                }
+            }
+        }
+        for text in said {
+            for about in [binding, &template] {
+                self.context.normal(component, about, event::EVICT_WORKLOAD_SUCCEED, text.as_str());
+            }
+        }
+    }
+
+    /// Keeps the condition in step.
+    async fn report(
+        &self,
+        key: &BindingKey,
+        binding: &Value,
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+    ) -> Result<(), Error> {
+        let held = self.context.evictions.held(key);
+        let now = Time::now(&self.context.env);
+        let refused = conditions::find(&status.conditions, condition::SCHEDULED)
+            .is_some_and(|condition| condition.status != conditions::ConditionStatus::True);
+        let seen = refused || status.scheduler_observed_generation == object::generation(binding);
+        let held = held.as_ref().map(|held| (held.reason, held.message.as_str()));
+        let wanted = evict::condition(spec, held, seen, now);
+        let apply = |live: &mut Value| {
+            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let changed = match &wanted {
+                Some(condition) => conditions::set(&mut list, condition.clone(), now),
+                None => conditions::remove(&mut list, FAILOVER_COMPLETE),
+            };
+            if changed {
+                object::ensure_map(live, "status").insert("conditions".into(), json!(list));
+            }
+            changed
+        };
+        if apply(&mut binding.clone()) {
+            self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, apply).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives tasks of other makers a time, as Karmada does.
+fn begin_clocks(binding: &mut Value, now: Time) {
+    let tasks = binding.pointer_mut("/spec/gracefulEvictionTasks").and_then(Value::as_array_mut);
+    for task in tasks.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if task.get("creationTimestamp").is_none_or(Value::is_null) {
+            task.insert("creationTimestamp".into(), json!(now));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! ClusterTaintPolicies: taints follow the conditions of clusters, as users say ([`karmada_core::taint_policy`]).
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::consts::{component, event};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{taint_policy, taints};
+use karmada_meta::time::Time;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, lease::set_taints, work};
+use crate::{
+    heads::ClusterHead,
+    kinds::CLUSTERS,
+    objects::{Key, Part},
+};
+
+/// How many clusters are worked on at a time.
+const WORKERS: usize = 4;
+/// Clusters come in swarms when a policy changes.
+const SOON: Duration = Duration::ZERO;
+
+/// Makes taints follow policies.
+pub(crate) struct TaintPolicies {
+    context: Arc<Context>,
+    queue: WorkQueue<String>,
+}
+
+impl TaintPolicies {
+    /// A controller that hears the context's clusters and policies from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<String> = WorkQueue::new(context.env.clone());
+        let clusters = queue.clone();
+        context.clusters.listen(move |change| {
+            let conditions =
+                |head: &Arc<ClusterHead>| head.cluster.status.as_ref().map(|s| s.conditions.clone());
+            if change.new.is_some() && change.old.map(conditions) != change.new.map(conditions) {
+                clusters.add(change.key.name.clone());
+            }
+        });
+        let (all, policies) = (context.clusters.clone(), queue.clone());
+        context.taint_policies.listen(move |change| {
+            // What a policy has put on stays when it is deleted.
+            if change.new.is_some() {
+                for (cluster, _) in all.all() {
+                    policies.add_after(cluster.name, SOON);
+                }
+            }
+        });
+        context.figures.queue("cluster-taint-policy", &queue);
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        // Policies have their say in the order of their ages.
+        self.context.taint_policies.synced().await;
+        self.context.clusters.synced().await;
+        work("cluster-taint-policy", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
+    }
+
+    async fn reconcile(&self, name: String) -> Result<Next, Error> {
+        let mut policies: Vec<_> =
+            self.context.taint_policies.all().into_iter().map(|(_, head)| head).collect();
+        policies.sort_by(|a, b| a.born.cmp(&b.born));
+        let key = Key::cluster_scoped(name);
+        let Some(head) = self.context.clusters.get(&key) else { return Ok(Next::Done) };
+        let now = Time::now(&self.context.env);
+        let wanted = |head: &ClusterHead| {
+            taint_policy::taints(&head.cluster, policies.iter().map(|head| &head.policy.spec), now)
+        };
+        if wanted(&head).is_none() {
+            return Ok(Next::Done);
+        }
+        let mut message = None;
+        let change = |live: &mut serde_json::Value| {
+            message = None;
+            let Some(taints) = wanted(&ClusterHead::project(live)) else { return false };
+            message = Some(format!(
+                "Update Cluster({}) with taints({}) succeed",
+                key.name,
+                taints::listed(&taints)
+            ));
+            set_taints(live, &taints);
+            true
+        };
+        let written = self.context.objects.modify(&CLUSTERS, &key, Part::Main, change).await;
+        match (written, message) {
+            (Ok(Some(cluster)), Some(message)) => {
+                tracing::info!(cluster = %key.name, %message, "taints follow policies");
+                let component = component::CLUSTER_TAINT_POLICY;
+                self.context.normal(component, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
+                Ok(Next::Done)
+            }
+            (Ok(_), _) => Ok(Next::Done),
+            (Err(error), _) => {
+                let about = serde_json::json!(*head.cluster);
+                let component = component::CLUSTER_TAINT_POLICY;
+                self.context.warning(component, &about, event::TAINT_CLUSTER_FAILED, error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
