@@ -13,10 +13,10 @@ use crate::{
     claiming::NewTemplates,
     context::Context,
     controllers::{
-        application::ApplicationFailover, binding::Binder, cluster::ClusterController, dependencies::Dependencies,
-        detector::Detector, evictor::Evictor, graceful::GracefulEviction, lease::LeaseMonitor,
-        namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
-        taint_policy::TaintPolicies,
+        application::ApplicationFailover, binding::Binder, cluster::ClusterController,
+        dependencies::Dependencies, detector::Detector, evictor::Evictor, graceful::GracefulEviction,
+        lease::LeaseMonitor, namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler,
+        status::StatusController, taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
 };

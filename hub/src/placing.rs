@@ -131,7 +131,19 @@ pub(crate) fn decide(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Result<Decision, PlaceError> {
-    with_request(context, key, spec, status, place::schedule)
+    with_request(context, key, spec, status, None, place::schedule)
+}
+
+/// The same without the clusters that the object was evicted from, if there are others.
+pub(crate) fn decide_without(
+    context: &Context,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    left: &BTreeSet<String>,
+) -> Result<Decision, PlaceError> {
+    with_request(context, key, spec, status, Some(left), place::schedule)
+        .or_else(|_| decide(context, key, spec, status))
 }
 
 /// The same, and why.
@@ -141,7 +153,7 @@ pub(crate) fn explain(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Explained {
-    with_request(context, key, spec, status, place::explain)
+    with_request(context, key, spec, status, None, place::explain)
 }
 
 /// Asks `what` with all that is known of a binding.
@@ -150,6 +162,7 @@ fn with_request<T>(
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
+    left: Option<&BTreeSet<String>>,
     what: impl FnOnce(&Request<'_>) -> T,
 ) -> T {
     let others = others(context, key, spec);
@@ -172,6 +185,7 @@ fn with_request<T>(
         last_scheduled: status.last_scheduled_time,
         fleet: &context.fleet.get(context),
         peers: &peers,
+        left,
         empty_workloads: false,
     })
 }

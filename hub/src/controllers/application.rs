@@ -7,7 +7,7 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 use karmada_client::{Error, WorkQueue};
-use karmada_core::evict::{self, Cause, Stopwatch};
+use karmada_core::evict::{self, Cause, Reported, Stopwatch};
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -112,24 +112,7 @@ impl ApplicationFailover {
             context.clusters.get(&Key::cluster_scoped(name)).is_some_and(|head| head.reporting())
         };
         let reported = evict::reported(&spec, &status.aggregated_status, reports);
-        let (mut departures, mut next) = (Vec::new(), None::<Duration>);
-        let mut ill = self.ill.lock();
-        ill.retain(|(binding, cluster)| binding != key || !reported.over.contains(cluster.as_str()));
-        for cluster in &reported.unhealthy {
-            let timed = (key.clone(), (*cluster).to_owned());
-            let lasted = ill.elapsed(&timed, None, context.env.wall(), context.env.now());
-            let left = patience.saturating_sub(lasted);
-            if left.is_zero() {
-                departures.push(Departure {
-                    cluster: (*cluster).to_owned(),
-                    cause: Cause::Application,
-                    message: format!("unhealthy on cluster {cluster} for more than {seconds} s"),
-                });
-            } else {
-                next = [next, Some(left)].into_iter().flatten().min();
-            }
-        }
-        drop(ill);
+        let (departures, mut next) = self.overdue(key, &reported, patience);
         let component = match key.scope {
             Scope::Namespaced => component::APPLICATION_FAILOVER,
             Scope::Cluster => component::CLUSTER_APPLICATION_FAILOVER,
@@ -139,5 +122,32 @@ impl ApplicationFailover {
         next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
         context.evictions.hold(key, NAME, held);
         Ok(next.map_or(Next::Done, Next::After))
+    }
+
+    /// The clusters on which an application has been unhealthy for too long, and when the next is due.
+    fn overdue(
+        &self,
+        key: &BindingKey,
+        reported: &Reported<'_>,
+        patience: Duration,
+    ) -> (Vec<Departure>, Option<Duration>) {
+        let (wall, now) = (self.context.env.wall(), self.context.env.now());
+        let (mut departures, mut next) = (Vec::new(), None::<Duration>);
+        let mut ill = self.ill.lock();
+        ill.retain(|(binding, cluster)| binding != key || !reported.over.contains(cluster.as_str()));
+        for cluster in &reported.unhealthy {
+            let timed = (key.clone(), (*cluster).to_owned());
+            let left = patience.saturating_sub(ill.elapsed(&timed, None, wall, now));
+            if left.is_zero() {
+                departures.push(Departure {
+                    cluster: (*cluster).to_owned(),
+                    cause: Cause::Application,
+                    message: format!("unhealthy on cluster {cluster} for more than {} s", patience.as_secs()),
+                });
+            } else {
+                next = [next, Some(left)].into_iter().flatten().min();
+            }
+        }
+        (departures, next)
     }
 }

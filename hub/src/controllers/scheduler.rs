@@ -5,7 +5,11 @@
 //! higher priority have their turn first. One that found no room is looked at again when a cluster reports other
 //! resources, and one of a group of objects when another of the group has moved.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_api::{
     cluster::Cluster,
@@ -16,7 +20,7 @@ use karmada_api::{
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    affinity,
+    affinity, evict,
     place::{self, Decision, PlaceError, Trigger},
 };
 use karmada_meta::{object, time::Time};
@@ -157,9 +161,14 @@ impl Scheduler {
             Some(_) => Some(self.in_turn.lock().await),
             None => None,
         };
-        let result = placing::decide(&self.context, &key, &spec, &status);
+        let left = evict::evicted_from(&binding);
+        let result = if place::goes_back(&spec, trigger) || left.is_empty() {
+            placing::decide(&self.context, &key, &spec, &status)
+        } else {
+            placing::decide_without(&self.context, &key, &spec, &status, &left)
+        };
         let scaling = trigger == Some(Trigger::ReplicasChanged);
-        let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref()).await;
+        let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref(), trigger).await;
         drop(in_turn);
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
         if assigned? {
@@ -239,6 +248,7 @@ impl Scheduler {
         placement: &Placement,
         status: &ResourceBindingStatus,
         result: Result<&Decision, &PlaceError>,
+        trigger: Option<Trigger>,
     ) -> Result<bool, Error> {
         let targets = match result {
             Ok(decision) => Some(decision.clusters.as_slice()),
@@ -249,7 +259,15 @@ impl Scheduler {
         if let Some(targets) = targets {
             let applied = place::applied_placement(placement);
             moved = !same(&spec.clusters, targets);
-            if moved || object::annotation(&binding, annotation::APPLIED_PLACEMENT) != Some(&applied) {
+            let returned =
+                trigger.is_some_and(Trigger::is_asked_for) && !evict::evicted_from(&binding).is_empty();
+            if returned {
+                evict::set_evicted_from(&mut binding, &BTreeSet::new());
+            }
+            if moved
+                || returned
+                || object::annotation(&binding, annotation::APPLIED_PLACEMENT) != Some(&applied)
+            {
                 object::set_annotation(&mut binding, annotation::APPLIED_PLACEMENT, applied);
                 if moved {
                     placing::set_targets(&mut binding, targets);

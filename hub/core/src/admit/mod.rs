@@ -13,6 +13,7 @@ mod cluster;
 mod overrides;
 mod policy;
 mod shape;
+mod taint_policy;
 mod work;
 
 use karmada_api::{
@@ -20,7 +21,8 @@ use karmada_api::{
     cluster::Cluster,
     consts::{finalizer, label},
     policy::{
-        ClusterAffinity, ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy,
+        ClusterAffinity, ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy,
+        PropagationPolicy,
     },
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
@@ -97,6 +99,7 @@ enum Known {
     ClusterPropagationPolicy,
     OverridePolicy,
     ClusterOverridePolicy,
+    ClusterTaintPolicy,
     ResourceBinding,
     ClusterResourceBinding,
     Work,
@@ -112,6 +115,7 @@ impl Known {
             }
             (OverridePolicy::GROUP, OverridePolicy::KIND) => Self::OverridePolicy,
             (ClusterOverridePolicy::GROUP, ClusterOverridePolicy::KIND) => Self::ClusterOverridePolicy,
+            (ClusterTaintPolicy::GROUP, ClusterTaintPolicy::KIND) => Self::ClusterTaintPolicy,
             (ResourceBinding::GROUP, ResourceBinding::KIND) => Self::ResourceBinding,
             (ClusterResourceBinding::GROUP, ClusterResourceBinding::KIND) => Self::ClusterResourceBinding,
             (Work::GROUP, Work::KIND) => Self::Work,
@@ -128,7 +132,9 @@ impl Known {
             Self::ResourceBinding => Some(label::RESOURCE_BINDING_ID),
             Self::ClusterResourceBinding => Some(label::CLUSTER_RESOURCE_BINDING_ID),
             Self::Work => Some(label::WORK_ID),
-            Self::OverridePolicy | Self::ClusterOverridePolicy | Self::Cluster => None,
+            Self::ClusterTaintPolicy | Self::OverridePolicy | Self::ClusterOverridePolicy | Self::Cluster => {
+                None
+            }
         }
     }
 
@@ -145,6 +151,7 @@ impl Known {
             Self::PropagationPolicy | Self::ClusterPropagationPolicy => &policy::SHAPE,
             Self::OverridePolicy | Self::ClusterOverridePolicy => &overrides::SHAPE,
             Self::ResourceBinding | Self::ClusterResourceBinding => &work::BINDING_SHAPE,
+            Self::ClusterTaintPolicy => &taint_policy::SHAPE,
             Self::Work => &work::WORK_SHAPE,
             Self::Cluster => &cluster::SHAPE,
         }
@@ -160,7 +167,10 @@ impl Known {
             Self::OverridePolicy => selector_namespaces(obj),
             Self::Work => work::stamp(obj),
             Self::Cluster => cluster::default(obj, now),
-            Self::ClusterOverridePolicy | Self::ResourceBinding | Self::ClusterResourceBinding => {}
+            Self::ClusterTaintPolicy
+            | Self::ClusterOverridePolicy
+            | Self::ResourceBinding
+            | Self::ClusterResourceBinding => {}
         }
     }
 
@@ -178,6 +188,7 @@ impl Known {
             Self::ClusterOverridePolicy => {
                 overrides::validate(&shape::read::<ClusterOverridePolicy>(obj)?.spec)
             }
+            Self::ClusterTaintPolicy => taint_policy::validate(&shape::read::<ClusterTaintPolicy>(obj)?.spec),
             Self::ResourceBinding => work::validate_binding(&shape::read::<ResourceBinding>(obj)?.spec),
             Self::ClusterResourceBinding => {
                 work::validate_binding(&shape::read::<ClusterResourceBinding>(obj)?.spec)

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use karmada_api::policy::{
     ApplicationFailoverBehavior, ClusterAffinity, ClusterAffinityTerm, DEFAULT_SCHEDULER, Placement,
     PreemptionBehavior, PropagationSpec, PurgeMode, ReplicaSchedulingType, SpreadConstraint,
-    SpreadFieldValue, Suspension, Toleration, WorkloadAffinity,
+    SpreadFieldValue, StatePreservation, Suspension, Toleration, WorkloadAffinity,
 };
 use karmada_meta::{
+    jsonpath::JsonPath,
     names, object,
     path::{FieldError, Path},
 };
@@ -84,6 +85,12 @@ pub(super) fn default(obj: &mut Value) {
         }
     }
     if let Some(failover) = map_at(obj, "/spec/failover/application") {
+        // Karmada's words before v1.15.
+        for (old, new) in [("Immediately", "Directly"), ("Graciously", "Gracefully")] {
+            if failover.get("purgeMode").is_some_and(|mode| mode == old) {
+                failover.insert("purgeMode".into(), new.into());
+            }
+        }
         let graceful = set_default(failover, "purgeMode", json!("Gracefully")) == "Gracefully";
         if graceful {
             set_default(failover, "gracePeriodSeconds", json!(GRACE_PERIOD_SECONDS));
@@ -126,6 +133,16 @@ pub(super) fn validate(
             errors.push(FieldError::invalid(&path.child("propagateDeps"), false, detail));
         }
         errors.extend(failover_errors(application, &path.child("failover").child("application")));
+    }
+    if let Some(failover) = &spec.failover {
+        let (application, cluster) = (&failover.application, &failover.cluster);
+        let states = [
+            ("application", application.as_ref().and_then(|behaviour| behaviour.state_preservation.as_ref())),
+            ("cluster", cluster.as_ref().and_then(|behaviour| behaviour.state_preservation.as_ref())),
+        ];
+        for (of, state) in states.into_iter().filter_map(|(of, state)| Some((of, state?))) {
+            errors.extend(state_errors(state, &path.child("failover").child(of).child("statePreservation")));
+        }
     }
     if spec.preemption == PreemptionBehavior::Always {
         for (i, _) in
@@ -317,6 +334,24 @@ fn failover_errors(failover: &ApplicationFailoverBehavior, path: &Path) -> Vec<F
     errors
 }
 
+fn state_errors(state: &StatePreservation, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (at, rule) in state.rules.iter().enumerate() {
+        let path = path.child("rules").index(at);
+        if let Err(why) = names::qualified_name(&rule.alias_label_name) {
+            errors.push(FieldError::invalid(
+                &path.child("aliasLabelName"),
+                rule.alias_label_name.as_str(),
+                why,
+            ));
+        }
+        if let Err(why) = JsonPath::parse_template(&rule.json_path) {
+            errors.push(FieldError::invalid(&path.child("jsonPath"), rule.json_path.as_str(), why));
+        }
+    }
+    errors
+}
+
 fn suspension_error(suspension: &Suspension, path: &Path) -> Option<FieldError> {
     let clusters =
         suspension.dispatching_on_clusters.as_ref().map_or(0, |clusters| clusters.cluster_names.len());
@@ -330,12 +365,6 @@ fn suspension_error(suspension: &Suspension, path: &Path) -> Option<FieldError> 
 fn warnings(spec: &PropagationSpec, namespace: &str) -> Vec<String> {
     let placement = &spec.placement;
     let mut warnings = Vec::new();
-    let mut unbuilt = |asked: bool, field: &str, effect: &str| {
-        if asked {
-            warnings.push(format!("spec.{field} is not built yet: {effect}"));
-        }
-    };
-    unbuilt(spec.failover.is_some(), "failover", "objects stay where they are");
     if matches!(Strategy::of(placement), Strategy::StaticWeights(_))
         && !placement.spread_constraints.is_empty()
     {

@@ -23,6 +23,7 @@ const CPP: &str = "policy.karmada.io/ClusterPropagationPolicy";
 const OP: &str = "policy.karmada.io/OverridePolicy";
 const WORK: &str = "work.karmada.io/Work";
 const RB: &str = "work.karmada.io/ResourceBinding";
+const CTP: &str = "policy.karmada.io/ClusterTaintPolicy";
 const CLUSTER: &str = "cluster.karmada.io/Cluster";
 
 fn policy(placement: Value) -> Value {
@@ -82,7 +83,65 @@ fn policies_get_their_defaults() {
         json!({"application": application, "cluster": {"purgeMode": "Gracefully"}})
     );
     assert_eq!(got["spec"]["newer"], "kept");
-    assert!(warnings.iter().any(|w| w.starts_with("spec.failover is not built yet")), "{warnings:?}");
+    assert!(!warnings.iter().any(|w| w.contains("failover")), "{warnings:?}");
+
+    let mut old = got;
+    old["spec"]["failover"] = json!({"application": {"decisionConditions": {}, "purgeMode": "Immediately"}});
+    let (got, _) = create(PP, old).unwrap();
+    let application = json!({"decisionConditions": {"tolerationSeconds": 300}, "purgeMode": "Directly"});
+    assert_eq!(got["spec"]["failover"]["application"], application, "the words of earlier versions");
+}
+
+#[test]
+fn taint_policies_and_preserved_state_are_checked() {
+    let ready = json!({"conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"]});
+    let lost = json!({"key": "shop.io/lost", "effect": "NoExecute"});
+    let taints = |spec: Value| create(CTP, json!({"metadata": {"name": "p"}, "spec": spec}));
+    let (_, warnings) = taints(json!({"addOnConditions": [ready], "taints": [lost]})).unwrap();
+    assert!(warnings[0].contains("moves everything away"), "{warnings:?}");
+    let state = |rule: Value| {
+        let mut policy = policy(json!({}));
+        policy["spec"]["failover"] = json!({"cluster": {"statePreservation": {"rules": [rule]}}});
+        create(PP, policy)
+    };
+    let good = json!({"aliasLabelName": "shop.io/job", "jsonPath": "{.jobStatus.jobId}"});
+    assert!(state(good.clone()).is_ok());
+    let table = [
+        (taints(json!({"taints": []})), "spec.taints"),
+        (taints(json!({"taints": [lost, lost]})), "spec.taints[1]"),
+        (taints(json!({"taints": [{"key": "a b", "effect": "NoExecute"}]})), "spec.taints[0].key"),
+        (taints(json!({"taints": [{"key": "a", "effect": "Never"}]})), "spec.taints[0].effect"),
+        (
+            taints(
+                json!({"taints": [lost], "addOnConditions": [{"conditionType": "Ready", "operator": "Exists", "statusValues": ["True"]}]}),
+            ),
+            "spec.addOnConditions[0].operator",
+        ),
+        (
+            taints(
+                json!({"taints": [lost], "addOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["Maybe"]}]}),
+            ),
+            "spec.addOnConditions[0].statusValues[0]",
+        ),
+        (
+            taints(
+                json!({"taints": [lost], "targetClusters": {"fieldSelector": {"matchExpressions": [{"key": "colour", "operator": "In", "values": ["x"]}]}}}),
+            ),
+            "spec.targetClusters.fieldSelector.matchExpressions[0].key",
+        ),
+        (
+            state(json!({"aliasLabelName": "a b", "jsonPath": "{.a}"})),
+            "spec.failover.cluster.statePreservation.rules[0].aliasLabelName",
+        ),
+        (
+            state(json!({"aliasLabelName": "a", "jsonPath": "{.a[}"})),
+            "spec.failover.cluster.statePreservation.rules[0].jsonPath",
+        ),
+    ];
+    for (got, field) in table {
+        let errors = got.unwrap_err();
+        assert!(errors.iter().any(|error| error.contains(field)), "{field}: {errors:?}");
+    }
 }
 
 #[test]

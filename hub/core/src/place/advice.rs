@@ -74,6 +74,9 @@ fn remedy(reason: &Reason, kind: &str) -> Option<String> {
         Reason::Evicting => {
             "it is being moved away from there; it may come back when its gracefulEvictionTask is done.".to_owned()
         }
+        Reason::Left => {
+            "it was moved away from there; a WorkloadRebalancer (`karmada-hub failback`) lets it go back.".to_owned()
+        }
         Reason::Deleting => return None,
     })
 }
@@ -128,6 +131,7 @@ mod tests {
             (Reason::NoField("region".into()), "set its region"),
             (Reason::GroupThere, "workloadAffinity"),
             (Reason::Evicting, "gracefulEvictionTask"),
+            (Reason::Left, "WorkloadRebalancer"),
         ];
         for (reason, want) in table {
             let nowhere = NoFit::default();

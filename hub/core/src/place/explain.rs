@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use karmada_api::policy::Placement;
+use karmada_api::{consts::extension, policy::Placement};
 
 use super::{
     Decision, PlaceError, Reason, Request, ask, candidates,
@@ -285,6 +285,10 @@ impl<'a> Words<'a> {
                 let why = why.map_or("", String::as_str);
                 ("spec.gracefulEvictionTasks".into(), format!("the object is being evicted from it: {why}"))
             }
+            Reason::Left => (
+                format!("metadata.annotations[{}]", extension::EVICTED_FROM),
+                "the object was evicted from it before, and does not go back by itself".into(),
+            ),
             Reason::Deleting => ("metadata.deletionTimestamp".into(), "the cluster is being deleted".into()),
         }
     }

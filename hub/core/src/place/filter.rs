@@ -28,6 +28,8 @@ pub enum Reason {
     GroupThere,
     /// The object is being evicted from it.
     Evicting,
+    /// The object was evicted from it, and does not go back by itself.
+    Left,
     /// It is being deleted.
     Deleting,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Reason {
             }
             Self::GroupThere => f.write_str("cluster already has workload with the same anti-affinity group"),
             Self::Evicting => f.write_str("cluster(s) is in the process of eviction"),
+            Self::Left => f.write_str("cluster(s) the object was evicted from before"),
             Self::Deleting => f.write_str("cluster(s) were being deleted"),
         }
     }
@@ -110,6 +113,7 @@ pub(super) struct Filter<'a> {
     pub(super) tiers: Vec<Compiled<'a>>,
     there: BTreeSet<&'a str>,
     evicting: BTreeSet<&'a str>,
+    left: Option<&'a BTreeSet<String>>,
     with: Vec<&'a Peer<'a>>,
     without: Vec<&'a Peer<'a>>,
     topologies: Vec<Topology<'a>>,
@@ -134,6 +138,7 @@ impl<'a> Filter<'a> {
             tiers: term.tiers().into_iter().map(Compiled::new).collect(),
             there: spec.clusters.iter().map(|target| target.name.as_str()).collect(),
             evicting: spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str()).collect(),
+            left: request.left,
             with,
             without: peers(|peer| peer.anti_affinity_group, groups.map(|groups| &groups.anti_affinity_group)),
             topologies: placement.spread_constraints.iter().filter_map(Topology::of).collect(),
@@ -179,7 +184,11 @@ impl<'a> Filter<'a> {
         if let Some(missing) = self.topologies.iter().find(|topology| topology.values(cluster).is_empty()) {
             return Err(Reason::NoField(missing.to_string()));
         }
-        if self.evicting.contains(name) { Err(Reason::Evicting) } else { Ok(tier) }
+        if self.evicting.contains(name) {
+            return Err(Reason::Evicting);
+        }
+        let left = !self.there.contains(name) && self.left.is_some_and(|left| left.contains(name));
+        if left { Err(Reason::Left) } else { Ok(tier) }
     }
 
     /// The other objects that keep this one away from a cluster, for the one or the other reason.

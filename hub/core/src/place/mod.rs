@@ -27,7 +27,7 @@ pub use self::{
     advice::advice,
     explain::{Explained, Group, Outcome, Verdict, brief, explain},
     filter::{NoFit, Reason, serves_kind},
-    reschedule::{Trigger, need_schedule, placement_changed, retry_after},
+    reschedule::{Trigger, goes_back, need_schedule, placement_changed, retry_after},
 };
 use self::{
     filter::{Filter, Term},
@@ -52,6 +52,8 @@ pub struct Request<'a> {
     pub fleet: &'a Fleet,
     /// The other objects of its namespace that belong to groups (`workloadAffinity`).
     pub peers: &'a [Peer<'a>],
+    /// Clusters that the object was evicted from, where it is not to go back to them.
+    pub left: Option<&'a BTreeSet<String>>,
     /// Whether clusters that get no replicas get the object all the same (`--enable-empty-workload-propagation`).
     pub empty_workloads: bool,
 }
@@ -59,7 +61,15 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request for a binding that was never scheduled, with the defaults of a hub.
     pub fn new(spec: &'a ResourceBindingSpec, fleet: &'a Fleet) -> Self {
-        Self { spec, observed_affinity: "", last_scheduled: None, fleet, peers: &[], empty_workloads: false }
+        Self {
+            spec,
+            observed_affinity: "",
+            last_scheduled: None,
+            fleet,
+            peers: &[],
+            left: None,
+            empty_workloads: false,
+        }
     }
 }
 

@@ -26,6 +26,23 @@ pub enum Trigger {
     ClusterGone,
 }
 
+impl Trigger {
+    /// Whether somebody asked for another result: a user, by placement, replicas or a WorkloadRebalancer, or an eviction,
+    /// by what it took away.
+    pub fn is_asked_for(self) -> bool {
+        matches!(self, Self::PlacementChanged | Self::ReplicasChanged | Self::Requested)
+    }
+}
+
+/// Whether a decision may take clusters that the object was evicted from: if somebody asked for one, or where it is not
+/// replicas that would move. A division by static weights is worked out again whenever a cluster changes, and would
+/// otherwise take replicas back to a cluster that has just returned.
+pub fn goes_back(spec: &ResourceBindingSpec, trigger: Option<Trigger>) -> bool {
+    let weighted = spec.replicas > 0
+        && spec.placement.as_ref().is_some_and(|p| matches!(Strategy::of(p), Strategy::StaticWeights(_)));
+    !weighted || trigger.is_some_and(Trigger::is_asked_for)
+}
+
 /// Whether, and why, a binding is to be scheduled. `applied`: its annotation `policy.karmada.io/applied-placement`.
 /// `gone`: whether the cluster of that name is missing or being deleted.
 ///
