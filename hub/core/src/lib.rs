@@ -48,6 +48,8 @@ pub mod rebalance;
 pub mod select;
 pub mod skip;
 pub mod status;
+pub mod suppose;
+pub mod taint_edits;
 pub mod taint_policy;
 pub mod taints;
 pub mod work;

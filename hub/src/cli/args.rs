@@ -32,6 +32,16 @@ pub(super) enum Command {
     /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(ExplainArgs),
+    /// Say what would move where if clusters were lost, tainted or cordoned, and change nothing. Over all namespaces
+    /// unless one is given.
+    WhatIf(WhatIfArgs),
+    /// Keep new objects away from clusters; what is there stays.
+    Cordon(CordonArgs),
+    /// Let objects come to clusters again.
+    Uncordon(CordonArgs),
+    /// Put taints on clusters, or take them off.
+    #[command(after_long_help = TAINT_HELP)]
+    Taint(TaintArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
     /// Write a hub's objects as YAML, to be applied to another API server.

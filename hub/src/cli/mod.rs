@@ -4,6 +4,7 @@ mod apply;
 mod args;
 mod ask;
 mod backup;
+mod cordon;
 mod duration;
 mod explain;
 mod export;
@@ -15,6 +16,7 @@ mod members;
 mod placed;
 mod serve;
 mod table;
+mod whatif;
 
 use std::{
     fmt,
@@ -104,6 +106,10 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Credentials(credentials) => serve::credentials(&credentials, &env)?,
         args::Command::Get(get) => ask::run(|| get::run(get, env))?,
         args::Command::Explain(explain) => ask::run(|| explain::run(explain, env))?,
+        args::Command::WhatIf(args) => ask::run(|| whatif::run(args, env))?,
+        args::Command::Cordon(args) => ask::run(|| cordon::cordon(args, env))?,
+        args::Command::Uncordon(args) => ask::run(|| cordon::uncordon(args, env))?,
+        args::Command::Taint(args) => ask::run(|| cordon::taint(args, env))?,
         args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,

@@ -43,3 +43,61 @@ pub(in super::super) struct ExplainArgs {
     #[command(flatten)]
     pub server: ServerArgs,
 }
+
+/// Arguments of `cordon` and `uncordon`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(in super::super) struct CordonArgs {
+    /// Clusters.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// How taints are written, for `taint --help`.
+pub(in super::super) const TAINT_HELP: &str = "\
+  karmada-hub taint shop-17 gpu=a100:NoSchedule       put a taint on
+  karmada-hub taint shop-17 gpu=h100:NoSchedule --overwrite
+  karmada-hub taint shop-17 gpu:NoSchedule-           take it off
+  karmada-hub taint shop-17 shop-18 gpu-              take all taints of a key off several clusters
+
+NoSchedule keeps away what is not there and does not tolerate it (spec.placement.clusterTolerations); NoExecute drives
+away what is there, too, as soon as the hub evicts; PreferNoSchedule is kept and has no effect.";
+
+/// Arguments of `taint`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(in super::super) struct TaintArgs {
+    /// Clusters, then key=value:Effect or key:Effect to put a taint on, key:Effect- or key- to take one off.
+    #[arg(value_name = "NAME... TAINT", required = true)]
+    pub words: Vec<String>,
+    /// Replace the value of a taint that is there.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Arguments of `what-if`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(in super::super) struct WhatIfArgs {
+    /// These clusters were not heard of any more.
+    #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
+    pub lose: Vec<String>,
+    /// This cluster had this taint; may be given more than once.
+    #[arg(long, value_name = "CLUSTER=key[=value]:Effect")]
+    pub taint: Vec<String>,
+    /// These clusters were cordoned.
+    #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
+    pub cordon: Vec<String>,
+    /// What to print.
+    #[arg(short = 'o', long, value_enum, default_value_t = Document::Text, hide_default_value = true)]
+    pub output: Document,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}

@@ -14,6 +14,7 @@ mod template;
 use karmada_env::Env;
 use serde_json::{Value, json};
 
+pub(super) use self::report::places;
 use self::{report::Report, target::Target};
 use super::{
     Failure,

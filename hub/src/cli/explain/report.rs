@@ -189,7 +189,7 @@ fn division(placement: &Placement, replicas: i32) -> String {
 }
 
 /// `member1:1, member2:2`, or only names where there are no replicas.
-pub(super) fn places(clusters: &[TargetCluster]) -> String {
+pub(in super::super) fn places(clusters: &[TargetCluster]) -> String {
     if clusters.is_empty() {
         return "nowhere".to_owned();
     }

@@ -1,0 +1,340 @@
+//! `karmada-hub what-if`: what would move where, without moving it.
+//!
+//! ```text
+//!   Clusters ─▶ as they would be ─┐
+//!   bindings, page by page ───────┴─▶ karmada_core::suppose ─▶ rows of what is not as it is now
+//! ```
+
+use std::{collections::BTreeSet, time::Duration};
+
+use karmada_api::{
+    cluster::Taint,
+    consts::taint::{NO_SCHEDULE, UNREACHABLE, UNSCHEDULABLE},
+    work::TargetCluster,
+};
+use karmada_core::{
+    evict::{Cause, Left, Settings, asks_for_failover},
+    fleet::Fleet,
+    suppose::{self, Changes, Leaving, Moved},
+    taint_edits::Edit,
+};
+use karmada_env::Env;
+use karmada_meta::time::human_duration;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{
+    Failure,
+    args::{Document, WhatIfArgs},
+    ask::Server,
+    explain::places,
+    known,
+    placed::{self, Bound, Groups},
+    print,
+    table::align,
+};
+
+/// Prints what would become of every object that the change concerns.
+pub(super) async fn run(args: WhatIfArgs, env: Env) -> Result<(), Failure> {
+    let changes = changes(&args).map_err(Failure::usage)?;
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let clusters = known::clusters(&server).await?;
+    known::check_names(&clusters, changes.keys())?;
+    let before = Fleet::of(clusters.into_values());
+    let fleet = suppose::changed(&before, &changes);
+    let namespace = args.server.namespace.as_deref();
+    let (mut groups, mut concerned) = (Groups::default(), Vec::new());
+    placed::each_binding(&server, namespace, |bound| {
+        groups.note(&bound);
+        if bound.placed().iter().any(|target| changes.contains_key(&target.name)) {
+            concerned.push(bound);
+        }
+    })
+    .await?;
+    let rows: Vec<_> = concerned.iter().map(|bound| suppose(bound, &groups, &fleet, &changes)).collect();
+    match args.output {
+        Document::Text => print(&text(&rows, &changes)),
+        Document::Json => {
+            let taints: Vec<_> = changes
+                .iter()
+                .map(|(cluster, taints)| json!({"cluster": cluster, "taints": taints}))
+                .collect();
+            let document = json!({"changes": taints, "objects": rows});
+            print(&format!("{}\n", serde_json::to_string_pretty(&document).map_err(Failure::failed)?))
+        }
+    }
+}
+
+/// What would be otherwise, by the arguments.
+fn changes(args: &WhatIfArgs) -> Result<Changes, String> {
+    let mut changes = Changes::new();
+    let mut add = |cluster: &str, taint| changes.entry(cluster.to_owned()).or_default().push(taint);
+    for name in &args.lose {
+        add(name, Taint::new(UNREACHABLE, NO_SCHEDULE));
+    }
+    for name in &args.cordon {
+        add(name, Taint::new(UNSCHEDULABLE, NO_SCHEDULE));
+    }
+    for text in &args.taint {
+        let bad = || format!("--taint {text:?} is not CLUSTER=key:Effect or CLUSTER=key=value:Effect");
+        let (cluster, taint) = text.split_once('=').ok_or_else(bad)?;
+        match Edit::parse(taint)? {
+            Edit::Add { key, value, effect } => add(cluster, Taint { value, ..Taint::new(key, effect) }),
+            Edit::Remove { .. } => return Err(bad()),
+        }
+    }
+    if changes.is_empty() {
+        return Err("say what would be otherwise: --lose, --taint or --cordon".to_owned());
+    }
+    Ok(changes)
+}
+
+/// What would become of one object.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    object: String,
+    /// moves, short, lost, stays or follows.
+    result: &'static str,
+    now: Vec<TargetCluster>,
+    #[serde(rename = "then")]
+    after: Vec<TargetCluster>,
+    leaves: Vec<Leave>,
+    /// Why not all of it finds a place, or why it stays.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    why: String,
+}
+
+/// A cluster that it would leave.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Leave {
+    cluster: String,
+    after_seconds: u64,
+    /// Whether that needs a hub that fails over clusters for every object, since the policy does not ask for it.
+    needs_hub_setting: bool,
+    purge_mode: String,
+}
+
+fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> Row {
+    let row = |result, after: Vec<TargetCluster>, leaves: &[Leaving], why: String| Row {
+        object: bound.object(),
+        result,
+        now: bound.placed().to_vec(),
+        after,
+        leaves: leaves.iter().map(|leaving| Leave::of(leaving, bound)).collect(),
+        why,
+    };
+    let stays = |why: &str| row("stays", bound.placed().to_vec(), &[], why.to_owned());
+    if bound.spec.placement.is_none() {
+        return row(
+            "follows",
+            bound.placed().to_vec(),
+            &[],
+            "it goes where what refers to it goes".to_owned(),
+        );
+    }
+    let leaving = suppose::leaving(&bound.spec, fleet, &Settings::default());
+    if leaving.is_empty() {
+        let tainted =
+            changes.values().flatten().all(|taint| taint.effect == NO_SCHEDULE && taint.key != UNREACHABLE);
+        return stays(if tainted {
+            "the taint keeps new objects away alone"
+        } else {
+            "it tolerates the taint"
+        });
+    }
+    let names: BTreeSet<_> = leaving.iter().map(|leaving| leaving.cluster.as_str()).collect();
+    match suppose::leave(&bound.request(&bound.spec, fleet, &groups.peers_of(bound)), &names) {
+        Moved::Stays => stays(""),
+        Moved::To(after) => row("moves", after, &leaving, String::new()),
+        Moved::Short { clusters, left, why } => {
+            let result = if clusters.is_empty() { "lost" } else { "short" };
+            let why = match left {
+                Some(Left::Replicas(left)) => {
+                    format!("{left} of {} replicas have no place: {why}", bound.spec.replicas)
+                }
+                Some(Left::Clusters(_)) | None => why,
+            };
+            row(result, clusters, &leaving, why)
+        }
+    }
+}
+
+impl Leave {
+    fn of(leaving: &Leaving, bound: &Bound) -> Self {
+        Self {
+            cluster: leaving.cluster.clone(),
+            after_seconds: leaving.after.as_secs(),
+            needs_hub_setting: leaving.cause == Cause::Failover && !asks_for_failover(&bound.spec),
+            purge_mode: leaving.purge_mode.to_string(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let when = match self.after_seconds {
+            0 => "at once".to_owned(),
+            seconds => format!("after {}", human_duration(Duration::from_secs(seconds))),
+        };
+        if self.needs_hub_setting { format!("{when}, with --enable-cluster-failover") } else { when }
+    }
+}
+
+/// For people: a table, and what it amounts to.
+fn text(rows: &[Row], changes: &Changes) -> String {
+    let clusters: Vec<_> = changes.keys().map(String::as_str).collect();
+    if rows.is_empty() {
+        return format!("Nothing is on {}.\n", clusters.join(", "));
+    }
+    let mut lines = vec![["OBJECT", "RESULT", "NOW", "THEN", "WHEN", "WHY"].map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(|row| {
+        let when = row.leaves.first().map(Leave::text).unwrap_or_default();
+        vec![
+            row.object.clone(),
+            row.result.to_owned(),
+            places(&row.now),
+            places(&row.after),
+            when,
+            row.why.clone(),
+        ]
+    }));
+    let mut text = align(&lines, &mut Vec::new());
+    let count = |result: &str| rows.iter().filter(|row| row.result == result).count();
+    let parts = [
+        ("moves", "would move"),
+        ("short", "would be short"),
+        ("lost", "would be nowhere"),
+        ("stays", "would stay"),
+        ("follows", "follow others"),
+    ];
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|(result, words)| (count(result), words))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, words)| format!("{count} {words}"))
+        .collect();
+    text.push_str(&format!(
+        "\nOf {} objects on {}: {}. Nothing was changed.\n",
+        rows.len(),
+        clusters.join(", "),
+        parts.join(", ")
+    ));
+    if rows.iter().flat_map(|row| &row.leaves).any(|leave| leave.needs_hub_setting) {
+        text.push_str(
+            "Without `--enable-cluster-failover` on the hub, or spec.failover.cluster in the policy, what is on a lost \
+             cluster stays there and waits for it.\n",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use karmada_api::cluster::Cluster;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        cli::args::{Args, Command},
+        heads::Scope,
+    };
+
+    fn args(line: &str) -> WhatIfArgs {
+        match Args::try_parse_from(line.split_whitespace()).unwrap().command {
+            Command::WhatIf(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn changes_are_read() {
+        let taints = |line: &str| {
+            changes(&args(line)).map(|changes| {
+                let each = changes.iter().map(|(cluster, taints)| {
+                    let taints: Vec<_> = taints.iter().map(karmada_core::taints::display).collect();
+                    format!("{cluster}[{}]", taints.join(" "))
+                });
+                each.collect::<Vec<_>>().join(" ")
+            })
+        };
+        let table = [
+            (
+                "h what-if --lose a,b",
+                Ok(
+                    "a[cluster.karmada.io/unreachable:NoSchedule] b[cluster.karmada.io/unreachable:NoSchedule]",
+                ),
+            ),
+            ("h what-if --taint a=k:NoExecute --taint a=x=y:NoSchedule", Ok("a[k:NoExecute x=y:NoSchedule]")),
+            ("h what-if --cordon a", Ok("a[cluster.karmada.io/unschedulable:NoSchedule]")),
+            ("h what-if", Err("--lose")),
+            ("h what-if --taint a", Err("CLUSTER=key:Effect")),
+            ("h what-if --taint a=k:NoExecute-", Err("CLUSTER=key:Effect")),
+        ];
+        for (line, want) in table {
+            match (taints(line), want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want, "{line}"),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{line}: {got}"),
+                (got, want) => panic!("{line}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn rows_for_people() {
+        let cluster = |name: &str| -> Cluster {
+            serde_json::from_value(json!({
+                "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
+                "status": {"apiEnablements": [
+                    {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
+                ]},
+            }))
+            .unwrap()
+        };
+        let bound = |name: &str, clusters: Value, extra: Value| {
+            let mut spec = json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name, "uid": "u"},
+                "replicas": 2, "clusters": clusters, "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}},
+            });
+            for (key, value) in extra.as_object().unwrap() {
+                spec[key] = value.clone();
+            }
+            let binding = json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec});
+            Bound::read(Scope::Namespaced, &binding).map_err(|_| "unreadable").unwrap()
+        };
+        let changes = changes(&args("h what-if --lose a")).unwrap();
+        let fleet = suppose::changed(&Fleet::of([cluster("a"), cluster("b")]), &changes);
+        let at = |name: &str, replicas: i32| json!({"name": name, "replicas": replicas});
+        let bounds = [
+            bound(
+                "web",
+                json!([at("a", 1), at("b", 1)]),
+                json!({"failover": {"cluster": {"purgeMode": "Gracefully"}}}),
+            ),
+            bound(
+                "api",
+                json!([at("a", 2)]),
+                json!({"placement": {"clusterAffinity": {"clusterNames": ["a"]}}}),
+            ),
+            bound(
+                "tied",
+                json!([at("a", 2)]),
+                json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}}),
+            ),
+        ];
+        let rows: Vec<_> =
+            bounds.iter().map(|bound| suppose(bound, &Groups::default(), &fleet, &changes)).collect();
+        let got = text(&rows, &changes);
+        for part in [
+            "Deployment shop/web    moves    a:1, b:1   b:2       after 5m",
+            "Deployment shop/api    lost     a:2        nowhere   after 5m, with --enable-cluster-failover",
+            "Deployment shop/tied   stays    a:2        a:2",
+            "Of 3 objects on a: 1 would move, 1 would be nowhere, 1 would stay. Nothing was changed.",
+        ] {
+            assert!(got.contains(part), "{part}\n{got}");
+        }
+        assert_eq!(text(&[], &changes), "Nothing is on a.\n");
+        assert_eq!(json!(rows)[0]["then"], json!([at("b", 2)]));
+    }
+}
