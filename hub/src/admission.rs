@@ -8,7 +8,10 @@ use std::{
 use karmada_api::{
     KarmadaKind,
     cluster::Cluster,
-    config::{ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec},
+    config::{
+        ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
+        webhook::ResourceInterpreterWebhookConfiguration,
+    },
     policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, ResourceSelector},
 };
 use karmada_apiserver::{
@@ -35,6 +38,8 @@ use karmada_meta::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::hooks;
 
 use crate::claiming::NewTemplates;
 
@@ -101,6 +106,12 @@ impl KarmadaAdmission {
         }
         if is::<ResourceInterpreterCustomization>(request) {
             self.scripts(request, object)?;
+        }
+        if is::<ResourceInterpreterWebhookConfiguration>(request) {
+            let errors = hooks::check(object);
+            if !errors.is_empty() {
+                return Err(Status::invalid(kind, group, object::name(object), errors));
+            }
         }
         if is::<PropagationPolicy>(request) || is::<ClusterPropagationPolicy>(request) {
             warnings.extend(self.idle_policy(request, object));

@@ -21,8 +21,12 @@ use karmada_client::{
     webhook::{PostError, Target, WebhookClient},
 };
 use karmada_env::Env;
-use karmada_interpreter::webhook::{Call, CallError, Caller, Hook, Hooks};
-use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_interpreter::webhook::{Call, CallError, Caller, Hook, Hooks, validate};
+use karmada_meta::{
+    gvk::GroupVersionKind,
+    object,
+    path::{FieldError, Path},
+};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -47,6 +51,16 @@ pub(crate) fn project(value: &Value) -> Configuration {
         tracing::warn!(name, %error, "the ResourceInterpreterWebhookConfiguration cannot be read");
     })
     .unwrap_or_default()
+}
+
+/// What is wrong with a configuration.
+pub(crate) fn check(value: &Value) -> Vec<FieldError> {
+    match Configuration::deserialize(&value["webhooks"]) {
+        Ok(webhooks) => validate(&webhooks),
+        Err(error) => {
+            vec![FieldError::invalid(&Path::new("webhooks"), Value::Null, error.to_string())]
+        }
+    }
 }
 
 /// Which sorts of users' rules there are, as agents are told: see [`extension::INTERPRETER_RULES`].

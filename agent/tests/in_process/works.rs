@@ -556,3 +556,72 @@ async fn users_rules_say_what_is_reported_and_news_of_them_count_at_once() {
     .await;
     agent.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_rule_is_heard_of_at_once_where_the_hub_says_so() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "c", "1")]).await;
+    world.applied("w").await;
+    sleep(SECOND * 20).await;
+    let rules = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
+    let asked = world.wire.count(&format!("GET {rules}"));
+    let rule = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
+        "metadata": {"name": "r"},
+        "spec": {"target": {"apiVersion": "v1", "kind": "ConfigMap"}, "customizations": {
+            "healthInterpretation": {"luaScript": "function InterpretHealth(o) return false end"}}},
+    });
+    world.hub.post(rules, &rule).await.unwrap();
+    assert_eq!(world.wire.count(&format!("GET {rules}")), asked, "nobody asks meanwhile");
+    tell_of_rules(&world, "customizations").await;
+    eventually(SECOND * 30, "the rule speaks", async || {
+        let work = world.hub.get(&World::work_path("w")).await.unwrap();
+        work["status"]["manifestStatuses"][0]["health"] == "Unhealthy"
+    })
+    .await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_cannot_be_reached_is_told_of_and_the_built_in_rules_answer() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let hooks = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
+        "metadata": {"name": "hooks"},
+        "webhooks": [{
+            "name": "all.example.com", "interpreterContextVersions": ["v1alpha1"],
+            "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
+            "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"]}],
+        }],
+    });
+    let path = "/apis/config.karmada.io/v1alpha1/resourceinterpreterwebhookconfigurations";
+    world.hub.post(path, &hooks).await.unwrap();
+    tell_of_rules(&world, "webhooks").await;
+    sleep(SECOND * 5).await;
+    world.work("w", &[deployment("default", "web", 2)]).await;
+    world.applied("w").await;
+    eventually(SECOND * 30, "the cluster says so", async || {
+        let events = world.hub.get("/api/v1/namespaces/default/events").await.unwrap();
+        let said = |e: &Value| {
+            e["reason"] == "InterpreterWebhookUnreachable"
+                && e["message"].as_str().unwrap().contains("all.example.com")
+        };
+        events["items"].as_array().unwrap().iter().any(said)
+    })
+    .await;
+    eventually(SECOND * 30, "its own kind's rule answers", async || {
+        let work = world.hub.get(&World::work_path("w")).await.unwrap();
+        work["status"]["manifestStatuses"][0]["health"] == "Unhealthy"
+    })
+    .await;
+    agent.stop().await;
+}
+
+/// What the hub's cluster controller writes when there are rules.
+async fn tell_of_rules(world: &World, sorts: &str) {
+    let said = json!({"metadata": {"annotations": {"agent.karmada.io/interpreter-rules": sorts}}});
+    world.hub.patch("/apis/cluster.karmada.io/v1alpha1/clusters/m1", Patch::Merge, &said).await.unwrap();
+}

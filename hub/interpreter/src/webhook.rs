@@ -7,6 +7,8 @@
 //!
 //! Nothing here knows a network: a [`Caller`] does, which the hub and the agent hand in.
 
+mod validate;
+
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -20,10 +22,12 @@ use serde_json::{Value, json};
 
 use crate::{DependentObjectReference, rules::Operation};
 
+pub use validate::validate;
+
 /// The group and version of questions and answers.
 const API_VERSION: &str = "config.karmada.io/v1alpha1";
 /// The version of questions that we ask.
-const CONTEXT_VERSION: &str = "v1alpha1";
+pub(crate) const CONTEXT_VERSION: &str = "v1alpha1";
 /// How long a service may take that says nothing of it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest that a service may ask for.
@@ -284,5 +288,98 @@ impl Response {
         let mut patched = object.clone();
         json_patch::patch(&mut patched, &patch).map_err(|error| format!("response.patch: {error}"))?;
         Ok(patched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hooks(rules: &Value) -> Hooks {
+        let webhooks = json!([
+            {"name": "b.example.com", "clientConfig": {"url": "https://b"}, "interpreterContextVersions": ["v1alpha1"],
+             "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"]}]},
+            {"name": "a.example.com", "clientConfig": {"service": {"namespace": "n", "name": "s", "path": "/p"}},
+             "interpreterContextVersions": ["v2", "v1alpha1"], "timeoutSeconds": 90, "rules": rules},
+        ]);
+        Hooks::new([("c".to_owned(), serde_json::from_value(webhooks).expect("the webhooks of a test"))])
+    }
+
+    #[test]
+    fn the_first_by_name_that_is_asked_counts() {
+        let hooks = hooks(&json!([
+            {"operations": ["Retain", "InterpretComponent"], "apiGroups": ["example.com"], "apiVersions": ["v1"], "kinds": ["Thing"]},
+        ]));
+        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing"});
+        let of = |object: &Value, operation| hooks.of(object, operation).map(|hook| hook.name.clone());
+        assert_eq!(of(&thing, Operation::Retain).as_deref(), Some("a.example.com"));
+        assert_eq!(of(&thing, Operation::InterpretHealth).as_deref(), Some("b.example.com"));
+        assert_eq!(of(&thing, Operation::InterpretComponent).as_deref(), Some("a.example.com"));
+        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        assert_eq!(of(&pod, Operation::Retain).as_deref(), Some("b.example.com"));
+        assert_eq!(
+            of(&pod, Operation::InterpretComponent),
+            None,
+            "not asked of those that answer everything"
+        );
+        let hook = hooks.of(&thing, Operation::Retain).expect("a hook");
+        assert_eq!(hook.to_string(), "webhook a.example.com of c at https://s.n.svc:443/p");
+        assert_eq!(hook.timeout, LONGEST);
+        let kind = GroupVersionKind::from_api_version("example.com/v1", "Thing").expect("a kind");
+        assert!(hooks.differ_for(&Hooks::default(), &kind) && !hooks.differ_for(&hooks, &kind));
+    }
+
+    #[test]
+    fn an_answer_holds_what_its_question_needs() {
+        let read = |operation, mut response: Value| {
+            response["uid"] = "u".into();
+            Response::read(json!({"response": response}), "u", operation).map(|_| ())
+        };
+        for (operation, response, expected) in [
+            (Operation::InterpretReplica, json!({"successful": true, "replicas": 0}), ""),
+            (Operation::InterpretReplica, json!({"successful": true}), "response.replicas is missing"),
+            (Operation::InterpretStatus, json!({"successful": true}), "response.rawStatus is missing"),
+            (Operation::InterpretHealth, json!({"successful": true}), "response.healthy is missing"),
+            (Operation::Retain, json!({"successful": true}), ""),
+            (
+                Operation::Retain,
+                json!({"successful": false}),
+                "response.status is missing though response.successful is false",
+            ),
+            (
+                Operation::Retain,
+                json!({"successful": false, "status": {"code": 404, "message": "no such"}}),
+                "it answered with status code 404: no such",
+            ),
+        ] {
+            assert_eq!(read(operation, response).err().unwrap_or_default(), expected);
+        }
+        let other = json!({"response": {"uid": "v", "successful": true}});
+        let error = Response::read(other, "u", Operation::Retain).expect_err("another uid");
+        assert_eq!(error, "expected response.uid \"u\", got \"v\"");
+        let error = Response::read(json!({}), "u", Operation::Retain).expect_err("nothing");
+        assert_eq!(error, "its answer has no response");
+    }
+
+    #[test]
+    fn a_patch_is_applied_or_refused() {
+        let object = json!({"kind": "Thing", "spec": {"size": 1}});
+        let patched = |patch: Option<&str>, kind: Option<&str>| {
+            let response = Response {
+                patch: patch.map(|patch| STANDARD.encode(patch)),
+                patch_type: kind.map(str::to_owned),
+                ..Response::default()
+            };
+            response.patched(&object).map(|object| object["spec"]["size"].clone())
+        };
+        let set = r#"[{"op":"replace","path":"/spec/size","value":3}]"#;
+        assert_eq!(patched(Some(set), Some("JSONPatch")), Ok(json!(3)));
+        assert_eq!(patched(None, None), Ok(json!(1)));
+        assert_eq!(patched(Some(set), None), Err("response.patchType is missing".to_owned()));
+        assert_eq!(patched(None, Some("JSONPatch")), Err("response.patch is empty".to_owned()));
+        let kind = patched(Some(set), Some("Merge")).expect_err("another kind of patch");
+        assert_eq!(kind, "response.patchType \"Merge\" is not JSONPatch");
+        let wrong = r#"[{"op":"remove","path":"/spec/none"}]"#;
+        assert!(patched(Some(wrong), Some("JSONPatch")).is_err());
     }
 }

@@ -14,4 +14,5 @@ mod interpreting;
 mod leaving;
 mod placing;
 mod scheduling;
+mod services;
 mod telling;
