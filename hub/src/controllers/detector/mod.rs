@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, work};
 use crate::{
     bindings,
-    heads::{BindingHead, PolicyKey},
+    heads::{BindingHead, PolicyKey, TemplateHead},
     index::Change,
     templates::TemplateKey,
 };
@@ -95,6 +95,21 @@ impl Lonely {
     }
 }
 
+/// Whether a change of a template is one that users made, or its end. What the detector wrote itself is awaited once:
+/// a user who later goes back to that very content means it.
+fn is_news(
+    change: &Change<'_, TemplateHead>,
+    template: &TemplateKey,
+    claimed: &mut BTreeMap<TemplateKey, u64>,
+) -> bool {
+    let Some(new) = change.new.filter(|new| !new.deleting) else { return true };
+    if claimed.get(template).is_some_and(|written| *written != new.content) {
+        claimed.remove(template);
+    }
+    let known = change.old.is_some_and(|old| old.content == new.content);
+    !known && !claimed.contains_key(template)
+}
+
 impl Detector {
     /// A detector that hears the context's templates, policies, bindings and definitions from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Arc<Self> {
@@ -108,8 +123,7 @@ impl Detector {
         let shared = Arc::downgrade(context);
         context.templates.listen(move |kind, change| {
             let template = TemplateKey { kind: kind.clone(), key: change.key.clone() };
-            let claimed = ours.lock().claimed.get(&template).copied();
-            if change.new.is_none_or(|new| Some(new.content) != claimed || new.deleting) {
+            if is_news(change, &template, &mut ours.lock().claimed) {
                 if let Some(context) = shared.upgrade() {
                     let listed = context.templates.find(kind).is_some_and(|w| w.index.is_synced());
                     context.figures.template_changed(&template, listed && change.new.is_some());
@@ -188,7 +202,40 @@ fn orphaned_template(change: &Change<'_, BindingHead>) -> Option<TemplateKey> {
 
 #[cfg(test)]
 mod tests {
+    use karmada_meta::gvk::GroupVersionKind;
+    use serde_json::json;
+
     use super::*;
+    use crate::objects::Key;
+
+    #[test]
+    fn going_back_to_what_was_claimed_is_news() {
+        let template = TemplateKey {
+            kind: GroupVersionKind::new("apps", "v1", "Deployment"),
+            key: Key::new("shop", "web"),
+        };
+        let head = |replicas: i64| {
+            let object = json!({"metadata": {"name": "web", "uid": "u"}, "spec": {"replicas": replicas}});
+            Arc::new(TemplateHead::project(&object))
+        };
+        let mut claimed = BTreeMap::from([(template.clone(), head(1).content)]);
+        // (before, after, whether it is news): our own write comes back; its status changes; a user goes away from it
+        // and back to it.
+        let rows = [
+            (None, 1, false),
+            (Some(1), 1, false),
+            (Some(1), 2, true),
+            (Some(2), 2, false),
+            (Some(2), 1, true),
+        ];
+        for (old, new, want) in rows {
+            let (before, after) = (old.map(head), head(new));
+            let change = Change { key: &template.key, old: before.as_ref(), new: Some(&after) };
+            assert_eq!(is_news(&change, &template, &mut claimed), want, "{old:?} to {new}");
+        }
+        let change = Change { key: &template.key, old: Some(&head(1)), new: None };
+        assert!(is_news(&change, &template, &mut claimed));
+    }
 
     #[test]
     fn loneliness_is_told_once_and_not_at_once() {
