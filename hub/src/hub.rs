@@ -103,6 +103,13 @@ impl Hub {
         self
     }
 
+    /// Reaches the API by another client, which may hold up what it carries.
+    #[must_use]
+    pub fn with_client(mut self, client: Client) -> Self {
+        self.client = client;
+        self
+    }
+
     /// Tells an embedded API which policies mean its new objects, while it runs.
     #[must_use]
     pub(crate) fn with_new_templates(mut self, new_templates: &NewTemplates) -> Self {

@@ -13,12 +13,7 @@
 //! is true of dead connections here is true of them outside. Only keys and certificates come from the machine's
 //! randomness and clock (TLS judges them by the real time); no behaviour depends on their bytes.
 
-use std::{
-    fmt, io,
-    net::Ipv4Addr,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{convert::Infallible, fmt, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::Request;
@@ -36,7 +31,7 @@ use karmada_client::{
     link::{Dial, Io},
 };
 use karmada_core::names;
-use karmada_env::{Clock, Env};
+use karmada_env::{Env, SplitMix};
 use karmada_hub::{HubConfig, HubError, embedded::Embedded};
 use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
@@ -55,12 +50,10 @@ use crate::{
     fleet::{cluster_path, collection, condition},
     kubesim::{self, Kubesim},
     link::{Bytes, Mode, carry},
+    machine::{self, Gate, Machine},
     samples,
     wait::{eventually, until},
 };
-
-/// When every fleet's time begins: 2026-01-01.
-const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 /// What fits between the two ends of a wire: about a socket's buffers.
 const WIRE_BUFFER: usize = 256 << 10;
@@ -68,41 +61,75 @@ const WIRE_BUFFER: usize = 256 << 10;
 /// How long anything may take that has no limit of its own in a test. Virtual time costs nothing.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Both clocks follow the runtime's, which a test pauses.
-struct RuntimeClock(Instant);
-
-impl Clock for RuntimeClock {
-    fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn wall(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + EPOCH + self.now()
-    }
-}
-
 /// Clocks that follow the present runtime's, and what a seed decides.
 pub fn env_of_runtime(seed: u64) -> Env {
-    Env::seeded(RuntimeClock(Instant::now()), seed)
+    Machine::new(Instant::now(), Arc::new(SplitMix::new(seed))).env().clone()
 }
 
 /// A fleet. Its namespace for user objects is [`World::NAMESPACE`].
 pub struct World {
-    env: Env,
+    /// The hub's.
+    pub machine: Machine,
+    start: Instant,
+    random: Arc<SplitMix>,
     engine: Memory,
     hub: Option<HubRun>,
     door: Arc<Mutex<Option<Door>>>,
-    pki: Pki,
+    ground: Arc<Ground>,
     endpoint: Endpoint,
     config: HubConfig,
+    /// How often agents collect their clusters' status.
+    pub status_interval: Duration,
     /// The members, in order.
     pub members: Vec<Member>,
-    _keys: TempDir,
 }
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+/// What worlds may share: keys, and a hub's store as it is before anybody has come.
+pub struct Ground {
+    pki: Pki,
+    /// For all agents; who one is, its wire says.
+    kubeconfig: String,
+    copy: Option<Vec<u8>>,
+    _keys: TempDir,
+}
+
+impl fmt::Debug for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ground").finish_non_exhaustive()
+    }
+}
+
+impl Ground {
+    /// Keys alone.
+    ///
+    /// # Panics
+    /// When they cannot be made.
+    pub fn bare() -> Self {
+        let keys = tempfile::tempdir().expect("a temporary folder");
+        let pki = Pki::open_or_create(keys.path(), &[Ipv4Addr::LOCALHOST.to_string()], &Env::system())
+            .expect("an authority is made");
+        let credential = pki
+            .issue_client("fleet", subject::AGENTS, Duration::from_secs(24 * 3600))
+            .expect("a certificate is issued");
+        let kubeconfig = pki.kubeconfig(&pki.server_url(6443), "fleet", &credential);
+        Self { pki, kubeconfig, copy: None, _keys: keys }
+    }
+
+    /// With a hub's store that has all definitions: to install them is most of what a start costs.
+    ///
+    /// # Panics
+    /// When a hub does not come up.
+    pub async fn installed() -> Self {
+        let mut world = World::hub_alone(0).await;
+        let copy = world.copy();
+        world.stop_hub().await;
+        Self { copy: Some(copy), ..Self::bare() }
     }
 }
 
@@ -127,6 +154,8 @@ struct Door {
 pub struct Member {
     /// The cluster's name.
     pub name: String,
+    /// What the agent runs on.
+    pub machine: Machine,
     /// The stand-in.
     pub sim: Kubesim,
     /// The member, as its administrator sees it.
@@ -186,6 +215,8 @@ pub struct Wire {
     door: Arc<Mutex<Option<Door>>>,
     user: UserInfo,
     bytes: Arc<Bytes>,
+    /// What watches of the hub's pass on their way to the agent.
+    pub gate: Gate,
     tasks: TaskTracker,
 }
 
@@ -207,9 +238,12 @@ impl Wire {
         let user = self.user.clone();
         let server = async {
             let Ok(stream) = door.acceptor.accept(far).await else { return };
+            let gate = self.gate.clone();
             let handler = tower::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(user.clone());
-                door.server.service().oneshot(request)
+                let collection = machine::watched(request.uri());
+                let (answer, gate) = (door.server.service().oneshot(request), gate.clone());
+                async move { Ok::<_, Infallible>(gate.hold(collection, answer.await?)) }
             });
             let builder = auto::Builder::new(TokioExecutor::new());
             let service = TowerToHyperService::new(handler);
@@ -232,9 +266,9 @@ impl Dial for Wire {
             let mode = *wire.mode.borrow();
             match mode {
                 // A first packet that is lost is lost.
-                Mode::BlackHole => std::future::pending().await,
+                mode if mode.loses_any() => std::future::pending().await,
                 Mode::Refuse | Mode::Cut => Err(refused()),
-                Mode::Pass | Mode::Slow(_) => {
+                _ => {
                     let door = wire.door.lock().clone().ok_or_else(refused)?;
                     let (agent_end, hub_end) = duplex(WIRE_BUFFER);
                     wire.tasks.spawn(wire.clone().serve(door, hub_end));
@@ -243,6 +277,12 @@ impl Dial for Wire {
             }
         })
     }
+}
+
+/// A store as a copy has it.
+fn restored(copy: &[u8], env: &Env) -> Memory {
+    let copy = store::Incoming::begin(copy).expect("a copy of our own is read");
+    Memory::restore(copy, env).expect("a copy of our own is whole")
 }
 
 impl World {
@@ -276,35 +316,45 @@ impl World {
     /// # Panics
     /// When it does not come up.
     pub async fn hub_alone(seed: u64) -> Self {
-        let env = env_of_runtime(seed);
-        let keys = tempfile::tempdir().expect("a temporary folder");
-        let pki = Pki::open_or_create(keys.path(), &[Ipv4Addr::LOCALHOST.to_string()], &Env::system())
-            .expect("an authority is made");
-        let credential = pki
-            .issue_client("fleet", subject::AGENTS, Duration::from_secs(24 * 3600))
-            .expect("a certificate is issued");
-        let kubeconfig = pki.kubeconfig(&pki.server_url(6443), "fleet", &credential);
-        let endpoint = Kubeconfig::parse("in process", &kubeconfig)
+        Self::on(seed, Arc::new(Ground::bare())).await
+    }
+
+    /// A hub without members, on ground that other worlds may stand on, too.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub async fn on(seed: u64, ground: Arc<Ground>) -> Self {
+        let (start, random) = (Instant::now(), Arc::new(SplitMix::new(seed)));
+        let endpoint = Kubeconfig::parse("in process", &ground.kubeconfig)
             .and_then(|k| k.endpoint(None))
             .expect("a kubeconfig of our own is read");
+        let machine = Machine::new(start, random.clone());
+        let engine = ground.copy.as_deref().map_or_else(Memory::new, |copy| restored(copy, machine.env()));
         let mut world = Self {
-            env,
-            engine: Memory::new(),
+            machine,
+            start,
+            random,
+            engine,
             hub: None,
             door: Arc::default(),
-            pki,
+            ground,
             endpoint,
             config: HubConfig::default(),
+            status_interval: AgentConfig::new("").status_interval,
             members: Vec::new(),
-            _keys: keys,
         };
         world.start_hub().await;
         world
     }
 
-    /// The environment that everything here shares.
-    pub fn env(&self) -> &Env {
-        &self.env
+    /// The hub's environment.
+    pub const fn env(&self) -> &Env {
+        self.machine.env()
+    }
+
+    /// Whether the hub runs.
+    pub const fn is_running(&self) -> bool {
+        self.hub.is_some()
     }
 
     /// The hub, as its administrator sees it.
@@ -347,8 +397,7 @@ impl World {
     /// When it does not stop, or does not come up again.
     pub async fn restore_hub(&mut self, copy: &[u8]) {
         self.stop_hub().await;
-        let copy = store::Incoming::begin(copy).expect("a copy of our own is read");
-        self.engine = Memory::restore(copy, &self.env).expect("a copy of our own is whole");
+        self.engine = restored(copy, self.env());
         self.start_hub().await;
     }
 
@@ -358,10 +407,11 @@ impl World {
     /// When it does not come up.
     pub async fn start_hub(&mut self) {
         let stop = CancellationToken::new();
-        let embedded = Embedded::start(self.engine.clone(), &self.env, stop.clone())
+        let embedded = Embedded::start(self.engine.clone(), self.env(), stop.clone())
             .await
             .expect("a memory engine opens");
-        let hub = embedded.hub(self.config.clone(), &self.env).expect("usual settings");
+        let hub = embedded.hub(self.config.clone(), self.env()).expect("usual settings");
+        let hub = hub.with_client(self.machine.through(embedded.client()));
         let mut ready = hub.ready();
         let controllers = tokio::spawn(hub.run(stop.clone()));
         timeout(PATIENCE, ready.wait_for(|ready| *ready))
@@ -373,7 +423,7 @@ impl World {
                 .with_safe_default_protocol_versions()
                 .expect("ring has them")
                 .with_no_client_auth()
-                .with_cert_resolver(self.pki.serving());
+                .with_cert_resolver(self.ground.pki.serving());
         tls.alpn_protocols = vec![b"h2".to_vec()];
         *self.door.lock() = Some(Door {
             server: embedded.server().clone(),
@@ -403,18 +453,28 @@ impl World {
 
     /// A new member with its agent.
     pub async fn join(&mut self, name: &str) {
-        let config = kubesim::Config::default();
-        let sim = Kubesim::in_memory(&self.env, &config, CancellationToken::new()).await;
+        self.join_as(name, &kubesim::Config::default()).await;
+    }
+
+    /// A new member of some kind with its agent.
+    pub async fn join_as(&mut self, name: &str, config: &kubesim::Config) {
+        let machine = Machine::new(self.start, self.random.clone());
+        let sim = Kubesim::in_memory(machine.env(), config, CancellationToken::new()).await;
         let mut member = Member {
             name: name.to_owned(),
             api: Rest::new(sim.admin()),
             sim,
             wire: self.wire(name),
-            state: State::fresh(&self.env),
+            state: State::fresh(machine.env()),
+            machine,
             agent: None,
         };
-        member.agent = Some(self.agent(&member, AgentConfig::new(name), member.state.clone()));
+        member.agent = Some(self.agent(&member, self.config_of(name), member.state.clone()));
         self.members.push(member);
+    }
+
+    fn config_of(&self, cluster: &str) -> AgentConfig {
+        AgentConfig { status_interval: self.status_interval, ..AgentConfig::new(cluster) }
     }
 
     /// A wire to the hub for a cluster's agent.
@@ -424,6 +484,7 @@ impl World {
             door: self.door.clone(),
             user: UserInfo::new(names::agent_user(cluster), [subject::AGENTS]),
             bytes: Arc::default(),
+            gate: Gate::default(),
             tasks: TaskTracker::new(),
         }
     }
@@ -435,10 +496,11 @@ impl World {
             narrow: true,
             ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
         };
-        let link = Link::new(link, self.env.clone());
+        let env = member.machine.env().clone();
+        let link = Link::new(link, env.clone());
         config.hub_back = link.status().connected().clone();
         let hub = kube::Client::new(link, "default");
-        let agent = Agent::new(config, hub, member.sim.admin(), self.env.clone(), state);
+        let agent = Agent::new(config, hub, member.machine.through(member.sim.admin()), env, state);
         let (stop, handle) = (CancellationToken::new(), agent.handle());
         let task = tokio::spawn(agent.run(stop.clone()));
         AgentRun { handle, stop, task }
@@ -455,7 +517,7 @@ impl World {
     /// Starts a member's agent again, as the same instance.
     pub fn start_agent(&mut self, member: usize) {
         let this = &self.members[member];
-        let run = self.agent(this, AgentConfig::new(this.name.as_str()), this.state.clone());
+        let run = self.agent(this, self.config_of(&this.name), this.state.clone());
         self.members[member].agent = Some(run);
     }
 

@@ -6,6 +6,8 @@
 //!   process   a child process with a log
 //!   fleet     hub, members and agents as processes, or against real clusters
 //!   inprocess hub, members and agents in one runtime under paused time, where a seed decides everything
+//!   machine   the clocks of one of them, what stops it and what holds up its watches
+//!   sim       fleets that live through what a seed has in store for them, judged after every step
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
@@ -18,6 +20,8 @@ pub mod inprocess;
 pub mod kills;
 pub mod kubesim;
 pub mod link;
+pub mod machine;
 pub mod process;
 pub mod samples;
+pub mod sim;
 pub mod wait;

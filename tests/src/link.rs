@@ -34,6 +34,12 @@ pub enum Mode {
     /// that were open stay open, and new ones are accepted and hang. Nothing that was sent meanwhile arrives later,
     /// and no connection that lost something works again.
     BlackHole,
+    /// Loses what comes from the agent, and brings what comes from the hub.
+    LoseUp,
+    /// Loses what comes from the hub, and brings what comes from the agent.
+    LoseDown,
+    /// Keeps everything, and brings it later.
+    Hold,
     /// Closes every connection, and every new one at once.
     Refuse,
     /// Resets every connection, and every new one at once: what a router does that has forgotten them. In process,
@@ -47,6 +53,21 @@ impl Mode {
     /// Whether connections end, and no new one comes to be.
     const fn ends(self) -> bool {
         matches!(self, Self::Refuse | Self::Cut)
+    }
+
+    /// Whether a connection comes to be: it takes bytes both ways.
+    pub(crate) const fn loses_any(self) -> bool {
+        matches!(self, Self::BlackHole | Self::LoseUp | Self::LoseDown)
+    }
+
+    /// Whether bytes of a direction are lost.
+    const fn loses(self, way: Way) -> bool {
+        match self {
+            Self::BlackHole => true,
+            Self::LoseUp => matches!(way, Way::Up),
+            Self::LoseDown => matches!(way, Way::Down),
+            _ => false,
+        }
     }
 
     const fn slow(self) -> Option<Slow> {
@@ -167,13 +188,13 @@ async fn connection(
     mode: latest::Receiver<Mode>,
     bytes: Arc<Bytes>,
 ) {
-    let opening = *mode.borrow();
+    let (receiver, opening) = (mode.clone(), *mode.borrow());
     let mut server = None;
     match opening {
         // A connection that begins in a black hole gets nowhere, also later: its first packets are gone.
-        Mode::BlackHole => swallow(&mut client, mode.clone()).await,
+        mode if mode.loses_any() => swallow(&mut client, receiver.clone()).await,
         Mode::Refuse | Mode::Cut => {}
-        Mode::Pass | Mode::Slow(_) => {
+        _ => {
             let Ok(stream) = TcpStream::connect(target).await else { return };
             let server = server.insert(stream);
             let _ = server.set_nodelay(true);
@@ -210,12 +231,12 @@ where
     C: AsyncRead + AsyncWrite,
     S: AsyncRead + AsyncWrite,
 {
-    // A connection that lost bytes in a black hole passes none any more: to TCP they are missing for ever.
-    let lost = AtomicBool::new(false);
+    // A connection that lost bytes passes none any more: to TCP they are missing for ever.
+    let lost = Lost::default();
     let (from_client, to_client) = split(client);
     let (from_server, to_server) = split(server);
-    let up = Line::new(mode.clone(), &bytes.up, &lost, 0);
-    let down = Line::new(mode, &bytes.down, &lost, 1);
+    let up = Line::new(mode.clone(), &bytes.up, &lost, Way::Up);
+    let down = Line::new(mode, &bytes.down, &lost, Way::Down);
     tokio::select! {
         biased;
         () = up.run(from_client, to_server) => {}
@@ -223,25 +244,49 @@ where
     }
 }
 
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// From the agent to the hub.
+    Up,
+    /// From the hub to the agent.
+    Down,
+}
+
+/// Which directions of a connection have lost something.
+#[derive(Debug, Default)]
+struct Lost {
+    up: AtomicBool,
+    down: AtomicBool,
+}
+
+impl Lost {
+    fn of(&self, way: Way) -> &AtomicBool {
+        match way {
+            Way::Up => &self.up,
+            Way::Down => &self.down,
+        }
+    }
+}
+
 /// One direction of a connection.
 struct Line<'a> {
     mode: latest::Receiver<Mode>,
     count: &'a AtomicU64,
-    lost: &'a AtomicBool,
+    lost: &'a Lost,
     /// What is under way, with the time at which it is there.
     flight: VecDeque<(Instant, Vec<u8>)>,
     in_flight: usize,
     /// When the next byte gets its turn.
     free: Instant,
-    /// Keeps the two directions from standing still together.
-    number: u64,
+    way: Way,
     stalls: Option<(Stalls, SplitMix, Instant)>,
 }
 
 impl<'a> Line<'a> {
-    fn new(mode: latest::Receiver<Mode>, count: &'a AtomicU64, lost: &'a AtomicBool, number: u64) -> Self {
+    fn new(mode: latest::Receiver<Mode>, count: &'a AtomicU64, lost: &'a Lost, way: Way) -> Self {
         let free = Instant::now();
-        Self { mode, count, lost, flight: VecDeque::new(), in_flight: 0, free, number, stalls: None }
+        Self { mode, count, lost, flight: VecDeque::new(), in_flight: 0, free, way, stalls: None }
     }
 
     async fn run(mut self, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
@@ -259,6 +304,12 @@ impl<'a> Line<'a> {
                 self.flight.iter_mut().for_each(|(due, _)| *due = self.free);
             }
             let next = self.flight.front().map(|(due, _)| *due);
+            if mode == Mode::Hold {
+                if self.mode.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
             if ended && next.is_none() {
                 return;
             }
@@ -299,7 +350,8 @@ impl<'a> Line<'a> {
     /// How long the line stands still now: mostly not at all.
     fn stall(&mut self, stalls: Stalls, now: Instant) -> Duration {
         if self.stalls.as_ref().is_none_or(|(known, ..)| *known != stalls) {
-            let random = SplitMix::new(stalls.seed.wrapping_mul(2).wrapping_add(self.number));
+            // The two directions do not stand still together.
+            let random = SplitMix::new(stalls.seed.wrapping_mul(2).wrapping_add(self.way as u64));
             let first = now + part(stalls.every * 2, &random);
             self.stalls = Some((stalls, random, first));
         }
@@ -315,9 +367,15 @@ impl<'a> Line<'a> {
     /// Hands bytes over, or loses them. Answers whether there is anybody to hand bytes to.
     async fn deliver(&self, to: &mut (impl AsyncWrite + Unpin), mode: Mode, bytes: &[u8]) -> bool {
         if mode == Mode::BlackHole {
-            self.lost.store(true, Ordering::Relaxed);
+            // Not even what would tell the other end that it is read arrives.
+            self.lost.up.store(true, Ordering::Relaxed);
+            self.lost.down.store(true, Ordering::Relaxed);
         }
-        if self.lost.load(Ordering::Relaxed) {
+        let lost = self.lost.of(self.way);
+        if mode.loses(self.way) {
+            lost.store(true, Ordering::Relaxed);
+        }
+        if lost.load(Ordering::Relaxed) {
             return true;
         }
         if to.write_all(bytes).await.is_err() || to.flush().await.is_err() {

@@ -145,6 +145,7 @@ async fn a_cluster_of_another_id_is_not_taken_over() {
     world.stop_agent(1).await;
     let mut impostor = karmada_tests::inprocess::Member {
         name: "member1".into(),
+        machine: world.members[1].machine.clone(),
         sim: world.members[1].sim.clone(),
         api: world.members[1].api.clone(),
         wire: world.wire("member1"),

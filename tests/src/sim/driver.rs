@@ -1,0 +1,396 @@
+//! Carries a plan out on a fleet.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use karmada_agent::Phase;
+use karmada_client::{Error, Patch};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    agree::disagreement,
+    hub,
+    ledger::{Ledger, value_of},
+    member,
+    plan::{Act, Cut, Plan, Spread, Want},
+};
+use crate::{
+    fleet::{cluster_path, collection},
+    inprocess::{Ground, World},
+    kubesim,
+    link::{Mode, Slow},
+    samples,
+};
+
+/// How long after the last fault everything may take to agree. The longest waits in there: a connection that is given
+/// up after 17 s and dialed anew, 60 s in which a hub that has just started judges nobody, 97 s until a watch that is
+/// silent is opened anew, and a member that has to be well for 30 s.
+const AGREEMENT: Duration = Duration::from_secs(240);
+
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// How often agents look at their clusters. Rarer than usual: it is most of what a quiet fleet does, and decides little.
+const STATUS: Duration = Duration::from_secs(20);
+
+/// What a user who is refused waits before trying again.
+const AGAIN: Duration = Duration::from_secs(4);
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Kinds of faults that took effect.
+    pub fired: BTreeSet<&'static str>,
+    /// From the last fault's end until everything agreed.
+    pub agreed_after: Duration,
+    /// Time that passed in the fleet.
+    pub lived: Duration,
+}
+
+/// A fleet on which a plan is carried out.
+pub(super) struct Driver {
+    world: World,
+    ledger: Arc<Ledger>,
+    observers: JoinSet<()>,
+    members: JoinSet<()>,
+    copy: Option<Vec<u8>>,
+    modes: Vec<Mode>,
+    fired: BTreeSet<&'static str>,
+}
+
+impl Driver {
+    /// A fleet as the plan has it, with nothing wanted yet.
+    pub(super) async fn new(plan: &Plan, ground: Arc<Ground>, ledger: Arc<Ledger>) -> Self {
+        let mut world = World::on(plan.seed, ground).await;
+        world.status_interval = STATUS;
+        let mut members = JoinSet::new();
+        let config = kubesim::Config { workloads: false, nodes: 0 };
+        for n in 0..plan.members {
+            world.join_as(&format!("member{}", n + 1), &config).await;
+            let member = &world.members[n];
+            let (client, env) = (member.sim.admin(), member.machine.env().clone());
+            member::furnish(&member.api, &env).await;
+            members.spawn(member::deployments(n, client.clone(), env.clone(), ledger.clone()));
+            members.spawn(member::config_maps(n, client, env, ledger.clone()));
+        }
+        let observers = hub::observe(world.api().client(), world.env(), &ledger);
+        let modes = vec![Mode::Pass; plan.members];
+        let namespace = samples::namespace(World::NAMESPACE);
+        world.api().post("/api/v1/namespaces", &namespace).await.expect("a namespace");
+        Self { world, ledger, observers, members, copy: None, modes, fired: BTreeSet::new() }
+    }
+
+    /// Lives through a plan. Ends early when the ledger has found something wrong.
+    pub(super) async fn run(mut self, plan: &Plan) -> Outcome {
+        let wrong = self.ledger.wrong.clone();
+        let lived = async {
+            for (name, want) in &plan.wants {
+                self.set(name, want).await;
+            }
+            self.agree("at first").await;
+            let begin = Instant::now();
+            // Users whom the hub did not answer, in order.
+            let mut waiting: Vec<&Act> = Vec::new();
+            for (at, act) in &plan.acts {
+                sleep_until(begin + *at).await;
+                if act.is_users() {
+                    waiting.push(act);
+                } else {
+                    self.act(act).await;
+                }
+                if self.answers() {
+                    for act in waiting.drain(..) {
+                        self.act(act).await;
+                    }
+                }
+            }
+            let after = self.agree("after the storm").await;
+            // And everything is still done that is asked for.
+            let wants = self.ledger.intent().wants;
+            for (name, want) in wants {
+                self.set(&name, &Want { replicas: want.replicas % 6 + 1, ..want }).await;
+            }
+            self.agree("in the end").await;
+            after
+        };
+        let agreed_after = tokio::select! {
+            biased;
+            () = wrong.cancelled() => Duration::ZERO,
+            after = lived => after,
+        };
+        let outcome = Outcome { fired: self.fired.clone(), agreed_after, lived: self.ledger.now() };
+        self.observers.shutdown().await;
+        self.members.shutdown().await;
+        if self.ledger.verdict().is_empty() {
+            self.world.stop().await;
+        }
+        outcome
+    }
+
+    /// Waits until everything agrees, and says how long that took.
+    async fn agree(&self, when: &str) -> Duration {
+        let begin = Instant::now();
+        loop {
+            let told = disagreement(&self.world.api(), self.world.members.len(), &self.ledger).await;
+            let Err(missing) = told else {
+                self.ledger.tell(format!("everything agrees {when}"));
+                self.ledger.settled();
+                return begin.elapsed();
+            };
+            if begin.elapsed() > AGREEMENT {
+                self.ledger.accuse(format!("no agreement {when} within {AGREEMENT:?}: {missing}"));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn act(&mut self, act: &Act) {
+        if !self.applies(act) {
+            return;
+        }
+        self.fired.extend(act.kind());
+        self.ledger.tell(format!("{act:?}"));
+        let reaches = |act: &Act| match act {
+            Act::Cut(m, _) | Act::Pause(m) | Act::StopAgent(m, _) | Act::Stall(m, _) => Some((*m, true)),
+            Act::Mend(m) | Act::Resume(m) | Act::StartAgent(m) | Act::Flow(m) => Some((*m, false)),
+            _ => None,
+        };
+        if let Some((member, begins)) = reaches(act) {
+            self.ledger.disturb(member, begins);
+        }
+        match act {
+            Act::Cut(member, cut) => self.link(*member, mode(*cut)),
+            Act::Mend(member) => self.link(*member, Mode::Pass),
+            Act::HubClock(by) => self.world.machine.jump(*by),
+            Act::Clock(member, by) => self.world.members[*member].machine.jump(*by),
+            Act::PauseHub => {
+                self.world.machine.pause();
+                self.links();
+            }
+            Act::ResumeHub => {
+                self.world.machine.resume();
+                self.links();
+            }
+            Act::Pause(member) => {
+                self.world.members[*member].machine.pause();
+                self.links();
+            }
+            Act::Resume(member) => {
+                self.world.members[*member].machine.resume();
+                self.links();
+            }
+            Act::StallHub(collection) => self.world.machine.gate().stall(Some(collection)),
+            Act::FlowHub => self.world.machine.gate().stall(None),
+            Act::Stall(member, collection) => self.world.members[*member].wire.gate.stall(Some(collection)),
+            Act::Flow(member) => self.world.members[*member].wire.gate.stall(None),
+            Act::StopHub => {
+                self.observers.shutdown().await;
+                self.world.stop_hub().await;
+            }
+            Act::StartHub => {
+                self.world.start_hub().await;
+                self.observe();
+            }
+            Act::Backup => {
+                self.copy = Some(self.world.copy());
+                self.ledger.backup();
+            }
+            Act::Restore => self.restore().await,
+            Act::StopAgent(member, kill) => {
+                if *kill {
+                    self.world.kill_agent(*member).await;
+                } else {
+                    self.world.stop_agent(*member).await;
+                }
+            }
+            Act::StartAgent(member) => self.world.start_agent(*member),
+            Act::Set(name, want) => self.set(name, want).await,
+            Act::Delete(name) => self.delete(name).await,
+            Act::Drift(member, name) => {
+                self.ledger.drifts(name);
+                let patch = json!({ "spec": { "replicas": 9 }, "data": { "key": "drift" } });
+                let _ = self.world.members[*member]
+                    .api
+                    .patch(&path(&self.ledger, name), Patch::Merge, &patch)
+                    .await;
+            }
+            Act::Lose(member, name) => {
+                self.ledger.loses(*member, name);
+                let _ = self.world.members[*member].api.delete(&path(&self.ledger, name), &json!({})).await;
+            }
+            Act::Leave(member) => {
+                let (api, name) = (self.world.api(), format!("member{}", member + 1));
+                self.ledger.wants(|intent| {
+                    intent.left.insert(*member);
+                });
+                insist("DELETE of a cluster", || async {
+                    api.delete(&cluster_path(&name), &json!({})).await
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Whether the hub answers users.
+    fn answers(&self) -> bool {
+        self.world.is_running() && !self.world.machine.is_paused()
+    }
+
+    /// Whether something can be done now.
+    fn applies(&self, act: &Act) -> bool {
+        let runs = |member: usize| self.world.members[member].agent.is_some();
+        match act {
+            Act::StopAgent(member, _) => runs(*member),
+            // Whoever takes a cluster out takes its agent down.
+            Act::StartAgent(member) => !runs(*member) && !self.ledger.intent().left.contains(member),
+            Act::Restore => self.copy.is_some() && self.answers(),
+            Act::Backup => self.world.is_running(),
+            Act::Drift(member, name) | Act::Lose(member, name) => {
+                self.ledger.intent().clusters(name).contains(member)
+                    && self.ledger.on(*member, name).is_some()
+            }
+            Act::Delete(name) => self.ledger.intent().wants.contains_key(name),
+            _ => true,
+        }
+    }
+
+    fn observe(&mut self) {
+        self.observers = hub::observe(self.world.api().client(), self.world.env(), &self.ledger);
+    }
+
+    fn link(&mut self, member: usize, mode: Mode) {
+        self.modes[member] = mode;
+        self.links();
+    }
+
+    /// A link does what its fault says unless one of its ends stands still.
+    fn links(&self) {
+        for (member, mode) in self.world.members.iter().zip(&self.modes) {
+            let held = self.world.machine.is_paused() || member.machine.is_paused();
+            member.wire.set(if held { Mode::Hold } else { *mode });
+        }
+    }
+
+    async fn restore(&mut self) {
+        let Some(copy) = self.copy.clone() else { return };
+        self.observers.shutdown().await;
+        self.ledger.restored();
+        self.world.restore_hub(&copy).await;
+        self.observe();
+        // A Cluster that was deleted and is there again is registered by whoever restarts its agent.
+        for member in 0..self.world.members.len() {
+            let agent = self.world.members[member].agent.as_ref();
+            let left = self.ledger.intent().left.contains(&member);
+            if !left && agent.is_some_and(|agent| *agent.handle.phase().borrow() == Phase::Removed) {
+                self.world.stop_agent(member).await;
+                self.world.start_agent(member);
+            }
+        }
+    }
+
+    async fn set(&self, name: &str, want: &Want) {
+        let api = self.world.api();
+        self.ledger.wants(|intent| {
+            intent.wants.insert(name.to_owned(), want.clone());
+        });
+        for object in [template(name, want), policy(name, want)] {
+            let path = collection(&object, World::NAMESPACE);
+            insist("a user's wish", || async {
+                match api.post(&path, &object).await {
+                    Err(error) if error.is_already_exists() => {
+                        api.patch(&samples::path(&object, World::NAMESPACE), Patch::Merge, &object).await
+                    }
+                    answer => answer,
+                }
+            })
+            .await;
+        }
+    }
+
+    async fn delete(&self, name: &str) {
+        let api = self.world.api();
+        let Some(want) = self.ledger.intent().wants.remove(name) else { return };
+        self.ledger.wants(|intent| {
+            intent.wants.remove(name);
+        });
+        for object in [template(name, &want), policy(name, &want)] {
+            let path = samples::path(&object, World::NAMESPACE);
+            insist("a user's deletion", || async {
+                match api.delete(&path, &json!({})).await {
+                    Err(error) if error.is_not_found() => Ok(Value::Null),
+                    answer => answer,
+                }
+            })
+            .await;
+        }
+    }
+}
+
+/// Tries until it is done.
+async fn insist<T, F: Future<Output = Result<T, Error>>>(what: &str, mut attempt: impl FnMut() -> F) {
+    let mut last = None;
+    for _ in 0..10 {
+        match attempt().await {
+            Ok(_) => return,
+            Err(error) => last = Some(error),
+        }
+        sleep(AGAIN).await;
+    }
+    panic!("{what} is not taken: {last:?}");
+}
+
+fn mode(cut: Cut) -> Mode {
+    match cut {
+        Cut::Partition => Mode::BlackHole,
+        Cut::LoseUp => Mode::LoseUp,
+        Cut::LoseDown => Mode::LoseDown,
+        Cut::Refuse => Mode::Refuse,
+        Cut::Late(millis) => {
+            let latency = Duration::from_millis(millis);
+            // As fast as can be said, so that only time decides, and not the length of a certificate's signature.
+            Mode::Slow(Slow { latency, bytes_per_second: u32::MAX, stalls: None })
+        }
+    }
+}
+
+fn path(ledger: &Ledger, name: &str) -> String {
+    match ledger.intent().wants.get(name) {
+        Some(want) => samples::path(&template(name, want), World::NAMESPACE),
+        None => samples::config_map_path(World::NAMESPACE, name),
+    }
+}
+
+fn template(name: &str, want: &Want) -> Value {
+    match want.spread {
+        Spread::Config => samples::config_map(name, &value_of(want)),
+        _ => samples::deployment(name, want.replicas),
+    }
+}
+
+fn policy(name: &str, want: &Want) -> Value {
+    let clusters: Vec<String> = want.clusters.iter().map(|m| format!("member{}", m + 1)).collect();
+    let names: Vec<&str> = clusters.iter().map(String::as_str).collect();
+    let mut policy = match want.spread {
+        Spread::Config => samples::config_map_policy(name, &names),
+        _ => samples::deployment_policy(name, &names),
+    };
+    let weights: Vec<Value> = names
+        .iter()
+        .enumerate()
+        .map(|(n, name)| json!({ "targetCluster": { "clusterNames": [name] }, "weight": 1 + n % 2 }))
+        .collect();
+    let scheduling = match want.spread {
+        Spread::Config | Spread::Duplicated => return policy,
+        Spread::Weighted => json!({ "replicaDivisionPreference": "Weighted",
+            "weightPreference": { "staticWeightList": weights } }),
+        Spread::Dynamic => json!({ "replicaDivisionPreference": "Weighted",
+            "weightPreference": { "dynamicWeight": "AvailableReplicas" } }),
+        Spread::Aggregated => json!({ "replicaDivisionPreference": "Aggregated" }),
+    };
+    policy["spec"]["placement"]["replicaScheduling"] = scheduling;
+    policy["spec"]["placement"]["replicaScheduling"]["replicaSchedulingType"] = "Divided".into();
+    policy
+}

@@ -1,0 +1,67 @@
+//! What the hub decides, told to the ledger: one task per collection, for as long as a hub runs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use karmada_client::{Event, WatchConfig, Watcher};
+use karmada_env::Env;
+use karmada_meta::object;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::ledger::Ledger;
+use crate::{fleet::condition, inprocess::World};
+
+/// Watches a hub until dropped.
+pub(super) fn observe(client: &kube::Client, env: &Env, ledger: &Arc<Ledger>) -> JoinSet<()> {
+    ledger.hub_is_gone();
+    let mut tasks = JoinSet::new();
+    let bindings = format!("/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings", World::NAMESPACE);
+    for (path, tell) in [
+        (bindings, binding as fn(&Ledger, &Value)),
+        ("/apis/cluster.karmada.io/v1alpha1/clusters".to_owned(), cluster),
+    ] {
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|e| e.to_string());
+        let mut watcher = Watcher::new(client.clone(), WatchConfig::new(path), env.clone(), parse);
+        let ledger = ledger.clone();
+        tasks.spawn(async move {
+            loop {
+                if let Event::Upsert(object) = watcher.next().await {
+                    tell(&ledger, &object);
+                }
+            }
+        });
+    }
+    tasks
+}
+
+fn binding(ledger: &Ledger, binding: &Value) {
+    let allowed = names(&binding["spec"]["placement"]["clusterAffinity"]["clusterNames"]);
+    let name = binding["spec"]["resource"]["name"].as_str().unwrap_or_default();
+    ledger.placed(name, targets(binding), &allowed.collect());
+}
+
+fn cluster(ledger: &Ledger, cluster: &Value) {
+    if let Some(member) = number(object::name(cluster)) {
+        ledger.cluster(member, condition(cluster, "Ready").unwrap_or("none"));
+    }
+}
+
+/// Where a binding is scheduled, with how many replicas.
+pub(super) fn targets(binding: &Value) -> BTreeMap<usize, i64> {
+    let targets = binding["spec"]["clusters"].as_array().into_iter().flatten();
+    targets
+        .filter_map(|target| {
+            Some((number(target["name"].as_str()?)?, target["replicas"].as_i64().unwrap_or(0)))
+        })
+        .collect()
+}
+
+/// Members by their names.
+pub(super) fn names(list: &Value) -> impl Iterator<Item = usize> {
+    list.as_array().into_iter().flatten().filter_map(|name| number(name.as_str()?))
+}
+
+/// The number of `member1` is 0.
+pub(super) fn number(name: &str) -> Option<usize> {
+    name.strip_prefix("member")?.parse::<usize>().ok()?.checked_sub(1)
+}

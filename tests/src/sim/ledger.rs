@@ -1,0 +1,375 @@
+//! What was asked for, what was seen, and what of it was wrong.
+//!
+//! The ledger is told of each act of the driver before it is done, of every change of an object on a member, and of
+//! what the hub decides. It keeps, for every workload and member, whether anybody has given a reason for the workload
+//! to leave that member or to shrink there. Nothing may go without one. A reason holds for as long as it stands, and
+//! after that until it has been carried out or everything has come to agree.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_meta::object;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    member,
+    plan::{Spread, Want},
+};
+
+/// How long after the end of a disturbance a cluster may still turn Unknown because of it: the grace and a look.
+const ECHO: Duration = Duration::from_secs(46);
+
+/// What users want now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Intent {
+    /// The workloads whose templates are there.
+    pub wants: BTreeMap<String, Want>,
+    /// Members that have left.
+    pub left: BTreeSet<usize>,
+}
+
+impl Intent {
+    /// Where a workload may be.
+    pub fn clusters(&self, name: &str) -> BTreeSet<usize> {
+        let clusters = self.wants.get(name).map(|want| want.clusters.clone()).unwrap_or_default();
+        clusters.difference(&self.left).copied().collect()
+    }
+
+    /// Whether there is a reason for a workload not to be on a member.
+    fn unwanted(&self, name: &str, member: usize) -> bool {
+        let Some(want) = self.wants.get(name) else { return true };
+        let few = want.spread.divides() && want.replicas < want.clusters.len() as i64;
+        few || !want.clusters.contains(&member) || self.left.contains(&member)
+    }
+}
+
+/// An object on a member, as it was last seen.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its uid.
+    pub uid: String,
+    /// `spec.replicas`; of ConfigMaps 0.
+    pub replicas: i64,
+    /// Those that are ready.
+    pub ready: i64,
+    /// The status that was given last: generation, replicas and ready ones.
+    told: (i64, i64, i64),
+    /// Whether it carries what its template says, and nothing that somebody made of it on the member.
+    pub value: String,
+}
+
+/// What happened to a member's way to the hub.
+#[derive(Clone, Copy, Debug, Default)]
+struct Disturbed {
+    now: u32,
+    until: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    story: Vec<(Duration, String)>,
+    wrong: Vec<String>,
+    intent: Intent,
+    backup: Option<Intent>,
+    /// Workloads that a restored hub does not know, or not as they were.
+    forgotten: BTreeSet<String>,
+    /// Reasons to leave.
+    may_leave: BTreeSet<(String, usize)>,
+    /// Reasons to shrink.
+    may_shrink: BTreeSet<String>,
+    /// Objects that somebody else deletes on a member.
+    lost: BTreeSet<(usize, String)>,
+    objects: BTreeMap<(usize, String), Seen>,
+    disturbed: BTreeMap<usize, Disturbed>,
+    ready: BTreeMap<usize, String>,
+    bindings: BTreeMap<String, BTreeMap<usize, i64>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ledger {
+    start: Instant,
+    state: Mutex<State>,
+    /// Cancelled when something is wrong.
+    pub wrong: CancellationToken,
+}
+
+impl Ledger {
+    /// A ledger that begins now.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { start: Instant::now(), state: Mutex::default(), wrong: CancellationToken::new() })
+    }
+
+    /// Time since the beginning.
+    pub fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Writes a line of the story.
+    pub fn tell(&self, line: impl Into<String>) {
+        let now = self.now();
+        self.state.lock().story.push((now, line.into()));
+    }
+
+    /// Something is wrong.
+    pub fn accuse(&self, what: impl Into<String>) {
+        let now = self.now();
+        self.state.lock().accuse(now, what.into());
+        self.wrong.cancel();
+    }
+
+    /// All that happened.
+    pub fn story(&self) -> String {
+        let mut text = String::new();
+        for (at, line) in &self.state.lock().story {
+            let _ = writeln!(text, "{:>8.3} s  {line}", at.as_secs_f64());
+        }
+        text
+    }
+
+    /// What was wrong.
+    pub fn verdict(&self) -> Vec<String> {
+        self.state.lock().wrong.clone()
+    }
+
+    /// What is wanted now.
+    pub fn intent(&self) -> Intent {
+        self.state.lock().intent.clone()
+    }
+
+    /// Workloads that may still be on members although nobody wants them: the hub does not know of them.
+    pub fn forgotten(&self) -> BTreeSet<String> {
+        self.state.lock().forgotten.clone()
+    }
+
+    /// What is on a member of a workload.
+    pub fn on(&self, member: usize, name: &str) -> Option<Seen> {
+        self.state.lock().objects.get(&(member, name.to_owned())).cloned()
+    }
+
+    /// A user changes what is wanted.
+    pub fn wants(&self, change: impl FnOnce(&mut Intent)) {
+        let mut state = self.state.lock();
+        let before = state.intent.clone();
+        change(&mut state.intent);
+        state.reason(&before);
+    }
+
+    /// A copy of the hub is made.
+    pub fn backup(&self) {
+        let mut state = self.state.lock();
+        state.backup = Some(state.intent.clone());
+    }
+
+    /// The hub knows what it knew then, and no more.
+    pub fn restored(&self) {
+        let mut state = self.state.lock();
+        let Some(backup) = state.backup.clone() else { return };
+        let before = std::mem::replace(&mut state.intent, backup);
+        for (name, want) in &before.wants {
+            if state.intent.wants.get(name) != Some(want) {
+                state.forgotten.insert(name.clone());
+            }
+        }
+        state.reason(&before);
+    }
+
+    /// Everything agrees: what was a reason once is none any more.
+    pub fn settled(&self) {
+        let mut state = self.state.lock();
+        let intent = state.intent.clone();
+        state.may_leave.retain(|(name, member)| intent.unwanted(name, *member));
+        state.may_shrink.clear();
+        state.lost.clear();
+    }
+
+    /// Somebody on the member deletes an object.
+    pub fn loses(&self, member: usize, name: &str) {
+        self.state.lock().lost.insert((member, name.to_owned()));
+    }
+
+    /// Somebody on a member changes an object, which will be changed back.
+    pub fn drifts(&self, name: &str) {
+        self.state.lock().may_shrink.insert(name.to_owned());
+    }
+
+    /// A member's way to the hub is disturbed from now on, or not any more.
+    pub fn disturb(&self, member: usize, begins: bool) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let it = state.disturbed.entry(member).or_default();
+        it.now = if begins { it.now + 1 } else { it.now.saturating_sub(1) };
+        it.until = Some(now);
+    }
+
+    /// An object is there or has changed. How long its pods take to start.
+    pub(super) fn present(&self, member: usize, kind: &str, object: &Value) -> Duration {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let name = object::name(object).to_owned();
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(0);
+        let value = object["data"]["key"].as_str().unwrap_or_default().to_owned();
+        let startup = state.intent.wants.get(&name).map_or(Duration::from_secs(1), |want| want.startup);
+        if kind == "ConfigMap" && !name.starts_with('w') {
+            return startup;
+        }
+        let key = (member, name.clone());
+        let known = state.objects.get(&key).cloned();
+        match &known {
+            Some(known) if known.uid == object::uid(object) => {
+                if known.replicas != replicas {
+                    state.tell(
+                        now,
+                        format!("member{}: {name} {} → {replicas} replicas", member + 1, known.replicas),
+                    );
+                }
+                if replicas < known.replicas
+                    && !state.may_shrink.contains(&name)
+                    && !state.leaves(&name, member)
+                {
+                    state.accuse(
+                        now,
+                        format!("{name} shrinks on member{} and nobody asked for that", member + 1),
+                    );
+                    self.wrong.cancel();
+                }
+            }
+            _ => state.tell(now, format!("member{}: {name} is there, {replicas} replicas", member + 1)),
+        }
+        let same = known.filter(|known| known.uid == object::uid(object));
+        let (ready, told) = same.map_or((0, (0, 0, 0)), |known| (known.ready, known.told));
+        let uid = object::uid(object).to_owned();
+        state.objects.insert(key, Seen { uid, replicas, ready: ready.min(replicas), told, value });
+        startup
+    }
+
+    /// The status that a Deployment is to have, if it has another one.
+    pub(super) fn status(
+        &self,
+        member: usize,
+        name: &str,
+        generation: i64,
+        wanted: i64,
+        ready: i64,
+    ) -> Option<Value> {
+        let mut state = self.state.lock();
+        let seen = state.objects.get_mut(&(member, name.to_owned()))?;
+        let told = (generation, wanted, ready);
+        if seen.told == told {
+            return None;
+        }
+        (seen.told, seen.ready) = (told, ready);
+        Some(member::status(generation, wanted, ready))
+    }
+
+    /// An object is gone.
+    pub(super) fn absent(&self, member: usize, _kind: &str, name: &str) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let key = (member, name.to_owned());
+        if state.objects.remove(&key).is_none() {
+            return;
+        }
+        state.tell(now, format!("member{}: {name} is gone", member + 1));
+        if state.lost.remove(&key) {
+            return;
+        }
+        if !state.leaves(name, member) {
+            state
+                .accuse(now, format!("{name} was deleted on member{} and nobody asked for that", member + 1));
+            self.wrong.cancel();
+        }
+        if !state.intent.unwanted(name, member) {
+            state.may_leave.remove(&(name.to_owned(), member));
+        }
+    }
+
+    /// The hub has decided where a workload is to be.
+    pub(super) fn placed(&self, name: &str, clusters: BTreeMap<usize, i64>, allowed: &BTreeSet<usize>) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let known = state.bindings.get(name).cloned().unwrap_or_default();
+        if known == clusters {
+            return;
+        }
+        let text: Vec<String> = clusters.iter().map(|(m, n)| format!("member{}={n}", m + 1)).collect();
+        state.tell(now, format!("hub: {name} goes to {}", text.join(" ")));
+        for member in clusters.keys().filter(|m| !known.contains_key(*m) && !allowed.contains(*m)) {
+            state.accuse(now, format!("{name} is placed on member{}, outside of its policy", member + 1));
+            self.wrong.cancel();
+        }
+        state.bindings.insert(name.to_owned(), clusters);
+    }
+
+    /// The hub has another opinion of a cluster.
+    pub(super) fn cluster(&self, member: usize, ready: &str) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let before = state.ready.insert(member, ready.to_owned());
+        if before.as_deref() == Some(ready) {
+            return;
+        }
+        state.tell(now, format!("hub: member{} is Ready={ready}", member + 1));
+        let disturbed = state.disturbed.get(&member).copied().unwrap_or_default();
+        let echo = disturbed.until.is_some_and(|until| now <= until + ECHO);
+        if before.as_deref() == Some("True") && ready == "Unknown" && disturbed.now == 0 && !echo {
+            state.accuse(now, format!("member{} was never out of reach and is taken for lost", member + 1));
+            self.wrong.cancel();
+        }
+    }
+
+    /// What the hub said is no longer known: it has stopped.
+    pub(super) fn hub_is_gone(&self) {
+        let mut state = self.state.lock();
+        state.bindings.clear();
+        state.ready.clear();
+    }
+}
+
+impl State {
+    fn tell(&mut self, now: Duration, line: String) {
+        self.story.push((now, line));
+    }
+
+    fn accuse(&mut self, now: Duration, what: String) {
+        self.story.push((now, format!("WRONG: {what}")));
+        self.wrong.push(what);
+    }
+
+    fn leaves(&self, name: &str, member: usize) -> bool {
+        self.may_leave.contains(&(name.to_owned(), member)) || self.intent.unwanted(name, member)
+    }
+
+    /// Notes the reasons that a change of mind is for leaving and shrinking.
+    fn reason(&mut self, before: &Intent) {
+        let names: BTreeSet<String> = before.wants.keys().chain(self.intent.wants.keys()).cloned().collect();
+        for name in names {
+            let (old, new) = (before.wants.get(&name), self.intent.wants.get(&name));
+            let members: BTreeSet<usize> =
+                old.into_iter().chain(new).flat_map(|want| want.clusters.iter().copied()).collect();
+            let divides = new.is_some_and(|want| want.spread.divides());
+            let changed = old != new || before.left != self.intent.left;
+            for member in members {
+                // Division may leave a cluster without replicas when anything about it changes.
+                if self.intent.unwanted(&name, member) || (changed && divides) {
+                    self.may_leave.insert((name.clone(), member));
+                }
+            }
+            if changed {
+                self.may_shrink.insert(name);
+            }
+        }
+    }
+}
+
+/// What a template carries to show which wish it comes from.
+pub(super) fn value_of(want: &Want) -> String {
+    if want.spread == Spread::Config { format!("{}", want.replicas) } else { String::new() }
+}

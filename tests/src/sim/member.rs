@@ -1,0 +1,123 @@
+//! What runs on a member of a simulation: the least that is a workload. No Pods; a Deployment's replicas become ready
+//! after a while, and go at once.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use karmada_client::{Event, Patch, Rest, WatchConfig, Watcher};
+use karmada_env::Env;
+use karmada_meta::object;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::ledger::Ledger;
+use crate::{inprocess::World, kubesim::plan};
+
+/// A Deployment as its pods see it.
+#[derive(Debug)]
+struct Running {
+    generation: i64,
+    wanted: i64,
+    ready: i64,
+    /// When what is wanted becomes ready.
+    due: Option<Instant>,
+}
+
+/// Gives a member a node with room for everything.
+pub(super) async fn furnish(api: &Rest, env: &Env) {
+    let node = plan::new_node("node-1");
+    api.post("/api/v1/nodes", &node).await.expect("a member takes a node");
+    let now = karmada_meta::time::Time::from_system(env.wall()).to_string();
+    for action in plan::node(&node, &now) {
+        if let plan::Action::Patch { patch, .. } = action {
+            api.patch("/api/v1/nodes/node-1/status", Patch::Merge, &patch).await.expect("a node's status");
+        }
+    }
+}
+
+/// Runs a member's Deployments, and tells the ledger of everything that happens to them.
+pub(super) async fn deployments(member: usize, client: kube::Client, env: Env, ledger: Arc<Ledger>) {
+    let api = Rest::new(client.clone());
+    let mut watcher = watch(client, "/apis/apps/v1", "deployments", env);
+    let mut running: BTreeMap<String, Running> = BTreeMap::new();
+    loop {
+        let due = running.values().filter_map(|r| r.due).min();
+        let event = tokio::select! {
+            biased;
+            event = watcher.next() => Some(event),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
+        };
+        match event {
+            Some(Event::Upsert(object)) => {
+                let name = object::name(&object).to_owned();
+                let startup = ledger.present(member, "Deployment", &object);
+                running.entry(name).or_insert_with(Running::new).wants(&object, startup);
+            }
+            Some(Event::Delete(object)) => {
+                ledger.absent(member, "Deployment", object::name(&object));
+                running.remove(object::name(&object));
+            }
+            _ => {}
+        }
+        let now = Instant::now();
+        for (name, it) in &mut running {
+            if it.due.is_some_and(|due| due <= now) {
+                it.due = None;
+                it.ready = it.wanted;
+            }
+            let path = format!("{}/status", crate::samples::deployment_path(World::NAMESPACE, name));
+            if let Some(status) = ledger.status(member, name, it.generation, it.wanted, it.ready) {
+                // Gone meanwhile: the watch tells.
+                let _ = api.patch(&path, Patch::Merge, &status).await;
+            }
+        }
+    }
+}
+
+/// Tells the ledger of everything that happens to a member's ConfigMaps.
+pub(super) async fn config_maps(member: usize, client: kube::Client, env: Env, ledger: Arc<Ledger>) {
+    let mut watcher = watch(client, "/api/v1", "configmaps", env);
+    loop {
+        match watcher.next().await {
+            Event::Upsert(object) => {
+                ledger.present(member, "ConfigMap", &object);
+            }
+            Event::Delete(object) => ledger.absent(member, "ConfigMap", object::name(&object)),
+            Event::Init | Event::Synced => {}
+        }
+    }
+}
+
+fn watch(client: kube::Client, root: &str, plural: &str, env: Env) -> Watcher<Value> {
+    let path = format!("{root}/namespaces/{}/{plural}", World::NAMESPACE);
+    let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|e| e.to_string());
+    // A namespace that is not there yet is an empty one.
+    Watcher::new(client, WatchConfig::new(path), env, parse)
+}
+
+impl Running {
+    const fn new() -> Self {
+        Self { generation: 0, wanted: 0, ready: 0, due: None }
+    }
+
+    fn wants(&mut self, object: &Value, startup: Duration) {
+        let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
+        self.generation = object::generation(object);
+        if wanted > self.wanted {
+            self.due = Some(Instant::now() + startup);
+        }
+        self.wanted = wanted;
+        self.ready = self.ready.min(wanted);
+        if self.ready == wanted {
+            self.due = None;
+        }
+    }
+}
+
+/// A Deployment's status, as a merge patch.
+pub(super) fn status(generation: i64, wanted: i64, ready: i64) -> Value {
+    let count = |n: i64| if n > 0 { json!(n) } else { Value::Null };
+    json!({ "status": {
+        "observedGeneration": generation, "replicas": count(wanted), "updatedReplicas": count(wanted),
+        "readyReplicas": count(ready), "availableReplicas": count(ready), "unavailableReplicas": count(wanted - ready),
+    } })
+}

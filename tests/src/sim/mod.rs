@@ -1,0 +1,87 @@
+//! Fleets that live through what a seed has in store for them, judged after every step.
+//!
+//! ```text
+//!   seed ─▶ Plan ─▶ Driver ─▶ World: hub, agents, links, machines, members
+//!                     │                  │ every change on a member, every decision of the hub
+//!                     │  what users want ▼
+//!                     └────────────▶ Ledger ─▶ story, verdict
+//! ```
+//!
+//! [`plan`] is data: who is there, what is wanted, which faults begin and end when. The driver carries it out in one
+//! runtime under paused time. What must always hold is judged by the [`ledger`] as things happen:
+//!
+//! - nothing goes from a member, or shrinks there, without a reason that somebody gave on the hub;
+//! - nothing is placed outside of its policy;
+//! - no cluster is taken for lost that could have been heard.
+//!
+//! And what must come to be, once every fault has ended, by [`agree`]: wishes, bindings, Works, members and reports
+//! agree within a bounded time, and so once more after everything was asked to change.
+
+mod agree;
+mod driver;
+mod hub;
+pub mod ledger;
+mod member;
+pub mod plan;
+
+use std::{any::Any, fmt, panic::AssertUnwindSafe, sync::Arc};
+
+use tokio::runtime::Runtime;
+
+pub use self::driver::Outcome;
+use self::{driver::Driver, ledger::Ledger, plan::Plan};
+use crate::inprocess::Ground;
+
+/// A seed whose run went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which.
+    pub seed: u64,
+    /// What.
+    pub wrong: Vec<String>,
+    /// What was to happen, and what did.
+    pub story: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.story)?;
+        for wrong in &self.wrong {
+            writeln!(f, "seed {}: {wrong}", self.seed)?;
+        }
+        write!(f, "again: cargo run -p karmada-tests --example simulate -- --seed {} --story", self.seed)
+    }
+}
+
+/// What came of a seed, and its story.
+pub type Verdict = (Result<Outcome, Box<Failure>>, String);
+
+/// Lives through a seed in a runtime of its own, made by `runtime`: on one thread, with paused time.
+pub fn simulate(seed: u64, ground: &Arc<Ground>, runtime: impl FnOnce() -> Runtime) -> Verdict {
+    let plan = Plan::of(seed);
+    let runtime = runtime();
+    let ledger = runtime.block_on(async { Ledger::new() });
+    let run = AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let driver = Driver::new(&plan, Arc::clone(ground), Arc::clone(&ledger)).await;
+            driver.run(&plan).await
+        })
+    });
+    let outcome = std::panic::catch_unwind(run).map_err(|panic| text(&*panic));
+    // Tasks that are dropped with the runtime may look at its clock.
+    let story = runtime.block_on(async { format!("{plan}{}", ledger.story()) });
+    let mut wrong = ledger.verdict();
+    drop(runtime);
+    match outcome {
+        Ok(outcome) if wrong.is_empty() => (Ok(outcome), story),
+        outcome => {
+            wrong.extend(outcome.err().map(|panic| format!("panicked: {panic}")));
+            (Err(Box::new(Failure { seed, wrong, story: story.clone() })), story)
+        }
+    }
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let known = panic.downcast_ref::<String>().cloned();
+    known.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()
+}

@@ -1,0 +1,421 @@
+//! What a seed has in store: a fleet, what users want on it, and what happens when. All of it is data, made before
+//! anything runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use karmada_env::{Random, SplitMix};
+
+/// How replicas are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// A ConfigMap: no replicas at all.
+    Config,
+    /// All of them on each cluster.
+    Duplicated,
+    /// By static weights, 1:2:1:2….
+    Weighted,
+    /// By room.
+    Dynamic,
+    /// On as few clusters as will do.
+    Aggregated,
+}
+
+impl Spread {
+    /// Whether replicas are shared out.
+    pub const fn divides(self) -> bool {
+        matches!(self, Self::Weighted | Self::Dynamic | Self::Aggregated)
+    }
+}
+
+/// What a user wants of one workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// How replicas are spread.
+    pub spread: Spread,
+    /// How many.
+    pub replicas: i64,
+    /// Where: members by number, from 0.
+    pub clusters: BTreeSet<usize>,
+    /// How long its pods take to become ready.
+    pub startup: Duration,
+}
+
+/// A link's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Both ways, silently.
+    Partition,
+    /// What comes from the agent is lost.
+    LoseUp,
+    /// What comes from the hub is lost.
+    LoseDown,
+    /// Nobody listens.
+    Refuse,
+    /// Everything comes late, by milliseconds.
+    Late(u64),
+}
+
+/// Something that is done to the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A member's link does this, from now on.
+    Cut(usize, Cut),
+    /// A member's link is well.
+    Mend(usize),
+    /// The hub's time of day jumps, by seconds.
+    HubClock(i64),
+    /// A member's does.
+    Clock(usize, i64),
+    /// The hub's machine stands still.
+    PauseHub,
+    /// It goes on.
+    ResumeHub,
+    /// An agent's machine stands still.
+    Pause(usize),
+    /// It goes on.
+    Resume(usize),
+    /// The hub's controllers hear nothing of a collection.
+    StallHub(&'static str),
+    /// They do again.
+    FlowHub,
+    /// An agent hears nothing of a collection.
+    Stall(usize, &'static str),
+    /// It does again.
+    Flow(usize),
+    /// The hub stops.
+    StopHub,
+    /// It starts on what it left.
+    StartHub,
+    /// A copy of the hub is made.
+    Backup,
+    /// The hub is lost, and made anew of the copy.
+    Restore,
+    /// An agent ends: asked to, or where it stands.
+    StopAgent(usize, bool),
+    /// It starts again.
+    StartAgent(usize),
+    /// A user changes what is wanted of a workload: its template, its policy or both.
+    Set(String, Want),
+    /// A user deletes a template, and its policy.
+    Delete(String),
+    /// Somebody changes an object on a member.
+    Drift(usize, String),
+    /// Somebody deletes an object on a member.
+    Lose(usize, String),
+    /// A member leaves.
+    Leave(usize),
+}
+
+/// What may be said to have happened to a fleet.
+pub const KINDS: [&str; 9] = [
+    "partition",
+    "one-way loss",
+    "clock jump",
+    "paused machine",
+    "stalled watch",
+    "hub restart",
+    "hub restore",
+    "agent restart",
+    "slow link",
+];
+
+impl Act {
+    /// Whether a user does this, by asking the hub.
+    pub const fn is_users(&self) -> bool {
+        matches!(self, Self::Set(..) | Self::Delete(_) | Self::Leave(_))
+    }
+
+    /// The kind of fault that this begins, if it does.
+    pub fn kind(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Cut(_, Cut::Partition | Cut::Refuse) => KINDS[0],
+            Self::Cut(_, Cut::LoseUp | Cut::LoseDown) => KINDS[1],
+            Self::HubClock(_) | Self::Clock(..) => KINDS[2],
+            Self::PauseHub | Self::Pause(_) => KINDS[3],
+            Self::StallHub(_) | Self::Stall(..) => KINDS[4],
+            Self::StopHub => KINDS[5],
+            Self::Restore => KINDS[6],
+            Self::StopAgent(..) => KINDS[7],
+            Self::Cut(_, Cut::Late(_)) => KINDS[8],
+            _ => return None,
+        })
+    }
+}
+
+/// A plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Decides everything else.
+    pub seed: u64,
+    /// How many members there are.
+    pub members: usize,
+    /// What is wanted at first, by name.
+    pub wants: BTreeMap<String, Want>,
+    /// What happens, in order of time.
+    pub acts: Vec<(Duration, Act)>,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {} members", self.seed, self.members)?;
+        for (name, want) in &self.wants {
+            writeln!(f, "  {name}: {want:?}")?;
+        }
+        for (at, act) in &self.acts {
+            writeln!(f, "  at {:>4} s  {act:?}", at.as_secs())?;
+        }
+        Ok(())
+    }
+}
+
+/// Collections that the hub's controllers watch, by how their paths end.
+const WATCHED: [&str; 8] = [
+    "/leases",
+    "/clusters",
+    "/works",
+    "/resourcebindings",
+    "/deployments",
+    "/propagationpolicies",
+    "/namespaces",
+    "/leases",
+];
+
+/// Draws from a seed.
+struct Dice(SplitMix);
+
+impl Dice {
+    fn below(&self, bound: u64) -> u64 {
+        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn between(&self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    fn chance(&self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn one_of<T: Copy>(&self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    /// Some of the members, one at least.
+    fn some(&self, members: usize) -> BTreeSet<usize> {
+        let mut some: BTreeSet<usize> = (0..members).filter(|_| self.chance(65)).collect();
+        if some.is_empty() {
+            some.insert(self.below(members as u64) as usize);
+        }
+        some
+    }
+
+    /// How long a fault lasts: a moment, about as long as a cluster may be silent, or much longer.
+    fn lasts(&self) -> u64 {
+        match self.below(3) {
+            0 => self.between(2, 15),
+            1 => self.between(25, 60),
+            _ => self.between(65, 100),
+        }
+    }
+}
+
+/// Puts acts on a time line, so that no two faults of one thing overlap.
+struct Line {
+    dice: Dice,
+    acts: Vec<(u64, Act)>,
+    hub: u64,
+    links: Vec<u64>,
+    agents: Vec<u64>,
+}
+
+/// The storm's length, in seconds. What begins within it may last longer.
+const STORM: u64 = 100;
+
+impl Line {
+    fn span(&mut self, which: impl Fn(&mut Self) -> &mut u64, begin: Act, lasts: u64, end: Act) {
+        let start = self.dice.between(1, STORM);
+        let free = which(self);
+        let start = start.max(*free);
+        *free = start + lasts + 1;
+        self.acts.push((start, begin));
+        self.acts.push((start + lasts, end));
+    }
+
+    fn at(&mut self, act: Act) {
+        let at = self.dice.between(1, STORM);
+        self.acts.push((at, act));
+    }
+
+    fn cut(&mut self, member: usize, cut: Cut) {
+        let lasts = self.dice.lasts();
+        self.span(|line| &mut line.links[member], Act::Cut(member, cut), lasts, Act::Mend(member));
+    }
+
+    fn fault(&mut self, kind: &str, members: usize) {
+        let member = self.dice.below(members as u64) as usize;
+        match kind {
+            "partition" => {
+                let cut = if self.dice.chance(75) { Cut::Partition } else { Cut::Refuse };
+                self.cut(member, cut);
+                if self.dice.chance(30) {
+                    self.cut((member + 1) % members, cut);
+                }
+            }
+            "one-way loss" => {
+                let cut = self.dice.one_of(&[Cut::LoseUp, Cut::LoseDown]);
+                self.cut(member, cut);
+            }
+            "slow link" => {
+                let cut = Cut::Late(self.dice.between(20, 1500));
+                self.cut(member, cut);
+            }
+            "clock jump" => {
+                for _ in 0..self.dice.between(1, 3) {
+                    let by = self.dice.one_of(&[7, 45, 600, 86_400, 40_000_000]) as i64;
+                    let by = if self.dice.chance(60) { -by } else { by };
+                    let act = if self.dice.chance(50) { Act::HubClock(by) } else { Act::Clock(member, by) };
+                    self.at(act);
+                }
+            }
+            "paused machine" => {
+                let lasts = self.dice.lasts();
+                if self.dice.chance(50) {
+                    self.span(|line| &mut line.hub, Act::PauseHub, lasts, Act::ResumeHub);
+                } else {
+                    self.span(
+                        |line| &mut line.agents[member],
+                        Act::Pause(member),
+                        lasts,
+                        Act::Resume(member),
+                    );
+                }
+            }
+            "stalled watch" => {
+                let lasts = self.dice.lasts();
+                if self.dice.chance(70) {
+                    let what = self.dice.one_of(&WATCHED);
+                    self.span(|line| &mut line.hub, Act::StallHub(what), lasts, Act::FlowHub);
+                } else {
+                    let stall = Act::Stall(member, "/works");
+                    self.span(|line| &mut line.links[member], stall, lasts, Act::Flow(member));
+                }
+            }
+            "hub restart" => {
+                let lasts = self.dice.lasts();
+                self.span(|line| &mut line.hub, Act::StopHub, lasts, Act::StartHub);
+            }
+            "hub restore" => {
+                let backup = self.dice.between(0, STORM / 2);
+                self.acts.push((backup, Act::Backup));
+                let at = self.hub.max(backup + self.dice.between(1, STORM / 2));
+                self.hub = at + 2;
+                self.acts.push((at, Act::Restore));
+            }
+            "agent restart" => {
+                let (lasts, kill) = (self.dice.lasts(), self.dice.chance(50));
+                let stop = Act::StopAgent(member, kill);
+                self.span(|line| &mut line.agents[member], stop, lasts, Act::StartAgent(member));
+            }
+            other => unreachable!("no fault is called {other}"),
+        }
+    }
+
+    fn want(&self, members: usize) -> Want {
+        let dice = &self.dice;
+        let spread = dice.one_of(&[
+            Spread::Config,
+            Spread::Duplicated,
+            Spread::Duplicated,
+            Spread::Weighted,
+            Spread::Dynamic,
+            Spread::Aggregated,
+        ]);
+        Want {
+            spread,
+            replicas: dice.between(1, 6) as i64,
+            clusters: dice.some(members),
+            startup: Duration::from_secs(dice.between(1, 8)),
+        }
+    }
+
+    /// Another wish for a workload of the same kind.
+    fn change(&self, want: &Want, members: usize) -> Want {
+        let other = self.want(members);
+        match (want.spread, self.dice.below(3)) {
+            (Spread::Config, _) | (_, 0) => Want { clusters: other.clusters, ..want.clone() },
+            (_, 1) => Want { replicas: other.replicas, ..want.clone() },
+            (_, _) => Want { replicas: other.replicas, clusters: other.clusters, ..want.clone() },
+        }
+    }
+
+    fn user(&mut self, wants: &mut BTreeMap<String, Want>, members: usize) {
+        let names: Vec<String> = wants.keys().cloned().collect();
+        let name = names[self.dice.below(names.len() as u64) as usize].clone();
+        let member = self.dice.below(members as u64) as usize;
+        match self.dice.below(10) {
+            0..=5 => {
+                let want = self.change(&wants[&name], members);
+                wants.insert(name.clone(), want.clone());
+                self.at(Act::Set(name, want));
+            }
+            6 => self.at(Act::Delete(name)),
+            7 => {
+                let at = self.dice.between(1, STORM);
+                self.acts.push((at, Act::Delete(name.clone())));
+                let again = at + self.dice.between(1, 10);
+                self.acts.push((again, Act::Set(name.clone(), wants[&name].clone())));
+            }
+            8 => self.at(Act::Drift(member, name)),
+            _ => self.at(Act::Lose(member, name)),
+        }
+    }
+}
+
+impl Plan {
+    /// What this seed has in store.
+    pub fn of(seed: u64) -> Self {
+        let dice = Dice(SplitMix::new(seed));
+        let members = if dice.chance(60) { 2 } else { 3 };
+        let (links, agents) = (vec![0; members], vec![0; members]);
+        let mut line = Line { dice, acts: Vec::new(), hub: 0, links, agents };
+        let wants: BTreeMap<String, Want> =
+            (0..line.dice.between(2, 3)).map(|n| (format!("w{n}"), line.want(members))).collect();
+        let mut kinds = KINDS.to_vec();
+        for _ in 0..line.dice.between(3, 4) {
+            let kind = kinds.swap_remove(line.dice.below(kinds.len() as u64) as usize);
+            line.fault(kind, members);
+        }
+        let mut later = wants.clone();
+        for _ in 0..line.dice.between(2, 4) {
+            line.user(&mut later, members);
+        }
+        if members > 2 && line.dice.chance(15) {
+            line.at(Act::Leave(members - 1));
+        }
+        let mut acts = line.acts;
+        acts.sort_by_key(|(at, _)| *at);
+        let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
+        Self { seed, members, wants, acts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_fault_is_in_a_fifth_of_the_plans() {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for seed in 0..300 {
+            let kinds: BTreeSet<_> = Plan::of(seed).acts.iter().filter_map(|(_, act)| act.kind()).collect();
+            kinds.into_iter().for_each(|kind| *seen.entry(kind).or_default() += 1);
+        }
+        for kind in KINDS {
+            assert!(seen.get(kind).is_some_and(|n| *n >= 60), "{seen:?}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Simulated fleets: see `karmada_tests::sim`. More seeds by hand: `cargo run -p karmada-tests --example simulate`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use karmada_tests::{
+    inprocess::Ground,
+    sim::{self, Failure, Outcome, plan::KINDS},
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// How many seeds are lived through.
+const SEEDS: u64 = 120;
+
+/// Seeds beyond those that have found something once. What a seed has in store changes when plans do; what these found
+/// is told with them.
+const FOUND: [u64; 0] = [];
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+/// Lives through seeds, two at a time.
+fn live(seeds: &[u64]) -> (Vec<Outcome>, Vec<Failure>) {
+    let ground = Arc::new(runtime().block_on(Ground::installed()));
+    let (next, results) = (AtomicU64::new(0), Mutex::new((Vec::new(), Vec::new())));
+    let work = || {
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let (outcome, _) = sim::simulate(*seed, &ground, runtime);
+            let mut results = results.lock().expect("nobody panics with it");
+            match outcome {
+                Ok(outcome) => results.0.push(outcome),
+                Err(failure) => results.1.push(*failure),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    results.into_inner().expect("nobody panics with it")
+}
+
+#[test]
+fn fleets_live_through_what_seeds_have_in_store() {
+    let seeds: Vec<u64> = FOUND.into_iter().chain(0..SEEDS).collect();
+    let (outcomes, failures) = live(&seeds);
+    let told: Vec<String> = failures.iter().take(3).map(ToString::to_string).collect();
+    let numbers: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
+    assert!(failures.is_empty(), "{}\n{} seeds failed: {numbers:?}", told.join("\n\n"), failures.len());
+
+    let mut fired: BTreeMap<&str, usize> = BTreeMap::new();
+    outcomes.iter().flat_map(|outcome| &outcome.fired).for_each(|kind| *fired.entry(kind).or_default() += 1);
+    for kind in KINDS {
+        let times = fired.get(kind).copied().unwrap_or(0);
+        assert!(
+            times * 5 >= outcomes.len(),
+            "{kind} fired in {times} of {} seeds: {fired:?}",
+            outcomes.len()
+        );
+    }
+    let longest = outcomes.iter().map(|outcome| outcome.agreed_after).max().unwrap_or_default();
+    println!("{} seeds, agreement within {longest:?}, faults: {fired:?}", outcomes.len());
+}
+
+#[test]
+fn a_seed_tells_the_same_story_twice() {
+    let ground = Arc::new(runtime().block_on(Ground::installed()));
+    let (_, first) = sim::simulate(5, &ground, runtime);
+    let (_, second) = sim::simulate(5, &ground, runtime);
+    assert_eq!(first, second);
+}
