@@ -53,8 +53,22 @@ pub(crate) fn own(
     object: &mut Value,
     env: &Env,
 ) -> Result<Vec<String>, Vec<FieldError>> {
+    user(&resource.group, &resource.kind, old, object, env)
+}
+
+/// Admits what a user is about to write, by the rules that need nothing but the object.
+///
+/// # Errors
+/// All that is wrong with the object.
+pub(crate) fn user(
+    group: &str,
+    kind: &str,
+    old: Option<&Value>,
+    object: &mut Value,
+    env: &Env,
+) -> Result<Vec<String>, Vec<FieldError>> {
     let verb = if old.is_some() { Verb::Update } else { Verb::Create };
-    admit(&resource.group, &resource.kind, verb, old, object, env)
+    admit(group, kind, verb, old, object, env)
 }
 
 fn admit(

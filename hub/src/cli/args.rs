@@ -75,7 +75,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
     /// Run the controllers on this API server (a stock kube-apiserver) instead of the embedded one. The hub then
-    /// listens for health checks and scrapes only.
+    /// listens for health checks, scrapes and, where --advertise says how the server reaches it, admission webhooks.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context to use of --kubeconfig.

@@ -15,11 +15,13 @@
 //! up by its own clock before another may begin ([`karmada_client::leader`]), its controllers are given less than the
 //! time in between to end, and its client sends nothing but GETs from the moment at which its claim has run out.
 //!
-//! Nothing here relies on admission: what the embedded engine does to writes, controllers do to what they find.
+//! Nothing here relies on admission: what the embedded engine does to writes, controllers do to what they find. Users are
+//! told at once all the same, where the server can reach the hub: [`webhooks`].
 
 pub mod definitions;
 mod fence;
 pub mod probe;
+pub mod webhooks;
 
 use std::{fmt, time::Duration};
 
@@ -32,7 +34,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::{definitions::DefinitionsError, probe::Foreign};
+use self::{definitions::DefinitionsError, probe::Foreign, webhooks::Registration};
 use crate::{Hub, HubConfig, HubError, kinds::NAMESPACES, metrics::HubFigures};
 
 /// The Lease by which hubs agree on one, in `karmada-system`.
@@ -57,6 +59,8 @@ pub struct RemoteConfig {
     pub election: Option<LeaderConfig>,
     /// Runs beside Karmada's own controllers too.
     pub beside_foreign: bool,
+    /// Where the server finds this hub's admission webhooks; without it there are none.
+    pub webhooks: Option<Registration>,
 }
 
 /// How far the hub is.
@@ -294,8 +298,14 @@ impl Remote {
         let surroundings = async {
             if ready.wait_for(|ready| *ready).await.is_ok() {
                 self.phase.send_replace(Phase::Working);
-                // The probes write, and so only as long as this hub leads.
-                probe::surroundings(&Rest::new(client.clone()).with_deadline(ANSWER), &self.env).await;
+                // These write, and so only as long as this hub leads.
+                let rest = Rest::new(client.clone()).with_deadline(ANSWER);
+                let registered = async {
+                    if let Some(registration) = &self.config.webhooks {
+                        webhooks::keep(registration, &rest, &self.env).await;
+                    }
+                };
+                tokio::join!(probe::surroundings(&rest, &self.env), registered);
             }
             pending::<()>().await;
         };
@@ -319,7 +329,11 @@ impl Remote {
         }
         if !matches!(ended, Ok(Term::Lost)) {
             // A probe may have been under way. If this comes to nothing the next hub does it.
-            let _ = timeout(TIDY, probe::clear(&Rest::new(client.clone()))).await;
+            let rest = Rest::new(client.clone());
+            let _ = timeout(TIDY, probe::clear(&rest)).await;
+            if self.config.webhooks.is_some() {
+                let _ = timeout(TIDY, webhooks::withdraw(&rest)).await;
+            }
         }
         ended
     }

@@ -43,6 +43,7 @@ async fn a_hub_that_leads_again_gives_everyone_fresh_grace() {
         hub: HubConfig { health, ..HubConfig::default() },
         election: Some(LeaderConfig::new("karmada-system", LEASE, "ours")),
         beside_foreign: false,
+        webhooks: None,
     };
     let remote = Remote::new(server.admin(), config, env.clone()).expect("the configuration is good");
     let mut phase = remote.phase();

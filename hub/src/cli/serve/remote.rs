@@ -4,7 +4,7 @@ use std::path::Path;
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{authn::Authenticator, listener, pki::Pki};
-use karmada_client::{Kubeconfig, LeaderConfig, link::client_for, metrics::LinkFigures};
+use karmada_client::{Kubeconfig, LeaderConfig, Rest, link::client_for, metrics::LinkFigures};
 use karmada_env::Env;
 
 use super::{
@@ -14,7 +14,10 @@ use super::{
 use crate::{
     cli::{Failure, ServeArgs},
     metrics,
-    remote::{LEASE, Remote, RemoteConfig, RemoteError},
+    remote::{
+        LEASE, Remote, RemoteConfig, RemoteError,
+        webhooks::{Judge, Registration, WithWebhooks},
+    },
 };
 
 /// Who the hub is to the server, in the fields it owns where it names no manager, and in the server's log.
@@ -40,10 +43,15 @@ pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: E
 
     let server = endpoint.server.to_string();
     let (client, link) = client_for(endpoint, AGENT, env.clone());
+    let judge = Judge::new(Rest::new(client.clone()), env.clone());
+    // A server elsewhere does not find us at the loopback address.
+    let webhooks = (!args.advertise.is_empty())
+        .then(|| Registration { url: pki.server_url(listen.port()), authority: pki.ca_pem().to_owned() });
     let remote_config = RemoteConfig {
         hub: config(args),
         election: args.leader_elect.then(|| election(args, env)),
         beside_foreign: args.allow_foreign_controllers,
+        webhooks,
     };
     let remote = Remote::new(client, remote_config, env.clone()).map_err(remote_failure)?;
     let api =
@@ -51,6 +59,7 @@ pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: E
     let leading = metrics::Leading::new(remote.phase());
     let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading).into_source();
     let endpoints = Endpoints::new(remote.phase(), link, server.clone(), page, end.near);
+    let endpoints = WithWebhooks::new(endpoints, judge);
     let stop = end.now;
 
     let authenticator = Authenticator::new(tokens, env.clone());
@@ -60,7 +69,7 @@ pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: E
     let url = pki.server_url(listen.port());
     let kubeconfig = write_monitoring(&pki, dir, &url)?;
     let kubeconfig = kubeconfig.display();
-    tracing::info!(%listen, url, %kubeconfig, server, "serving health and figures; the API is that of the server");
+    tracing::info!(%listen, url, %kubeconfig, server, "serving health, figures and admission webhooks; the API is that of the server");
 
     let ended = supervise(listening, controllers, &pki, &stop).await;
     tracing::info!("stopped");

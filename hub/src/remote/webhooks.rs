@@ -1,0 +1,354 @@
+//! Admission webhooks: what the embedded API tells users at once, told to the users of a stock kube-apiserver.
+//!
+//! ```text
+//!   kubectl ─▶ kube-apiserver ─▶ AdmissionReview ─▶ the hub's listener: /mutate-KIND, /validate-KIND ─▶ core::admit
+//!                    ▲
+//!                    └── Mutating- and ValidatingWebhookConfiguration ◀── register: the hub that leads
+//! ```
+//!
+//! Nothing relies on them: controllers pass what they find and make through the same rules. So the server goes on without
+//! them while no hub answers (`failurePolicy: Ignore`); users then hear of errors later, in conditions. One is different:
+//! the protection of labelled objects against deletion, which nobody could make good afterwards. While no hub answers such
+//! an object cannot be deleted, unless its label is taken off first.
+//!
+//! Every hub answers, whether it leads or not; the one that leads says where, and takes that back when it ends in order.
+
+mod register;
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header};
+use karmada_api::{
+    KarmadaKind,
+    config::{
+        ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
+        webhook::ResourceInterpreterWebhookConfiguration,
+    },
+};
+use karmada_client::Rest;
+use karmada_core::{admit, delete, names};
+use karmada_env::Env;
+use karmada_interpreter::rules;
+use karmada_meta::{
+    object,
+    path::{FieldError, Path, aggregate},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tower::Service;
+
+pub use register::Registration;
+pub(crate) use register::{keep, withdraw};
+
+use crate::{
+    admission, hooks,
+    kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS},
+};
+
+/// The path that protects labelled objects.
+const PROTECTION: &str = "/validate-resourcedeletionprotection";
+/// What the paths begin with.
+const MUTATE: &str = "/mutate-";
+const VALIDATE: &str = "/validate-";
+/// The largest review: two objects of what a server takes, and room for what is around them.
+const REVIEW_LIMIT: usize = 8 << 20;
+
+/// The path for a kind, as Karmada's webhooks have them.
+fn path(prefix: &str, kind: &str) -> String {
+    format!("{prefix}{}", kind.to_lowercase())
+}
+
+/// Judges reviews.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    rest: Rest,
+    env: Env,
+}
+
+/// What is said of a request.
+#[derive(Debug, Default)]
+struct Verdict {
+    /// Code, reason and message of a refusal.
+    refused: Option<(u16, &'static str, String)>,
+    warnings: Vec<String>,
+    patch: Option<json_patch::Patch>,
+}
+
+impl Judge {
+    /// Judges by what there is on the server that `rest` reaches.
+    pub fn new(rest: Rest, env: Env) -> Self {
+        Self { rest, env }
+    }
+
+    /// Answers an AdmissionReview that came to a path.
+    async fn review(&self, path: &str, review: &Value) -> Result<Value, String> {
+        let version = review["apiVersion"].as_str().unwrap_or_default();
+        if version != "admission.k8s.io/v1" || review["kind"] != "AdmissionReview" {
+            return Err(format!("an AdmissionReview of admission.k8s.io/v1 is wanted, not {version:?}"));
+        }
+        let request = &review["request"];
+        let uid = request["uid"].as_str().ok_or("the review has no request.uid")?;
+        let verdict = if request["operation"] == "DELETE" {
+            self.deletion(request).await
+        } else if path.starts_with(MUTATE) {
+            self.mutate(request)?
+        } else {
+            self.validate(request).await
+        };
+        let mut response = json!({"uid": uid, "allowed": verdict.refused.is_none()});
+        if let Some((code, reason, message)) = verdict.refused {
+            response["status"] =
+                json!({"status": "Failure", "code": code, "reason": reason, "message": message});
+        }
+        if !verdict.warnings.is_empty() {
+            response["warnings"] = json!(verdict.warnings);
+        }
+        if let Some(patch) = verdict.patch {
+            let patch = serde_json::to_vec(&patch).map_err(|error| error.to_string())?;
+            response["patch"] = STANDARD.encode(patch).into();
+            response["patchType"] = "JSONPatch".into();
+        }
+        Ok(json!({"apiVersion": version, "kind": "AdmissionReview", "response": response}))
+    }
+
+    /// Sets defaults, ids and stamps. What is wrong with the object is said when it is validated.
+    fn mutate(&self, request: &Value) -> Result<Verdict, String> {
+        let before = &request["object"];
+        if !before.is_object() {
+            return Err("the review has no request.object".to_owned());
+        }
+        let mut after = before.clone();
+        if self.admitted(request, &mut after).is_err() || after == *before {
+            return Ok(Verdict::default());
+        }
+        Ok(Verdict { patch: Some(json_patch::diff(before, &after)), ..Verdict::default() })
+    }
+
+    async fn validate(&self, request: &Value) -> Verdict {
+        let mut object = request["object"].clone();
+        let mut verdict = Verdict::default();
+        let errors = match self.admitted(request, &mut object) {
+            Ok(warnings) => {
+                verdict.warnings = warnings;
+                self.rules(request, &object).await
+            }
+            Err(errors) => errors,
+        };
+        if !errors.is_empty() {
+            verdict.refused = Some((422, "Invalid", aggregate(&errors)));
+        }
+        verdict
+    }
+
+    fn admitted(&self, request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
+        let text = |field: &str| request["kind"][field].as_str().unwrap_or_default();
+        let old = (request["operation"] == "UPDATE").then(|| &request["oldObject"]);
+        admission::user(text("group"), text("kind"), old, object, &self.env)
+    }
+
+    /// What is wrong with users' rules for what fields mean.
+    async fn rules(&self, request: &Value, object: &Value) -> Vec<FieldError> {
+        let is =
+            |group: &str, kind: &str| request["kind"]["group"] == group && request["kind"]["kind"] == kind;
+        type Script = ResourceInterpreterCustomization;
+        type Service = ResourceInterpreterWebhookConfiguration;
+        if object::deletion_timestamp(object).is_some() {
+            return Vec::new();
+        }
+        if is(Service::GROUP, Service::KIND) {
+            return hooks::check(object);
+        }
+        if !is(Script::GROUP, Script::KIND) || request["oldObject"]["spec"] == object["spec"] {
+            return Vec::new();
+        }
+        let spec = match ResourceInterpreterCustomizationSpec::deserialize(&object["spec"]) {
+            Ok(spec) => spec,
+            Err(error) => {
+                return vec![FieldError::invalid(&Path::new("spec"), Value::Null, error.to_string())];
+            }
+        };
+        // If they cannot be had, two that answer the same question are told of later.
+        let listed = self.rest.get(&RESOURCE_INTERPRETER_CUSTOMIZATIONS.collection(None)).await.ok();
+        let listed = listed.as_ref().and_then(|list| list["items"].as_array()).into_iter().flatten();
+        let others: Vec<_> = listed
+            .filter_map(|other| {
+                let spec = ResourceInterpreterCustomizationSpec::deserialize(&other["spec"]).ok()?;
+                Some((object::name(other).to_owned(), spec))
+            })
+            .collect();
+        let others = others.iter().map(|(name, spec)| (name.as_str(), spec));
+        rules::validate(object::name(object), &spec, others, &self.env)
+    }
+
+    async fn deletion(&self, request: &Value) -> Verdict {
+        let object = &request["oldObject"];
+        let mut why = admit::refuse_deletion(object);
+        if why.is_none() && request["kind"]["kind"] == "Namespace" && request["kind"]["group"] == "" {
+            let namespace = request["name"].as_str().unwrap_or_default();
+            let lives = match names::cluster_of_namespace(namespace) {
+                Some(cluster) => {
+                    let live = self.rest.get(&CLUSTERS.object(None, cluster)).await;
+                    live.is_ok_and(|cluster| object::deletion_timestamp(&cluster).is_none())
+                }
+                None => false,
+            };
+            why = delete::refuse_namespace_deletion(namespace, |_| lives);
+        }
+        Verdict { refused: why.map(|why| (403, "Forbidden", why)), ..Verdict::default() }
+    }
+}
+
+/// Answers reviews beside whatever else a listener answers.
+#[derive(Clone, Debug)]
+pub struct WithWebhooks<S> {
+    inner: S,
+    judge: Arc<Judge>,
+}
+
+impl<S> WithWebhooks<S> {
+    /// `inner`, and reviews by this judge.
+    pub fn new(inner: S, judge: Judge) -> Self {
+        Self { inner, judge: Arc::new(judge) }
+    }
+}
+
+impl<S> Service<Request<Body>> for WithWebhooks<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let at = request.uri().path();
+        let ours = at.starts_with(MUTATE) || at.starts_with(VALIDATE);
+        if !ours || request.method() != Method::POST {
+            return Box::pin(self.inner.call(request));
+        }
+        let (at, judge) = (at.to_owned(), Arc::clone(&self.judge));
+        Box::pin(async move {
+            let answer = async {
+                let text = axum::body::to_bytes(request.into_body(), REVIEW_LIMIT)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let review: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+                judge.review(&at, &review).await
+            };
+            let (code, kind, text) = match answer.await {
+                Ok(review) => (StatusCode::OK, "application/json", review.to_string()),
+                Err(why) => (StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", format!("{why}\n")),
+            };
+            let mut response = Response::new(Body::from(text));
+            *response.status_mut() = code;
+            response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+            Ok(response)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn ask(path: &str, request: Value) -> (u16, Value) {
+        let nothing = tower::service_fn(|_: Request<Body>| async {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            Ok::<_, Infallible>(response)
+        });
+        // A server that has nothing.
+        let service = tower::service_fn(|_: Request<kube::client::Body>| async {
+            let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "none"});
+            let body = kube::client::Body::from(status.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(404).body(body).unwrap())
+        });
+        let rest = Rest::new(kube::Client::new(service, "default"));
+        let front = WithWebhooks::new(nothing, Judge::new(rest, Env::system()));
+        let review =
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let request = Request::post(path).body(Body::from(review.to_string())).unwrap();
+        let answer = front.oneshot(request).await.unwrap();
+        let code = answer.status().as_u16();
+        let text = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (code, serde_json::from_slice(&text).unwrap_or_default())
+    }
+
+    fn policy(spec: Value) -> Value {
+        json!({
+            "uid": "u", "operation": "CREATE", "namespace": "default", "name": "p",
+            "kind": {"group": "policy.karmada.io", "version": "v1alpha1", "kind": "PropagationPolicy"},
+            "object": {"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+                       "metadata": {"name": "p", "namespace": "default"}, "spec": spec},
+        })
+    }
+
+    #[tokio::test]
+    async fn defaults_come_as_a_patch_and_errors_as_refusals() {
+        let selectors = json!([{"apiVersion": "v1", "kind": "ConfigMap"}]);
+        let good = policy(json!({"resourceSelectors": selectors}));
+        let (code, answer) = ask("/mutate-propagationpolicy", good.clone()).await;
+        assert_eq!(
+            (code, &answer["response"]["uid"], &answer["response"]["allowed"]),
+            (200, &json!("u"), &json!(true))
+        );
+        let patch = STANDARD.decode(answer["response"]["patch"].as_str().unwrap()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        let mut object = good["object"].clone();
+        json_patch::patch(&mut object, &patch).unwrap();
+        assert!(!object["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"].is_null());
+        assert_eq!(object["spec"]["resourceSelectors"][0]["namespace"], "default");
+
+        let mut patched = good.clone();
+        patched["object"] = object;
+        let (_, answer) = ask("/validate-propagationpolicy", patched.clone()).await;
+        assert_eq!(answer["response"]["allowed"], true);
+        let (_, answer) = ask("/mutate-propagationpolicy", patched).await;
+        assert!(answer["response"]["patch"].is_null(), "nothing is left to do: {answer}");
+
+        let bad = policy(json!({
+            "resourceSelectors": selectors,
+            "placement": {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 3, "maxGroups": 2}]},
+        }));
+        let (_, answer) = ask("/mutate-propagationpolicy", bad.clone()).await;
+        assert_eq!(answer["response"]["allowed"], true, "that is for validation to say");
+        let (_, answer) = ask("/validate-propagationpolicy", bad).await;
+        let status = &answer["response"]["status"];
+        assert_eq!((&answer["response"]["allowed"], &status["code"]), (&json!(false), &json!(422)));
+        assert!(status["message"].as_str().unwrap().contains("spec.placement.spreadConstraints"), "{status}");
+    }
+
+    #[tokio::test]
+    async fn labelled_objects_are_protected() {
+        let request = |labels: Value| {
+            json!({"uid": "u", "operation": "DELETE", "name": "c", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+                   "object": null, "oldObject": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": labels}}})
+        };
+        let label = json!({"resourcetemplate.karmada.io/deletion-protected": "Always"});
+        let (_, answer) = ask(PROTECTION, request(label)).await;
+        assert_eq!(answer["response"]["status"]["code"], 403);
+        let (_, answer) = ask(PROTECTION, request(json!({}))).await;
+        assert_eq!(answer["response"]["allowed"], true);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_review_is_refused_and_other_paths_are_not_ours() {
+        let (code, _) = ask("/mutate-work", json!({"operation": "CREATE"})).await;
+        assert_eq!(code, 400);
+        assert_eq!(ask("/healthz", json!({})).await.0, 404);
+    }
+}
