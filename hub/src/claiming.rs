@@ -77,6 +77,9 @@ pub(crate) fn is_subject(context: &Context, template: &TemplateKey, live: &Value
 /// All policies that may mean an object of a namespace.
 pub(crate) fn policies_over(context: &Context, namespace: &str) -> Vec<Arc<PolicyHead>> {
     let policies = &context.policies;
-    let near = if namespace.is_empty() { Vec::new() } else { policies.namespaced.in_namespace(namespace) };
-    near.into_iter().chain(policies.cluster.all()).map(|(_, head)| head).collect()
+    let mut over = policies.cluster.heads(None);
+    if !namespace.is_empty() {
+        over.extend(policies.namespaced.heads(Some(namespace)));
+    }
+    over
 }

@@ -5,7 +5,7 @@
 
 use std::hash::Hasher;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A 64-bit FNV-1a over a canonical walk of `value`.
 pub(crate) fn digest(value: &Value) -> u64 {
@@ -17,6 +17,17 @@ pub(crate) fn digest_of<'a>(values: impl IntoIterator<Item = &'a Value>) -> u64 
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     for value in values {
         walk(&mut hasher, value);
+    }
+    hasher.finish()
+}
+
+/// One digest over several maps, each without the fields named beside it.
+pub(crate) fn digest_without<'a>(
+    maps: impl IntoIterator<Item = (&'a Map<String, Value>, &'a [&'a str])>,
+) -> u64 {
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    for (map, omitted) in maps {
+        fields(&mut hasher, map.iter().filter(|(name, _)| !omitted.contains(&name.as_str())));
     }
     hasher.finish()
 }
@@ -49,17 +60,19 @@ fn walk(hasher: &mut Fnv, value: &Value) {
             items.iter().for_each(|item| walk(hasher, item));
             hasher.write_usize(items.len());
         }
-        Value::Object(map) => {
-            hasher.write(b"{");
-            let mut fields: Vec<_> = map.iter().collect();
-            fields.sort_unstable_by_key(|(name, _)| name.as_str());
-            for (name, field) in fields {
-                text(hasher, b"k", name);
-                walk(hasher, field);
-            }
-            hasher.write_usize(map.len());
-        }
+        Value::Object(map) => fields(hasher, map),
     }
+}
+
+fn fields<'a>(hasher: &mut Fnv, map: impl IntoIterator<Item = (&'a String, &'a Value)>) {
+    hasher.write(b"{");
+    let mut fields: Vec<_> = map.into_iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| name.as_str());
+    for (name, field) in &fields {
+        text(hasher, b"k", name);
+        walk(hasher, field);
+    }
+    hasher.write_usize(fields.len());
 }
 
 fn text(hasher: &mut Fnv, tag: &[u8], text: &str) {

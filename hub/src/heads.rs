@@ -24,7 +24,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    digest::{digest, digest_of},
+    digest::{digest, digest_of, digest_without},
     objects::Key,
 };
 
@@ -300,6 +300,8 @@ pub struct BindingHead {
     pub together: WorkloadAffinityGroups,
     /// A digest of labels, annotations and finalizers.
     pub metadata: u64,
+    /// Whether its status holds what Works have reported.
+    pub collected: bool,
 }
 
 impl BindingHead {
@@ -350,6 +352,7 @@ impl BindingHead {
             together: WorkloadAffinityGroups::deserialize(&value["spec"]["workloadAffinityGroups"])
                 .unwrap_or_default(),
             metadata: digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]]),
+            collected: value["status"]["aggregatedStatus"].as_array().is_some_and(|items| !items.is_empty()),
         }
     }
 
@@ -450,6 +453,11 @@ impl WorkHead {
         }
     }
 
+    /// Whether nobody has said anything about it yet.
+    pub fn is_silent(&self) -> bool {
+        self.status == digest(&Value::Null)
+    }
+
     /// The binding that a Work's annotations name.
     pub fn binding_of(work: &Value) -> Option<BindingKey> {
         let text = |key| object::annotation(work, key).filter(|text| !text.is_empty());
@@ -523,15 +531,10 @@ impl TemplateHead {
 
 /// A digest of an object without its status and without the metadata that servers keep.
 fn template_content(value: &Value) -> u64 {
-    const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
-    let mut content = value.clone();
-    if let Some(map) = content.as_object_mut() {
-        map.remove("status");
-    }
-    for field in BOOKKEEPING {
-        object::remove_meta(&mut content, field);
-    }
-    digest(&content)
+    const ELSEWHERE: &[&str] = &["status", "metadata"];
+    const BOOKKEEPING: &[&str] = &["resourceVersion", "managedFields", "generation"];
+    let whole = value.as_object().map(|whole| (whole, ELSEWHERE));
+    digest_without(whole.into_iter().chain(object::metadata(value).map(|metadata| (metadata, BOOKKEEPING))))
 }
 
 /// An agent's Lease.

@@ -177,6 +177,31 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
             .collect()
     }
 
+    /// The objects that `is` so, of one namespace or of all. It is asked under the index's lock and must be quick.
+    pub fn keys_where(&self, namespace: Option<&str>, is: impl Fn(&Key, &P) -> bool) -> Vec<Key> {
+        let state = self.state.read();
+        let from = Key::new(namespace.unwrap_or_default(), "");
+        state
+            .entries
+            .range(from..)
+            .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+            .filter(|(key, p)| is(key, p))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// What is known of the objects of one namespace, or of all.
+    pub fn heads(&self, namespace: Option<&str>) -> Vec<Arc<P>> {
+        let state = self.state.read();
+        let from = Key::new(namespace.unwrap_or_default(), "");
+        state
+            .entries
+            .range(from..)
+            .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+            .map(|(_, p)| p.clone())
+            .collect()
+    }
+
     /// Everything in a group.
     pub fn group(&self, name: &str) -> Vec<(Key, Arc<P>)> {
         let state = self.state.read();

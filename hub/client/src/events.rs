@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Two events are equal when object, type, reason and message are. What happens within a moment is written together,
-//! beside what the events tell of and not ahead of it: whoever reports a step has the next one to do. Writing pauses
+//! beside what the events tell of and not ahead of it: whoever reports a step has the next one to do. Of very many that
+//! say that all is well some are dropped. Writing pauses
 //! while the server cannot be reached; what does not fit meanwhile is dropped, oldest counts first, and counted.
 
 use std::{
@@ -50,6 +51,13 @@ const GATHER: Duration = Duration::from_millis(300);
 
 /// Events that are written at a time.
 const WRITERS: usize = 4;
+
+/// Events of what is as it should be are written at this rate in the long run, after a burst. Ten thousand objects
+/// that are placed at once would be fifty thousand events, each as dear as what it tells of; client-go's components
+/// write forty requests in a second, events included.
+const NORMAL_PER_SECOND: f64 = 50.0;
+/// So many may come at once.
+const NORMAL_BURST: f64 = 1000.0;
 
 /// While the server cannot be reached.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(17));
@@ -175,6 +183,7 @@ impl Recorder {
             known: BTreeMap::new(),
             forbidden: BTreeMap::new(),
             dropped: Arc::clone(&dropped),
+            allowance: Allowance { left: NORMAL_BURST, at: env.now() },
         };
         (Self { sender, dropped, env }, task)
     }
@@ -238,6 +247,29 @@ pub struct RecorderTask {
     /// Namespaces where we may not write, and until when that is taken for granted.
     forbidden: BTreeMap<String, Duration>,
     dropped: Arc<AtomicU64>,
+    allowance: Allowance,
+}
+
+/// What may still be written of what is as it should be.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    left: f64,
+    /// [`Env::now`] when it was last counted.
+    at: Duration,
+}
+
+impl Allowance {
+    /// Whether one more may be written.
+    fn take(&mut self, now: Duration) -> bool {
+        let passed = now.saturating_sub(self.at).as_secs_f64();
+        self.left = (self.left + passed * NORMAL_PER_SECOND).min(NORMAL_BURST);
+        self.at = now;
+        let allowed = self.left >= 1.0;
+        if allowed {
+            self.left -= 1.0;
+        }
+        allowed
+    }
 }
 
 impl fmt::Debug for RecorderTask {
@@ -321,6 +353,9 @@ impl RecorderTask {
                 known.last = happened.at;
                 known.seen = now;
                 known.resource_version = happened.resource_version;
+            }
+            None if happened.key.kind == EventKind::Normal && !self.allowance.take(now) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
             }
             None => {
                 if self.known.len() >= REMEMBERED {

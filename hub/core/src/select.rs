@@ -55,6 +55,28 @@ impl Subject {
     }
 }
 
+/// The same, of somebody else's: for whoever holds many objects against many policies.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// `apps/v1`.
+    pub api_version: &'a str,
+    /// `Deployment`.
+    pub kind: &'a str,
+    /// Empty for what is cluster scoped.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
+}
+
+impl<'a> From<&'a Subject> for View<'a> {
+    fn from(subject: &'a Subject) -> Self {
+        let Subject { api_version, kind, namespace, name, labels } = subject;
+        Self { api_version, kind, namespace, name, labels }
+    }
+}
+
 /// How closely a selector means an object; the closer, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Match {
@@ -68,7 +90,8 @@ pub enum Match {
 
 /// How closely one selector means an object, if it does. A name makes the labels irrelevant. A label selector that
 /// cannot be read means nothing (validation refuses it).
-pub fn selects(selector: &ResourceSelector, subject: &Subject) -> Option<Match> {
+pub fn selects<'a>(selector: &ResourceSelector, subject: impl Into<View<'a>>) -> Option<Match> {
+    let subject = subject.into();
     let kind = selector.api_version == subject.api_version && selector.kind == subject.kind;
     if !kind || !(selector.namespace.is_empty() || selector.namespace == subject.namespace) {
         return None;
@@ -78,14 +101,13 @@ pub fn selects(selector: &ResourceSelector, subject: &Subject) -> Option<Match> 
     }
     match &selector.label_selector {
         None => Some(Match::Kind),
-        Some(labels) => {
-            labels.to_selector().is_ok_and(|s| s.matches(&subject.labels)).then_some(Match::Labels)
-        }
+        Some(labels) => labels.selects(subject.labels).then_some(Match::Labels),
     }
 }
 
 /// How closely the closest of some selectors means an object.
-pub fn closest(selectors: &[ResourceSelector], subject: &Subject) -> Option<Match> {
+pub fn closest<'a>(selectors: &[ResourceSelector], subject: impl Into<View<'a>>) -> Option<Match> {
+    let subject = subject.into();
     selectors.iter().filter_map(|selector| selects(selector, subject)).max()
 }
 
@@ -218,7 +240,8 @@ pub fn unclaim(object: &mut Value) -> bool {
 }
 
 /// How closely a policy means an object, if it does: one of a namespace means only what is in it.
-pub fn means(policy: Policy<'_>, subject: &Subject) -> Option<Match> {
+pub fn means<'a>(policy: Policy<'_>, subject: impl Into<View<'a>>) -> Option<Match> {
+    let subject = subject.into();
     let in_scope = match policy {
         Policy::Namespaced(_) => !subject.namespace.is_empty() && policy.namespace() == subject.namespace,
         Policy::Cluster(_) => true,

@@ -53,6 +53,13 @@ impl LabelSelector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
+    /// Whether an object with these labels is selected; one that cannot be read selects nothing. Most objects are told
+    /// apart by a label that they must have and do not, before anything is made of the rest.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.to_selector().is_ok_and(|selector| selector.matches(labels))
+    }
+
     /// What is wrong with it, by field below `path`.
     pub fn validate(&self, path: &Path) -> Vec<FieldError> {
         let mut errors = validate_labels(&self.match_labels, &path.child("matchLabels"));

@@ -47,12 +47,19 @@ impl StatusController {
             }
         });
         for (scope, index) in context.bindings.both() {
-            let of_bindings = queue.clone();
+            let (of_bindings, shared) = (queue.clone(), Arc::downgrade(context));
             index.listen(move |change| {
+                let Some(new) = change.new else { return };
+                let key = BindingKey { scope, key: change.key.clone() };
                 // Where it is wanted decides whether it is fully applied, and which template it sums up for.
                 let moved = change.differs(|head| &head.wanted) || change.differs(|head| &head.resource.uid);
-                if change.new.is_some() && moved {
-                    of_bindings.add(BindingKey { scope, key: change.key.clone() });
+                // Its Works may have gone silent before it was known to hold what they had said.
+                let stale = || {
+                    let begun = new.collected && change.differs(|head| &head.collected);
+                    begun && shared.upgrade().is_some_and(|context| all_silent(&context, &key))
+                };
+                if moved || stale() {
+                    of_bindings.add(key);
                 }
             });
         }
@@ -78,6 +85,11 @@ impl StatusController {
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        // Works that nobody has looked at yet say nothing that is worth a look.
+        let head = self.context.bindings.of(key.scope).get(&key.key);
+        if head.is_some_and(|head| !head.collected) && all_silent(&self.context, &key) {
+            return Ok(Next::Done);
+        }
         let objects = &self.context.objects;
         let works = self.works(&key).await?;
         let now = Time::now(&self.context.env);
@@ -187,6 +199,11 @@ impl StatusController {
             Err(error) => Ok(Err(error)),
         }
     }
+}
+
+/// Whether no Work of a binding has been reported on.
+fn all_silent(context: &Context, key: &BindingKey) -> bool {
+    context.works.group(&key.to_string()).iter().all(|(_, head)| head.is_silent())
 }
 
 /// Collects what Works report into a binding's status. Whether that changed anything.

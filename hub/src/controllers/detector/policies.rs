@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use karmada_api::consts::{component, event, finalizer};
 use karmada_client::Error;
-use karmada_core::select::{self, Claim, Subject};
+use karmada_core::select::{self, Claim, View};
 use karmada_meta::{gvk::GroupVersionKind, object, path::aggregate};
 use serde_json::Value;
 
@@ -12,9 +12,9 @@ use super::{Detector, Lonely, Patience, kinds::selected_kinds};
 use crate::{
     admission, bindings,
     controllers::Next,
-    heads::{BindingHead, PolicyHead, PolicyKey, Scope, TemplateHead},
+    heads::{BindingHead, PolicyHead, PolicyKey, Scope},
     kinds,
-    objects::{Key, Part},
+    objects::Part,
     templates::TemplateKey,
 };
 
@@ -102,15 +102,24 @@ impl Detector {
             if !kinds.contains(&kind) {
                 continue;
             }
-            let candidates = match policy.scope {
-                Scope::Namespaced => watched.index.in_namespace(&policy.key.namespace),
-                Scope::Cluster => watched.index.all(),
+            let namespace = match policy.scope {
+                Scope::Namespaced => Some(policy.key.namespace.as_str()),
+                Scope::Cluster => None,
             };
-            for (key, template) in candidates {
-                if select::means(head.policy(), &subject(&kind, &key, &template)).is_some() {
-                    means_any = true;
-                    self.templates.add(TemplateKey { kind: kind.clone(), key });
-                }
+            let api_version = kind.api_version();
+            let meant = watched.index.keys_where(namespace, |key, template| {
+                let view = View {
+                    api_version: &api_version,
+                    kind: &kind.kind,
+                    namespace: &key.namespace,
+                    name: &key.name,
+                    labels: &template.labels,
+                };
+                select::means(head.policy(), view).is_some()
+            });
+            means_any |= !meant.is_empty();
+            for key in meant {
+                self.templates.add(TemplateKey { kind: kind.clone(), key });
             }
         }
         if !kinds.iter().all(|kind| self.context.templates.is_settled(kind) || self.context.skip.kind(kind)) {
@@ -183,17 +192,6 @@ impl Detector {
         let drop = |live: &mut Value| object::remove_finalizer(live, finalizer);
         self.context.objects.modify(resource, &policy.key, Part::Main, drop).await?;
         Ok(Next::Done)
-    }
-}
-
-/// What selectors look at, from what is kept of a template.
-pub(super) fn subject(kind: &GroupVersionKind, key: &Key, template: &TemplateHead) -> Subject {
-    Subject {
-        api_version: kind.api_version(),
-        kind: kind.kind.clone(),
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        labels: template.labels.clone(),
     }
 }
 
