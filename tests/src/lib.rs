@@ -9,6 +9,7 @@
 //!   machine   the clocks of one of them, what stops it and what holds up its watches
 //!   sim       fleets that live through what a seed has in store for them, judged after every step
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
+//!   recordings  what a stock Karmada had, beside what a fleet has
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
 //!   bench     how benches measure, and what they print
@@ -22,6 +23,7 @@ pub mod kubesim;
 pub mod link;
 pub mod machine;
 pub mod process;
+pub mod recordings;
 pub mod samples;
 pub mod sim;
 pub mod wait;

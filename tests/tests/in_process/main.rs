@@ -13,6 +13,7 @@ mod determinism;
 mod links;
 mod placement;
 mod propagation;
+mod recordings;
 mod restores;
 mod works;
 
