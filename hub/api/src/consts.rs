@@ -142,6 +142,25 @@ pub mod extension {
     pub const RULES_WEBHOOKS: &str = "webhooks";
     /// On a Namespace in a member that was there before us: it is released, never deleted.
     pub const ADOPTED: &str = "work.karmada.io/adopted";
+    /// On a Cluster, by its users: how long it may be silent before it counts as lost, like `3m`.
+    pub const GRACE_PERIOD: &str = "cluster.karmada.io/grace-period";
+    /// On a Cluster, by the hub: what its link was like, so that a new hub need not learn it again.
+    pub const LINK_HISTORY: &str = "cluster.karmada.io/link-history";
+    /// The taint of a cluster that comes and goes: nothing new is placed on it for a while.
+    pub const FLAPPING: &str = "cluster.karmada.io/flapping";
+    /// The condition of a Cluster whose grace period is not the hub's.
+    pub const LINK_GRACE: &str = "LinkGrace";
+    /// The condition of a Cluster that is held out of new scheduling for coming and going.
+    pub const LINK_FLAPPING: &str = "LinkFlapping";
+    /// The condition of a Cluster, or of a binding, whose status is of a time when the cluster still reported.
+    pub const STATUS_STALE: &str = "StatusStale";
+    /// The condition of a lost Cluster from which nothing is evicted for the time being.
+    pub const EVICTIONS_HELD: &str = "EvictionsHeld";
+    /// On templates and policies, by users, and on what is made of them: how long an agent goes on with a workload that
+    /// the hub has not confirmed, like `2m`.
+    pub const FENCE_AFTER: &str = "work.karmada.io/fence-after";
+    /// On a workload in a member that was stopped for [`FENCE_AFTER`]: since when.
+    pub const FENCED_SINCE: &str = "work.karmada.io/fenced-since";
     /// The condition of a binding whose policy waits for override policies.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
     /// The condition of a binding whose template a user's rule cannot make sense of.

@@ -16,8 +16,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use karmada_api::consts::{lease, reason};
 
+use crate::judge::brake::Cause;
+
 /// The monitor's times; Karmada's defaults.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How often [`Monitor::tick`] is called (`--cluster-monitor-period`).
     pub period: Duration,
@@ -100,6 +102,23 @@ impl Expired {
     }
 }
 
+/// A cluster as a tick finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its condition says.
+    pub ready: Ready,
+    /// How long it may be silent, if that is not what any cluster may.
+    pub grace: Option<Duration>,
+}
+
+impl<'a> From<(&'a str, Ready)> for Listed<'a> {
+    fn from((name, ready): (&'a str, Ready)) -> Self {
+        Self { name, ready, grace: None }
+    }
+}
+
 /// What is known of one cluster.
 #[derive(Clone, Debug)]
 struct Seen {
@@ -109,6 +128,14 @@ struct Seen {
     renewed: Option<String>,
     /// When that was seen to have changed.
     at: Option<Duration>,
+    /// A tick found it with this condition first, before any sign of life.
+    found: Option<Ready>,
+}
+
+impl Seen {
+    fn new(now: Moment) -> Self {
+        Self { since: now.monotonic, renewed: None, at: None, found: None }
+    }
 }
 
 /// The state machine. It is given every change of a Lease and every tick, and the clusters at each.
@@ -121,6 +148,10 @@ pub struct Monitor {
     blind_since: Option<Duration>,
     /// Before this nobody is judged.
     grace_until: Duration,
+    /// Why.
+    grace_cause: Cause,
+    /// Since when every renewal would have been seen when it came.
+    sighted_since: Duration,
 }
 
 impl Monitor {
@@ -132,29 +163,64 @@ impl Monitor {
             last: now,
             blind_since: None,
             grace_until: Duration::ZERO,
+            grace_cause: Cause::HubStarted,
+            sighted_since: now.monotonic,
         };
         monitor.restart(now);
+        monitor.grace_cause = Cause::HubStarted;
         monitor
     }
 
     /// Gives everybody the startup grace: leadership regained, or anything else that made the hub miss time.
     pub fn restart(&mut self, now: Moment) {
         self.last = now;
+        self.spare_everybody(now);
+    }
+
+    fn spare_everybody(&mut self, now: Moment) {
         self.grace_until = now.monotonic + self.settings.startup_grace;
+        self.grace_cause = Cause::HubAway;
+        self.sighted_since = now.monotonic;
     }
 
     /// A cluster's Lease as it is now. Seeing the same `renewTime` again is no sign of life; a smaller one is,
-    /// since the member's clock may have been put back.
-    pub fn renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) {
-        let seen = self.clusters.entry(cluster.to_owned()).or_insert(Seen {
-            since: now.monotonic,
-            renewed: None,
-            at: None,
-        });
-        if seen.renewed.as_deref() != Some(renew_time) {
-            seen.renewed = Some(renew_time.to_owned());
-            seen.at = Some(now.monotonic);
+    /// since the member's clock may have been put back. Answers how long the cluster had been silent, if the hub was
+    /// there all the while.
+    pub fn renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) -> Option<Duration> {
+        if !self.clusters.contains_key(cluster) {
+            self.clusters.insert(cluster.to_owned(), Seen::new(now));
         }
+        let seen = self.clusters.get_mut(cluster)?;
+        if seen.renewed.as_deref() == Some(renew_time) {
+            return None;
+        }
+        let first = seen.renewed.replace(renew_time.to_owned()).is_none();
+        let before = seen.at.replace(now.monotonic);
+        // What is seen first may have been written long ago.
+        let watched = before.filter(|at| !first && *at >= self.sighted_since && self.blind_since.is_none());
+        watched.map(|at| now.monotonic.saturating_sub(at))
+    }
+
+    /// When a cluster last gave a sign of life; of one that has given none, since when the hub has waited for it.
+    pub fn heard(&self, cluster: &str) -> Option<Duration> {
+        self.clusters.get(cluster).map(|seen| seen.at.unwrap_or(seen.since))
+    }
+
+    /// Whether a cluster was lost already when it was first looked at, and has been silent since.
+    pub fn lost_before(&self, cluster: &str) -> bool {
+        self.clusters.get(cluster).is_some_and(|seen| {
+            seen.at.is_none_or(|at| at <= seen.since) && seen.found == Some(Ready::Unknown)
+        })
+    }
+
+    /// Why the hub cannot tell at present whether clusters live, if it cannot.
+    pub fn blind(&self, now: Moment) -> Option<Cause> {
+        let cut_off =
+            self.blind_since.is_some_and(|since| now.monotonic.saturating_sub(since) >= self.settings.period);
+        if cut_off {
+            return Some(Cause::HubCutOff);
+        }
+        (now.monotonic < self.grace_until).then_some(self.grace_cause)
     }
 
     /// Looks at all clusters (those in pull mode) with their Ready conditions, and names those that have been
@@ -164,7 +230,7 @@ impl Monitor {
         &mut self,
         now: Moment,
         watching: bool,
-        clusters: impl IntoIterator<Item = (&'a str, Ready)>,
+        clusters: impl IntoIterator<Item = impl Into<Listed<'a>>>,
     ) -> Vec<(&'a str, Expired)> {
         if self.missed_time(now) {
             self.restart(now);
@@ -174,10 +240,11 @@ impl Monitor {
 
         let mut listed = BTreeMap::new();
         let mut expired = Vec::new();
-        for (name, ready) in clusters {
-            let seen =
-                self.clusters.remove(name).unwrap_or(Seen { since: now.monotonic, renewed: None, at: None });
-            let deadline = self.deadline(&seen, ready);
+        for cluster in clusters {
+            let Listed { name, ready, grace } = cluster.into();
+            let mut seen = self.clusters.remove(name).unwrap_or_else(|| Seen::new(now));
+            seen.found.get_or_insert(ready);
+            let deadline = self.deadline(&seen, ready, grace);
             listed.insert(name.to_owned(), seen);
             if !watching || ready == Ready::Unknown || now.monotonic <= deadline {
                 continue;
@@ -189,12 +256,13 @@ impl Monitor {
     }
 
     /// Until when a cluster is taken to be alive.
-    fn deadline(&self, seen: &Seen, ready: Ready) -> Duration {
+    fn deadline(&self, seen: &Seen, ready: Ready, own: Option<Duration>) -> Duration {
         let silent_since = seen.at.unwrap_or(seen.since);
+        let grace = own.unwrap_or(self.settings.grace);
         let grace = match ready {
-            Ready::Never => self.settings.startup_grace,
-            _ if seen.at.is_none() => self.settings.startup_grace,
-            _ => self.settings.grace,
+            Ready::Never => self.settings.startup_grace.max(own.unwrap_or_default()),
+            _ if seen.at.is_none() => self.settings.startup_grace.max(own.unwrap_or_default()),
+            _ => grace,
         };
         (silent_since + grace).max(self.grace_until)
     }
@@ -215,7 +283,7 @@ impl Monitor {
         } else if let Some(since) = self.blind_since.take()
             && now.monotonic.saturating_sub(since) >= self.settings.period
         {
-            self.grace_until = now.monotonic + self.settings.startup_grace;
+            self.spare_everybody(now);
         }
     }
 }

@@ -7,7 +7,7 @@
 //!                                                        │
 //!   member ◀─ delete, members ◀─ Work ◀─ work ◀─ overrides
 //!      │
-//!      ├─ status ──▶ Cluster.status          health ─▶ Ready=Unknown, taints
+//!      ├─ status ──▶ Cluster.status          health, judge ─▶ Ready=Unknown, taints, brakes
 //!      └─ Work.status ─ aggregate ─▶ binding.status
 //!
 //!   attach: what objects refer to goes along
@@ -40,6 +40,7 @@ pub mod figures;
 pub mod fleet;
 pub mod health;
 pub mod install_order;
+pub mod judge;
 pub mod members;
 pub mod names;
 pub mod overrides;

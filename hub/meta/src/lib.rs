@@ -11,6 +11,7 @@
 //! [`object`] is a set of accessors rather than a type. Message texts are those of kube-apiserver 1.36, since
 //! clients and people compare them; the recordings under the conformance suite hold them in place.
 
+pub mod duration;
 pub mod fields;
 pub mod gvk;
 pub mod jsonpath;

@@ -6,9 +6,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-use super::duration;
 
 pub(super) use self::look::*;
 

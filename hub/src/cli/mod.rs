@@ -5,7 +5,6 @@ mod args;
 mod ask;
 mod backup;
 mod cordon;
-mod duration;
 mod explain;
 mod export;
 mod follow;

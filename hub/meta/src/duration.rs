@@ -1,4 +1,4 @@
-//! Durations as Karmada's flags take them: `40s`, `1m30s`, `500ms`.
+//! Durations as Karmada's flags and annotations take them: `40s`, `1m30s`, `500ms`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// What is wrong with the text.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is not a duration like 40s, 1m30s or 500ms");
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -34,6 +34,22 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(bad()) } else { Ok(total) }
 }
 
+/// Writes a duration in Go's notation, to the millisecond: `1h0m5s`, `40s`, `1.5s`.
+pub fn format(length: Duration) -> String {
+    let (seconds, millis) = (length.as_secs(), length.subsec_millis());
+    let fraction = if millis == 0 {
+        String::new()
+    } else {
+        format!(".{millis:03}").trim_end_matches('0').to_owned()
+    };
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest}{fraction}s"),
+        (0, minutes) => format!("{minutes}m{rest}{fraction}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{rest}{fraction}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +73,22 @@ mod tests {
         ];
         for (text, millis) in rows {
             assert_eq!(parse(text).ok(), millis.map(Duration::from_millis), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (millis, want) in [
+            (0, "0s"),
+            (40_000, "40s"),
+            (90_000, "1m30s"),
+            (5_400_000, "1h30m0s"),
+            (1_500, "1.5s"),
+            (60_020, "1m0.02s"),
+        ] {
+            let length = Duration::from_millis(millis);
+            assert_eq!(format(length), want);
+            assert_eq!(parse(want), Ok(length));
         }
     }
 }

@@ -1,0 +1,360 @@
+//! Judgement: what the hub makes of clusters that fall silent, come back, come and go, or vanish all at once.
+//!
+//! ```text
+//!   Leases ──▶ health::Monitor ── silences ──▶ grace ──┐ (how long may it be silent?)
+//!                    ▲  │                              │
+//!                    └──┼──────────────────────────────┘
+//!                       ├─ losses ──▶ flaps ──▶ held out of new scheduling
+//!                       └─ missing ─▶ brake ──▶ evictions held      budget ──▶ evictions postponed
+//!
+//!   fence: what an agent stops when it cannot ask, and how long the hub waits for that
+//! ```
+//!
+//! Each part is a function of what happened to what is decided, with a table that is its documentation and its test.
+//! [`Judge`] puts the first three together, [`Opinion`] says of one cluster what people are to see.
+
+pub mod brake;
+pub mod budget;
+pub mod flaps;
+pub mod grace;
+pub mod opinion;
+#[cfg(test)]
+mod table;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karmada_meta::time::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::health::{self, Expired, Listed, Moment, Monitor, Ready};
+
+pub use opinion::Opinion;
+
+/// How often a history is written for a silence alone.
+const RECORD_PERIOD: Duration = Duration::from_secs(600);
+
+/// How often one is written that has not changed, so that it does not look old to the next hub.
+const REFRESH_PERIOD: Duration = Duration::from_secs(12 * 3600);
+
+/// By how much an ordinary silence must differ to be written down.
+const RECORD_STEP: u64 = 5;
+
+/// All settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The monitor's times.
+    pub health: health::Settings,
+    /// The most that is learnt as a cluster's grace.
+    pub most_grace: Duration,
+    /// When clusters are held out.
+    pub flaps: flaps::Settings,
+    /// When evictions are held; its window is the monitor's grace.
+    pub brake: brake::Settings,
+    /// How many evictions there may be.
+    pub budget: budget::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            health: health::Settings::default(),
+            most_grace: grace::Settings::MOST,
+            flaps: flaps::Settings::default(),
+            brake: brake::Settings::default(),
+            budget: budget::Settings::default(),
+        }
+    }
+}
+
+impl Settings {
+    fn grace(&self) -> grace::Settings {
+        grace::Settings { least: self.health.grace, most: self.most_grace.max(self.health.grace) }
+    }
+}
+
+/// A cluster as a tick finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its condition says.
+    pub ready: Ready,
+    /// What its user says of its grace.
+    pub grace: Option<&'a str>,
+    /// What a hub wrote down of its link.
+    pub history: Option<&'a str>,
+}
+
+/// What a hub writes down of a link, as JSON in an annotation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// When it was written.
+    pub at: Time,
+    /// The longest ordinary silence, in seconds, if it is worth mentioning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinary_silence_seconds: Option<u64>,
+    /// How often the next hold is doubled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doublings: Option<u32>,
+    /// The end of the present hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Time>,
+}
+
+/// What is remembered of one cluster.
+#[derive(Clone, Debug, Default)]
+struct Link {
+    silences: grace::Silences,
+    flaps: flaps::Flaps,
+    /// The monitor has found it lost, and it has not been back.
+    lost: bool,
+    /// The present hold's end, and how people read it.
+    held: Option<(Duration, Time)>,
+    grace: Option<grace::Grace>,
+    record: Option<Record>,
+}
+
+/// What a tick decided.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Whose Ready condition is to become Unknown.
+    pub expired: Vec<(String, Expired)>,
+    /// Whether evictions are held.
+    pub held: Option<brake::Held>,
+}
+
+/// The state machine over all clusters.
+#[derive(Debug)]
+pub struct Judge {
+    settings: Settings,
+    monitor: Monitor,
+    links: BTreeMap<String, Link>,
+    brake: brake::Brake,
+    held: Option<brake::Held>,
+}
+
+impl Judge {
+    /// One that starts now, or whose process has just become leader.
+    pub fn new(settings: Settings, now: Moment) -> Self {
+        let mut settings = settings;
+        settings.brake.window = settings.health.grace;
+        let monitor = Monitor::new(settings.health, now);
+        let held = monitor.blind(now).map(|cause| brake::Held { cause, missing: 0, of: 0, until: None });
+        Self { settings, monitor, links: BTreeMap::new(), brake: brake::Brake::default(), held }
+    }
+
+    /// A cluster's Lease as it is now.
+    pub fn renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) {
+        let silence = self.monitor.renewed(cluster, renew_time, now);
+        if let (Some(silence), Some(link)) = (silence, self.links.get_mut(cluster)) {
+            link.silences.ended(silence, now.monotonic, &self.settings.grace());
+        }
+    }
+
+    /// Looks at all clusters in pull mode. `watching`: the Lease watch is known to have been alive until now.
+    pub fn tick<'a>(
+        &mut self,
+        now: Moment,
+        watching: bool,
+        clusters: impl IntoIterator<Item = Cluster<'a>>,
+    ) -> Verdict {
+        let settings = self.settings;
+        let mut links = BTreeMap::new();
+        let mut listed = Vec::new();
+        for cluster in clusters {
+            let known = self.links.remove(cluster.name);
+            let mut link = known.unwrap_or_else(|| Link::recall(cluster.history, now, &settings));
+            let grace = link.silences.grace(cluster.grace, now.monotonic, &settings.grace());
+            // The hub's own is the monitor's, with its rules for beginners.
+            let own = (grace.length != settings.health.grace).then_some(grace.length);
+            listed.push(Listed { name: cluster.name, ready: cluster.ready, grace: own });
+            link.grace = Some(grace);
+            links.insert(cluster.name.to_owned(), link);
+        }
+        self.links = links;
+        let expired = self.monitor.tick(now, watching, listed.iter().copied());
+        let held = self.look(now, &listed);
+        self.count_losses(now, &listed, &expired);
+        Verdict { expired: expired.into_iter().map(|(name, how)| (name.to_owned(), how)).collect(), held }
+    }
+
+    /// Whether this is a mass outage.
+    fn look(&mut self, now: Moment, listed: &[Listed<'_>]) -> Option<brake::Held> {
+        let sightings: Vec<_> = listed
+            .iter()
+            .map(|cluster| {
+                let heard = self.monitor.heard(cluster.name).unwrap_or(now.monotonic);
+                let grace = cluster.grace.unwrap_or(self.settings.health.grace);
+                let silent = now.monotonic.saturating_sub(heard) > grace / 2;
+                let vanished = cluster.ready != Ready::Never && !self.monitor.lost_before(cluster.name);
+                brake::Sighting { name: cluster.name, heard, missing: silent && vanished }
+            })
+            .collect();
+        let before = self.brake.outage().is_some();
+        let blind = self.monitor.blind(now);
+        self.held = self.brake.look(now.monotonic, blind, &sightings, &self.settings.brake);
+        if let Some((_, members)) = self.brake.outage()
+            && !before
+        {
+            // Those that were found lost a moment earlier went with the others.
+            let since = now.monotonic.saturating_sub(self.settings.brake.window);
+            for member in members {
+                if let Some(link) = self.links.get_mut(member) {
+                    link.flaps.forgive(since);
+                }
+            }
+        }
+        self.held.clone()
+    }
+
+    fn count_losses(&mut self, now: Moment, listed: &[Listed<'_>], expired: &[(&str, Expired)]) {
+        let settings = &self.settings.flaps;
+        let everybodys = self.brake.outage().is_some();
+        for (name, how) in expired {
+            if let Some(link) = self.links.get_mut(*name)
+                && !std::mem::replace(&mut link.lost, true)
+                && *how == Expired::Stopped
+                && !everybodys
+            {
+                link.flaps.lost(now.monotonic, settings);
+            }
+        }
+        for cluster in listed {
+            let Some(link) = self.links.get_mut(cluster.name) else { continue };
+            match cluster.ready {
+                Ready::Unknown => link.lost = true,
+                Ready::True | Ready::False
+                    if link.lost && !expired.iter().any(|(name, _)| *name == cluster.name) =>
+                {
+                    link.lost = false;
+                    link.flaps.back(now.monotonic, settings);
+                }
+                _ => {}
+            }
+            let until = link.flaps.held_until(now.monotonic);
+            if until != link.held.map(|(until, _)| until) {
+                link.held = until.map(|until| (until, wall_of(until, now)));
+            }
+        }
+    }
+
+    /// Whether evictions are held, as of the last tick.
+    pub fn held(&self) -> Option<&brake::Held> {
+        self.held.as_ref()
+    }
+
+    /// When a cluster last gave a sign of life (monotonic), or since when the hub has waited for one.
+    pub fn heard(&self, cluster: &str) -> Option<Duration> {
+        self.monitor.heard(cluster)
+    }
+
+    /// What is to be shown of a cluster.
+    pub fn opinion(&self, cluster: &str, ready: Ready, now: Moment) -> Opinion {
+        let link = self.links.get(cluster);
+        let outage = self.held.as_ref().filter(|held| held.cause == brake::Cause::MassOutage);
+        let known = !self.monitor.lost_before(cluster);
+        Opinion {
+            grace: link.and_then(|link| link.grace.clone()),
+            held_until: link.and_then(|link| link.held).map(|(_, until)| until),
+            losses: link.map_or(0, |link| link.flaps.recent(now.monotonic, &self.settings.flaps)),
+            stale: ready == Ready::Unknown,
+            heard: self.monitor.heard(cluster).filter(|_| known).map(|heard| wall_of(heard, now)),
+            evictions_held: ready == Ready::Unknown && outage.is_some(),
+        }
+    }
+
+    /// What is to be written down of a cluster's link instead of what was: `Some(None)` is nothing.
+    pub fn record(&mut self, cluster: &str, now: Moment) -> Option<Option<Record>> {
+        let (flaps, grace) = (self.settings.flaps, self.settings.grace());
+        self.links.get_mut(cluster)?.revise(now, &flaps, &grace)
+    }
+}
+
+impl Link {
+    /// What a hub wrote down. An annotation that cannot be read is no history.
+    fn recall(history: Option<&str>, now: Moment, settings: &Settings) -> Self {
+        let mut link = Self::default();
+        let Some(record) = history.and_then(|text| serde_json::from_str::<Record>(text).ok()) else {
+            return link;
+        };
+        let wall = std::time::UNIX_EPOCH + now.wall;
+        // A time that is yet to come was written by a clock that was wrong, or is read by one.
+        let ago = record.at.elapsed(wall);
+        if let Some(seconds) = record.ordinary_silence_seconds {
+            let silence = Duration::from_secs(seconds);
+            link.silences.recall(silence, ago, now.monotonic, &settings.grace());
+        }
+        let left = record.held_until.map_or(Duration::ZERO, |until| {
+            let passed = until.elapsed(wall);
+            if passed.is_zero() { left_until(until, now) } else { Duration::ZERO }
+        });
+        link.flaps.recall(record.doublings.unwrap_or(0), left, now.monotonic, &settings.flaps);
+        let until = link.flaps.held_until(now.monotonic);
+        link.held = until.zip(record.held_until);
+        link.record = Some(record);
+        link
+    }
+
+    fn revise(
+        &mut self,
+        now: Moment,
+        flaps: &flaps::Settings,
+        grace: &grace::Settings,
+    ) -> Option<Option<Record>> {
+        let ordinary = self.silences.ordinary(now.monotonic).filter(|_| grace.most > grace.least);
+        let rounded = ordinary.map(|silence| silence.as_secs().div_ceil(RECORD_STEP) * RECORD_STEP);
+        let level = self.flaps.level(now.monotonic, flaps);
+        let new = Record {
+            at: wall_of(now.monotonic, now),
+            ordinary_silence_seconds: rounded,
+            doublings: Some(level).filter(|level| *level > 0),
+            held_until: self.held.map(|(_, until)| until),
+        };
+        let says_nothing =
+            new.ordinary_silence_seconds.is_none() && new.doublings.is_none() && new.held_until.is_none();
+        let Some(old) = &self.record else {
+            if says_nothing {
+                return None;
+            }
+            self.record = Some(new.clone());
+            return Some(Some(new));
+        };
+        if says_nothing {
+            self.record = None;
+            return Some(None);
+        }
+        let age = old.at.elapsed(std::time::UNIX_EPOCH + now.wall);
+        let same_flaps = new.doublings == old.doublings && new.held_until == old.held_until;
+        let same_silence = new.ordinary_silence_seconds == old.ordinary_silence_seconds;
+        let rests = match (same_flaps, same_silence) {
+            (true, true) => age < REFRESH_PERIOD,
+            (true, false) => age < RECORD_PERIOD,
+            (false, _) => false,
+        };
+        if rests {
+            return None;
+        }
+        self.record = Some(new.clone());
+        Some(Some(new))
+    }
+}
+
+/// The time of day of a monotonic time.
+fn wall_of(at: Duration, now: Moment) -> Time {
+    let wall = if at >= now.monotonic {
+        now.wall + (at - now.monotonic)
+    } else {
+        now.wall.saturating_sub(now.monotonic - at)
+    };
+    Time::from_system(std::time::UNIX_EPOCH + wall)
+}
+
+/// How long it is until then.
+fn left_until(then: Time, now: Moment) -> Duration {
+    let since_epoch = Duration::from_secs(u64::try_from(then.timestamp().as_second()).unwrap_or(0));
+    since_epoch.saturating_sub(now.wall)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use super::*;
+
+/// A fleet whose clusters renew every ten seconds unless they are silent, judged every five.
+struct Fleet {
+    judge: Judge,
+    now: u64,
+    clusters: Vec<Member>,
+    watching: bool,
+    expired: Vec<(u64, String)>,
+}
+
+struct Member {
+    name: String,
+    ready: Ready,
+    silent: bool,
+    grace: Option<String>,
+    history: Option<String>,
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment { monotonic: Duration::from_secs(seconds), wall: Duration::from_secs(1_767_225_600 + seconds) }
+}
+
+impl Fleet {
+    fn new(clusters: usize, settings: Settings) -> Self {
+        let member = |n| Member {
+            name: format!("m{n}"),
+            ready: Ready::True,
+            silent: false,
+            grace: None,
+            history: None,
+        };
+        Self {
+            judge: Judge::new(settings, at(0)),
+            now: 0,
+            clusters: (0..clusters).map(member).collect(),
+            watching: true,
+            expired: Vec::new(),
+        }
+    }
+
+    /// Goes on until then; what expires becomes Unknown, what renews becomes True.
+    fn until(&mut self, end: u64) {
+        while self.now < end {
+            self.now += 1;
+            let now = self.now;
+            if now % 10 == 0 {
+                for member in self.clusters.iter_mut().filter(|member| !member.silent) {
+                    self.judge.renewed(&member.name, &format!("t{now}"), at(now));
+                    member.ready = Ready::True;
+                }
+            }
+            if now % 5 == 0 {
+                let clusters = self.clusters.iter().map(|member| Cluster {
+                    name: &member.name,
+                    ready: member.ready,
+                    grace: member.grace.as_deref(),
+                    history: member.history.as_deref(),
+                });
+                let verdict = self.judge.tick(at(now), self.watching, clusters);
+                for (name, _) in verdict.expired {
+                    self.clusters.iter_mut().filter(|m| m.name == name).for_each(|m| m.ready = Ready::Unknown);
+                    self.expired.push((now, name));
+                }
+            }
+        }
+    }
+
+    fn silence(&mut self, count: usize, silent: bool) {
+        for member in self.clusters.iter_mut().take(count) {
+            member.silent = silent;
+        }
+    }
+
+    /// The first clusters are silent for so long.
+    fn away(&mut self, count: usize, length: u64) {
+        self.silence(count, true);
+        self.until(self.now + length);
+        self.silence(count, false);
+        self.until(self.now + 10);
+    }
+
+    fn opinion(&self) -> Opinion {
+        self.judge.opinion("m0", self.clusters[0].ready, at(self.now))
+    }
+}
+
+#[test]
+fn a_silence_that_is_usual_stops_to_count_as_a_loss() {
+    let mut fleet = Fleet::new(10, Settings::default());
+    fleet.until(100);
+    for _ in 0..3 {
+        fleet.away(1, 60);
+        fleet.until(fleet.now + 3000);
+    }
+    assert_eq!(fleet.expired.len(), 3);
+    for _ in 0..3 {
+        fleet.away(1, 90);
+        fleet.until(fleet.now + 3000);
+    }
+    assert_eq!(fleet.expired.len(), 3, "it is used to more than a minute");
+    let shown = fleet.opinion();
+    assert_eq!(shown.grace.unwrap().source.reason(), Some("GraceLearnt"));
+    assert!(!shown.stale);
+}
+
+#[test]
+fn any_grace_is_found_within_a_period() {
+    for (grace, annotation) in [(40, None), (15, None), (120, None), (40, Some("90s")), (40, Some("13s"))] {
+        let settings = Settings {
+            health: health::Settings { grace: Duration::from_secs(grace), ..health::Settings::default() },
+            ..Settings::default()
+        };
+        let mut fleet = Fleet::new(10, settings);
+        fleet.clusters[0].grace = annotation.map(str::to_owned);
+        fleet.until(300);
+        let length = fleet.opinion().grace.unwrap().length.as_secs();
+        // A grace that heartbeats hardly reach is learnt to be too short.
+        let wanted = annotation.map_or(grace.max(20), |text| text.trim_end_matches('s').parse().unwrap());
+        assert_eq!(length, wanted);
+        fleet.silence(1, true);
+        fleet.until(700);
+        let [(found, _)] = fleet.expired.as_slice() else { panic!("{:?}", fleet.expired) };
+        let after = found - 300;
+        assert!((length..=length + 5).contains(&after), "{annotation:?} {grace}: {after}");
+    }
+}
+
+#[test]
+fn flapping_holds_out_and_is_written_down() {
+    let mut fleet = Fleet::new(10, Settings::default());
+    fleet.until(100);
+    for _ in 0..2 {
+        fleet.away(1, 60);
+        fleet.until(fleet.now + 100);
+    }
+    assert_eq!(fleet.opinion().held_until, None);
+    fleet.away(1, 60);
+    fleet.until(fleet.now + 10);
+    let until = fleet.opinion().held_until.expect("it is held out");
+    let record = fleet.judge.record("m0", at(fleet.now)).unwrap().unwrap();
+    assert_eq!((record.held_until, record.doublings), (Some(until), Some(1)));
+    assert_eq!(fleet.judge.record("m0", at(fleet.now)), None, "written once");
+    assert_eq!(fleet.judge.record("m5", at(fleet.now)), None, "of a good link nothing is written");
+
+    // Another hub goes on with it.
+    let mut next = Fleet::new(10, Settings::default());
+    next.clusters[0].history = Some(serde_json::to_string(&record).unwrap());
+    next.judge = Judge::new(Settings::default(), at(fleet.now));
+    next.now = fleet.now;
+    next.until(fleet.now + 20);
+    assert_eq!(next.opinion().held_until, Some(until));
+    assert_eq!(next.opinion().grace.unwrap().source.reason(), Some("GraceLearnt"));
+    next.until(fleet.now + 400);
+    assert_eq!(next.opinion().held_until, None);
+}
+
+#[test]
+fn a_mass_outage_is_nobodys_loss_and_holds_evictions_before_the_first_is_lost() {
+    let mut fleet = Fleet::new(10, Settings::default());
+    fleet.until(100);
+    assert_eq!(fleet.judge.held(), None);
+    for _ in 0..3 {
+        fleet.silence(5, true);
+        let lost_before = fleet.expired.len();
+        while fleet.judge.held().is_none() {
+            fleet.until(fleet.now + 5);
+        }
+        assert_eq!(fleet.expired.len(), lost_before, "the brake comes first");
+        fleet.until(fleet.now + 60);
+        assert!(fleet.opinion().evictions_held && fleet.opinion().stale);
+        fleet.silence(5, false);
+        fleet.until(fleet.now + 30);
+        assert_eq!(fleet.judge.held(), None);
+    }
+    assert_eq!(fleet.expired.len(), 15);
+    assert_eq!(fleet.opinion().losses, 0);
+    assert_eq!(fleet.opinion().held_until, None);
+}
+
+#[test]
+fn the_hub_itself_may_have_been_away() {
+    let mut fleet = Fleet::new(4, Settings::default());
+    fleet.until(50);
+    assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::HubStarted));
+    fleet.until(100);
+    assert_eq!(fleet.judge.held(), None);
+    fleet.watching = false;
+    fleet.until(120);
+    assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::HubCutOff));
+    fleet.watching = true;
+    fleet.until(130);
+    assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::HubAway));
+    fleet.until(200);
+    assert_eq!(fleet.judge.held(), None);
+    fleet.now += 100;
+    fleet.until(fleet.now + 10);
+    assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::HubAway), "a late tick");
+    let learnt = fleet.opinion().grace.unwrap().source.reason();
+    assert_eq!(learnt, None, "what the hub missed was no silence");
+}
+
+#[test]
+fn who_was_lost_before_the_hub_started_did_not_vanish() {
+    let mut fleet = Fleet::new(10, Settings::default());
+    fleet.silence(6, true);
+    fleet.clusters.iter_mut().take(6).for_each(|member| member.ready = Ready::Unknown);
+    fleet.until(200);
+    assert_eq!(fleet.judge.held(), None);
+    assert_eq!(fleet.opinion().heard, None);
+    let mut fleet = Fleet::new(10, Settings::default());
+    fleet.silence(6, true);
+    fleet.until(200);
+    assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::MassOutage));
+}
