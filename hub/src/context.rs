@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use karmada_client::{Error, EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
-use karmada_core::{evict, skip::Skip};
+use karmada_core::{evict, judge, skip::Skip};
 use karmada_env::Env;
 use karmada_interpreter::{Interpreter, Unreachable};
 use karmada_meta::object;
@@ -22,6 +22,7 @@ use crate::{
     },
     hooks::{self, Configuration, HubCaller},
     index::{Index, follow},
+    judgement::Judgement,
     kinds,
     metrics::HubFigures,
     needs::Needs,
@@ -100,6 +101,8 @@ pub(crate) struct Context {
     pub written: Written,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
+    /// What is made of clusters that fall silent, and whether evictions are allowed.
+    pub judgement: Judgement,
     /// What the controllers count.
     pub figures: HubFigures,
     /// Watches and recorders, which end with `stop`.
@@ -121,6 +124,7 @@ impl Context {
         env: Env,
         skip: Skip,
         evictions: evict::Settings,
+        judge: judge::Settings,
         figures: HubFigures,
         stop: CancellationToken,
     ) -> Self {
@@ -151,6 +155,7 @@ impl Context {
             fleet: Arc::default(),
             written: Written::default(),
             to_bind: WorkQueue::new(env.clone()),
+            judgement: Judgement::new(judge, env.clone()),
             figures,
             tasks,
             stop,

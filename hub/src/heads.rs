@@ -112,10 +112,19 @@ impl ClusterHead {
         Some(head.cluster.spec.id.clone()).filter(|id| !id.is_empty()).into_iter().collect()
     }
 
+    /// Its conditions.
+    pub fn conditions(&self) -> &[conditions::Condition] {
+        self.cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default()
+    }
+
+    /// One of its annotations.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
     /// What its condition Ready says.
     pub fn ready(&self) -> Ready {
-        let conditions = self.cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        Ready::from_status(conditions::find(conditions, condition::READY).map(|c| c.status.as_str()))
+        Ready::from_status(conditions::find(self.conditions(), condition::READY).map(|c| c.status.as_str()))
     }
 
     /// Whether its agent reports: Ready is True or False, not Unknown, and there is one.

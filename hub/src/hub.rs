@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use karmada_client::latest;
-use karmada_core::{evict, health::Settings, skip::Skip};
+use karmada_core::{evict, judge, skip::Skip};
 use karmada_env::Env;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -24,10 +24,10 @@ use crate::{
 /// How the controllers behave.
 #[derive(Clone, Debug)]
 pub struct HubConfig {
-    /// The lease monitor's times.
-    pub health: Settings,
     /// How objects leave clusters.
     pub evictions: evict::Settings,
+    /// How clusters are judged that fall silent.
+    pub judge: judge::Settings,
     /// Namespaces that are never propagated, as regular expressions over the whole name.
     pub skipped_namespaces: Vec<String>,
     /// Kinds that are never propagated, in the notation of `--skipped-propagating-apis`.
@@ -37,8 +37,8 @@ pub struct HubConfig {
 impl Default for HubConfig {
     fn default() -> Self {
         Self {
-            health: Settings::default(),
             evictions: evict::Settings::default(),
+            judge: judge::Settings::default(),
             skipped_namespaces: vec!["kube-.*".to_owned()],
             skipped_apis: String::new(),
         }
@@ -134,9 +134,9 @@ impl Hub {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), HubError> {
         let stop = shutdown.child_token();
         let figures = self.figures;
-        let evictions = self.config.evictions;
+        let (evictions, judge) = (self.config.evictions, self.config.judge);
         let context =
-            Context::new(self.client, self.env, self.skip, evictions, figures.clone(), stop.clone());
+            Context::new(self.client, self.env, self.skip, evictions, judge, figures.clone(), stop.clone());
         let context = Arc::new(context);
         crate::metrics::listen(&context);
         self.new_templates.ask(&context);
@@ -154,7 +154,7 @@ impl Hub {
         let taint_policies = TaintPolicies::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
-        let lease = LeaseMonitor::new(&context, self.config.health);
+        let lease = LeaseMonitor::new(&context);
 
         let mut running = JoinSet::new();
         let leases = context.watch(&mut running);

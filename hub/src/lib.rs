@@ -33,6 +33,7 @@ pub mod heads;
 mod hooks;
 mod hub;
 pub mod index;
+mod judgement;
 pub mod kinds;
 pub mod metrics;
 mod needs;

@@ -27,6 +27,8 @@ karmada_kind! {
         Column::text("Ready", ".status.conditions[?(@.type==\"Ready\")].status")
             .about("Whether the member accepts workloads."),
         Column::age("Age"),
+        Column::since("Silent", ".status.conditions[?(@.type==\"StatusStale\")].lastTransitionTime")
+            .about("How long nothing has been heard of a lost member: what is shown of it is that old."),
         Column::text("Zones", ".spec.zones").wide().about("The member's failure zones."),
         Column::text("Region", ".spec.region").wide().about("The member's region."),
         Column::text("Provider", ".spec.provider").wide().about("The member's cloud provider."),

@@ -342,6 +342,10 @@ pub mod event {
     pub const TAINT_CLUSTER_SUCCEED: &str = "TaintClusterSucceed";
     /// Cluster: its taints could not be changed.
     pub const TAINT_CLUSTER_FAILED: &str = "TaintClusterFailed";
+    /// Hub: nothing is evicted from lost clusters for the time being. Ours.
+    pub const EVICTIONS_HELD: &str = "EvictionsHeld";
+    /// Hub: evictions go on. Ours.
+    pub const EVICTIONS_RESUMED: &str = "EvictionsResumed";
     /// Cluster: the rules for impersonation were sent.
     pub const SYNC_IMPERSONATION_CONFIG_SUCCEED: &str = "SyncImpersonationConfigSucceed";
     /// Cluster: the rules for impersonation could not be sent.

@@ -31,6 +31,11 @@ impl Column {
         Self { name, path: ".metadata.creationTimestamp", kind: "date", priority: 0, description: "" }
     }
 
+    /// How long ago something was that stands at a path.
+    pub const fn since(name: &'static str, path: &'static str) -> Self {
+        Self { name, path, kind: "date", priority: 0, description: "" }
+    }
+
     /// The same column, in wide output only.
     pub const fn wide(self) -> Self {
         Self { priority: 1, ..self }

@@ -9,6 +9,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
+use super::judge::JudgeArgs;
 
 pub(super) use self::look::*;
 
@@ -113,6 +114,8 @@ pub struct ServeArgs {
     pub skipped_propagating_namespaces: Vec<String>,
     #[command(flatten)]
     pub failover: FailoverArgs,
+    #[command(flatten)]
+    pub judge: JudgeArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]

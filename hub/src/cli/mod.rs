@@ -9,6 +9,7 @@ mod explain;
 mod export;
 mod follow;
 mod get;
+mod judge;
 mod known;
 mod logs;
 mod members;

@@ -1,28 +1,31 @@
 //! The lease monitor: clusters that stop giving a sign of life become Unknown, and taints follow conditions.
 //!
 //! ```text
-//!   Leases ──▶ Monitor (core::health) ── every period ──▶ Ready=Unknown ─┐
-//!                                                                        ├─▶ Clusters ──▶ taints ──▶ scheduler
-//!   agents ── Ready=True/False ──────────────────────────────────────────┘
+//!   Leases ──▶ Judge (core::judge) ── every period ──▶ Ready=Unknown, StatusStale, … ─┐
+//!                    │                                 history of the link            ├─▶ Clusters ──▶ taints
+//!                    └─▶ evictions held: event, metric                                │                  │
+//!   agents ── Ready=True/False ───────────────────────────────────────────────────────┘                  ▼
+//!                                                                                                   scheduler
 //! ```
 //!
 //! Only the judgement waits for a tick. A condition that an agent posts moves the taints as soon as it is seen, so
-//! that a cluster that is back is of use at once.
+//! that a cluster that is back is of use at once. A tick writes nothing itself: a thousand clusters that vanish must
+//! not make the next one late.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, sync::Arc};
 
 use karmada_api::{
     cluster::{ClusterSyncMode, Taint},
     conditions::{self, Condition, ConditionStatus},
-    consts::{component, condition, event},
+    consts::{component, condition, event, extension, namespace},
 };
 use karmada_client::{Error, WorkQueue, latest, watch::Health};
 use karmada_core::{
-    health::{Expired, Moment, Monitor, Settings},
+    health::{Expired, Ready},
+    judge::{self, Record, brake, flaps},
     taints,
 };
-use karmada_env::Env;
-use karmada_meta::time::Time;
+use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,98 +34,178 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
+    heads::ClusterHead,
     kinds::CLUSTERS,
     objects::{Key, Part},
 };
 
-/// How many clusters have their taints changed at a time.
+/// How many clusters are written at a time.
 const WORKERS: usize = 4;
 
 /// Judges clusters by their Leases.
 pub(crate) struct LeaseMonitor {
     context: Arc<Context>,
-    monitor: Arc<Mutex<Monitor>>,
-    period: std::time::Duration,
+    pending: Mutex<Pending>,
     queue: WorkQueue<String>,
+}
+
+/// What the last ticks decided and is not written yet.
+#[derive(Default)]
+struct Pending {
+    /// Who is lost, with the condition that was judged.
+    expired: BTreeMap<String, (Expired, Ready)>,
+    /// What is to be remembered of links.
+    records: BTreeMap<String, Option<Record>>,
+    /// Why evictions were held at the last tick.
+    held: Option<brake::Cause>,
 }
 
 impl LeaseMonitor {
     /// A monitor that hears the context's Leases and Clusters from now on.
-    pub(crate) fn new(context: &Arc<Context>, settings: Settings) -> Self {
-        let monitor = Arc::new(Mutex::new(Monitor::new(settings, moment(&context.env))));
-        let (ear, env) = (monitor.clone(), context.env.clone());
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let ear = Arc::downgrade(context);
         context.leases.listen(move |change| {
-            if let Some(lease) = change.new {
-                ear.lock().renewed(&change.key.name, &lease.renew_time, moment(&env));
+            if let (Some(lease), Some(context)) = (change.new, ear.upgrade()) {
+                context.judgement.renewed(&change.key.name, &lease.renew_time);
             }
         });
         let queue = WorkQueue::new(context.env.clone());
         let clusters = queue.clone();
         context.clusters.listen(move |change| clusters.add(change.key.name.clone()));
         context.figures.queue("lease", &queue);
-        Self { context: context.clone(), monitor, period: settings.period, queue }
+        Self { context: context.clone(), pending: Mutex::default(), queue }
     }
 
     /// Runs until told to stop. `watching` is the health of the Lease watch.
     pub(crate) async fn run(self, watching: latest::Receiver<Health>, stop: CancellationToken) {
         self.context.clusters.synced().await;
-        let taints = work("lease", &self.queue, WORKERS, &stop, |name: String| self.taint(name));
+        let writing = work("lease", &self.queue, WORKERS, &stop, |name: String| self.write(name));
         let judging = async {
             // The first tick comes at once; the startup grace makes it harmless.
-            let mut ticks = interval(self.period);
+            let mut ticks = interval(self.context.judgement.period());
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
                 let live = watching.borrow().live;
-                self.judge(live).await;
+                self.judge(live);
             }
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = taints => {}
+            () = writing => {}
             () = judging => {}
         }
     }
 
     /// One look at all clusters.
-    async fn judge(&self, watching: bool) {
-        let clusters = self.context.clusters.all();
+    fn judge(&self, watching: bool) {
+        let (judgement, clusters) = (&self.context.judgement, self.context.clusters.all());
         let pulled: Vec<_> = clusters
             .iter()
             .filter(|(_, head)| head.cluster.spec.sync_mode == ClusterSyncMode::Pull)
-            .map(|(key, head)| (key.name.as_str(), head.ready()))
+            .map(|(key, head)| (key.name.as_str(), head))
             .collect();
-        let expired = self.monitor.lock().tick(moment(&self.context.env), watching, pulled);
-        for (name, how) in expired {
-            tracing::warn!(cluster = name, reason = how.reason(), "the cluster gives no sign of life");
-            if let Err(error) = self.expire(name, how).await {
-                // The next tick finds the same state and tries again.
-                tracing::warn!(cluster = name, %error, "could not mark the cluster as unknown");
+        let verdict = judgement.tick(
+            watching,
+            pulled.iter().map(|(name, head)| judge::Cluster {
+                name,
+                ready: head.ready(),
+                grace: head.annotation(extension::GRACE_PERIOD),
+                history: head.annotation(extension::LINK_HISTORY),
+            }),
+        );
+        let expired: BTreeMap<&str, Expired> =
+            verdict.expired.iter().map(|(name, how)| (name.as_str(), *how)).collect();
+        let now = Time::now(&self.context.env);
+        let mut seen = Vec::with_capacity(pulled.len());
+        let mut pending = self.pending.lock();
+        pending.expired.clear();
+        for (name, head) in pulled {
+            if let Some(how) = expired.get(name) {
+                tracing::warn!(cluster = name, reason = how.reason(), "the cluster gives no sign of life");
+                pending.expired.insert(name.to_owned(), (*how, head.ready()));
+            }
+            let opinion = judgement.opinion(name, head.ready());
+            let record = judgement.record(name);
+            let news = opinion.show(&mut head.conditions().to_vec(), now)
+                || flaps::taints(&head.cluster.spec.taints, opinion.held_until.is_some(), now).is_some();
+            if news || record.is_some() || expired.contains_key(name) {
+                self.queue.add(name.to_owned());
+            }
+            pending.records.extend(record.map(|record| (name.to_owned(), record)));
+            seen.push((name, opinion));
+        }
+        let cause = verdict.held.as_ref().map(|held| held.cause);
+        self.context.figures.judged().seen(seen.iter().map(|(name, opinion)| (*name, opinion)), cause);
+        if std::mem::replace(&mut pending.held, cause) != cause {
+            self.tell_brake(verdict.held.as_ref());
+        }
+    }
+
+    /// Says that evictions stop, or go on.
+    fn tell_brake(&self, held: Option<&brake::Held>) {
+        // The hub has no object of its own; its clusters' namespace is what comes nearest.
+        let about =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace::CLUSTER}});
+        match held {
+            Some(held) => {
+                let message = brake::message(held, self.context.env.now());
+                let reason = held.cause.reason();
+                tracing::warn!(reason, "evictions are held: {message}");
+                let text = format!("{reason}: {message}");
+                self.context.warning(component::CLUSTER, &about, event::EVICTIONS_HELD, text);
+            }
+            None => {
+                tracing::info!("evictions are not held");
+                let text = "Nothing stands against evictions from lost clusters.";
+                self.context.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
             }
         }
     }
 
-    async fn expire(&self, name: &str, how: Expired) -> Result<(), Error> {
+    /// Makes a Cluster say what is thought of it: its conditions first, then what follows from them.
+    async fn write(&self, name: String) -> Result<Next, Error> {
+        self.show(&name).await?;
+        self.taint(name).await
+    }
+
+    /// Writes the conditions: Unknown if it is lost, and what else there is to say.
+    async fn show(&self, name: &str) -> Result<(), Error> {
+        let key = Key::cluster_scoped(name);
+        let Some(head) = self.context.clusters.get(&key) else { return Ok(()) };
+        if head.cluster.spec.sync_mode != ClusterSyncMode::Pull {
+            return Ok(());
+        }
         let now = Time::now(&self.context.env);
-        let seen = self.context.clusters.get(&Key::cluster_scoped(name)).map(|head| head.ready());
-        self.context
-            .objects
-            .modify(&CLUSTERS, &Key::cluster_scoped(name), Part::Status, |cluster| {
-                let mut list =
-                    Vec::<Condition>::deserialize(&cluster["status"]["conditions"]).unwrap_or_default();
+        let expired = self.pending.lock().expired.get(name).copied();
+        let revise = |list: &mut Vec<Condition>| {
+            let found =
+                Ready::from_status(conditions::find(list, condition::READY).map(|c| c.status.as_str()));
+            let mut changed = false;
+            // The agent may have posted something since it was judged.
+            if let Some((how, _)) = expired.filter(|(_, judged)| *judged == found) {
                 let unknown = ConditionStatus::Unknown;
-                let ready = conditions::find(&list, condition::READY).map(|c| c.status.as_str());
-                if Some(karmada_core::health::Ready::from_status(ready)) != seen {
-                    // The agent has posted something since it was judged.
-                    return false;
-                }
                 let new = Condition::new(condition::READY, unknown, how.reason(), how.message(), now);
-                let changed = conditions::set(&mut list, new, now);
+                changed = conditions::set(list, new, now);
+            }
+            let ready =
+                Ready::from_status(conditions::find(list, condition::READY).map(|c| c.status.as_str()));
+            self.context.judgement.opinion(name, ready).show(list, now) || changed
+        };
+        if !revise(&mut head.conditions().to_vec()) {
+            return Ok(());
+        }
+        let write = |cluster: &mut Value| {
+            let mut list =
+                Vec::<Condition>::deserialize(&cluster["status"]["conditions"]).unwrap_or_default();
+            let changed = revise(&mut list);
+            if changed {
                 cluster["status"]["conditions"] = json!(list);
-                changed
-            })
-            .await?;
+            }
+            changed
+        };
+        self.context.objects.modify(&CLUSTERS, &key, Part::Status, write).await?;
         Ok(())
     }
 
@@ -131,7 +214,8 @@ impl LeaseMonitor {
         let key = Key::cluster_scoped(name);
         let Some(head) = self.context.clusters.get(&key) else { return Ok(Next::Done) };
         let now = Time::now(&self.context.env);
-        if taints::for_condition(&head.cluster.spec.taints, head.ready(), now).is_none() {
+        let record = self.pending.lock().records.remove(&key.name);
+        if record.is_none() && self.wanted_taints(&key.name, &head, now).is_none() {
             return Ok(Next::Done);
         }
         let mut message = None;
@@ -140,13 +224,13 @@ impl LeaseMonitor {
             .objects
             .modify(&CLUSTERS, &key, Part::Main, |cluster| {
                 message = None;
-                let live = crate::heads::ClusterHead::project(cluster);
-                let Some(wanted) = taints::for_condition(&live.cluster.spec.taints, live.ready(), now) else {
-                    return false;
-                };
-                message = Some(taints::event_message(&wanted));
-                set_taints(cluster, &wanted);
-                true
+                let mut changed = record.as_ref().is_some_and(|record| remember(cluster, record.as_ref()));
+                if let Some(wanted) = self.wanted_taints(&key.name, &ClusterHead::project(cluster), now) {
+                    message = Some(taints::event_message(&wanted));
+                    set_taints(cluster, &wanted);
+                    changed = true;
+                }
+                changed
             })
             .await;
         match (written, message) {
@@ -157,6 +241,9 @@ impl LeaseMonitor {
             }
             (Ok(_), _) => Ok(Next::Done),
             (Err(error), _) => {
+                if let Some(record) = record {
+                    self.pending.lock().records.entry(key.name.clone()).or_insert(record);
+                }
                 let reference = json!(*head.cluster);
                 let text = format!("Taint cluster failed: {error}.");
                 self.context.warning(component::CLUSTER, &reference, event::TAINT_CLUSTER_FAILED, text);
@@ -164,6 +251,32 @@ impl LeaseMonitor {
             }
         }
     }
+
+    /// The taints that a cluster should have, or `None` if it has them: by its condition, and by its comings and goings.
+    fn wanted_taints(&self, name: &str, head: &ClusterHead, now: Time) -> Option<Vec<Taint>> {
+        let spec = &head.cluster.spec;
+        let by_condition = taints::for_condition(&spec.taints, head.ready(), now);
+        if spec.sync_mode != ClusterSyncMode::Pull {
+            return by_condition;
+        }
+        let held = self.context.judgement.opinion(name, head.ready()).held_until.is_some();
+        flaps::taints(by_condition.as_deref().unwrap_or(&spec.taints), held, now).or(by_condition)
+    }
+}
+
+/// Writes down, or wipes out, what is known of a cluster's link.
+fn remember(cluster: &mut Value, record: Option<&Record>) -> bool {
+    let text = record.map(|record| json!(record).to_string());
+    if object::annotation(cluster, extension::LINK_HISTORY) == text.as_deref() {
+        return false;
+    }
+    match text {
+        Some(text) => object::set_annotation(cluster, extension::LINK_HISTORY, text),
+        None => {
+            object::remove_annotation(cluster, extension::LINK_HISTORY);
+        }
+    }
+    true
 }
 
 pub(super) fn set_taints(cluster: &mut Value, taints: &[Taint]) {
@@ -173,9 +286,4 @@ pub(super) fn set_taints(cluster: &mut Value, taints: &[Taint]) {
     } else {
         spec.insert("taints".to_owned(), json!(taints));
     }
-}
-
-fn moment(env: &Env) -> Moment {
-    let wall = env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Moment { monotonic: env.now(), wall }
 }

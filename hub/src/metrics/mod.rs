@@ -12,6 +12,7 @@
 //! Nothing is kept per object but while a report is awaited ([`propagation`]), and that is bounded.
 
 mod clusters;
+mod judgement;
 mod propagation;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use karmada_env::Env;
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
 
-use self::{clusters::Clusters, propagation::Propagation};
+use self::{clusters::Clusters, judgement::Judged, propagation::Propagation};
 use crate::{context::Context, objects::Key, remote::Phase, templates::TemplateKey};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
@@ -85,6 +86,7 @@ struct Inner {
     env: Env,
     queues: Queues,
     clusters: Clusters,
+    judged: Judged,
     propagation: Propagation,
     match_policy: Histogram,
     apply_policy: Timed,
@@ -135,6 +137,7 @@ impl HubFigures {
         Self(Arc::new(Inner {
             queues: Queues::default(),
             clusters: Clusters::default(),
+            judged: Judged::default(),
             propagation: Propagation::default(),
             match_policy: exponential(0.001, 2.0, 12),
             apply_policy: Timed::new(),
@@ -159,6 +162,10 @@ impl HubFigures {
 
     pub(crate) fn clusters(&self) -> &Clusters {
         &self.0.clusters
+    }
+
+    pub(crate) fn judged(&self) -> &Judged {
+        &self.0.judged
     }
 
     pub(crate) fn propagation(&self) -> &Propagation {
@@ -201,6 +208,7 @@ impl HubFigures {
     pub(crate) fn rest(&self) {
         self.0.queues.clear();
         self.0.clusters.clear();
+        self.0.judged.clear();
         self.0.propagation.clear();
     }
 
@@ -228,6 +236,7 @@ impl Source for HubFigures {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let inner = &self.0;
         inner.clusters.write(sheet, &inner.env)?;
+        inner.judged.write(sheet)?;
         inner.propagation.write(sheet)?;
         inner.queues.write(sheet)?;
         sheet.one_histogram(

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 28] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 34] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -21,6 +21,12 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 28] = [
     ("cluster_pod_allocated_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_ready_node_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_ready_state", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_cluster_grace_seconds", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_cluster_held_out", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_cluster_recent_losses", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_cluster_status_stale", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_evictions_held", Kind::Gauge, &["reason"]),
+    ("karmada_hub_evictions_postponed", Kind::Counter, &["reason"]),
     ("karmada_hub_lease_age_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_propagation_duration_seconds", Kind::Histogram, &["operation"]),
     ("karmada_hub_propagation_pending", Kind::Gauge, &[]),
@@ -82,6 +88,9 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     }});
     hub.clusters().seen("m", &cluster);
     hub.clusters().renewed("m", "2026-09-21T14:13:20.000000Z", true, &hub.0.env);
+    let opinion = karmada_core::judge::Opinion::default();
+    hub.judged().seen([("m", &opinion)].into_iter(), None);
+    hub.judged().postponed("MinuteBudget");
     hub.scheduled(true, false, &hub.timer());
     hub.incoming(Incoming::Added);
     let page = figures(&hub);

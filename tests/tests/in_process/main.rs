@@ -10,6 +10,7 @@
 
 mod agents;
 mod determinism;
+mod judgement;
 mod links;
 mod placement;
 mod propagation;

@@ -145,12 +145,12 @@ impl Brake {
             count >= settings.least.max(1) && count as f64 > settings.share * fleet.len() as f64
         };
         if many(together.len()) {
-            let outage =
-                self.outage.get_or_insert_with(|| Outage { since: now, members: BTreeSet::new() });
+            let outage = self.outage.get_or_insert_with(|| Outage { since: now, members: BTreeSet::new() });
             outage.members.extend(together.into_iter().map(str::to_owned));
         }
         if let Some(outage) = self.outage.take_if(|outage| {
-            !many(outage.members.len()) || (!settings.timeout.is_zero() && now >= outage.since + settings.timeout)
+            !many(outage.members.len())
+                || (!settings.timeout.is_zero() && now >= outage.since + settings.timeout)
         }) && many(outage.members.len())
         {
             self.waived.extend(outage.members);
@@ -210,7 +210,8 @@ mod tests {
     fn story(clusters: usize, history: &str, end: u64) -> Option<Held> {
         let settings = Settings::default();
         let names: Vec<_> = (0..clusters).map(|n| format!("m{n}")).collect();
-        let (mut heard, mut silent, mut brake) = (vec![0_u64; clusters], vec![false; clusters], Brake::default());
+        let (mut heard, mut silent, mut brake) =
+            (vec![0_u64; clusters], vec![false; clusters], Brake::default());
         let events: Vec<(bool, usize, u64)> = history
             .split_whitespace()
             .map(|event| {
@@ -241,7 +242,8 @@ mod tests {
     fn the_table_holds() {
         for [clusters, history, asked, want] in table::rows(include_str!("brake.md")) {
             let held = story(clusters.parse().unwrap(), history, asked.parse().unwrap());
-            let got = held.map_or_else(|| "allowed".to_owned(), |held| format!("held: {}", held.cause.reason()));
+            let got =
+                held.map_or_else(|| "allowed".to_owned(), |held| format!("held: {}", held.cause.reason()));
             assert_eq!(got, want, "{clusters} clusters, {history}, at {asked}");
         }
     }

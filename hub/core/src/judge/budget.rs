@@ -9,6 +9,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     time::Duration,
 };
 
@@ -49,6 +50,15 @@ impl Spent {
     }
 }
 
+impl fmt::Display for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Binding => "this object was evicted as often as it may be within a minute",
+            Self::Minute => "there were as many evictions as there may be within a minute",
+        })
+    }
+}
+
 /// The evictions of the last minute.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
@@ -61,7 +71,12 @@ impl Budgets {
     ///
     /// # Errors
     /// When a budget is spent.
-    pub fn take(&mut self, binding: &str, now: Duration, settings: &Settings) -> Result<(), (Spent, Duration)> {
+    pub fn take(
+        &mut self,
+        binding: &str,
+        now: Duration,
+        settings: &Settings,
+    ) -> Result<(), (Spent, Duration)> {
         self.forget(now);
         let wait = |times: &VecDeque<Duration>, most: usize| {
             let full = most > 0 && times.len() >= most;

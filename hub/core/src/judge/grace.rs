@@ -96,7 +96,10 @@ impl fmt::Display for Grace {
                 write!(f, "the cluster may be silent for {length}: its link is used to silences of {longest}")
             }
             Source::Invalid(text) => {
-                write!(f, "the cluster may be silent for {length}; its annotation {text:?} is no duration like 3m")
+                write!(
+                    f,
+                    "the cluster may be silent for {length}; its annotation {text:?} is no duration like 3m"
+                )
             }
         }
     }
@@ -216,7 +219,12 @@ mod tests {
         let settings = Settings::default();
         for (ago, want) in [(0, "2m10s"), (23, "2m10s"), (26, "40s")] {
             let mut link = Silences::default();
-            link.recall(Duration::from_secs(65), Duration::from_secs(ago * HOUR), Duration::from_secs(5), &settings);
+            link.recall(
+                Duration::from_secs(65),
+                Duration::from_secs(ago * HOUR),
+                Duration::from_secs(5),
+                &settings,
+            );
             let grace = link.grace(None, Duration::from_secs(5), &settings);
             assert_eq!(duration::format(grace.length), want, "{ago} h ago");
         }

@@ -23,10 +23,13 @@ mod table;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use karmada_meta::time::Time;
+use karmada_meta::{duration, time::Time};
 use serde::{Deserialize, Serialize};
 
-use crate::health::{self, Expired, Listed, Moment, Monitor, Ready};
+use crate::{
+    evict::{self, Allowance, Ask},
+    health::{self, Expired, Listed, Moment, Monitor, Ready},
+};
 
 pub use opinion::Opinion;
 
@@ -122,6 +125,33 @@ pub struct Verdict {
     pub expired: Vec<(String, Expired)>,
     /// Whether evictions are held.
     pub held: Option<brake::Held>,
+}
+
+/// Whether an eviction may begin now; one that may is taken out of the budgets. What a user has asked for on a cluster
+/// that answers is neither stopped by the brake nor counted: a drain is no mistake of the hub's.
+pub fn allow(
+    ask: &Ask<'_>,
+    held: Option<&brake::Held>,
+    budgets: &mut budget::Budgets,
+    now: Duration,
+    settings: &Settings,
+) -> Allowance {
+    if ask.cause == evict::Cause::NoExecute && ask.reachable {
+        return Allowance::Granted;
+    }
+    // A mass outage says nothing of an application on a cluster that answers.
+    let stands = |held: &&brake::Held| !(ask.reachable && held.cause == brake::Cause::MassOutage);
+    if let Some(held) = held.filter(stands) {
+        let again = settings.health.period.max(Duration::from_secs(1));
+        return Allowance::Held { reason: held.cause.reason(), message: brake::message(held, now), again };
+    }
+    match budgets.take(ask.binding, now, &settings.budget) {
+        Ok(()) => Allowance::Granted,
+        Err((spent, again)) => {
+            let message = format!("{spent}; the next may begin in {}", duration::format(again));
+            Allowance::Held { reason: spent.reason(), message, again }
+        }
+    }
 }
 
 /// The state machine over all clusters.

@@ -19,7 +19,7 @@ use karmada_meta::time::Time;
 use super::{brake::Cause, grace::Grace};
 
 /// The judgement on one cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opinion {
     /// How long it may be silent.
     pub grace: Option<Grace>,
@@ -67,7 +67,8 @@ impl Opinion {
             wanted.push(holds(extension::LINK_GRACE, reason, grace.to_string(), now));
         }
         if let Some(until) = self.held_until {
-            let message = format!("the cluster was lost too often of late; nothing new is placed on it until {until}");
+            let message =
+                format!("the cluster was lost too often of late; nothing new is placed on it until {until}");
             wanted.push(holds(extension::LINK_FLAPPING, "HeldOut", message, now));
         }
         if self.stale {
@@ -75,15 +76,21 @@ impl Opinion {
             let stale = conditions::find(list, extension::STATUS_STALE).cloned().unwrap_or_else(|| {
                 let ready = conditions::find(list, condition::READY).map(|ready| ready.last_transition_time);
                 let since = self.heard.or(ready).unwrap_or(now);
-                let message =
-                    format!("no sign of life since {since}; what is reported of the cluster is from before that");
+                let message = format!(
+                    "no sign of life since {since}; what is reported of the cluster is from before that"
+                );
                 holds(extension::STATUS_STALE, "NotReported", message, since)
             });
             wanted.push(stale);
         }
         if self.evictions_held {
             let message = "many clusters vanished with this one; nothing is moved away until some are back";
-            wanted.push(holds(extension::EVICTIONS_HELD, Cause::MassOutage.reason(), message.to_owned(), now));
+            wanted.push(holds(
+                extension::EVICTIONS_HELD,
+                Cause::MassOutage.reason(),
+                message.to_owned(),
+                now,
+            ));
         }
         wanted
     }
@@ -101,7 +108,7 @@ mod tests {
     }
 
     fn nothing() -> Opinion {
-        Opinion { grace: None, held_until: None, losses: 0, stale: false, heard: None, evictions_held: false }
+        Opinion::default()
     }
 
     #[test]
@@ -111,7 +118,10 @@ mod tests {
         let mut list = vec![ready.clone()];
         assert!(!nothing().show(&mut list, now));
         let all = Opinion {
-            grace: Some(Grace { length: Duration::from_secs(130), source: Source::Learnt(Duration::from_secs(65)) }),
+            grace: Some(Grace {
+                length: Duration::from_secs(130),
+                source: Source::Learnt(Duration::from_secs(65)),
+            }),
             held_until: Some(time("2026-01-01T00:06:00Z")),
             stale: true,
             heard: Some(time("2026-01-01T00:00:15Z")),

@@ -59,7 +59,10 @@ impl Fleet {
                 });
                 let verdict = self.judge.tick(at(now), self.watching, clusters);
                 for (name, _) in verdict.expired {
-                    self.clusters.iter_mut().filter(|m| m.name == name).for_each(|m| m.ready = Ready::Unknown);
+                    self.clusters
+                        .iter_mut()
+                        .filter(|m| m.name == name)
+                        .for_each(|m| m.ready = Ready::Unknown);
                     self.expired.push((now, name));
                 }
             }
@@ -212,4 +215,40 @@ fn who_was_lost_before_the_hub_started_did_not_vanish() {
     fleet.silence(6, true);
     fleet.until(200);
     assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::MassOutage));
+}
+
+#[test]
+fn brakes_and_budgets_are_for_what_nobody_asked_for() {
+    use evict::Cause::{Application, Failover, NoExecute};
+    let mass = Some(brake::Cause::MassOutage);
+    let started = Some(brake::Cause::HubStarted);
+    // (why, the cluster reports, evictions are held, budget is left) → what stands against it
+    let rows = [
+        (NoExecute, true, mass, false, None),
+        (NoExecute, true, started, false, None),
+        (NoExecute, false, mass, true, Some("MassOutage")),
+        (NoExecute, false, None, true, None),
+        (NoExecute, false, None, false, Some("BindingBudget")),
+        (Failover, false, mass, true, Some("MassOutage")),
+        (Failover, true, None, false, Some("BindingBudget")),
+        (Application, true, mass, true, None),
+        (Application, true, started, true, Some("HubStarted")),
+        (Application, true, None, false, Some("BindingBudget")),
+    ];
+    for (cause, reachable, held, left, want) in rows {
+        let ask =
+            Ask { binding: "b", cluster: "m", cause, reachable, replicas: 1, clusters: 1, under_way: 0 };
+        let held = held.map(|cause| brake::Held { cause, missing: 3, of: 5, until: None });
+        let (settings, mut budgets) = (Settings::default(), budget::Budgets::default());
+        if !left {
+            for _ in 0..settings.budget.per_binding {
+                budgets.take("b", Duration::ZERO, &settings.budget).unwrap();
+            }
+        }
+        let got = match allow(&ask, held.as_ref(), &mut budgets, Duration::ZERO, &settings) {
+            Allowance::Granted => None,
+            Allowance::Held { reason, .. } => Some(reason),
+        };
+        assert_eq!(got, want, "{cause:?} {reachable} {held:?} {left}");
+    }
 }

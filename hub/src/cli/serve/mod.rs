@@ -19,7 +19,7 @@ use karmada_apiserver::{
     listener::{Limits, Tls},
     pki::{Pki, PkiError},
 };
-use karmada_core::{evict, health::Settings};
+use karmada_core::evict;
 use karmada_env::Env;
 use tokio::{
     net::TcpListener,
@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::{credentials::credentials, front::COPY_PATH};
-use super::{Failure, ServeArgs, logs};
+use super::{Failure, ServeArgs, judge, logs};
 use crate::HubConfig;
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.
@@ -63,11 +63,7 @@ pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
 
 fn config(args: &ServeArgs) -> HubConfig {
     HubConfig {
-        health: Settings {
-            period: args.cluster_monitor_period.max(Duration::from_millis(1)),
-            grace: args.cluster_monitor_grace_period,
-            startup_grace: args.cluster_startup_grace_period,
-        },
+        judge: judge::settings(args),
         evictions: evict::Settings {
             no_execute: args.failover.enable_no_execute_taint_eviction,
             cluster_failover: args.failover.enable_cluster_failover,

@@ -1,0 +1,74 @@
+//! The judgement on clusters, shared: the lease monitor moves it on, whoever evicts or waits for a fence asks it.
+
+use std::time::{Duration, SystemTime};
+
+use karmada_core::{
+    evict::{Allowance, Ask},
+    health::{Moment, Ready},
+    judge::{self, Cluster, Judge, Opinion, Record, Settings, Verdict, budget::Budgets},
+};
+use karmada_env::Env;
+use parking_lot::Mutex;
+
+/// The judge, and the budgets of evictions.
+#[derive(Debug)]
+pub(crate) struct Judgement {
+    env: Env,
+    settings: Settings,
+    judge: Mutex<Judge>,
+    budgets: Mutex<Budgets>,
+}
+
+impl Judgement {
+    /// A judgement that starts now.
+    pub(crate) fn new(settings: Settings, env: Env) -> Self {
+        let judge = Mutex::new(Judge::new(settings, moment(&env)));
+        Self { env, settings, judge, budgets: Mutex::default() }
+    }
+
+    /// How often clusters are looked at.
+    pub(crate) fn period(&self) -> Duration {
+        self.settings.health.period
+    }
+
+    /// A cluster's Lease as it is now.
+    pub(crate) fn renewed(&self, cluster: &str, renew_time: &str) {
+        self.judge.lock().renewed(cluster, renew_time, moment(&self.env));
+    }
+
+    /// Looks at all clusters.
+    pub(crate) fn tick<'a>(
+        &self,
+        watching: bool,
+        clusters: impl IntoIterator<Item = Cluster<'a>>,
+    ) -> Verdict {
+        self.judge.lock().tick(moment(&self.env), watching, clusters)
+    }
+
+    /// What is to be shown of a cluster.
+    pub(crate) fn opinion(&self, cluster: &str, ready: Ready) -> Opinion {
+        self.judge.lock().opinion(cluster, ready, moment(&self.env))
+    }
+
+    /// What is to be written down of a cluster's link, if that is news.
+    pub(crate) fn record(&self, cluster: &str) -> Option<Option<Record>> {
+        self.judge.lock().record(cluster, moment(&self.env))
+    }
+
+    /// Whether an eviction may begin now; one that may is taken out of the budgets.
+    pub(crate) fn allow(&self, ask: &Ask<'_>) -> Allowance {
+        let held = self.judge.lock().held().cloned();
+        judge::allow(ask, held.as_ref(), &mut self.budgets.lock(), self.env.now(), &self.settings)
+    }
+
+    /// How long a cluster has given no sign of life, as far as this hub knows.
+    pub(crate) fn silent_for(&self, cluster: &str) -> Option<Duration> {
+        let heard = self.judge.lock().heard(cluster)?;
+        Some(self.env.now().saturating_sub(heard))
+    }
+}
+
+fn moment(env: &Env) -> Moment {
+    let wall = env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Moment { monotonic: env.now(), wall }
+}

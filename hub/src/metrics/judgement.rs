@@ -1,0 +1,108 @@
+//! The judgement on clusters in numbers.
+
+use std::{collections::BTreeMap, fmt};
+
+use karmada_core::{figures::MEMBER_CLUSTER, judge::Opinion, judge::brake::Cause};
+use karmada_telemetry::metrics::{Counter, Family, Sheet};
+use parking_lot::Mutex;
+
+/// What the monitor last decided.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    now: Mutex<Now>,
+    postponed: Family<1, Counter>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    clusters: BTreeMap<String, Row>,
+    held: Option<Cause>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    grace: f64,
+    losses: usize,
+    held_out: bool,
+    stale: bool,
+}
+
+impl Default for Judged {
+    fn default() -> Self {
+        Self { now: Mutex::default(), postponed: Family::new(["reason"], 8, Counter::default) }
+    }
+}
+
+impl Judged {
+    /// All clusters, as they were judged just now, and why evictions are held, if they are.
+    pub(crate) fn seen<'a>(
+        &self,
+        clusters: impl Iterator<Item = (&'a str, &'a Opinion)>,
+        held: Option<Cause>,
+    ) {
+        let row = |opinion: &Opinion| Row {
+            grace: opinion.grace.as_ref().map_or(0.0, |grace| grace.length.as_secs_f64()),
+            losses: opinion.losses,
+            held_out: opinion.held_until.is_some(),
+            stale: opinion.stale,
+        };
+        let clusters = clusters.map(|(name, opinion)| (name.to_owned(), row(opinion))).collect();
+        *self.now.lock() = Now { clusters, held };
+    }
+
+    /// An eviction has to wait.
+    #[allow(dead_code, reason = "for whoever evicts")]
+    pub(crate) fn postponed(&self, reason: &str) {
+        self.postponed.get([reason]).inc();
+    }
+
+    /// Nothing is known any longer.
+    pub(crate) fn clear(&self) {
+        *self.now.lock() = Now::default();
+    }
+
+    /// Writes all families.
+    pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let now = self.now.lock();
+        let families: [(&str, &str, fn(&Row) -> f64); 4] = [
+            (
+                "karmada_hub_cluster_grace_seconds",
+                "How long the cluster may be silent before it counts as lost.",
+                |row| row.grace,
+            ),
+            (
+                "karmada_hub_cluster_recent_losses",
+                "How often the cluster was lost of late, as far as that counts for holding it out.",
+                |row| row.losses as f64,
+            ),
+            (
+                "karmada_hub_cluster_held_out",
+                "1 while the cluster gets nothing new because it comes and goes.",
+                |row| if row.held_out { 1.0 } else { 0.0 },
+            ),
+            (
+                "karmada_hub_cluster_status_stale",
+                "1 while what is known of the cluster is from before it fell silent.",
+                |row| if row.stale { 1.0 } else { 0.0 },
+            ),
+        ];
+        for (name, help, value) in families {
+            let rows =
+                now.clusters.iter().map(|(cluster, row)| ([(MEMBER_CLUSTER, cluster.as_str())], value(row)));
+            sheet.gauge(name, help, rows)?;
+        }
+        let held = Cause::ALL
+            .map(|cause| ([("reason", cause.reason())], if now.held == Some(cause) { 1.0 } else { 0.0 }));
+        sheet.gauge(
+            "karmada_hub_evictions_held",
+            "1 while nothing is evicted from lost clusters, by why.",
+            held,
+        )?;
+        let postponed = self.postponed.rows();
+        sheet.counter(
+            "karmada_hub_evictions_postponed_total",
+            "Evictions that had to wait, by why.",
+            postponed.iter().map(|(labels, count)| (labels.as_slice(), count.get() as f64)),
+        )
+    }
+}
