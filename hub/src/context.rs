@@ -102,7 +102,7 @@ pub(crate) struct Context {
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
     /// What is made of clusters that fall silent, and whether evictions are allowed.
-    pub judgement: Judgement,
+    pub judgement: Arc<Judgement>,
     /// What the controllers count.
     pub figures: HubFigures,
     /// Watches and recorders, which end with `stop`.
@@ -129,6 +129,9 @@ impl Context {
         stop: CancellationToken,
     ) -> Self {
         let tasks = TaskTracker::new();
+        let judgement = Arc::new(Judgement::new(judge, env.clone(), figures.clone()));
+        let evictions = Evictions::new(evictions, &env);
+        evictions.judged_by(judgement.clone());
         let reporter = Reporter::new(&client, &env, &tasks, &stop);
         let caller = Arc::new(HubCaller::new(Rest::new(client.clone()), &env));
         Self {
@@ -142,7 +145,7 @@ impl Context {
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),
             taint_policies: Index::new(),
-            evictions: Evictions::new(evictions, &env),
+            evictions,
             rebalancers: Index::new(),
             definitions: Index::new(),
             customizations: Index::new(),
@@ -155,7 +158,7 @@ impl Context {
             fleet: Arc::default(),
             written: Written::default(),
             to_bind: WorkQueue::new(env.clone()),
-            judgement: Judgement::new(judge, env.clone()),
+            judgement,
             figures,
             tasks,
             stop,

@@ -97,13 +97,11 @@ impl Evictions {
     }
 
     /// From now on `judge` is asked.
-    #[expect(dead_code, reason = "until there is a brake")]
     pub(crate) fn judged_by(&self, judge: Arc<dyn Judge>) {
         *self.judge.write() = judge;
     }
 
     /// Whoever waits because an eviction was held may ask again.
-    #[expect(dead_code, reason = "until there is a brake")]
     pub(crate) fn lift(&self) {
         self.lifted.notify_waiters();
     }

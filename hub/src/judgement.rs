@@ -10,10 +10,13 @@ use karmada_core::{
 use karmada_env::Env;
 use parking_lot::Mutex;
 
+use crate::{evictions, metrics::HubFigures};
+
 /// The judge, and the budgets of evictions.
 #[derive(Debug)]
 pub(crate) struct Judgement {
     env: Env,
+    figures: HubFigures,
     settings: Settings,
     judge: Mutex<Judge>,
     budgets: Mutex<Budgets>,
@@ -21,9 +24,9 @@ pub(crate) struct Judgement {
 
 impl Judgement {
     /// A judgement that starts now.
-    pub(crate) fn new(settings: Settings, env: Env) -> Self {
+    pub(crate) fn new(settings: Settings, env: Env, figures: HubFigures) -> Self {
         let judge = Mutex::new(Judge::new(settings, moment(&env)));
-        Self { env, settings, judge, budgets: Mutex::default() }
+        Self { env, figures, settings, judge, budgets: Mutex::default() }
     }
 
     /// How often clusters are looked at.
@@ -55,16 +58,28 @@ impl Judgement {
         self.judge.lock().record(cluster, moment(&self.env))
     }
 
-    /// Whether an eviction may begin now; one that may is taken out of the budgets.
-    pub(crate) fn allow(&self, ask: &Ask<'_>) -> Allowance {
-        let held = self.judge.lock().held().cloned();
-        judge::allow(ask, held.as_ref(), &mut self.budgets.lock(), self.env.now(), &self.settings)
-    }
-
     /// How long a cluster has given no sign of life, as far as this hub knows.
     pub(crate) fn silent_for(&self, cluster: &str) -> Option<Duration> {
         let heard = self.judge.lock().heard(cluster)?;
         Some(self.env.now().saturating_sub(heard))
+    }
+}
+
+impl evictions::Judge for Judgement {
+    fn ask(&self, ask: &Ask<'_>) -> Allowance {
+        let held = self.judge.lock().held().cloned();
+        let answer =
+            judge::allow(ask, held.as_ref(), &mut self.budgets.lock(), self.env.now(), &self.settings);
+        if let Allowance::Held { reason, .. } = &answer {
+            self.figures.judged().postponed(reason);
+        }
+        answer
+    }
+
+    fn began(&self, ask: &Ask<'_>) {
+        if judge::counts(ask) {
+            self.budgets.lock().spend(ask.binding, self.env.now(), &self.settings.budget);
+        }
     }
 }
 

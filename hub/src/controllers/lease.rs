@@ -158,6 +158,7 @@ impl LeaseMonitor {
             }
             None => {
                 tracing::info!("evictions are not held");
+                self.context.evictions.lift();
                 let text = "Nothing stands against evictions from lost clusters.";
                 self.context.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
             }
@@ -280,7 +281,7 @@ fn remember(cluster: &mut Value, record: Option<&Record>) -> bool {
 }
 
 pub(super) fn set_taints(cluster: &mut Value, taints: &[Taint]) {
-    let spec = karmada_meta::object::ensure_map(cluster, "spec");
+    let spec = object::ensure_map(cluster, "spec");
     if taints.is_empty() {
         spec.remove("taints");
     } else {

@@ -51,7 +51,6 @@ impl Judged {
     }
 
     /// An eviction has to wait.
-    #[allow(dead_code, reason = "for whoever evicts")]
     pub(crate) fn postponed(&self, reason: &str) {
         self.postponed.get([reason]).inc();
     }

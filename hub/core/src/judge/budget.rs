@@ -67,11 +67,11 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Takes one eviction of a binding out of the budgets, or says which one is spent and how long to wait.
+    /// Whether there is budget for one eviction of a binding: if not, which one is spent and how long to wait.
     ///
     /// # Errors
     /// When a budget is spent.
-    pub fn take(
+    pub fn check(
         &mut self,
         binding: &str,
         now: Duration,
@@ -80,7 +80,9 @@ impl Budgets {
         self.forget(now);
         let wait = |times: &VecDeque<Duration>, most: usize| {
             let full = most > 0 && times.len() >= most;
-            full.then(|| times.get(times.len() - most).map_or(MINUTE, |first| *first + MINUTE - now))
+            full.then(|| {
+                times.get(times.len() - most).map_or(MINUTE, |first| (*first + MINUTE).saturating_sub(now))
+            })
         };
         if let Some(wait) = wait(&self.all, settings.per_minute) {
             return Err((Spent::Minute, wait));
@@ -89,13 +91,17 @@ impl Budgets {
         if let Some(wait) = own.and_then(|own| wait(own, settings.per_binding)) {
             return Err((Spent::Binding, wait));
         }
+        Ok(())
+    }
+
+    /// An eviction of a binding has begun.
+    pub fn spend(&mut self, binding: &str, now: Duration, settings: &Settings) {
         if settings.per_minute > 0 {
             self.all.push_back(now);
         }
         if settings.per_binding > 0 {
             self.bindings.entry(binding.to_owned()).or_default().push_back(now);
         }
-        Ok(())
     }
 
     fn forget(&mut self, now: Duration) {
@@ -131,10 +137,11 @@ mod tests {
             };
             let mut budgets = Budgets::default();
             for (binding, at) in history.split_whitespace().map(event) {
-                budgets.take(&binding, at, &settings).unwrap();
+                budgets.check(&binding, at, &settings).unwrap();
+                budgets.spend(&binding, at, &settings);
             }
             let (binding, at) = event(asked);
-            let got = match budgets.take(&binding, at, &settings) {
+            let got = match budgets.check(&binding, at, &settings) {
                 Ok(()) => "now".to_owned(),
                 Err((spent, wait)) => format!("in {}s: {}", wait.as_secs(), spent.reason()),
             };
@@ -146,7 +153,9 @@ mod tests {
     fn only_the_last_minute_is_kept() {
         let (mut budgets, settings) = (Budgets::default(), Settings { per_binding: 1, per_minute: 0 });
         for n in 0..1000 {
-            budgets.take(&format!("b{n}"), Duration::from_secs(n), &settings).unwrap();
+            let (binding, now) = (format!("b{n}"), Duration::from_secs(n));
+            budgets.check(&binding, now, &settings).unwrap();
+            budgets.spend(&binding, now, &settings);
         }
         assert!(budgets.bindings.len() <= 60);
     }

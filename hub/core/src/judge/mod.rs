@@ -127,8 +127,13 @@ pub struct Verdict {
     pub held: Option<brake::Held>,
 }
 
-/// Whether an eviction may begin now; one that may is taken out of the budgets. What a user has asked for on a cluster
-/// that answers is neither stopped by the brake nor counted: a drain is no mistake of the hub's.
+/// Whether the brake and the budgets are for an eviction at all: what a user has asked for on a cluster that answers is
+/// neither stopped nor counted. A drain is no mistake of the hub's.
+pub fn counts(ask: &Ask<'_>) -> bool {
+    ask.cause != evict::Cause::NoExecute || !ask.reachable
+}
+
+/// Whether an eviction may begin now.
 pub fn allow(
     ask: &Ask<'_>,
     held: Option<&brake::Held>,
@@ -136,7 +141,7 @@ pub fn allow(
     now: Duration,
     settings: &Settings,
 ) -> Allowance {
-    if ask.cause == evict::Cause::NoExecute && ask.reachable {
+    if !counts(ask) {
         return Allowance::Granted;
     }
     // A mass outage says nothing of an application on a cluster that answers.
@@ -145,7 +150,7 @@ pub fn allow(
         let again = settings.health.period.max(Duration::from_secs(1));
         return Allowance::Held { reason: held.cause.reason(), message: brake::message(held, now), again };
     }
-    match budgets.take(ask.binding, now, &settings.budget) {
+    match budgets.check(ask.binding, now, &settings.budget) {
         Ok(()) => Allowance::Granted,
         Err((spent, again)) => {
             let message = format!("{spent}; the next may begin in {}", duration::format(again));
