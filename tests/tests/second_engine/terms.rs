@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use karmada_client::{LeaderConfig, Rest};
-use karmada_core::health::Settings;
+use karmada_core::{health::Settings, judge};
 use karmada_hub::{
     HubConfig,
     remote::{LEASE, Phase, Remote, RemoteConfig},
@@ -39,8 +39,9 @@ async fn a_hub_that_leads_again_gives_everyone_fresh_grace() {
     let server = Kubesim::in_memory(&env, &bare, stop.clone()).await;
     let api = Rest::new(server.admin());
     let health = Settings { period: SECOND, grace: 8 * SECOND, startup_grace: 20 * SECOND };
+    let judge = judge::Settings { health, most_grace: 8 * SECOND, ..judge::Settings::default() };
     let config = RemoteConfig {
-        hub: HubConfig { health, ..HubConfig::default() },
+        hub: HubConfig { judge, ..HubConfig::default() },
         election: Some(LeaderConfig::new("karmada-system", LEASE, "ours")),
         beside_foreign: false,
         webhooks: None,

@@ -15,6 +15,7 @@
 
 pub mod brake;
 pub mod budget;
+pub mod fence;
 pub mod flaps;
 pub mod grace;
 pub mod opinion;

@@ -1,0 +1,215 @@
+//! Fencing: what may run in one place only stops by itself where nobody can tell it to.
+//!
+//! A template or its policy asks for it (`work.karmada.io/fence-after: 2m`). The agent notes when the hub last confirmed
+//! anything, as of the moment at which it *asked*, so that the hub cannot have heard of it earlier. When that is T ago,
+//! it scales the workload to nothing. The hub waits T and a skew (30 s) from when it last heard of the cluster before it
+//! makes a copy elsewhere: the copy that is left has stopped by then.
+//!
+//! ```text
+//!   agent asks ─▶ hub hears ── … silence … ──▶ agent: asked + T: stops     hub: heard + T + skew: new copy
+//!        └── earlier than ──┘                       └────────── earlier than, by the skew ──────┘
+//! ```
+//!
+//! An agent that slept finds that the wall clock went on while the monotonic one stood still: the longer of the two
+//! counts. One that has just started knows only what was written down on the member, by the wall clock; a clock that
+//! says that this is yet to come is not believed, and nor is nothing. The workload runs again when the hub has taken a
+//! renewal of the Lease and, asked *after* that, still wants the Work. A hub that gives up on a copy marks the Work
+//! *before* it looks at the Lease a last time. So one of the two sees the other.
+//!
+//! A machine on which nothing runs, the agent included, stops nothing; the skew is for an agent that is being restarted.
+//!
+//! The agent:
+//!
+#![doc = include_str!("fence.md")]
+//!
+//! The hub:
+//!
+#![doc = include_str!("fence-hub.md")]
+
+use std::time::Duration;
+
+use karmada_api::consts::extension;
+use karmada_meta::{duration, object};
+use serde_json::{Value, json};
+
+/// By how much longer the hub waits than the agent: clocks that run at different rates, an agent that is restarted, a
+/// member that takes its time to stop something.
+pub const SKEW: Duration = Duration::from_secs(30);
+
+/// The shortest time that can be asked for; an agent gives a sign of life every ten seconds.
+pub const LEAST: Duration = Duration::from_secs(30);
+
+/// What an object, a template or a policy asks for: after how long without contact it stops. Nothing for what says
+/// nothing, or what cannot be read ([`problem`] tells).
+pub fn after(object: &Value) -> Option<Duration> {
+    read(object::annotation(object, extension::FENCE_AFTER)?).ok()
+}
+
+/// What is wrong with the annotation, if something is.
+pub fn problem(object: &Value) -> Option<String> {
+    let text = object::annotation(object, extension::FENCE_AFTER)?;
+    read(text).err().map(|why| format!("metadata.annotations[{}]: {why}", extension::FENCE_AFTER))
+}
+
+/// Reads what an annotation says.
+///
+/// # Errors
+/// When it is no duration, or too short a one.
+pub fn read(text: &str) -> Result<Duration, String> {
+    let length = duration::parse(text)?;
+    if length < LEAST {
+        return Err(format!(
+            "{text} is less than {}, which a link that is good may be silent",
+            duration::format(LEAST)
+        ));
+    }
+    Ok(length)
+}
+
+/// How long ago the hub last confirmed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// By the agent's monotonic clock; unknown to an agent that has had no contact since it started.
+    pub monotonic: Option<Duration>,
+    /// By the wall clock; unknown where nothing was written down, or where that is yet to come.
+    pub wall: Option<Duration>,
+}
+
+/// Whether an agent stops what may run for `after` without contact.
+pub fn is_overdue(contact: Contact, after: Duration) -> bool {
+    match (contact.monotonic, contact.wall) {
+        (Some(monotonic), wall) => monotonic.max(wall.unwrap_or_default()) >= after,
+        (None, Some(wall)) => wall >= after,
+        (None, None) => true,
+    }
+}
+
+/// What a workload looks like while it is stopped; `None` for a kind that cannot be stopped so. `since` is written on it.
+pub fn stopped(mut manifest: Value, since: &str) -> Option<Value> {
+    let kind =
+        (object::api_version(&manifest).split('/').next().unwrap_or_default(), object::kind(&manifest));
+    let field = match kind {
+        ("batch", "Job" | "CronJob") => ("suspend", json!(true)),
+        ("apps", "Deployment" | "StatefulSet" | "ReplicaSet") => ("replicas", json!(0)),
+        // Whoever counts replicas there does it here, as the subresource scale has it.
+        _ if manifest.pointer("/spec/replicas").is_some_and(Value::is_number) => ("replicas", json!(0)),
+        _ => return None,
+    };
+    object::ensure_map(&mut manifest, "spec").insert(field.0.to_owned(), field.1);
+    object::set_annotation(&mut manifest, extension::FENCED_SINCE, since);
+    Some(manifest)
+}
+
+/// A copy of a fenced object on a cluster that is not wanted there any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Whether its cluster reports.
+    pub reports: bool,
+    /// Whether its Cluster is there at all.
+    pub exists: bool,
+    /// How long nothing has been heard of it.
+    pub silent: Duration,
+    /// Whether its Work says that it is unwanted, or is being deleted.
+    pub marked: bool,
+}
+
+/// Whether a new copy may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It may.
+    No,
+    /// The copy is taken away by its agent; that it is gone will be seen.
+    Gone,
+    /// The Work is to be marked first.
+    Marked,
+    /// So long, if nothing is heard of its cluster.
+    For(Duration),
+}
+
+/// What the new copies of a fenced object wait for because of one that is left.
+pub fn wait(left: Option<Left>, after: Duration) -> Wait {
+    let Some(left) = left.filter(|left| left.exists) else { return Wait::No };
+    if left.reports {
+        return Wait::Gone;
+    }
+    if !left.marked {
+        return Wait::Marked;
+    }
+    match (after + SKEW).saturating_sub(left.silent) {
+        Duration::ZERO => Wait::No,
+        rest => Wait::For(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::table;
+
+    #[test]
+    fn the_agents_table_holds() {
+        let ago = |text: &str| text.parse().ok().map(Duration::from_secs);
+        for [after, monotonic, wall, want] in table::rows(include_str!("fence.md")) {
+            // A time that is yet to come is no number of seconds ago.
+            let contact = Contact { monotonic: ago(monotonic), wall: ago(wall) };
+            let got = if is_overdue(contact, ago(after).unwrap()) { "stops" } else { "runs" };
+            assert_eq!(got, want, "{after} {monotonic} {wall}");
+        }
+    }
+
+    #[test]
+    fn the_hubs_table_holds() {
+        for [after, copy, cluster, silent, want] in table::rows(include_str!("fence-hub.md")) {
+            let seconds = |text: &str| Duration::from_secs(text.parse().unwrap());
+            let left = (copy != "none").then(|| Left {
+                reports: cluster == "reports",
+                exists: cluster != "gone",
+                silent: seconds(silent),
+                marked: copy != "unmarked",
+            });
+            let got = match wait(left, seconds(after)) {
+                Wait::No => "is made".to_owned(),
+                Wait::Gone => "waits for the old one to go".to_owned(),
+                Wait::Marked => "waits for the mark".to_owned(),
+                Wait::For(rest) => format!("waits {}", rest.as_secs()),
+            };
+            assert_eq!(got, want, "{copy} {cluster} {silent}");
+        }
+    }
+
+    #[test]
+    fn workloads_are_stopped_as_their_kind_has_it() {
+        let rows = [
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 3}}),
+                Some(json!({"replicas": 0})),
+            ),
+            (
+                json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {}}),
+                Some(json!({"replicas": 0})),
+            ),
+            (json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {}}), Some(json!({"suspend": true}))),
+            (
+                json!({"apiVersion": "x.io/v1", "kind": "App", "spec": {"replicas": 1}}),
+                Some(json!({"replicas": 0})),
+            ),
+            (json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {}}), None),
+            (json!({"apiVersion": "v1", "kind": "ConfigMap"}), None),
+        ];
+        for (manifest, want) in rows {
+            let stopped = stopped(manifest.clone(), "2026-01-01T00:00:00Z");
+            assert_eq!(stopped.map(|object| object["spec"].clone()), want, "{manifest}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_told() {
+        let object = |text: &str| json!({"metadata": {"annotations": {extension::FENCE_AFTER: text}}});
+        assert_eq!(after(&object("2m")), Some(Duration::from_secs(120)));
+        for text in ["soon", "5s", "-1m", ""] {
+            assert_eq!(after(&object(text)), None);
+            assert!(problem(&object(text)).is_some_and(|why| why.contains("fence-after")), "{text}");
+        }
+        assert_eq!(problem(&json!({})), None);
+    }
+}
