@@ -21,11 +21,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Context, Next,
     evictor::{TaintTimes, due},
+    scheduler::may_mean,
     work,
 };
 use crate::{
     bindings, evictions,
-    heads::{BindingHead, BindingKey, Scope},
+    heads::{BindingHead, BindingKey, ClusterHead, Scope},
     objects::{Key, Part},
 };
 
@@ -163,7 +164,12 @@ impl GracefulEviction {
             // Whoever writes tasks of other reasons has asked.
             _ => Wanted::ByTheUser,
         };
-        Facts { gone: head.is_none(), reachable, wanted, waited }
+        // What the policy does not mean any more has been given up by a user: nothing goes back there.
+        let meant = |head: &Arc<ClusterHead>| {
+            spec.placement.as_ref().is_none_or(|placement| may_mean(placement, &head.cluster))
+        };
+        let gone = !head.as_ref().is_some_and(meant);
+        Facts { gone, reachable, wanted, waited }
     }
 
     fn tell(

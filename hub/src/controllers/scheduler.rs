@@ -430,7 +430,7 @@ fn affected_by(context: &Context, change: &Change<'_, ClusterHead>) -> Vec<Bindi
 }
 
 /// Whether any of a placement's affinities means a cluster.
-fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
+pub(super) fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
     let overflow = |term: &'_ ClusterAffinityTerm| {
         term.overflow_affinities.iter().any(|overflow| affinity::matches(&overflow.affinity, cluster))
     };

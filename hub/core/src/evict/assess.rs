@@ -4,10 +4,10 @@
 //! |---|---|---|---|
 //! | is gone from the hub | | | done |
 //! | cannot be reached | | | keep, whatever else |
-//! | reports | | scheduled, complete, all of it reported healthy | done |
+//! | reports | | scheduled, complete, all of it reported healthy, with as many replicas ready as it is to have | done |
 //! | reports | has gone | not complete, and the scheduler has had its say | withdraw |
 //! | reports | a user's NoExecute | the grace period is over | done |
-//! | reports | | complete; the grace period is over; the old copy is not healthy either | done |
+//! | reports | | complete; the grace period is over; all of it is healthy, or the old copy is not either | done |
 //! | reports | | none of these | keep |
 //!
 //! `suppressDeletion: true` keeps in any case, `false` (a user has seen to it) is done as soon as the cluster reports.
@@ -20,10 +20,11 @@ use karmada_api::{
     consts::{condition as types, extension::FAILOVER_COMPLETE},
     work::{
         AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
-        ResourceHealth,
+        ResourceHealth, TargetCluster,
     },
 };
 use karmada_meta::time::Time;
+use serde_json::Value;
 
 use super::Settings;
 use crate::divide::Strategy;
@@ -42,7 +43,7 @@ pub enum Wanted {
 /// What is known about the cluster of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// There is no such Cluster any more.
+    /// There is no such Cluster any more, or the policy does not mean it any more.
     pub gone: bool,
     /// It reports: its Ready condition is True or False.
     pub reachable: bool,
@@ -110,7 +111,7 @@ pub fn assess(
     }
     let placed = status.scheduler_observed_generation == generation && missing(spec).is_none();
     let complete = placed && !spec.clusters.is_empty();
-    if complete && spec.clusters.iter().all(|target| is_healthy(status, &target.name)) {
+    if complete && spec.clusters.iter().all(|target| takes_over(status, target)) {
         return Outcome::Done;
     }
     let refused = conditions::find(&status.conditions, types::SCHEDULED)
@@ -129,8 +130,21 @@ pub fn assess(
     if !left.is_zero() {
         return Outcome::Keep(Some(left));
     }
-    let better = complete && !is_healthy(status, &task.from_cluster);
+    let well = spec.clusters.iter().all(|target| is_healthy(status, &target.name));
+    let better = complete && (well || !is_healthy(status, &task.from_cluster));
     if facts.wanted == Wanted::ByTheUser || better { Outcome::Done } else { Outcome::Keep(None) }
+}
+
+/// Whether a cluster has reported as many replicas ready as it is to have, where it reports such a number: that the
+/// object is healthy may have been said of fewer, before the cluster was given those of another one.
+fn takes_over(status: &ResourceBindingStatus, target: &TargetCluster) -> bool {
+    let item = status.aggregated_status.iter().find(|item| item.cluster_name == target.name);
+    let told = item.and_then(|item| item.status.as_ref());
+    let number = |field: &str| told.and_then(|told| told.get(field)).and_then(Value::as_i64);
+    let ready = number("readyReplicas").or_else(|| number("availableReplicas"));
+    // None of them ready is left out.
+    let ready = ready.or_else(|| number("replicas").map(|_| 0));
+    is_healthy(status, &target.name) && ready.is_none_or(|ready| ready >= i64::from(target.replicas))
 }
 
 /// Whether a cluster has reported the object as applied and healthy.
@@ -209,6 +223,12 @@ mod tests {
         .unwrap()
     }
 
+    fn counted(mut status: ResourceBindingStatus, cluster: &str, told: Value) -> ResourceBindingStatus {
+        let item = status.aggregated_status.iter_mut().find(|item| item.cluster_name == cluster);
+        item.unwrap().status = Some(told);
+        status
+    }
+
     #[test]
     fn the_old_copy_goes_when_the_new_one_stands() {
         let full: &[(&str, i32)] = &[("kept", 1), ("new", 2)];
@@ -246,6 +266,34 @@ mod tests {
                 status(2, true, &[("kept", "Healthy"), ("new", "")]),
                 FACTS,
                 wait,
+            ),
+            (
+                "healthy with the replicas of before",
+                two(full),
+                counted(status(2, true, well), "new", json!({"replicas": 1, "readyReplicas": 1})),
+                FACTS,
+                wait,
+            ),
+            (
+                "healthy, none ready",
+                two(full),
+                counted(status(2, true, well), "new", json!({"replicas": 2})),
+                FACTS,
+                wait,
+            ),
+            (
+                "healthy with all replicas",
+                two(full),
+                counted(status(2, true, well), "new", json!({"replicas": 2, "readyReplicas": 2})),
+                FACTS,
+                Outcome::Done,
+            ),
+            (
+                "healthy with fewer for long: an override, say",
+                two(full),
+                counted(status(2, true, well), "new", json!({"replicas": 1, "readyReplicas": 1})),
+                late,
+                Outcome::Done,
             ),
             ("one silent", two(full), status(2, true, &[("kept", "Healthy")]), FACTS, wait),
             ("nowhere to go", two(&[]), status(2, true, &[]), FACTS, wait),
