@@ -316,14 +316,14 @@ impl World {
     /// # Panics
     /// When it does not come up.
     pub async fn hub_alone(seed: u64) -> Self {
-        Self::on(seed, Arc::new(Ground::bare())).await
+        Self::on(seed, Arc::new(Ground::bare()), HubConfig::default()).await
     }
 
     /// A hub without members, on ground that other worlds may stand on, too.
     ///
     /// # Panics
     /// When it does not come up.
-    pub async fn on(seed: u64, ground: Arc<Ground>) -> Self {
+    pub async fn on(seed: u64, ground: Arc<Ground>, config: HubConfig) -> Self {
         let (start, random) = (Instant::now(), Arc::new(SplitMix::new(seed)));
         let endpoint = Kubeconfig::parse("in process", &ground.kubeconfig)
             .and_then(|k| k.endpoint(None))
@@ -339,7 +339,7 @@ impl World {
             door: Arc::default(),
             ground,
             endpoint,
-            config: HubConfig::default(),
+            config,
             status_interval: AgentConfig::new("").status_interval,
             members: Vec::new(),
         };

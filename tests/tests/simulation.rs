@@ -16,7 +16,7 @@ use karmada_tests::{
 use tokio::runtime::{Builder, Runtime};
 
 /// How many seeds are lived through.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 100;
 
 /// Seeds beyond those that have found something once. What a seed has in store changes when plans do; what these found
 /// is told with them.

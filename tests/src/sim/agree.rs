@@ -8,6 +8,7 @@ use karmada_meta::object;
 use serde_json::Value;
 
 use super::{
+    driver::TAINT,
     hub::{names, number, targets},
     ledger::{Intent, Ledger, value_of},
     plan::{Spread, Want},
@@ -50,8 +51,9 @@ async fn clusters(api: &Rest, members: usize, intent: &Intent) -> Result<(), Str
         let name = object::name(cluster);
         let Some(member) = number(name) else { continue };
         seen.insert(member);
-        let taints = cluster["spec"]["taints"].as_array().map_or(0, Vec::len);
-        if condition(cluster, "Ready") != Some("True") || taints > 0 {
+        let taints = cluster["spec"]["taints"].as_array().into_iter().flatten();
+        let hubs = taints.filter(|taint| taint["key"] != TAINT).count();
+        if condition(cluster, "Ready") != Some("True") || hubs > 0 {
             return Err(format!("{name} is not Ready, or has taints: {}", cluster["spec"]["taints"]));
         }
     }
@@ -89,7 +91,9 @@ async fn workload(
     works: &BTreeMap<(usize, String), Value>,
 ) -> Result<(), String> {
     let candidates = intent.clusters(name);
-    if candidates.is_empty() {
+    let free: BTreeSet<usize> = candidates.difference(&intent.tainted).copied().collect();
+    if free.is_empty() {
+        // Where it stays, or that it goes, is up to those who put the taints on.
         return Ok(());
     }
     let config = want.spread == Spread::Config;
@@ -109,10 +113,15 @@ async fn workload(
     }
     let targets = targets(&binding);
     let there: BTreeSet<usize> = targets.keys().copied().collect();
+    // One that has no other place may stay where it is, or go.
+    let full = there.is_superset(&free) && there.is_subset(&candidates);
     let right = match want.spread {
-        Spread::Config => there == candidates,
-        Spread::Duplicated => there == candidates && targets.values().all(|n| *n == want.replicas),
-        _ => there.is_subset(&candidates) && targets.values().sum::<i64>() == want.replicas,
+        Spread::Config => full,
+        Spread::Duplicated => full && targets.values().all(|n| *n == want.replicas),
+        Spread::Single => {
+            there.len() == 1 && there.is_subset(&free) && targets.values().all(|n| *n == want.replicas)
+        }
+        _ => there.is_subset(&free) && targets.values().sum::<i64>() == want.replicas,
     };
     if !right {
         return Err(format!("{name} is to be {want:?} and is scheduled to {targets:?}"));

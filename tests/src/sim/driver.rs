@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_agent::Phase;
 use karmada_client::{Error, Patch};
+use karmada_core::evict;
+use karmada_hub::HubConfig;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
@@ -13,7 +15,7 @@ use tokio::{
 use super::{
     agree::disagreement,
     hub,
-    ledger::{Ledger, value_of},
+    ledger::{GRACE, Ledger, value_of},
     member,
     plan::{Act, Cut, Plan, Spread, Want},
 };
@@ -29,6 +31,9 @@ use crate::{
 /// up after 17 s and dialed anew, 60 s in which a hub that has just started judges nobody, 97 s until a watch that is
 /// silent is opened anew, and a member that has to be well for 30 s.
 const AGREEMENT: Duration = Duration::from_secs(240);
+
+/// The key of users' taints.
+pub(super) const TAINT: &str = "upgrade";
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(3);
@@ -64,7 +69,7 @@ pub(super) struct Driver {
 impl Driver {
     /// A fleet as the plan has it, with nothing wanted yet.
     pub(super) async fn new(plan: &Plan, ground: Arc<Ground>, ledger: Arc<Ledger>) -> Self {
-        let mut world = World::on(plan.seed, ground).await;
+        let mut world = World::on(plan.seed, ground, settings(plan)).await;
         world.status_interval = STATUS;
         let mut members = JoinSet::new();
         let config = kubesim::Config { workloads: false, nodes: 0 };
@@ -221,6 +226,13 @@ impl Driver {
                 self.ledger.loses(*member, name);
                 let _ = self.world.members[*member].api.delete(&path(&self.ledger, name), &json!({})).await;
             }
+            Act::Taint(member) | Act::Untaint(member) => {
+                let on = matches!(act, Act::Taint(_));
+                self.ledger.taints(*member, on);
+                self.taint(*member, on).await;
+            }
+            Act::Sicken(member) => self.ledger.sickens(*member, true),
+            Act::Heal(member) => self.ledger.sickens(*member, false),
             Act::Leave(member) => {
                 let (api, name) = (self.world.api(), format!("member{}", member + 1));
                 self.ledger.wants(|intent| {
@@ -253,6 +265,7 @@ impl Driver {
                     && self.ledger.on(*member, name).is_some()
             }
             Act::Delete(name) => self.ledger.intent().wants.contains_key(name),
+            Act::Taint(member) | Act::Untaint(member) => !self.ledger.intent().left.contains(member),
             _ => true,
         }
     }
@@ -310,6 +323,21 @@ impl Driver {
         }
     }
 
+    async fn taint(&self, member: usize, on: bool) {
+        let (api, path) = (self.world.api(), cluster_path(&format!("member{}", member + 1)));
+        insist("a user's taint", || async {
+            let mut cluster = api.get(&path).await?;
+            let mut taints = cluster["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            taints.retain(|taint| taint["key"] != TAINT);
+            if on {
+                taints.push(json!({ "key": TAINT, "effect": "NoExecute" }));
+            }
+            cluster["spec"]["taints"] = json!(taints);
+            api.put(&path, &cluster).await
+        })
+        .await;
+    }
+
     async fn delete(&self, name: &str) {
         let api = self.world.api();
         let Some(want) = self.ledger.intent().wants.remove(name) else { return };
@@ -327,6 +355,18 @@ impl Driver {
             .await;
         }
     }
+}
+
+/// How the plan's hub evicts: sooner and faster than by default, and only if it is to.
+fn settings(plan: &Plan) -> HubConfig {
+    let evictions = evict::Settings {
+        cluster_failover: plan.failover,
+        failover_after: Duration::from_secs(20),
+        rate: f64::INFINITY,
+        grace: GRACE,
+        ..evict::Settings::default()
+    };
+    HubConfig { evictions, ..HubConfig::default() }
 }
 
 /// Tries until it is done.
@@ -384,6 +424,11 @@ fn policy(name: &str, want: &Want) -> Value {
         .collect();
     let scheduling = match want.spread {
         Spread::Config | Spread::Duplicated => return policy,
+        Spread::Single => {
+            policy["spec"]["placement"]["spreadConstraints"] =
+                json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]);
+            return policy;
+        }
         Spread::Weighted => json!({ "replicaDivisionPreference": "Weighted",
             "weightPreference": { "staticWeightList": weights } }),
         Spread::Dynamic => json!({ "replicaDivisionPreference": "Weighted",

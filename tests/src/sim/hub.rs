@@ -37,7 +37,9 @@ pub(super) fn observe(client: &kube::Client, env: &Env, ledger: &Arc<Ledger>) ->
 fn binding(ledger: &Ledger, binding: &Value) {
     let allowed = names(&binding["spec"]["placement"]["clusterAffinity"]["clusterNames"]);
     let name = binding["spec"]["resource"]["name"].as_str().unwrap_or_default();
-    ledger.placed(name, targets(binding), &allowed.collect());
+    let tasks = binding["spec"]["gracefulEvictionTasks"].as_array().into_iter().flatten();
+    let leaving = tasks.filter_map(|task| number(task["fromCluster"].as_str()?));
+    ledger.placed(name, targets(binding), &allowed.collect(), leaving.collect());
 }
 
 fn cluster(ledger: &Ledger, cluster: &Value) {

@@ -26,6 +26,9 @@ use super::{
 /// How long after the end of a disturbance a cluster may still turn Unknown because of it: the grace and a look.
 const ECHO: Duration = Duration::from_secs(46);
 
+/// How long a copy that is to go waits for its replacement.
+pub(super) const GRACE: Duration = Duration::from_secs(60);
+
 /// What users want now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intent {
@@ -33,6 +36,8 @@ pub struct Intent {
     pub wants: BTreeMap<String, Want>,
     /// Members that have left.
     pub left: BTreeSet<usize>,
+    /// Members from which users drive everything.
+    pub tainted: BTreeSet<usize>,
 }
 
 impl Intent {
@@ -86,6 +91,15 @@ struct State {
     may_shrink: BTreeSet<String>,
     /// Objects that somebody else deletes on a member.
     lost: BTreeSet<(usize, String)>,
+    /// Reasons when the hub's copy was made.
+    then: (BTreeSet<(String, usize)>, BTreeSet<String>),
+    /// Evictions that the hub has begun, and since when.
+    evicted: BTreeMap<(String, usize), Duration>,
+    /// Workloads of which an eviction was taken back, and when.
+    taken_back: BTreeMap<String, Duration>,
+    /// Members from which users have driven workloads.
+    driven: BTreeSet<usize>,
+    sick: BTreeSet<usize>,
     objects: BTreeMap<(usize, String), Seen>,
     disturbed: BTreeMap<usize, Disturbed>,
     ready: BTreeMap<usize, String>,
@@ -166,6 +180,7 @@ impl Ledger {
     pub fn backup(&self) {
         let mut state = self.state.lock();
         state.backup = Some(state.intent.clone());
+        state.then = (state.may_leave.clone(), state.may_shrink.clone());
     }
 
     /// The hub knows what it knew then, and no more.
@@ -173,21 +188,27 @@ impl Ledger {
         let mut state = self.state.lock();
         let Some(backup) = state.backup.clone() else { return };
         let before = std::mem::replace(&mut state.intent, backup);
-        for (name, want) in &before.wants {
-            if state.intent.wants.get(name) != Some(want) {
+        let names: BTreeSet<String> = before.wants.keys().chain(state.intent.wants.keys()).cloned().collect();
+        for name in &names {
+            if state.intent.wants.get(name) != before.wants.get(name) {
                 state.forgotten.insert(name.clone());
+                // It has other replicas now. Where nobody had wanted it then, it stays.
+                state.may_shrink.insert(name.clone());
             }
         }
-        state.reason(&before);
+        let (leave, shrink) = state.then.clone();
+        state.may_leave.extend(leave);
+        state.may_shrink.extend(shrink);
+        state.evicted.clear();
     }
 
     /// Everything agrees: what was a reason once is none any more.
     pub fn settled(&self) {
         let mut state = self.state.lock();
-        let intent = state.intent.clone();
-        state.may_leave.retain(|(name, member)| intent.unwanted(name, *member));
+        state.may_leave.clear();
         state.may_shrink.clear();
         state.lost.clear();
+        state.driven = state.intent.tainted.clone();
     }
 
     /// Somebody on the member deletes an object.
@@ -198,6 +219,32 @@ impl Ledger {
     /// Somebody on a member changes an object, which will be changed back.
     pub fn drifts(&self, name: &str) {
         self.state.lock().may_shrink.insert(name.to_owned());
+    }
+
+    /// A user drives everything from a member, or not any more.
+    pub fn taints(&self, member: usize, on: bool) {
+        let mut state = self.state.lock();
+        if on {
+            state.driven.insert(member);
+            state.intent.tainted.insert(member);
+        } else {
+            state.intent.tainted.remove(&member);
+        }
+    }
+
+    /// Nothing new becomes ready on a member, or it does again.
+    pub fn sickens(&self, member: usize, is: bool) {
+        let mut state = self.state.lock();
+        if is {
+            state.sick.insert(member)
+        } else {
+            state.sick.remove(&member)
+        };
+    }
+
+    /// Whether nothing new becomes ready on a member.
+    pub(super) fn is_sick(&self, member: usize) -> bool {
+        self.state.lock().sick.contains(&member)
     }
 
     /// A member's way to the hub is disturbed from now on, or not any more.
@@ -274,16 +321,15 @@ impl Ledger {
         let now = self.now();
         let mut state = self.state.lock();
         let key = (member, name.to_owned());
-        if state.objects.remove(&key).is_none() {
-            return;
-        }
+        let Some(gone) = state.objects.remove(&key) else { return };
         state.tell(now, format!("member{}: {name} is gone", member + 1));
         if state.lost.remove(&key) {
             return;
         }
-        if !state.leaves(name, member) {
-            state
-                .accuse(now, format!("{name} was deleted on member{} and nobody asked for that", member + 1));
+        if !state.leaves(name, member)
+            && let Err(why) = state.evicts(now, name, member, &gone)
+        {
+            state.accuse(now, format!("{name} was deleted on member{} and {why}", member + 1));
             self.wrong.cancel();
         }
         if !state.intent.unwanted(name, member) {
@@ -292,9 +338,27 @@ impl Ledger {
     }
 
     /// The hub has decided where a workload is to be.
-    pub(super) fn placed(&self, name: &str, clusters: BTreeMap<usize, i64>, allowed: &BTreeSet<usize>) {
+    pub(super) fn placed(
+        &self,
+        name: &str,
+        clusters: BTreeMap<usize, i64>,
+        allowed: &BTreeSet<usize>,
+        leaving: BTreeSet<usize>,
+    ) {
         let now = self.now();
         let mut state = self.state.lock();
+        for member in clusters.keys().filter(|member| !leaving.contains(member)) {
+            if state.evicted.remove(&(name.to_owned(), *member)).is_some() {
+                state.taken_back.insert(name.to_owned(), now);
+            }
+        }
+        for member in leaving {
+            let key = (name.to_owned(), member);
+            if !state.evicted.contains_key(&key) {
+                state.tell(now, format!("hub: {name} is to leave member{}", member + 1));
+                state.evicted.insert(key, now);
+            }
+        }
         let known = state.bindings.get(name).cloned().unwrap_or_default();
         if known == clusters {
             return;
@@ -344,7 +408,40 @@ impl State {
     }
 
     fn leaves(&self, name: &str, member: usize) -> bool {
-        self.may_leave.contains(&(name.to_owned(), member)) || self.intent.unwanted(name, member)
+        self.may_leave.contains(&(name.to_owned(), member))
+    }
+
+    /// Whether an eviction that the hub has begun may end so: service is kept.
+    fn evicts(&self, now: Duration, name: &str, member: usize, gone: &Seen) -> Result<(), String> {
+        // Open: an eviction that is taken back in the moment in which the scheduler finds another place leaves the
+        // scheduler with one place too many, and it may keep the new one.
+        if self.taken_back.get(name).is_some_and(|at| now <= *at + Duration::from_secs(5)) {
+            return Ok(());
+        }
+        let Some(since) = self.evicted.get(&(name.to_owned(), member)) else {
+            return Err("nobody asked for that".to_owned());
+        };
+        let Some(want) = self.intent.wants.get(name) else { return Ok(()) };
+        let others: i64 =
+            self.objects.iter().filter(|((_, other), _)| other == name).map(|(_, seen)| seen.ready).sum();
+        let copies = match want.spread {
+            Spread::Duplicated => self.intent.clusters(name).len() as i64,
+            _ => 1,
+        };
+        let enough = (copies * want.replicas).min(others + gone.ready);
+        let by_user = self.driven.contains(&member);
+        let grace = by_user && now >= *since + GRACE;
+        // Duplicated and driven from one of its places by a user, there may be no other place.
+        let nowhere = by_user && (want.spread == Spread::Duplicated || self.intent.clusters(name).len() < 2);
+        if others >= enough || grace || nowhere {
+            return Ok(());
+        }
+        Err(format!("of {enough} replicas that were ready {others} are left"))
+    }
+
+    /// Whether an eviction was begun that may be withdrawn: then what was made instead goes again.
+    fn comes_back(&self, name: &str) -> bool {
+        self.evicted.keys().any(|(evicted, _)| evicted == name)
     }
 
     /// Notes the reasons that a change of mind is for leaving and shrinking.

@@ -12,6 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use super::ledger::Ledger;
 use crate::{inprocess::World, kubesim::plan};
 
+/// How often a sick member looks whether it still is.
+const SICK: Duration = Duration::from_secs(2);
+
 /// A Deployment as its pods see it.
 #[derive(Debug)]
 struct Running {
@@ -41,6 +44,9 @@ pub(super) async fn deployments(member: usize, client: kube::Client, env: Env, l
     let mut running: BTreeMap<String, Running> = BTreeMap::new();
     loop {
         let due = running.values().filter_map(|r| r.due).min();
+        // What has waited while the member was sick is looked at now and then.
+        let due = due
+            .map(|due| due.max(Instant::now() + if ledger.is_sick(member) { SICK } else { Duration::ZERO }));
         let event = tokio::select! {
             biased;
             event = watcher.next() => Some(event),
@@ -60,7 +66,7 @@ pub(super) async fn deployments(member: usize, client: kube::Client, env: Env, l
         }
         let now = Instant::now();
         for (name, it) in &mut running {
-            if it.due.is_some_and(|due| due <= now) {
+            if it.due.is_some_and(|due| due <= now) && !ledger.is_sick(member) {
                 it.due = None;
                 it.ready = it.wanted;
             }

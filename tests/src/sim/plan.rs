@@ -16,6 +16,8 @@ pub enum Spread {
     Config,
     /// All of them on each cluster.
     Duplicated,
+    /// All of them on one cluster: the others are spare.
+    Single,
     /// By static weights, 1:2:1:2….
     Weighted,
     /// By room.
@@ -108,6 +110,14 @@ pub enum Act {
     Lose(usize, String),
     /// A member leaves.
     Leave(usize),
+    /// A user drives everything from a member.
+    Taint(usize),
+    /// And lets it back.
+    Untaint(usize),
+    /// On a member nothing new becomes ready.
+    Sicken(usize),
+    /// It does again, and so does what has waited.
+    Heal(usize),
 }
 
 /// What may be said to have happened to a fleet.
@@ -126,7 +136,7 @@ pub const KINDS: [&str; 9] = [
 impl Act {
     /// Whether a user does this, by asking the hub.
     pub const fn is_users(&self) -> bool {
-        matches!(self, Self::Set(..) | Self::Delete(_) | Self::Leave(_))
+        matches!(self, Self::Set(..) | Self::Delete(_) | Self::Leave(_) | Self::Taint(_) | Self::Untaint(_))
     }
 
     /// The kind of fault that this begins, if it does.
@@ -153,6 +163,8 @@ pub struct Plan {
     pub seed: u64,
     /// How many members there are.
     pub members: usize,
+    /// Whether objects leave clusters that are lost for long.
+    pub failover: bool,
     /// What is wanted at first, by name.
     pub wants: BTreeMap<String, Want>,
     /// What happens, in order of time.
@@ -161,7 +173,8 @@ pub struct Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: {} members", self.seed, self.members)?;
+        let failover = if self.failover { ", failover" } else { "" };
+        writeln!(f, "seed {}: {} members{failover}", self.seed, self.members)?;
         for (name, want) in &self.wants {
             writeln!(f, "  {name}: {want:?}")?;
         }
@@ -237,9 +250,13 @@ const STORM: u64 = 100;
 
 impl Line {
     fn span(&mut self, which: impl Fn(&mut Self) -> &mut u64, begin: Act, lasts: u64, end: Act) {
-        let start = self.dice.between(1, STORM);
-        let free = which(self);
-        let start = start.max(*free);
+        let mut free = *which(self);
+        self.span_of(&mut free, begin, lasts, end);
+        *which(self) = free;
+    }
+
+    fn span_of(&mut self, free: &mut u64, begin: Act, lasts: u64, end: Act) {
+        let start = self.dice.between(1, STORM).max(*free);
         *free = start + lasts + 1;
         self.acts.push((start, begin));
         self.acts.push((start + lasts, end));
@@ -329,7 +346,8 @@ impl Line {
         let spread = dice.one_of(&[
             Spread::Config,
             Spread::Duplicated,
-            Spread::Duplicated,
+            Spread::Single,
+            Spread::Single,
             Spread::Weighted,
             Spread::Dynamic,
             Spread::Aggregated,
@@ -396,10 +414,23 @@ impl Plan {
         if members > 2 && line.dice.chance(15) {
             line.at(Act::Leave(members - 1));
         }
+        let failover = line.dice.chance(60);
+        if line.dice.chance(40) {
+            let member = line.dice.below(members as u64) as usize;
+            let lasts = line.dice.lasts();
+            let mut free = 0;
+            line.span_of(&mut free, Act::Taint(member), lasts, Act::Untaint(member));
+        }
+        if line.dice.chance(30) {
+            let member = line.dice.below(members as u64) as usize;
+            let lasts = line.dice.lasts();
+            let mut free = 0;
+            line.span_of(&mut free, Act::Sicken(member), lasts, Act::Heal(member));
+        }
         let mut acts = line.acts;
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
-        Self { seed, members, wants, acts }
+        Self { seed, members, failover, wants, acts }
     }
 }
 
