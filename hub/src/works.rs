@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use karmada_api::consts::{extension, finalizer};
 use karmada_client::Error;
 use karmada_core::{
@@ -25,6 +26,9 @@ use crate::{
     kinds::WORKS,
     objects::{Key, Part},
 };
+
+/// How many Works of a binding are taken away at a time.
+const AT_ONCE: usize = 16;
 
 /// Whose a Work is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,32 +209,45 @@ pub(crate) async fn remove_orphans<F>(
 where
     F: Future<Output = Result<Option<Wishes>, Error>>,
 {
-    for (key, head) in context.works.group(&binding.to_string()) {
-        let Some(cluster) = names::cluster_of_namespace(&key.namespace) else { continue };
-        if head.deleting || decide(context, cluster, head.unwanted, wishes) == Orphan::Keep {
-            continue;
-        }
-        // The index only suspects. What is done is decided on a live list of the Works and a live read of the
-        // binding, in this order, so that a Work that is made meanwhile is not on the list.
+    // The index only suspects. What is done is decided on a live list of the Works and a live read of the binding, in
+    // this order, so that a Work that is made meanwhile is not on the list.
+    let suspected = context.works.group(&binding.to_string()).into_iter().filter(|(key, head)| {
+        let cluster = names::cluster_of_namespace(&key.namespace);
+        !head.deleting && cluster.is_some_and(|c| decide(context, c, head.unwanted, wishes) != Orphan::Keep)
+    });
+    let list = |(key, head): (Key, std::sync::Arc<WorkHead>)| async move {
         let mut listed = Vec::new();
         let selector = match head.binding_id.as_str() {
             "" => String::new(),
             id => format!("{}={id}", bindings::id_label(binding.scope)),
         };
-        let ours = |work: &Value| WorkHead::binding_of(work).as_ref() == Some(binding);
-        context
-            .objects
+        let ours = |work: &Value| {
+            WorkHead::binding_of(work).as_ref() == Some(binding) && object::deletion_timestamp(work).is_none()
+        };
+        let objects = &context.objects;
+        objects
             .list(&WORKS, Some(&key.namespace), &selector, |page| {
-                listed.extend(page.into_iter().filter(ours))
+                listed.extend(page.into_iter().filter(ours));
             })
             .await?;
-        let Some(wishes) = reread().await? else { return Ok(()) };
-        for live in listed.iter().filter(|live| object::deletion_timestamp(live).is_none()) {
-            let marked = object::annotation(live, extension::UNWANTED_SINCE).is_some();
-            carry_out(context, live, decide(context, cluster, marked, &wishes)).await?;
-        }
+        Ok::<_, Error>(listed)
+    };
+    let lists: Vec<_> = suspected.map(|suspect| list(suspect).boxed()).collect();
+    let listed: Vec<Value> = stream::iter(lists).buffered(AT_ONCE).try_concat().await?;
+    if listed.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let Some(wishes) = reread().await? else { return Ok(()) };
+    let carrying: Vec<_> = listed
+        .iter()
+        .filter_map(|live| {
+            let cluster = names::cluster_of_namespace(object::namespace(live))?;
+            let marked = object::annotation(live, extension::UNWANTED_SINCE).is_some();
+            Some(carry_out(context, live, decide(context, cluster, marked, &wishes)).boxed())
+        })
+        .collect();
+    // Together, so that one sync makes several of them durable.
+    stream::iter(carrying).buffered(AT_ONCE).try_collect().await
 }
 
 fn decide(context: &Context, cluster: &str, marked: bool, wishes: &Wishes) -> Orphan {
