@@ -32,8 +32,8 @@ pub(crate) async fn works(bed: &Bed, report: &mut Report) {
     let wanted = stock.works();
     let mut hub = bed.hub("memory", &stock).await;
     let took = hub.until("all Works", hub.started, || async { hub.works(None).await >= wanted }).await;
-    let size =
-        size(&hub.api.get(&format!("{}?limit=1", works_path(&cluster_name(0)))).await.expect("a list"));
+    let (size, stored) =
+        sizes(&hub.api.get(&format!("{}?limit=1", works_path(&cluster_name(0)))).await.expect("a list"));
     eprintln!("  {wanted} works of {size} bytes ({stored} with managed fields) after {}", seconds(took));
     bed.settle().await;
     let made = resident(&hub.process);
