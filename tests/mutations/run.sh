@@ -3,6 +3,14 @@
 #
 #   tests/mutations/run.sh [NAME]...     all of them, or those whose patches are named so
 #
+# Found when they were last put back:
+#
+#   5803-tasks-never-end                   seed 0     eviction tasks stay after everything is well
+#   2364-lost-clusters-lose-their-works    seed 1     deleted on a cluster that was only out of reach
+#   7455-empty-is-healthy                  seed 17    the old copy goes although there is no new one
+#   5406-missing-work-is-deleted           seed 23    a hub made anew of an older copy does not know the Work
+#   backwards-clock                        seed 38    an agent's clock is put back, and its Lease does not count
+#
 # Works on a copy of HEAD in a folder of its own. SEEDS (0..1000) is where it looks; CARGO_TARGET_DIR may name a target
 # folder to build in, so that not everything is built again.
 set -eu

@@ -12,10 +12,14 @@
 //!
 //! - nothing goes from a member, or shrinks there, without a reason that somebody gave on the hub;
 //! - nothing is placed outside of its policy;
+//! - what is evicted goes only when as many replicas are ready elsewhere as were before, up to what is wanted, unless a
+//!   user drives it away and the grace period is over or there is no other place;
 //! - no cluster is taken for lost that could have been heard.
 //!
 //! And what must come to be, once every fault has ended, by [`agree`]: wishes, bindings, Works, members and reports
 //! agree within a bounded time, and so once more after everything was asked to change.
+//!
+//! That all this finds something is shown by `tests/mutations`: known mistakes, put back into the code one by one.
 
 mod agree;
 mod driver;
