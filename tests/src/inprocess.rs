@@ -295,10 +295,18 @@ impl World {
     /// # Panics
     /// When something does not come up.
     pub async fn start(seed: u64, members: usize) -> Self {
-        let mut world = Self::hub_alone(seed).await;
+        Self::configured(seed, members, HubConfig::default(), &kubesim::Config::default()).await
+    }
+
+    /// The same with other settings of the hub and of the members.
+    ///
+    /// # Panics
+    /// When something does not come up.
+    pub async fn configured(seed: u64, members: usize, hub: HubConfig, sim: &kubesim::Config) -> Self {
+        let mut world = Self::on(seed, Arc::new(Ground::bare()), hub).await;
         for n in 1..=members {
             let name = format!("member{n}");
-            world.join(&name).await;
+            world.join_as(&name, sim).await;
         }
         for n in 0..members {
             world.ready(&world.members[n].name, PATIENCE).await;

@@ -37,11 +37,8 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 /// Writes a duration in Go's notation, to the millisecond: `1h0m5s`, `40s`, `1.5s`.
 pub fn format(length: Duration) -> String {
     let (seconds, millis) = (length.as_secs(), length.subsec_millis());
-    let fraction = if millis == 0 {
-        String::new()
-    } else {
-        format!(".{millis:03}").trim_end_matches('0').to_owned()
-    };
+    let fraction =
+        if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match (hours, minutes) {
         (0, 0) => format!("{rest}{fraction}s"),

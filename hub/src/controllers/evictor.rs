@@ -84,6 +84,11 @@ impl Evictor {
         self.context.clusters.synced().await;
         self.context.bindings.synced().await;
         self.context.works.synced().await;
+        // While half of the clusters were known, bindings on the others looked as if they had nothing to leave.
+        for (scope, index) in self.context.bindings.both() {
+            let concerned = index.all().into_iter().filter(|(_, head)| tainted(&self.context, head));
+            concerned.for_each(|(key, _)| self.queue.add(BindingKey { scope, key }));
+        }
         let asking_again = async {
             loop {
                 self.context.evictions.lifted().await;

@@ -41,6 +41,15 @@ impl Bed {
         fleet.expect("stand-ins are never too few")
     }
 
+    /// A fleet whose hub evicts as fast as it can, with a namespace.
+    pub(crate) async fn fleet_that_evicts(&self, members: usize) -> Fleet {
+        let options = Options { hub: vec!["--resource-eviction-rate=inf".to_owned()], ..Options::default() };
+        let fleet = Fleet::start("bench", members, &self.binaries, options).await;
+        let fleet = fleet.expect("stand-ins are never too few");
+        fleet.create_namespace().await;
+        fleet
+    }
+
     pub(crate) async fn settle(&self) {
         sleep(Duration::from_secs(self.args.settle)).await;
     }

@@ -13,6 +13,7 @@
 //! in what is measured; `--binaries` names others.
 
 mod bed;
+mod eviction;
 mod memory;
 mod propagation;
 mod starts;
@@ -44,6 +45,8 @@ enum Figure {
     StartBytes,
     /// From a link's return until all is well.
     LinkBack,
+    /// From a NoExecute taint to the Work on another cluster.
+    Eviction,
 }
 
 #[derive(Clone, Debug, Parser)]
@@ -69,6 +72,9 @@ struct Args {
     /// Seconds for which a link swallows everything.
     #[arg(long, default_value_t = 60)]
     hole: u64,
+    /// Bindings that leave a cluster at once.
+    #[arg(long, default_value_t = 1_000)]
+    evicted: usize,
     /// Seconds that a fleet gets to come to rest.
     #[arg(long, default_value_t = 15)]
     settle: u64,
@@ -105,6 +111,7 @@ async fn measure(bed: &Bed) -> Report {
             Figure::HubStart => starts::hub(bed, &mut report).await,
             Figure::IdleBytes => wire::idle(bed, &mut report).await,
             Figure::StartBytes => starts::agent(bed, &mut report).await,
+            Figure::Eviction => eviction::eviction(bed, &mut report).await,
             Figure::LinkBack => wire::link_back(bed, &mut report).await,
         }
     }

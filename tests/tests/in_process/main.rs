@@ -10,6 +10,7 @@
 
 mod agents;
 mod determinism;
+mod failover;
 mod judgement;
 mod links;
 mod placement;

@@ -1,0 +1,120 @@
+//! The article's stories of failover on real processes: clusters that stop, and what becomes of what they ran.
+
+#![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
+
+use std::time::Duration;
+
+use karmada_tests::{
+    fleet::{Binaries, Fleet, Options, condition},
+    link::Mode,
+    samples::{self, binding_path, condition_of, config_map, config_map_path, deployment, deployment_path},
+    wait::{gone, until},
+};
+use serde_json::{Value, json};
+
+/// How long anything may take on a busy machine that has no limit of its own.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub that notices within seconds that a cluster is away, and moves what was there soon after.
+async fn fleet(test: &str, members: usize) -> Option<Fleet> {
+    let mut options = Options::impatient();
+    let flags =
+        ["--enable-cluster-failover", "--failover-eviction-timeout=2s", "--resource-eviction-rate=inf"];
+    options.hub.extend(flags.map(str::to_owned));
+    let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
+    let fleet = Fleet::start(test, members, &binaries, options).await?;
+    fleet.create_namespace().await;
+    Some(fleet)
+}
+
+fn placed(binding: &Value) -> Vec<(String, i64)> {
+    let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+    let mut placed: Vec<_> = clusters
+        .iter()
+        .map(|c| (c["name"].as_str().unwrap().to_owned(), c["replicas"].as_i64().unwrap_or_default()))
+        .collect();
+    placed.sort();
+    placed
+}
+
+fn leaving(binding: &Value) -> usize {
+    binding["spec"]["gracefulEvictionTasks"].as_array().map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn divided_replicas_move_and_stay_where_they_went() {
+    let Some(fleet) = fleet("failover-divided", 3).await else { return };
+    let names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
+    let mut policy = samples::deployment_policy("web", &names);
+    let weight =
+        |name: &str, weight: i64| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight });
+    // One to two, as in the article; the third takes part only when one of them is lost.
+    policy["spec"]["placement"] = json!({
+        "clusterAffinity": { "clusterNames": names },
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": { "staticWeightList": [weight(names[0], 1), weight(names[1], 2), weight(names[2], 1)] },
+        },
+    });
+    fleet.create([deployment("web", 4), policy]).await;
+    let binding = binding_path(&fleet.namespace, "web-deployment");
+    let path = deployment_path(&fleet.namespace, "web");
+    let at = |wanted: [i64; 3]| {
+        let wanted: Vec<_> = names.iter().zip(wanted).map(|(name, n)| ((*name).to_owned(), n)).collect();
+        move |b: &Value| placed(b) == wanted.iter().filter(|(_, n)| *n > 0).cloned().collect::<Vec<_>>()
+    };
+    until(&fleet.api, &binding, "divided 1:2:1", PATIENCE, at([1, 2, 1])).await;
+    until(&fleet.members[1].api, &path, "there", PATIENCE, |o| o["spec"]["replicas"] == 2).await;
+
+    fleet.members[1].link.set(Mode::BlackHole);
+    until(&fleet.api, &binding, "moved", PATIENCE, at([2, 0, 2])).await;
+    for member in [0, 2] {
+        until(&fleet.members[member].api, &path, "of two", PATIENCE, |o| o["spec"]["replicas"] == 2).await;
+    }
+    fleet.members[1].api.get(&path).await.expect("what is on a lost cluster stays");
+    let bound = fleet.api.get(&binding).await.unwrap();
+    assert_eq!(leaving(&bound), 1, "the lost cluster is waited for");
+
+    fleet.members[1].link.set(Mode::Pass);
+    gone(&fleet.members[1].api, &path, PATIENCE).await;
+    fleet.ready(names[1]).await;
+    let at_rest = at([2, 0, 2]);
+    until(&fleet.api, &binding, "at rest", PATIENCE, |b| at_rest(b) && leaving(b) == 0).await;
+    fleet.clean_up().await;
+}
+
+#[tokio::test]
+async fn duplicated_goes_to_the_spare_and_without_one_stays() {
+    let Some(fleet) = fleet("failover-duplicated", 3).await else { return };
+    let names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
+    let mut spread = samples::config_map_policy("spread", &names);
+    spread["spec"]["placement"]["spreadConstraints"] =
+        json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 2 }]);
+    let all = samples::config_map_policy("all", &names);
+    fleet.create([config_map("spread", "a"), spread, config_map("all", "a"), all]).await;
+    let (two, three) =
+        (binding_path(&fleet.namespace, "spread-configmap"), binding_path(&fleet.namespace, "all-configmap"));
+    let bound = until(&fleet.api, &two, "on two", PATIENCE, |b| placed(b).len() == 2).await;
+    until(&fleet.api, &three, "on all", PATIENCE, |b| condition(b, "FullyApplied") == Some("True")).await;
+    let lost = placed(&bound)[0].0.clone();
+    let member = fleet.members.iter().find(|member| member.name == lost).unwrap();
+    let path = |name: &str| config_map_path(&fleet.namespace, name);
+    until(&member.api, &path("spread"), "there", PATIENCE, |_| true).await;
+
+    member.link.set(Mode::BlackHole);
+    let moved = |b: &Value| placed(b).len() == 2 && placed(b).iter().all(|(name, _)| *name != lost);
+    until(&fleet.api, &two, "on the spare", PATIENCE, moved).await;
+    // Everywhere already: there is no other cluster, and nothing is taken off the binding.
+    let told = |b: &Value| condition_of(b, "FailoverComplete").is_some();
+    let told = until(&fleet.api, &three, "that says why it stays", PATIENCE, told).await;
+    assert_eq!(condition_of(&told, "FailoverComplete").unwrap()["reason"], "NoSpareCluster");
+    assert_eq!((placed(&told).len(), leaving(&told)), (3, 0));
+
+    member.link.set(Mode::Pass);
+    gone(&member.api, &path("spread"), PATIENCE).await;
+    member.api.get(&path("all")).await.expect("what was not moved is where it was");
+    let at_peace = |b: &Value| condition_of(b, "FailoverComplete").is_none();
+    until(&fleet.api, &three, "at peace", PATIENCE, at_peace).await;
+    until(&fleet.api, &two, "at rest", PATIENCE, |b| moved(b) && leaving(b) == 0).await;
+    fleet.clean_up().await;
+}
