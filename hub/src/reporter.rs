@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 10] = [
+const COMPONENTS: [&str; 16] = [
     component::CLUSTER,
     component::DETECTOR,
     component::SCHEDULER,
@@ -21,6 +21,12 @@ const COMPONENTS: [&str; 10] = [
     component::OVERRIDE_MANAGER,
     component::NAMESPACE_SYNC,
     component::DEPENDENCIES_DISTRIBUTOR,
+    component::TAINT_MANAGER,
+    component::APPLICATION_FAILOVER,
+    component::CLUSTER_APPLICATION_FAILOVER,
+    component::GRACEFUL_EVICTION,
+    component::CLUSTER_GRACEFUL_EVICTION,
+    component::CLUSTER_TAINT_POLICY,
 ];
 
 /// One recorder per component.

@@ -165,11 +165,9 @@ async fn what_a_user_taints_is_left_and_not_returned_to() {
 #[tokio::test(start_paused = true)]
 async fn the_old_copy_serves_until_the_new_one_is_healthy() {
     let world = bare_fleet(121, 2).await;
-    let weights = [("member1", 1), ("member2", 0)];
-    let mut policy = divided("web", &weights);
-    policy["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-    });
+    let mut policy = deployment_policy("web", &["member1", "member2"]);
+    policy["spec"]["placement"]["spreadConstraints"] =
+        json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]);
     world.create([deployment("web", 2), policy]).await;
     let bound = world.hub_until(&web(), "placed", PATIENCE, |b| !placed(b).is_empty()).await;
     let first = placed(&bound)[0].0.clone();
