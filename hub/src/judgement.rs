@@ -57,12 +57,6 @@ impl Judgement {
     pub(crate) fn record(&self, cluster: &str) -> Option<Option<Record>> {
         self.judge.lock().record(cluster, moment(&self.env))
     }
-
-    /// How long a cluster has given no sign of life, as far as this hub knows.
-    pub(crate) fn silent_for(&self, cluster: &str) -> Option<Duration> {
-        let heard = self.judge.lock().heard(cluster)?;
-        Some(self.env.now().saturating_sub(heard))
-    }
 }
 
 impl evictions::Judge for Judgement {

@@ -16,6 +16,8 @@
 //! renewal of the Lease and, asked *after* that, still wants the Work. A hub that gives up on a copy marks the Work
 //! *before* it looks at the Lease a last time. So one of the two sees the other.
 //!
+//! These are the decisions alone: neither agent nor hub asks them yet, and the annotation does nothing so far.
+//!
 //! A machine on which nothing runs, the agent included, stops nothing; the skew is for an agent that is being restarted.
 //!
 //! The agent:

@@ -135,10 +135,8 @@ impl Flaps {
 
     fn decay(&mut self, now: Duration, settings: &Settings) {
         let good = now.saturating_sub(self.good_since);
-        let (mut whole, window) = (0, settings.window.as_millis());
-        if window > 0 {
-            whole = u32::try_from(good.as_millis() / window).unwrap_or(u32::MAX);
-        }
+        let whole = good.as_millis().checked_div(settings.window.as_millis()).unwrap_or(0);
+        let whole = u32::try_from(whole).unwrap_or(u32::MAX);
         self.level = self.level.saturating_sub(whole);
         self.good_since += settings.window.saturating_mul(whole);
     }

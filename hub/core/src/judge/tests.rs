@@ -44,13 +44,13 @@ impl Fleet {
         while self.now < end {
             self.now += 1;
             let now = self.now;
-            if now % 10 == 0 {
+            if now.is_multiple_of(10) {
                 for member in self.clusters.iter_mut().filter(|member| !member.silent) {
                     self.judge.renewed(&member.name, &format!("t{now}"), at(now));
                     member.ready = Ready::True;
                 }
             }
-            if now % 5 == 0 {
+            if now.is_multiple_of(5) {
                 let clusters = self.clusters.iter().map(|member| Cluster {
                     name: &member.name,
                     ready: member.ready,
@@ -119,7 +119,8 @@ fn any_grace_is_found_within_a_period() {
         fleet.until(300);
         let length = fleet.opinion().grace.unwrap().length.as_secs();
         // A grace that heartbeats hardly reach is learnt to be too short.
-        let wanted = annotation.map_or(grace.max(20), |text| text.trim_end_matches('s').parse().unwrap());
+        let wanted =
+            annotation.map_or_else(|| grace.max(20), |text| text.trim_end_matches('s').parse().unwrap());
         assert_eq!(length, wanted);
         fleet.silence(1, true);
         fleet.until(700);
