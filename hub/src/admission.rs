@@ -12,7 +12,11 @@ use karmada_api::{
         ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
         webhook::ResourceInterpreterWebhookConfiguration,
     },
-    policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, ResourceSelector},
+    policy::{
+        ClusterPropagationPolicy, FederatedResourceQuota, FederatedResourceQuotaSpec, PropagationPolicy,
+        PropagationSpec, ResourceSelector,
+    },
+    work::{ResourceBinding, ResourceBindingSpec},
 };
 use karmada_apiserver::{
     admission::{Admission, AdmissionRequest, Operation},
@@ -24,7 +28,7 @@ use karmada_apiserver::{
 use karmada_client::Resource;
 use karmada_core::{
     admit::{self, Verb},
-    delete,
+    delete, quota,
     select::{self, Subject},
 };
 use karmada_env::Env;
@@ -117,6 +121,9 @@ impl KarmadaAdmission {
             .map_err(|errors| Status::invalid(kind, group, object::name(object), errors))?;
         if is::<Cluster>(request) {
             unique_id(request, object)?;
+        }
+        if is::<ResourceBinding>(request) {
+            within_quota(request, object)?;
         }
         if is::<ResourceInterpreterCustomization>(request) {
             self.scripts(request, object)?;
@@ -232,6 +239,43 @@ fn unique_id(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Statu
     let name = object::name(object);
     match admit::duplicate_id(name, id, others.iter().map(|(name, id)| (name.as_str(), id.as_str()))) {
         Some(why) => Err(Status::conflict(&request.kind.group_resource(), name, why)),
+        None => Ok(()),
+    }
+}
+
+/// A binding uses no more than the quotas of its namespace leave it.
+fn within_quota(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+    let (namespace, name) = (object::namespace(object), object::name(object));
+    let snapshot = request.store.snapshot();
+    let read = |value: &[u8]| serde_json::from_slice::<Value>(value).ok();
+    let of_quotas = storage_name(FederatedResourceQuota::GROUP, FederatedResourceQuota::PLURAL);
+    let quotas: Vec<(String, FederatedResourceQuotaSpec)> = snapshot
+        .range(&of_quotas, Some(namespace), None)
+        .filter(|entry| !entry.header.deleting)
+        .filter_map(|entry| {
+            let spec = FederatedResourceQuotaSpec::deserialize(&read(&entry.value)?["spec"]).ok()?;
+            Some((format!("{namespace}/{}", entry.key.name), spec))
+        })
+        .collect();
+    if quotas.is_empty() || object::deletion_timestamp(object).is_some() {
+        return Ok(());
+    }
+    let usage = |binding: &Value| {
+        ResourceBindingSpec::deserialize(&binding["spec"]).map(|spec| quota::usage(&spec)).unwrap_or_default()
+    };
+    let (before, wanted) = (request.old.map(&usage).unwrap_or_default(), usage(object));
+    if before == wanted {
+        return Ok(());
+    }
+    let others: Vec<_> = snapshot
+        .range(&request.kind.storage, Some(namespace), None)
+        .filter(|entry| *entry.key.name != *name && !entry.header.deleting)
+        .filter_map(|entry| Some(usage(&read(&entry.value)?)))
+        .collect();
+    let others: Vec<_> = others.iter().collect();
+    let specs = quotas.iter().map(|(name, spec)| (name.as_str(), spec));
+    match quota::refusal(specs, &others, &before, &wanted) {
+        Some(why) => Err(Status::forbidden(&request.kind.group_resource(), name, why)),
         None => Ok(()),
     }
 }

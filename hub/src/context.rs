@@ -28,6 +28,7 @@ use crate::{
     needs::Needs,
     objects::{Key, Objects},
     placing::Fleet,
+    quotas::{self, QuotaHead, Quotas},
     reporter::Reporter,
     templates::Templates,
     works::Written,
@@ -94,6 +95,10 @@ pub(crate) struct Context {
     pub rule_changes: RuleChanges,
     /// Which bindings need which other objects.
     pub needs: Needs,
+    /// What namespaces may use.
+    pub quotas: Arc<Index<QuotaHead>>,
+    /// What of it was granted just now.
+    pub granted: Quotas,
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
     pub fleet: Arc<Fleet>,
@@ -154,6 +159,8 @@ impl Context {
             caller,
             rule_changes: RuleChanges::default(),
             needs: Needs::default(),
+            quotas: Index::new(),
+            granted: Quotas::default(),
             templates: Arc::new(Templates::new()),
             fleet: Arc::default(),
             written: Written::default(),
@@ -211,6 +218,8 @@ impl Context {
         });
         let rebalancers = all(&kinds::WORKLOAD_REBALANCERS);
         self.follow(running, "workloadrebalancers", &self.rebalancers, rebalancers, object::generation);
+        let quotas = all(&kinds::FEDERATED_RESOURCE_QUOTAS);
+        self.follow(running, "federatedresourcequotas", &self.quotas, quotas, quotas::project);
         let rules = all(&kinds::RESOURCE_INTERPRETER_CUSTOMIZATIONS);
         self.follow(running, "customizations", &self.customizations, rules, customizations::project);
         let taints = all(&kinds::CLUSTER_TAINT_POLICIES);
@@ -271,6 +280,7 @@ impl Context {
             self.taint_policies.synced().await;
             self.definitions.synced().await;
             self.customizations.synced().await;
+            self.quotas.synced().await;
             self.webhooks.synced().await;
         };
         tokio::select! {

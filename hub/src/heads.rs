@@ -13,11 +13,11 @@ use karmada_api::{
     consts::{annotation, condition, extension, finalizer, label},
     policy::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec,
-        Placement, PropagationPolicy, PropagationSpec,
+        Placement, PropagationPolicy, PropagationSpec, ResourceList,
     },
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
-use karmada_core::{delete, health::Ready, names, select};
+use karmada_core::{delete, health::Ready, names, quota, select};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use kube::core::ObjectMeta;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -307,6 +307,8 @@ pub struct BindingHead {
     pub priority: i32,
     /// The groups of objects that its own belongs to.
     pub together: WorkloadAffinityGroups,
+    /// What of its namespace's quotas it uses.
+    pub usage: ResourceList,
     /// A digest of labels, annotations and finalizers.
     pub metadata: u64,
     /// Whether its status holds what Works have reported.
@@ -360,6 +362,7 @@ impl BindingHead {
                 .map_or(0, |priority| priority.priority),
             together: WorkloadAffinityGroups::deserialize(&value["spec"]["workloadAffinityGroups"])
                 .unwrap_or_default(),
+            usage: usage(value),
             metadata: digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]]),
             collected: value["status"]["aggregatedStatus"].as_array().is_some_and(|items| !items.is_empty()),
         }
@@ -414,6 +417,16 @@ pub(crate) fn wanted_clusters(binding: &Value) -> BTreeSet<String> {
         .unwrap_or_default()
 }
 
+/// What of its namespace's quotas a binding uses.
+fn usage(binding: &Value) -> ResourceList {
+    let spec = &binding["spec"];
+    let asks = ["replicaRequirements", "components"].iter().any(|field| !spec[*field].is_null());
+    if !asks || spec["clusters"].is_null() {
+        return ResourceList::new();
+    }
+    ResourceBindingSpec::deserialize(spec).map(|spec| quota::usage(&spec)).unwrap_or_default()
+}
+
 /// The bindings that a binding's `requiredBy` names.
 fn required_by(binding: &Value) -> Vec<Key> {
     let entries = binding["spec"]["requiredBy"].as_array().into_iter().flatten();
@@ -432,6 +445,8 @@ pub struct WorkHead {
     pub binding: Option<BindingKey>,
     /// That binding's permanent id.
     pub binding_id: String,
+    /// The FederatedResourceQuota it was made for.
+    pub quota: Option<Key>,
     /// The uid of its controlling owner, as Works of namespaces have one.
     pub owner: String,
     /// Whether it has a deletion timestamp.
@@ -453,6 +468,7 @@ impl WorkHead {
             uid: object::uid(value).to_owned(),
             permanent_id: object::label(value, label::WORK_ID).unwrap_or_default().to_owned(),
             binding: Self::binding_of(value),
+            quota: Self::quota_of(value),
             binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
             owner: owner.map(|o| o.uid).unwrap_or_default(),
             deleting: object::deletion_timestamp(value).is_some(),
@@ -465,6 +481,20 @@ impl WorkHead {
     /// Whether nobody has said anything about it yet.
     pub fn is_silent(&self) -> bool {
         self.status == digest(&Value::Null)
+    }
+
+    /// The FederatedResourceQuota that a Work's labels name.
+    pub fn quota_of(work: &Value) -> Option<Key> {
+        let text = |key| object::label(work, key).filter(|text| !text.is_empty());
+        Some(Key::new(
+            text(label::FEDERATED_RESOURCE_QUOTA_NAMESPACE)?,
+            text(label::FEDERATED_RESOURCE_QUOTA_NAME)?,
+        ))
+    }
+
+    /// The group of the Works of a FederatedResourceQuota.
+    pub fn of_quota(quota: &Key) -> String {
+        format!("FederatedResourceQuota({quota})")
     }
 
     /// The binding that a Work's annotations name.
@@ -491,7 +521,8 @@ impl WorkHead {
 
     /// The groups by which Works are found: their binding, and the name of their cluster's namespace is the range.
     pub fn groups(_: &Key, head: &Self) -> Vec<String> {
-        head.binding.iter().map(ToString::to_string).collect()
+        let quota = head.quota.iter().map(Self::of_quota);
+        head.binding.iter().map(ToString::to_string).chain(quota).collect()
     }
 }
 

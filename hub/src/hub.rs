@@ -15,8 +15,8 @@ use crate::{
     controllers::{
         application::ApplicationFailover, binding::Binder, cluster::ClusterController,
         dependencies::Dependencies, detector::Detector, evictor::Evictor, graceful::GracefulEviction,
-        lease::LeaseMonitor, namespace::NamespaceController, rebalancer::Rebalancer, scheduler::Scheduler,
-        status::StatusController, taint_policy::TaintPolicies,
+        lease::LeaseMonitor, namespace::NamespaceController, quota::QuotaController, rebalancer::Rebalancer,
+        scheduler::Scheduler, status::StatusController, taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
 };
@@ -147,6 +147,7 @@ impl Hub {
         let detector = Detector::new(&context);
         let scheduler = Scheduler::new(&context);
         let dependencies = Dependencies::new(&context);
+        let quota = QuotaController::new(&context);
         let rebalancer = Rebalancer::new(&context);
         let evictor = Evictor::new(&context);
         let graceful = GracefulEviction::new(&context);
@@ -163,6 +164,7 @@ impl Hub {
         spawn(&mut running, "detector", detector.run(stop.clone()));
         spawn(&mut running, "scheduler", scheduler.run(stop.clone()));
         spawn(&mut running, "dependencies", dependencies.run(stop.clone()));
+        spawn(&mut running, "quota", quota.run(stop.clone()));
         spawn(&mut running, "workload-rebalancer", rebalancer.run(stop.clone()));
         spawn(&mut running, "taint-manager", evictor.run(stop.clone()));
         spawn(&mut running, "graceful-eviction", graceful.run(stop.clone()));

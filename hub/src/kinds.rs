@@ -42,6 +42,8 @@ kinds! {
     /// Users' services that say what the fields of a kind mean.
     RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS =
         of::<config::webhook::ResourceInterpreterWebhookConfiguration>();
+    /// What namespaces may use on all clusters together.
+    FEDERATED_RESOURCE_QUOTAS = of::<policy::FederatedResourceQuota>();
     /// Priorities by name.
     PRIORITY_CLASSES = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
     /// Namespaces: the users' own and the execution namespaces.

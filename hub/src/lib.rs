@@ -39,6 +39,7 @@ pub mod metrics;
 mod needs;
 pub mod objects;
 mod placing;
+mod quotas;
 pub mod remote;
 mod reporter;
 mod templates;

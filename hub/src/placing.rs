@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use crate::{
     context::Context,
     heads::{BindingHead, BindingKey},
+    quotas,
 };
 
 /// All clusters as one list, and what they have reported of their resources. Of a cluster that has changed the entry
@@ -215,12 +216,12 @@ fn others(
 /// Gives a binding that is about to be made its clusters, if they can be told without more than its spec: of several
 /// groups of clusters the status says which was taken, and a new binding cannot have one.
 pub(crate) fn at_birth(context: &Context, key: &BindingKey, binding: &mut Value) {
-    if !(context.clusters.is_synced() && context.works.is_synced()) {
+    if !(context.clusters.is_synced() && context.works.is_synced() && context.quotas.is_synced()) {
         return;
     }
     let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return };
-    // Those of groups are placed one after the other.
-    let alone = spec.workload_affinity_groups.is_none();
+    // Those of groups are placed one after the other, and so are those that share a quota.
+    let alone = spec.workload_affinity_groups.is_none() && !quotas::limited(context, key);
     let Some(placement) = placement_of(&spec).filter(|p| alone && p.cluster_affinities.is_empty()) else {
         return;
     };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 16] = [
+const COMPONENTS: [&str; 17] = [
     component::CLUSTER,
     component::DETECTOR,
     component::SCHEDULER,
@@ -27,6 +27,7 @@ const COMPONENTS: [&str; 16] = [
     component::GRACEFUL_EVICTION,
     component::CLUSTER_GRACEFUL_EVICTION,
     component::CLUSTER_TAINT_POLICY,
+    component::QUOTA_SYNC,
 ];
 
 /// One recorder per component.

@@ -37,6 +37,8 @@ pub(crate) enum Maker<'a> {
     Binding(&'a BindingKey),
     /// The namespace controller's, for the Namespace of this uid.
     Namespace(&'a str),
+    /// The quota controller's, for this FederatedResourceQuota.
+    Quota(&'a Key),
 }
 
 /// What came of making a Work.
@@ -162,6 +164,8 @@ fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
             Some(format!("Work {key} is already that of {theirs}"))
         }
         (Maker::Binding(_), Some(_)) => None,
+        (Maker::Quota(ours), _) if head.quota.as_ref() == Some(*ours) => None,
+        (Maker::Quota(_), _) => Some(format!("Work {key} is not that of the quota")),
         // The binding of a Namespace takes over what the namespace controller made for it.
         (Maker::Binding(_), None) if !head.owner.is_empty() && is_namespace(live) => None,
         (Maker::Binding(_), None) => Some(format!("Work {key} was not made by the hub")),

@@ -20,6 +20,7 @@ use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest};
 use karmada_core::{
     delete::{Budget, Verdict, WorkFacts, may_delete},
     members::{self, Written},
+    vacancy::Vacancy,
 };
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
@@ -33,6 +34,7 @@ use super::{
     discovery::Discovery,
     ground::Need,
     observe::{Observer, Sight, sight},
+    occupants::vacancy,
 };
 use crate::work::{
     desired::{Desired, Manifest, ObjectId},
@@ -505,15 +507,17 @@ impl Applier {
         self.records.lock().retain(|_, record| record.work != work);
     }
 
-    /// Takes an object away, if that may be. Answers whether something was deleted.
+    /// Takes an object away, if that may be.
     pub(crate) async fn remove(
         &self,
         discovery: &Discovery,
         facts: &WorkFacts<'_>,
         id: &ObjectId,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Removed, Failure> {
         // A kind that is not served any more has no objects.
-        let Some(resource) = discovery.preferred(&id.group, &id.kind).await? else { return Ok(false) };
+        let Some(resource) = discovery.preferred(&id.group, &id.kind).await? else {
+            return Ok(Removed::Left);
+        };
         let path = resource.object(Some(&id.namespace), &id.name);
         for _ in 0..LOOKS {
             let live = match self.member.get(&path).await {
@@ -521,7 +525,19 @@ impl Applier {
                 Err(error) if error.is_not_found() => break,
                 Err(error) => return Err(error.into()),
             };
-            let answer = match may_delete(facts, &live, Budget::UNLIMITED) {
+            let mut verdict = may_delete(facts, &live, Budget::UNLIMITED);
+            let mut kept_by = None;
+            if matches!(verdict, Verdict::Delete { .. }) && is_namespace(&live) {
+                match vacancy(&self.member, discovery, &id.name, &self.execution_namespace).await? {
+                    Vacancy::Empty => {}
+                    Vacancy::Emptying(what) => return Ok(Removed::Emptying(what)),
+                    Vacancy::Occupied(what) => {
+                        verdict = Verdict::Release("something else lives in the Namespace");
+                        kept_by = Some(what);
+                    }
+                }
+            }
+            let answer = match verdict {
                 Verdict::Later(why) => {
                     return Err(Failure::sometime(format!("{} {}: {why}", id.kind, id.path())));
                 }
@@ -532,7 +548,9 @@ impl Applier {
                 Verdict::Release(why) => {
                     tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "released");
                     let target = format!("{path}?fieldManager={AGENT}");
-                    self.member.patch(&target, Patch::Json, &config::release(&live)).await.map(|_| false)
+                    let released = kept_by.map_or_else(|| why.to_owned(), |what| format!("{why}: {what}"));
+                    let patched = self.member.patch(&target, Patch::Json, &config::release(&live)).await;
+                    patched.map(|_| Removed::Released(released))
                 }
                 Verdict::Delete { uid } => {
                     let options = json!({
@@ -540,13 +558,13 @@ impl Applier {
                         "preconditions": {"uid": uid}, "propagationPolicy": "Background",
                     });
                     tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, %uid, "deleted");
-                    self.member.delete(&path, &options).await.map(|_| true)
+                    self.member.delete(&path, &options).await.map(|_| Removed::Deleted)
                 }
             };
             match answer {
-                Ok(deleted) => {
+                Ok(removed) => {
                     self.records.lock().remove(id);
-                    return Ok(deleted);
+                    return Ok(removed);
                 }
                 Err(error) if error.is_conflict() => {}
                 Err(error) if error.is_not_found() => break,
@@ -554,8 +572,21 @@ impl Applier {
             }
         }
         self.records.lock().remove(id);
-        Ok(false)
+        Ok(Removed::Left)
     }
+}
+
+/// What became of an object that was to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It was deleted.
+    Deleted,
+    /// It was not there, or not ours: nothing was done.
+    Left,
+    /// It stays, without our marks; the text says why.
+    Released(String),
+    /// A Namespace whose contents are on their way out; the text names them.
+    Emptying(String),
 }
 
 /// What a write came to.

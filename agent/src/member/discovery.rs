@@ -48,6 +48,11 @@ impl Apis {
         self.kinds.get(&(group.to_owned(), kind.to_owned()))?.first()
     }
 
+    /// All kinds whose objects are in namespaces, each in the server's preferred version.
+    pub(crate) fn namespaced(&self) -> impl Iterator<Item = &Resource> {
+        self.kinds.values().filter_map(|versions| versions.first()).filter(|resource| resource.namespaced)
+    }
+
     /// For the Cluster's status: by group version, resources by name.
     pub(crate) fn enablements(&self) -> &[ApiEnablement] {
         &self.enablements

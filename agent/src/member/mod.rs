@@ -7,4 +7,5 @@ pub(crate) mod drift;
 pub(crate) mod ground;
 pub(crate) mod health;
 pub(crate) mod observe;
+pub(crate) mod occupants;
 pub(crate) mod summary;

@@ -8,10 +8,11 @@ use std::{
 };
 
 use karmada_api::{
-    consts::{annotation, component, event},
+    conditions::{self, Condition},
+    consts::{annotation, component, event, extension},
     work::{ResourceIdentifier, WorkStatus},
 };
-use karmada_client::{Error, ObjectRef, Recorder, Rest};
+use karmada_client::{Error, ObjectRef, Patch, Recorder, Rest};
 use karmada_core::{
     delete::{Cause, WorkFacts},
     install_order,
@@ -28,7 +29,7 @@ use super::{
 use crate::{
     hub::cluster::ClusterView,
     member::{
-        apply::{Applier, Failure, Hope, Order},
+        apply::{Applier, Failure, Hope, Order, Removed},
         discovery::Discovery,
         ground::Ground,
         observe::Observer,
@@ -38,6 +39,9 @@ use crate::{
 
 /// What waits for a deletion or somebody else's change is tried again at least this often.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a Namespace that is to go is empty by now.
+const EMPTYING: Duration = Duration::from_secs(1);
 
 /// The component that Karmada's events come from.
 pub(crate) const COMPONENT: &str = component::EXECUTION;
@@ -179,10 +183,12 @@ impl Executor {
                 continue;
             }
             match self.applier.remove(&self.discovery, &facts, &id).await {
-                Ok(deleted) => {
-                    if deleted {
-                        self.stats.deletions.add();
-                    }
+                Ok(Removed::Deleted) => self.stats.deletions.add(),
+                Ok(Removed::Left | Removed::Released(_)) => {}
+                Ok(Removed::Emptying(what)) => {
+                    again = again.and(Again::after(EMPTYING));
+                    outcome.error = Some(format!("the Namespace waits for what leaves it: {what}"));
+                    outcomes.leftovers.push(outcome);
                 }
                 Err(failure) => {
                     again = again.and(self.again(&work.name, &failure));
@@ -290,12 +296,21 @@ impl Executor {
         let mut ids: Vec<ObjectId> = listed.rev().chain(left).collect();
         ids.sort_by_key(|id| Reverse(rank(id)));
         let mut failed = false;
+        let mut emptying = false;
         for id in ids {
             match self.applier.remove(&self.discovery, &facts, &id).await {
-                Ok(deleted) => {
-                    if deleted {
-                        self.stats.deletions.add();
+                Ok(Removed::Deleted) => self.stats.deletions.add(),
+                Ok(Removed::Left) => {}
+                Ok(Removed::Released(why)) => {
+                    if id.group.is_empty() && id.kind == "Namespace" {
+                        self.tell_released(work, &old, &id, &why).await;
                     }
+                }
+                Ok(Removed::Emptying(what)) => {
+                    emptying = true;
+                    let message = format!("Namespace {} waits for what leaves it: {what}", id.name);
+                    let status = removal(&old, extension::NAMESPACE_EMPTYING, message, Time::now(&self.env));
+                    self.outbox.status(&work.name, &work.uid, &old, status);
                 }
                 Err(failure) => {
                     failed = true;
@@ -313,9 +328,28 @@ impl Executor {
         if failed {
             return Again::FAILED;
         }
+        if emptying {
+            return Again::after(EMPTYING);
+        }
         self.applier.forget_work(&work.name);
         self.outbox.finished(&work.name, &work.uid);
         Again::default()
+    }
+
+    /// Says that a Namespace stays: in the condition of its Work, before that goes, and in an event about the
+    /// Namespace, which stays for a while. Whether the hub hears it or not, the Namespace is let go.
+    async fn tell_released(&self, work: &DesiredWork, old: &WorkStatus, id: &ObjectId, why: &str) {
+        let cluster = &self.cluster;
+        let message = format!("Namespace {} stays on cluster({cluster}): {why}", id.name);
+        let status = removal(old, extension::NAMESPACE_RELEASED, message.clone(), Time::now(&self.env));
+        let path = works().subresource(Some(&self.namespace), &work.name, "status");
+        let lists = serde_json::json!({"status": {"conditions": status.conditions}});
+        if let Err(error) = self.hub.patch(&path, Patch::Merge, &lists).await {
+            tracing::warn!(%cluster, work = %work.name, %error, "the hub was not told that the Namespace stays");
+        }
+        if let Some(manifest) = work.manifests.iter().find(|manifest| manifest.id == *id) {
+            self.recorder.warning(&template(manifest), extension::NAMESPACE_RELEASED, message);
+        }
     }
 
     /// Whether the very Work that we know is there and being deleted, as the hub has it now.
@@ -398,10 +432,8 @@ impl Executor {
         }
         let status = outcomes.status(old, Time::now(&self.env));
         let dispatching = |status: &WorkStatus| {
-            let condition = karmada_api::conditions::find(
-                &status.conditions,
-                karmada_api::consts::condition::DISPATCHING,
-            )?;
+            let condition =
+                conditions::find(&status.conditions, karmada_api::consts::condition::DISPATCHING)?;
             Some((condition.status, condition.message.clone()))
         };
         if let (before, Some(after)) = (dispatching(old), dispatching(&status))
@@ -422,6 +454,14 @@ impl Executor {
             resource_version: String::new(),
         }
     }
+}
+
+/// The status of a Work whose Namespace is not gone.
+fn removal(old: &WorkStatus, reason: &str, message: String, now: Time) -> WorkStatus {
+    let mut status = old.clone();
+    let condition = Condition::new(extension::NAMESPACE_REMOVED, false, reason, message, now);
+    conditions::set(&mut status.conditions, condition, now);
+    status
 }
 
 /// The place of an object in the order of applying.

@@ -163,6 +163,12 @@ pub mod extension {
     pub const FENCED_SINCE: &str = "work.karmada.io/fenced-since";
     /// The condition of a binding whose policy waits for override policies.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
+    /// The condition of a Work that is being deleted and has a Namespace to take away: what keeps that.
+    pub const NAMESPACE_REMOVED: &str = "NamespaceRemoved";
+    /// A reason of [`NAMESPACE_REMOVED`]: what lives in it is still to go.
+    pub const NAMESPACE_EMPTYING: &str = "NamespaceEmptying";
+    /// A reason of [`NAMESPACE_REMOVED`], and of an event: the Namespace stays, without our marks.
+    pub const NAMESPACE_RELEASED: &str = "NamespaceReleased";
     /// The condition of a binding whose template a user's rule cannot make sense of.
     pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
     /// The condition of a binding whose dependencies cannot be read, or cannot follow it.
@@ -293,6 +299,8 @@ pub mod reason {
     pub const NO_CLUSTER_FIT: &str = "NoClusterFit";
     /// Scheduled is False: the clusters have too little room.
     pub const UNSCHEDULABLE: &str = "Unschedulable";
+    /// Scheduled is False: a FederatedResourceQuota does not allow it.
+    pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
     /// Scheduled is False: the scheduler met an error.
     pub const SCHEDULER_ERROR: &str = "SchedulerError";
 
@@ -423,6 +431,13 @@ pub mod event {
     /// Template: a policy could not take it from another.
     pub const PREEMPT_POLICY_FAILED: &str = "PreemptPolicyFailed";
 
+    /// FederatedResourceQuota: its ResourceQuotas are as they should be.
+    pub const SYNC_QUOTA_SUCCEED: &str = "SyncFederatedResourceQuotaSucceed";
+    /// FederatedResourceQuota: its ResourceQuotas could not be made.
+    pub const SYNC_QUOTA_FAILED: &str = "SyncFederatedResourceQuotaFailed";
+    /// FederatedResourceQuota: status was collected.
+    pub const COLLECT_QUOTA_SUCCEED: &str = "CollectFederatedResourceQuotaStatusSucceed";
+
     /// ServiceImport: the derived Service is as it should be.
     pub const SYNC_DERIVED_SERVICE_SUCCEED: &str = "SyncDerivedServiceSucceed";
     /// ServiceImport: the derived Service could not be made.
@@ -476,6 +491,8 @@ pub mod component {
     pub const OVERRIDE_MANAGER: &str = "override-manager";
     /// What propagates dependencies.
     pub const DEPENDENCIES_DISTRIBUTOR: &str = "dependencies-distributor";
+    /// What splits quotas over clusters.
+    pub const QUOTA_SYNC: &str = "federated-resource-quota-sync-controller";
     /// What propagates namespaces.
     pub const NAMESPACE_SYNC: &str = "namespace-sync-controller";
     /// What applies Works on members.

@@ -9,8 +9,8 @@ use crate::{
     config::{ResourceInterpreterCustomization, webhook::ResourceInterpreterWebhookConfiguration},
     kind::{Column, Subresources},
     policy::{
-        ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy,
-        PropagationPolicy,
+        ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota,
+        OverridePolicy, PropagationPolicy,
     },
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
@@ -24,6 +24,7 @@ pub fn crds() -> Vec<Value> {
         definition::<ClusterOverridePolicy>(),
         definition::<ClusterPropagationPolicy>(),
         definition::<ClusterTaintPolicy>(),
+        definition::<FederatedResourceQuota>(),
         definition::<OverridePolicy>(),
         definition::<PropagationPolicy>(),
         definition::<ClusterResourceBinding>(),

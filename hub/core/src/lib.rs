@@ -11,6 +11,7 @@
 //!      └─ Work.status ─ aggregate ─▶ binding.status
 //!
 //!   attach: what objects refer to goes along
+//!   quota: what a namespace may use on all clusters together
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //! ```
@@ -45,6 +46,7 @@ pub mod members;
 pub mod names;
 pub mod overrides;
 pub mod place;
+pub mod quota;
 pub mod rebalance;
 pub mod select;
 pub mod skip;
@@ -53,4 +55,5 @@ pub mod suppose;
 pub mod taint_edits;
 pub mod taint_policy;
 pub mod taints;
+pub mod vacancy;
 pub mod work;

@@ -181,6 +181,24 @@ pub fn build_namespace(
     work
 }
 
+/// The Work by which a cluster gets its part of a FederatedResourceQuota: `manifest` is a ResourceQuota with the uid of
+/// that one.
+pub fn build_quota(
+    manifest: &Value,
+    cluster: &str,
+    existing: Option<&Value>,
+    new_id: impl FnOnce() -> String,
+) -> Value {
+    let mut work = begin(manifest, cluster, existing, new_id);
+    object::remove_annotation(&mut work, extension::UNWANTED_SINCE);
+    let (namespace, name) = (object::namespace(manifest), object::name(manifest));
+    object::set_label(&mut work, label::FEDERATED_RESOURCE_QUOTA_NAMESPACE, namespace);
+    object::set_label(&mut work, label::FEDERATED_RESOURCE_QUOTA_NAME, name);
+    object::set_label(&mut work, label::MANAGED, label::MANAGED_VALUE);
+    finish(&mut work, manifest.clone());
+    work
+}
+
 /// The shell of a Work, with its id.
 fn begin(
     manifest: &Value,

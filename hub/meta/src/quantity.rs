@@ -114,6 +114,13 @@ impl Quantity {
         Ok(Self { nanos: if negative { -magnitude } else { magnitude }, format })
     }
 
+    /// So many times it.
+    #[must_use]
+    pub fn times(self, count: i64) -> Self {
+        let nanos = self.nanos.saturating_mul(i128::from(count)).clamp(-LIMIT, LIMIT);
+        Self { nanos, format: self.format }
+    }
+
     /// Whether it is nothing.
     pub const fn is_zero(&self) -> bool {
         self.nanos == 0

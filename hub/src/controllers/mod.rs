@@ -26,6 +26,7 @@ pub(crate) mod evictor;
 pub(crate) mod graceful;
 pub(crate) mod lease;
 pub(crate) mod namespace;
+pub(crate) mod quota;
 pub(crate) mod rebalancer;
 pub(crate) mod scheduler;
 pub(crate) mod status;

@@ -36,7 +36,7 @@ use crate::{
     index::Change,
     metrics::Incoming,
     objects::{Key, Part},
-    placing,
+    placing, quotas,
 };
 
 /// How many bindings are worked on at a time.
@@ -54,7 +54,7 @@ pub(crate) struct Scheduler {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
     /// Bindings that could not be placed as asked, and how often in a row.
-    failed: Mutex<BTreeMap<BindingKey, u32>>,
+    failed: Arc<Mutex<BTreeMap<BindingKey, u32>>>,
     /// Held while a binding of a group is placed: the next one has to see where this one went.
     in_turn: tokio::sync::Mutex<()>,
 }
@@ -87,6 +87,26 @@ impl Scheduler {
                 }
             });
         }
+        let failed: Arc<Mutex<BTreeMap<BindingKey, u32>>> = Arc::default();
+        let wake =
+            |queue: &WorkQueue<BindingKey>, failed: &Mutex<BTreeMap<BindingKey, u32>>, namespace: &str| {
+                // What the quotas of a namespace did not allow, they may allow now.
+                for key in failed.lock().keys().filter(|key| key.key.namespace == namespace) {
+                    queue.add_after(key.clone(), SECOND_THOUGHT);
+                }
+            };
+        let (waiting, others) = (queue.clone(), failed.clone());
+        context.quotas.listen(move |change| wake(&waiting, &others, &change.key.namespace));
+        let (waiting, others) = (queue.clone(), failed.clone());
+        let shared = Arc::downgrade(context);
+        context.bindings.namespaced.listen(move |change| {
+            if change.differs(|head| &head.usage)
+                && let Some(context) = shared.upgrade()
+                && !context.quotas.in_namespace(&change.key.namespace).is_empty()
+            {
+                wake(&waiting, &others, &change.key.namespace);
+            }
+        });
         let (affected, shared) = (queue.clone(), Arc::downgrade(context));
         context.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
@@ -99,7 +119,7 @@ impl Scheduler {
                 }
             }
         });
-        Self { context: context.clone(), queue, failed: Mutex::default(), in_turn: Default::default() }
+        Self { context: context.clone(), queue, failed, in_turn: Default::default() }
     }
 
     /// Runs until told to stop.
@@ -107,6 +127,8 @@ impl Scheduler {
         // With half of the clusters known, bindings would leave the other half.
         self.context.clusters.synced().await;
         self.context.works.synced().await;
+        self.context.quotas.synced().await;
+        self.context.bindings.synced().await;
         let working = work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key));
         tokio::join!(working, self.look_for_room(&stop));
     }
@@ -167,9 +189,20 @@ impl Scheduler {
         } else {
             placing::decide_without(&self.context, &key, &spec, &status, &left)
         };
+        let quota_turn = match quotas::limited(&self.context, &key) {
+            true => Some(self.context.granted.turn().await),
+            false => None,
+        };
+        let result = result.and_then(|decision| {
+            let wanted = ResourceBindingSpec { clusters: decision.clusters.clone(), ..spec.clone() };
+            match quotas::refusal(&self.context, &key, &spec, &wanted) {
+                Some(why) => Err(PlaceError::Quota(why)),
+                None => Ok(decision),
+            }
+        });
         let scaling = trigger == Some(Trigger::ReplicasChanged);
         let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref(), trigger).await;
-        drop(in_turn);
+        drop((in_turn, quota_turn));
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
         if assigned? {
             let about = &spec.resource;
@@ -275,6 +308,10 @@ impl Scheduler {
                 binding = self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
                 if spec.workload_affinity_groups.is_some() {
                     self.context.fleet.placed(key, object::generation(&binding), targets);
+                }
+                if moved && quotas::limited(&self.context, key) {
+                    let granted = ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() };
+                    self.context.granted.grant(key, object::generation(&binding), &granted);
                 }
             }
         }

@@ -13,6 +13,7 @@ mod following;
 mod interpreting;
 mod leaving;
 mod placing;
+mod quotas;
 mod scheduling;
 mod services;
 mod telling;

@@ -9,10 +9,12 @@
 )]
 
 mod agents;
+mod dependencies;
 mod determinism;
 mod failover;
 mod judgement;
 mod links;
+mod namespaces;
 mod placement;
 mod propagation;
 mod recordings;

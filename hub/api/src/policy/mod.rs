@@ -4,13 +4,14 @@
 mod overrides;
 mod placement;
 mod propagation;
+mod quota;
 mod taint;
 
 use karmada_meta::labels::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::{overrides::*, placement::*, propagation::*, taint::*};
+pub use self::{overrides::*, placement::*, propagation::*, quota::*, taint::*};
 use crate::schema;
 
 /// Selects objects by kind and, within it, by name or labels.

@@ -12,6 +12,7 @@
 mod cluster;
 mod overrides;
 mod policy;
+mod quota;
 mod shape;
 mod taint_policy;
 mod work;
@@ -21,8 +22,8 @@ use karmada_api::{
     cluster::Cluster,
     consts::{finalizer, label},
     policy::{
-        ClusterAffinity, ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy,
-        PropagationPolicy,
+        ClusterAffinity, ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy,
+        FederatedResourceQuota, OverridePolicy, PropagationPolicy,
     },
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
@@ -100,6 +101,7 @@ enum Known {
     OverridePolicy,
     ClusterOverridePolicy,
     ClusterTaintPolicy,
+    FederatedResourceQuota,
     ResourceBinding,
     ClusterResourceBinding,
     Work,
@@ -116,6 +118,7 @@ impl Known {
             (OverridePolicy::GROUP, OverridePolicy::KIND) => Self::OverridePolicy,
             (ClusterOverridePolicy::GROUP, ClusterOverridePolicy::KIND) => Self::ClusterOverridePolicy,
             (ClusterTaintPolicy::GROUP, ClusterTaintPolicy::KIND) => Self::ClusterTaintPolicy,
+            (FederatedResourceQuota::GROUP, FederatedResourceQuota::KIND) => Self::FederatedResourceQuota,
             (ResourceBinding::GROUP, ResourceBinding::KIND) => Self::ResourceBinding,
             (ClusterResourceBinding::GROUP, ClusterResourceBinding::KIND) => Self::ClusterResourceBinding,
             (Work::GROUP, Work::KIND) => Self::Work,
@@ -132,9 +135,11 @@ impl Known {
             Self::ResourceBinding => Some(label::RESOURCE_BINDING_ID),
             Self::ClusterResourceBinding => Some(label::CLUSTER_RESOURCE_BINDING_ID),
             Self::Work => Some(label::WORK_ID),
-            Self::ClusterTaintPolicy | Self::OverridePolicy | Self::ClusterOverridePolicy | Self::Cluster => {
-                None
-            }
+            Self::ClusterTaintPolicy
+            | Self::FederatedResourceQuota
+            | Self::OverridePolicy
+            | Self::ClusterOverridePolicy
+            | Self::Cluster => None,
         }
     }
 
@@ -152,6 +157,7 @@ impl Known {
             Self::OverridePolicy | Self::ClusterOverridePolicy => &overrides::SHAPE,
             Self::ResourceBinding | Self::ClusterResourceBinding => &work::BINDING_SHAPE,
             Self::ClusterTaintPolicy => &taint_policy::SHAPE,
+            Self::FederatedResourceQuota => &quota::SHAPE,
             Self::Work => &work::WORK_SHAPE,
             Self::Cluster => &cluster::SHAPE,
         }
@@ -168,6 +174,7 @@ impl Known {
             Self::Work => work::stamp(obj),
             Self::Cluster => cluster::default(obj, now),
             Self::ClusterTaintPolicy
+            | Self::FederatedResourceQuota
             | Self::ClusterOverridePolicy
             | Self::ResourceBinding
             | Self::ClusterResourceBinding => {}
@@ -187,6 +194,9 @@ impl Known {
             Self::OverridePolicy => overrides::validate(&shape::read::<OverridePolicy>(obj)?.spec),
             Self::ClusterOverridePolicy => {
                 overrides::validate(&shape::read::<ClusterOverridePolicy>(obj)?.spec)
+            }
+            Self::FederatedResourceQuota => {
+                quota::validate(object::name(obj), &shape::read::<FederatedResourceQuota>(obj)?.spec)
             }
             Self::ClusterTaintPolicy => taint_policy::validate(&shape::read::<ClusterTaintPolicy>(obj)?.spec),
             Self::ResourceBinding => work::validate_binding(&shape::read::<ResourceBinding>(obj)?.spec),

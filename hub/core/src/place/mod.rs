@@ -110,6 +110,9 @@ pub enum PlaceError {
     /// The clusters that were chosen have no room for all of it: nothing is changed.
     #[error("failed to assign replicas: {0}")]
     Unschedulable(String),
+    /// The namespace may not use so much: nothing is changed.
+    #[error("{0}")]
+    Quota(String),
 }
 
 impl PlaceError {
@@ -118,6 +121,7 @@ impl PlaceError {
         match self {
             Self::NoFit(_) => reason::NO_CLUSTER_FIT,
             Self::Unschedulable(_) => reason::UNSCHEDULABLE,
+            Self::Quota(_) => reason::QUOTA_EXCEEDED,
             Self::Nothing(_) | Self::Select(_) => reason::SCHEDULER_ERROR,
         }
     }

@@ -123,7 +123,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 pub fn retry_after(error: &PlaceError, attempts: u32) -> Option<Duration> {
     match error {
         PlaceError::NoFit(_) | PlaceError::Nothing(_) => None,
-        PlaceError::Unschedulable(_) => Some(BACKOFF.1),
+        PlaceError::Unschedulable(_) | PlaceError::Quota(_) => Some(BACKOFF.1),
         PlaceError::Select(_) => {
             let doublings = attempts.saturating_sub(1).min(30);
             Some(BACKOFF.0.saturating_mul(1 << doublings).min(BACKOFF.1))

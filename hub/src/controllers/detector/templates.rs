@@ -5,10 +5,12 @@ use std::time::Duration;
 use karmada_api::{
     consts::{component, event},
     policy::ActivationPreference,
+    work::ResourceBindingSpec,
 };
 use karmada_client::{Error, Resource};
 use karmada_core::select::{self, Claim, Policy, Subject};
 use karmada_meta::object;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -22,7 +24,7 @@ use crate::{
     heads::{BindingKey, PolicyHead, TemplateHead},
     kinds,
     objects::{Key, Part},
-    placing,
+    placing, quotas,
     templates::{TemplateKey, Watched},
 };
 
@@ -298,14 +300,28 @@ impl Detector {
             // Its end is heard, and brings the template back.
             return Ok(Bound::Unchanged);
         }
+        let before = binding["spec"].clone();
         match desired::update_binding(key, &mut binding, template, asked, keep_version, &self.context.env) {
             Ok(false) => Ok(Bound::Unchanged),
             Ok(true) => {
+                if let Some(why) = self.over_quota(key, &before, &binding) {
+                    return Ok(Bound::Refused(why));
+                }
                 self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
                 Ok(Bound::Written)
             }
             Err(reason) => Ok(Bound::Refused(reason)),
         }
+    }
+
+    /// Why a binding may not ask for what it asks for now, where it is placed already.
+    fn over_quota(&self, key: &BindingKey, before: &Value, binding: &Value) -> Option<String> {
+        if !quotas::limited(&self.context, key) {
+            return None;
+        }
+        let before = ResourceBindingSpec::deserialize(before).ok()?;
+        let wanted = ResourceBindingSpec::deserialize(&binding["spec"]).ok()?;
+        quotas::refusal(&self.context, key, &before, &wanted)
     }
 
     /// Takes back the claim of a policy that is gone or means the template no longer. What was placed stays.

@@ -1,0 +1,72 @@
+//! What lives in a Namespace of the member: asked before the Namespace is deleted.
+
+use karmada_client::{Error, Rest};
+use karmada_core::vacancy::{self, Occupants, Vacancy};
+use serde_json::Value;
+
+use super::discovery::Discovery;
+
+/// Of the objects only the metadata are wanted; older servers send all of them.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// Objects per page.
+const PAGE: usize = 200;
+
+/// Looks through everything in a Namespace that can be listed. What the member does not let us list may be anything,
+/// so that it counts as somebody else's.
+///
+/// # Errors
+/// The member does not answer, or does not know itself what it has.
+pub(crate) async fn vacancy(
+    member: &Rest,
+    discovery: &Discovery,
+    namespace: &str,
+    execution_namespace: &str,
+) -> Result<Vacancy, Error> {
+    // Anew: a kind that came just now may have objects.
+    let (apis, _) = discovery.look().await?;
+    let unknown = apis.missing.iter().find(|missing| {
+        let group = missing.split_once('/').map_or("", |(group, _)| group);
+        vacancy::counts(group, "")
+    });
+    if let Some(group) = unknown {
+        return Ok(Vacancy::Emptying(format!("{group} does not answer, and may have objects")));
+    }
+    let mut found = Occupants::default();
+    for resource in apis.namespaced().filter(|r| vacancy::counts(&r.group, &r.kind)) {
+        let collection = resource.collection(Some(namespace));
+        let mut next = String::new();
+        loop {
+            let mut path = format!("{collection}?limit={PAGE}");
+            if !next.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&karmada_client::rest::query_value(&next));
+            }
+            let bytes = match member.get_bytes(&path, METADATA).await {
+                Ok(bytes) => bytes,
+                // Not every kind can be listed, and one may just have gone.
+                Err(error) if matches!(error.code(), Some(404 | 405)) => break,
+                Err(error) if error.is_forbidden() => {
+                    let kind = &resource.kind;
+                    return Ok(Vacancy::Occupied(format!("what the agent may not list: {kind}")));
+                }
+                Err(error) => return Err(error),
+            };
+            let Ok(list) = serde_json::from_slice::<Value>(&bytes) else {
+                let kind = &resource.kind;
+                return Ok(Vacancy::Emptying(format!("the list of {kind} cannot be read")));
+            };
+            for object in list["items"].as_array().into_iter().flatten() {
+                found.see(&resource.kind, object, execution_namespace);
+            }
+            if found.occupied() {
+                return Ok(found.judge());
+            }
+            next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            if next.is_empty() {
+                break;
+            }
+        }
+    }
+    Ok(found.judge())
+}

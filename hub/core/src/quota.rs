@@ -1,0 +1,217 @@
+//! FederatedResourceQuota: what the workloads of a namespace may use on all clusters together.
+//!
+//! ```text
+//!   bindings of the namespace ─▶ usage ─┐
+//!   quota: overall ─────────────────────┴─▶ refusal: may this one have more?      (scheduler, detector, admission)
+//!   quota: staticAssignments ─▶ a ResourceQuota per cluster ─▶ its status ─▶ aggregatedStatus
+//! ```
+//!
+//! A binding uses what its replicas ask for on the clusters that it is placed on. Sentences are Karmada's.
+
+use std::collections::BTreeMap;
+
+use karmada_api::{
+    conditions,
+    consts::condition,
+    policy::{ClusterQuotaStatus, FederatedResourceQuotaSpec, ResourceList},
+    work::{ResourceBindingSpec, Work},
+};
+use karmada_meta::{object, quantity::Quantity};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::names;
+
+/// What a binding uses of each resource; nothing while it is not placed, or asks for nothing. An object of several
+/// parts is on each of its clusters as a whole.
+pub fn usage(spec: &ResourceBindingSpec) -> ResourceList {
+    let mut total = ResourceList::new();
+    let mut add = |requests: &ResourceList, times: i64| {
+        for (name, amount) in requests.iter().filter(|(_, amount)| **amount > Quantity::zero()) {
+            let sum = total.entry(name.clone()).or_default();
+            *sum += amount.times(times);
+        }
+    };
+    if spec.components.is_empty() {
+        let replicas = spec.clusters.iter().map(|target| i64::from(target.replicas.max(0))).sum();
+        if let Some(requirements) = &spec.replica_requirements {
+            add(&requirements.resource_request, replicas);
+        }
+    } else {
+        let clusters = spec.clusters.len() as i64;
+        for component in &spec.components {
+            if let Some(requirements) = &component.replica_requirements {
+                add(
+                    &requirements.resource_request,
+                    i64::from(component.replicas.max(0)).saturating_mul(clusters),
+                );
+            }
+        }
+    }
+    total.retain(|_, amount| !amount.is_zero());
+    total
+}
+
+/// A sum of usages, of the resources that a quota limits: those that nobody uses are named with nothing.
+pub fn used<'a>(overall: &ResourceList, usages: impl IntoIterator<Item = &'a ResourceList>) -> ResourceList {
+    let mut sums: ResourceList = overall.keys().map(|name| (name.clone(), Quantity::zero())).collect();
+    for usage in usages {
+        for (name, amount) in usage {
+            if let Some(sum) = sums.get_mut(name) {
+                *sum += *amount;
+            }
+        }
+    }
+    sums
+}
+
+/// Why a binding may not use what it is to use. `others`: what all other bindings of the namespace use; `before`: what
+/// it uses now. A quota that is exceeded already refuses only what asks for more.
+pub fn refusal<'a>(
+    quotas: impl IntoIterator<Item = (&'a str, &'a FederatedResourceQuotaSpec)>,
+    others: &[&ResourceList],
+    before: &ResourceList,
+    wanted: &ResourceList,
+) -> Option<String> {
+    let grows: Vec<_> = wanted
+        .iter()
+        .filter(|(name, amount)| **amount > before.get(*name).copied().unwrap_or_default())
+        .collect();
+    for (quota, spec) in quotas {
+        for (name, amount) in &grows {
+            let Some(limit) = spec.overall.get(*name) else { continue };
+            let sum =
+                others.iter().filter_map(|usage| usage.get(*name)).fold(**amount, |sum, used| sum + *used);
+            if sum > *limit {
+                return Some(format!(
+                    "FederatedResourceQuota({quota}) exceeded for resource {name}: requested sum {sum}, limit {limit}."
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// The ResourceQuota that a cluster gets; nothing for a cluster without an assignment.
+pub fn resource_quota(quota: &Value, spec: &FederatedResourceQuotaSpec, cluster: &str) -> Option<Value> {
+    let assignment = spec.static_assignments.iter().find(|assignment| assignment.cluster_name == cluster)?;
+    Some(json!({
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {
+            "name": object::name(quota),
+            "namespace": object::namespace(quota),
+            "uid": object::uid(quota),
+        },
+        "spec": {"hard": assignment.hard},
+    }))
+}
+
+/// What the Works of a quota report, by cluster.
+pub fn aggregated(works: &[Work]) -> Vec<ClusterQuotaStatus> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Reported {
+        hard: ResourceList,
+        used: ResourceList,
+    }
+    let mut all: BTreeMap<String, ClusterQuotaStatus> = BTreeMap::new();
+    for work in works {
+        let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
+        let (Some(cluster), Some(status)) = (names::cluster_of_namespace(namespace), &work.status) else {
+            continue;
+        };
+        if !conditions::is_true(&status.conditions, condition::APPLIED) {
+            continue;
+        }
+        let first = status.manifest_statuses.first().and_then(|manifest| manifest.status.as_ref());
+        let Some(reported) = first.and_then(|status| Reported::deserialize(status).ok()) else { continue };
+        let cluster_name = cluster.to_owned();
+        let Reported { hard, used } = reported;
+        all.insert(cluster_name.clone(), ClusterQuotaStatus { cluster_name, hard, used });
+    }
+    all.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(&str, &str)]) -> ResourceList {
+        entries.iter().map(|(name, amount)| ((*name).to_owned(), amount.parse().unwrap())).collect()
+    }
+
+    fn spec(value: Value) -> ResourceBindingSpec {
+        let mut whole = json!({"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}});
+        for (field, value) in value.as_object().unwrap() {
+            whole[field] = value.clone();
+        }
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn a_binding_uses_what_its_replicas_ask_for() {
+        let request = json!({"resourceRequest": {"cpu": "250m", "memory": "1Gi", "x": "0"}});
+        let table = [
+            ("not placed", json!({"replicas": 3, "replicaRequirements": request}), vec![]),
+            (
+                "divided",
+                json!({"replicaRequirements": request,
+                       "clusters": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}]}),
+                vec![("cpu", "750m"), ("memory", "3Gi")],
+            ),
+            ("asks for nothing", json!({"clusters": [{"name": "a", "replicas": 1}]}), vec![]),
+            (
+                "parts",
+                json!({"clusters": [{"name": "a"}], "components": [
+                    {"name": "x", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}},
+                    {"name": "y", "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "500m"}}}]}),
+                vec![("cpu", "2500m")],
+            ),
+        ];
+        for (message, value, want) in table {
+            assert_eq!(usage(&spec(value)), list(&want), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_what_grows_beyond_a_limit_is_refused() {
+        let quota = FederatedResourceQuotaSpec {
+            overall: list(&[("cpu", "10"), ("memory", "4Gi")]),
+            static_assignments: Vec::new(),
+        };
+        let said = |others: &[(&str, &str)], before: &[(&str, &str)], wanted: &[(&str, &str)]| {
+            refusal([("shop/q", &quota)], &[&list(others)], &list(before), &list(wanted))
+        };
+        assert_eq!(said(&[("cpu", "8")], &[], &[("cpu", "2")]), None);
+        assert_eq!(
+            said(&[("cpu", "8")], &[], &[("cpu", "2500m")]).unwrap(),
+            "FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 10500m, limit 10."
+        );
+        assert_eq!(said(&[("cpu", "20")], &[("cpu", "4")], &[("cpu", "3")]), None, "less than before");
+        assert_eq!(said(&[("cpu", "20")], &[], &[("gpu", "3")]), None, "not limited");
+        assert_eq!(
+            used(&quota.overall, [&list(&[("cpu", "1"), ("gpu", "1")])]),
+            list(&[("cpu", "1"), ("memory", "0")])
+        );
+    }
+
+    #[test]
+    fn reports_are_kept_by_cluster() {
+        let work = |cluster: &str, applied: &str, used: &str| -> Work {
+            serde_json::from_value(json!({
+                "metadata": {"namespace": format!("karmada-es-{cluster}"), "name": "w"}, "spec": {},
+                "status": {
+                    "conditions": [{"type": "Applied", "status": applied, "reason": "r", "message": "",
+                                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                    "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota",
+                        "resource": "", "name": "q"}, "status": {"hard": {"cpu": "4"}, "used": {"cpu": used}}}],
+                },
+            }))
+            .unwrap()
+        };
+        let all = aggregated(&[work("b", "True", "1"), work("a", "True", "2"), work("c", "False", "3")]);
+        let seen: Vec<_> = all.iter().map(|c| (c.cluster_name.as_str(), c.used["cpu"].to_string())).collect();
+        assert_eq!(seen, [("a", "2".to_owned()), ("b", "1".to_owned())]);
+    }
+}

@@ -1,0 +1,198 @@
+//! FederatedResourceQuota: its parts go to clusters as ResourceQuotas, and what is used comes back into its status.
+//!
+//! That nobody uses more than is allowed is seen to where clusters are chosen ([`crate::quotas`]).
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use karmada_api::{
+    consts::{component, event},
+    policy::{ClusterQuotaStatus, FederatedResourceQuotaSpec, FederatedResourceQuotaStatus},
+    work::Work,
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{names, quota, work as core_work};
+use karmada_meta::object;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::{
+    heads::WorkHead,
+    kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
+    objects::{Key, Part},
+    quotas,
+    works::{self, Made, Maker},
+};
+
+/// How many quotas are worked on at a time.
+const WORKERS: usize = 2;
+/// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Who reports.
+const COMPONENT: &str = component::QUOTA_SYNC;
+
+/// Splits quotas and adds up what is used.
+pub(crate) struct QuotaController {
+    context: Arc<Context>,
+    queue: WorkQueue<Key>,
+}
+
+impl QuotaController {
+    /// A controller that hears the context's quotas, bindings, clusters and Works from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
+        context.figures.queue("quota", &queue);
+        let quotas = queue.clone();
+        context.quotas.listen(move |change| quotas.add(change.key.clone()));
+        let (used, shared) = (queue.clone(), Arc::downgrade(context));
+        context.bindings.namespaced.listen(move |change| {
+            let deleting = change.differs(|head| &head.deleting);
+            if (change.differs(|head| &head.usage) || deleting)
+                && let Some(context) = shared.upgrade()
+            {
+                for (key, _) in context.quotas.in_namespace(&change.key.namespace) {
+                    used.add(key);
+                }
+            }
+        });
+        let reported = queue.clone();
+        context.works.listen(move |change| {
+            for quota in [change.old, change.new].into_iter().flatten().filter_map(|head| head.quota.clone())
+            {
+                reported.add(quota);
+            }
+        });
+        let (clusters, shared) = (queue.clone(), Arc::downgrade(context));
+        context.namespaces.listen(move |change| {
+            // A cluster can take Works once it has its execution namespace.
+            if names::cluster_of_namespace(&change.key.name).is_some()
+                && let Some(context) = shared.upgrade()
+            {
+                for (key, _) in context.quotas.all() {
+                    clusters.add(key);
+                }
+            }
+        });
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        self.context.works.synced().await;
+        self.context.bindings.synced().await;
+        self.context.clusters.synced().await;
+        self.context.namespaces.synced().await;
+        work("quota", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)).await;
+    }
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let objects = &self.context.objects;
+        let live = objects.get(&FEDERATED_RESOURCE_QUOTAS, &key).await?;
+        let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
+            self.remove_others(&key, &BTreeSet::new()).await?;
+            return Ok(Next::Done);
+        };
+        let Ok(spec) = FederatedResourceQuotaSpec::deserialize(&live["spec"]) else { return Ok(Next::Done) };
+        let assigned: BTreeSet<String> =
+            spec.static_assignments.iter().map(|assignment| assignment.cluster_name.clone()).collect();
+        self.remove_others(&key, &assigned).await?;
+        let (mut written, mut problems, mut next) = (false, Vec::new(), Next::Done);
+        for cluster in &assigned {
+            match self.make(&key, &live, &spec, cluster).await? {
+                None | Some(Made::Unchanged) => {}
+                Some(Made::Written) => written = true,
+                Some(Made::Going) => next = Next::After(PATIENCE),
+                Some(Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why)) => {
+                    problems.push(format!("{cluster}: {why}"));
+                    next = Next::After(PATIENCE);
+                }
+            }
+        }
+        if !problems.is_empty() {
+            self.context.warning(COMPONENT, &live, event::SYNC_QUOTA_FAILED, problems.join("; "));
+        } else if written {
+            let text = format!("Sync works for FederatedResourceQuota({key}) succeed.");
+            self.context.normal(COMPONENT, &live, event::SYNC_QUOTA_SUCCEED, text);
+        }
+        self.collect(&key, &live, &spec).await?;
+        Ok(next)
+    }
+
+    /// Makes the Work of one cluster; nothing for a cluster that is not there, or not yet.
+    async fn make(
+        &self,
+        key: &Key,
+        live: &Value,
+        spec: &FederatedResourceQuotaSpec,
+        cluster: &str,
+    ) -> Result<Option<Made>, Error> {
+        let context = &self.context;
+        let there =
+            |name: &str| context.clusters.get(&Key::cluster_scoped(name)).is_some_and(|c| !c.deleting);
+        let execution = names::execution_namespace(cluster);
+        let ready =
+            context.namespaces.get(&Key::cluster_scoped(execution.as_str())).is_some_and(|n| !n.deleting);
+        let Some(manifest) = quota::resource_quota(live, spec, cluster).filter(|_| there(cluster) && ready)
+        else {
+            return Ok(None);
+        };
+        let name = names::work_name("ResourceQuota", &key.namespace, &key.name);
+        let made = works::ensure(context, &Key::new(execution, name), &Maker::Quota(key), |existing, id| {
+            core_work::build_quota(&manifest, cluster, existing, || id.to_owned())
+        })
+        .await?;
+        Ok(Some(made))
+    }
+
+    /// Deletes the Works of a quota on clusters that it does not name.
+    async fn remove_others(&self, key: &Key, assigned: &BTreeSet<String>) -> Result<(), Error> {
+        for (work, head) in self.context.works.group(&WorkHead::of_quota(key)) {
+            let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
+            if head.deleting || assigned.contains(cluster) {
+                continue;
+            }
+            let Some(live) = self.context.objects.get(&WORKS, &work).await? else { continue };
+            if WorkHead::quota_of(&live).as_ref() == Some(key) {
+                tracing::info!(%work, quota = %key, "no longer assigned");
+                self.context.objects.delete(&WORKS, &live).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what is allowed and what is used.
+    async fn collect(&self, key: &Key, live: &Value, spec: &FederatedResourceQuotaSpec) -> Result<(), Error> {
+        let mut works = Vec::new();
+        for (work, head) in self.context.works.group(&WorkHead::of_quota(key)) {
+            if head.deleting {
+                continue;
+            }
+            let found = self.context.objects.get(&WORKS, &work).await?;
+            works.extend(found.and_then(|live| Work::deserialize(&live).ok()));
+        }
+        let aggregated_status: Vec<ClusterQuotaStatus> = quota::aggregated(&works);
+        let usages = quotas::usages(&self.context, &key.namespace, None);
+        let wanted = FederatedResourceQuotaStatus {
+            overall: spec.overall.clone(),
+            overall_used: quota::used(&spec.overall, &usages),
+            aggregated_status,
+        };
+        let differs = |live: &Value| {
+            FederatedResourceQuotaStatus::deserialize(&live["status"]).unwrap_or_default() != wanted
+        };
+        if !differs(live) {
+            return Ok(());
+        }
+        let generation = object::generation(live);
+        let apply = |live: &mut Value| {
+            let stale = object::generation(live) != generation || !differs(live);
+            if !stale && let Some(map) = live.as_object_mut() {
+                map.insert("status".into(), json!(wanted));
+            }
+            !stale
+        };
+        self.context.objects.modify(&FEDERATED_RESOURCE_QUOTAS, key, Part::Status, apply).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! FederatedResourceQuota: split over clusters, summed up, and kept to.
+
+use crate::common::{World, condition, deployment, deployments, placed_on, policy};
+use karmada_client::Resource;
+use karmada_hub::kinds::{FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
+use karmada_meta::object;
+use serde_json::{Value, json};
+
+fn quota(spec: Value) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"}, "spec": spec,
+    })
+}
+
+/// A Deployment whose replicas ask for so much of a CPU.
+fn asking(name: &str, replicas: i64, cpu: &str) -> Value {
+    let mut value = deployment(name, replicas);
+    value["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+    value
+}
+
+async fn binding(world: &World, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    world.becomes(what, &RESOURCE_BINDINGS, "default", &format!("{name}-deployment"), is).await
+}
+
+fn exceeded(binding: &Value) -> bool {
+    condition(binding, "Scheduled")["reason"] == "QuotaExceeded"
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_uses_more_than_the_namespace_may() {
+    let world = World::start().await;
+    world.join("m1", json!({})).await;
+    world.create(&FEDERATED_RESOURCE_QUOTAS, quota(json!({"overall": {"cpu": "4"}}))).await;
+    let on = json!({"clusterAffinity": {"clusterNames": ["m1"]}});
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", on)).await;
+    world.create(&deployments(), asking("a", 3, "1")).await;
+    binding(&world, "a", "placed", |b| placed_on(b) == ["m1"]).await;
+    let used = |amount: &'static str| move |q: &Value| q["status"]["overallUsed"]["cpu"] == amount;
+    world.becomes("3 of 4", &FEDERATED_RESOURCE_QUOTAS, "default", "q", used("3")).await;
+
+    world.create(&deployments(), asking("b", 2, "1")).await;
+    let refused = binding(&world, "b", "refused", exceeded).await;
+    assert_eq!(placed_on(&refused), [] as [&str; 0]);
+    assert_eq!(
+        condition(&refused, "Scheduled")["message"],
+        "FederatedResourceQuota(default/q) exceeded for resource cpu: requested sum 5, limit 4."
+    );
+
+    // One that is placed does not grow beyond it either, in number or in size, and stays as it is.
+    world.change(&deployments(), "default", "a", |d| d["spec"]["replicas"] = json!(9)).await;
+    let grown = binding(&world, "a", "refused", exceeded).await;
+    assert_eq!(grown["spec"]["clusters"], json!([{"name": "m1", "replicas": 3}]));
+    world.change(&deployments(), "default", "a", |d| d["spec"]["replicas"] = json!(3)).await;
+    binding(&world, "a", "as before", |b| condition(b, "Scheduled")["status"] == "True").await;
+    world
+        .change(&deployments(), "default", "a", |d| {
+            d["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+        })
+        .await;
+    world.event("a", "ApplyPolicyFailed", "exceeded for resource cpu: requested sum 6, limit 4").await;
+
+    // Room comes from what goes, and from another limit.
+    world
+        .change(&FEDERATED_RESOURCE_QUOTAS, "default", "q", |q| q["spec"]["overall"]["cpu"] = json!("5"))
+        .await;
+    binding(&world, "b", "placed", |b| placed_on(b) == ["m1"]).await;
+    world.becomes("5 of 5", &FEDERATED_RESOURCE_QUOTAS, "default", "q", used("5")).await;
+    world.create(&deployments(), asking("c", 1, "1")).await;
+    binding(&world, "c", "refused", exceeded).await;
+    world.delete(&deployments(), "default", "b").await.expect("deleted");
+    binding(&world, "c", "placed", |b| placed_on(b) == ["m1"]).await;
+
+    // Whoever writes bindings by hand meets the same.
+    let mut by_hand = world.get(&RESOURCE_BINDINGS, "default", "c-deployment").await.expect("there");
+    by_hand["spec"]["clusters"] = json!([{"name": "m1", "replicas": 7}]);
+    let path = RESOURCE_BINDINGS.object(Some("default"), "c-deployment");
+    let refused = world.rest.put(&path, &by_hand).await.expect_err("too much");
+    assert_eq!(refused.code(), Some(403), "{refused}");
+    assert!(refused.to_string().contains("FederatedResourceQuota(default/q) exceeded"), "{refused}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_split_over_clusters_and_summed_up() {
+    let world = World::start().await;
+    let m1 = world.join("m1", json!({})).await;
+    let path = FEDERATED_RESOURCE_QUOTAS.collection(Some("default"));
+    let too_much = quota(json!({"overall": {"cpu": "1"},
+        "staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "2"}}]}));
+    let refused = world.rest.post(&path, &too_much).await.expect_err("more than overall");
+    assert!(refused.to_string().contains("spec.overall[cpu]"), "{refused}");
+
+    let assigned = |m1: &str| {
+        json!({"overall": {"cpu": "9"}, "staticAssignments": [
+            {"clusterName": "m1", "hard": {"cpu": m1}}, {"clusterName": "m2", "hard": {"cpu": "4"}}]})
+    };
+    world.create(&FEDERATED_RESOURCE_QUOTAS, quota(assigned("3"))).await;
+    let manifest = world.until("a ResourceQuota", || m1.manifest("ResourceQuota", "q")).await;
+    assert_eq!(manifest["spec"], json!({"hard": {"cpu": "3"}}));
+    assert_eq!(object::namespace(&manifest), "default");
+    let work = m1.work("ResourceQuota", "q").await.expect("its Work");
+    assert_eq!(object::label(&work, "federatedresourcequota.karmada.io/name"), Some("q"));
+    assert_eq!(object::label(&work, "federatedresourcequota.karmada.io/namespace"), Some("default"));
+    let m2 = world.join("m2", json!({})).await;
+    world.until("one that joins gets its part", || m2.manifest("ResourceQuota", "q")).await;
+
+    world
+        .report(&WORKS, &m1.namespace(), object::name(&work), |work| {
+            work["status"] = json!({
+                "conditions": [{"type": "Applied", "status": "True", "reason": "AppliedSuccessful",
+                                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "manifestStatuses": [{
+                    "identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "resource": "",
+                                   "namespace": "default", "name": "q"},
+                    "status": {"hard": {"cpu": "3"}, "used": {"cpu": "1"}}, "health": "Healthy"}],
+            });
+        })
+        .await;
+    let summed = world
+        .becomes("summed up", &FEDERATED_RESOURCE_QUOTAS, "default", "q", |q| {
+            q["status"]["aggregatedStatus"].is_array()
+        })
+        .await;
+    assert_eq!(
+        summed["status"],
+        json!({
+            "overall": {"cpu": "9"}, "overallUsed": {"cpu": "0"},
+            "aggregatedStatus": [{"clusterName": "m1", "hard": {"cpu": "3"}, "used": {"cpu": "1"}}],
+        })
+    );
+
+    world
+        .change(&FEDERATED_RESOURCE_QUOTAS, "default", "q", |q| {
+            q["spec"] = json!({"overall": {"cpu": "9"},
+                "staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "5"}}]});
+        })
+        .await;
+    world
+        .until("another part", || async {
+            (m1.manifest("ResourceQuota", "q").await?["spec"]["hard"]["cpu"] == "5").then_some(())
+        })
+        .await;
+    let gone = |member: &'static str| {
+        let world = &world;
+        move || async move {
+            let works = Resource::clone(&WORKS);
+            let all = world.list(&works, Some(&format!("karmada-es-{member}"))).await;
+            let has = all.iter().any(|work| {
+                object::label(work, "federatedresourcequota.karmada.io/name").is_some()
+                    && object::deletion_timestamp(work).is_none()
+            });
+            (!has).then_some(())
+        }
+    };
+    world.until("none where nothing is assigned", gone("m2")).await;
+    world.delete(&FEDERATED_RESOURCE_QUOTAS, "default", "q").await.expect("deleted");
+    world.until("none any more", gone("m1")).await;
+    world.stop().await;
+}
