@@ -439,11 +439,6 @@ impl State {
         Err(format!("of {enough} replicas that were ready {others} are left"))
     }
 
-    /// Whether an eviction was begun that may be withdrawn: then what was made instead goes again.
-    fn comes_back(&self, name: &str) -> bool {
-        self.evicted.keys().any(|(evicted, _)| evicted == name)
-    }
-
     /// Notes the reasons that a change of mind is for leaving and shrinking.
     fn reason(&mut self, before: &Intent) {
         let names: BTreeSet<String> = before.wants.keys().chain(self.intent.wants.keys()).cloned().collect();
