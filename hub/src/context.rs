@@ -184,6 +184,7 @@ impl Context {
             // What changes at every heartbeat is shown, and no news to anybody.
             figures.clusters().seen(object::name(cluster), cluster);
             fleet.seen(object::name(cluster), &cluster["status"]["resourceSummary"]);
+            fleet.seen_nodes(cluster);
             ClusterHead::project(cluster)
         });
         self.follow(running, "namespaces", &self.namespaces, all(&kinds::NAMESPACES), TemplateHead::project);

@@ -100,6 +100,10 @@ impl ClusterHead {
     pub fn project(value: &Value) -> Self {
         let (mut cluster, _) = lenient(value, Cluster::default);
         trim(&mut cluster.metadata, value);
+        // Room for placement, which is told of it beside this.
+        if let Some(annotations) = &mut cluster.metadata.annotations {
+            annotations.remove(extension::NODES);
+        }
         if let Some(status) = &mut cluster.status {
             status.resource_summary = None;
             status.node_summary = None;

@@ -11,11 +11,12 @@ use std::{
 
 use karmada_api::{
     cluster::ResourceSummary,
-    consts::annotation,
+    consts::{annotation, extension},
     policy::{DEFAULT_SCHEDULER, Placement},
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
+    estimate::{Node, report},
     fleet::{self, Member},
     names,
     place::{self, Decision, Explained, Peer, PlaceError, Request},
@@ -44,6 +45,8 @@ pub(crate) struct Fleet {
 #[derive(Debug, Default)]
 struct Known {
     summaries: BTreeMap<String, ResourceSummary>,
+    /// What agents report of single nodes.
+    nodes: BTreeMap<String, Vec<Node>>,
     members: BTreeMap<String, Arc<Member>>,
     list: Option<Arc<fleet::Fleet>>,
     /// Where bindings of groups have just been placed, and since which generation: the watch may be behind.
@@ -66,7 +69,8 @@ impl Fleet {
         let mut members = std::mem::take(&mut known.members);
         for (key, head) in context.clusters.all() {
             let summary = known.summaries.get(&key.name);
-            let made = || Arc::new(Member::with_summary(head.cluster.clone(), summary));
+            let nodes = known.nodes.get(&key.name).cloned().unwrap_or_default();
+            let made = || Arc::new(Member::with_summary(head.cluster.clone(), summary).with_nodes(nodes));
             let member = members.remove(&key.name).unwrap_or_else(made);
             known.members.insert(key.name, member);
         }
@@ -87,6 +91,27 @@ impl Fleet {
             None => drop(known.summaries.remove(cluster)),
         }
         known.forget(cluster);
+        drop(known);
+        self.news.notify_one();
+    }
+
+    /// A Cluster was read: what it says of its single nodes.
+    pub(crate) fn seen_nodes(&self, cluster: &Value) {
+        let name = object::name(cluster);
+        let text = object::annotation(cluster, extension::NODES);
+        let nodes = text.map(report::read).transpose().unwrap_or_else(|error| {
+            tracing::warn!(cluster = name, %error, "what the agent reports of its nodes cannot be read");
+            None
+        });
+        let mut known = self.known.lock();
+        if known.nodes.get(name) == nodes.as_ref() {
+            return;
+        }
+        match nodes {
+            Some(nodes) => drop(known.nodes.insert(name.to_owned(), nodes)),
+            None => drop(known.nodes.remove(name)),
+        }
+        known.forget(name);
         drop(known);
         self.news.notify_one();
     }
@@ -120,6 +145,7 @@ impl Fleet {
         let mut known = self.known.lock();
         if gone {
             known.summaries.remove(cluster);
+            known.nodes.remove(cluster);
         }
         known.forget(cluster);
     }

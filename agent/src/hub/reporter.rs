@@ -8,10 +8,11 @@ use std::{sync::Arc, time::Duration};
 use karmada_api::{
     cluster::{Cluster, ClusterStatus, ResourceModel},
     conditions::{self, Condition},
-    consts::{condition, reason},
+    consts::{condition, extension, reason},
     models::default_resource_models,
 };
-use karmada_client::{Error, Rest, WorkQueue};
+use karmada_client::{Error, Patch, Rest, WorkQueue};
+use karmada_core::estimate::report;
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
@@ -35,6 +36,18 @@ const TRIES: u32 = 4;
 
 /// The first report waits this long for the first lists of nodes and pods, so that it need not be corrected.
 const FIRST_LISTS: Duration = Duration::from_secs(3);
+
+/// Between reports of what is free on nodes: pods come and go in groups.
+const ROOMS_PAUSE: Duration = Duration::from_secs(30);
+
+/// When what is free on nodes is reported again.
+#[derive(Debug, Default)]
+struct Rooms {
+    /// [`Env::now`].
+    not_before: Duration,
+    /// The hub does not let an agent write its Cluster's annotations.
+    forbidden: bool,
+}
 
 /// What a look at the member brought.
 #[derive(Debug)]
@@ -104,6 +117,7 @@ impl Reporter {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last: Option<Look> = None;
         let mut looked: Option<Duration> = None;
+        let mut rooms = Rooms::default();
         loop {
             let mut refresh = false;
             tokio::select! {
@@ -129,6 +143,9 @@ impl Reporter {
                 && let Err(error) = self.tell(look, &mut threshold).await
             {
                 tracing::warn!(cluster = %self.config.cluster, %error, "the cluster's status was not reported");
+            }
+            if let Err(error) = self.tell_rooms(&mut rooms).await {
+                tracing::debug!(%error, "what is free on nodes was not reported");
             }
             self.stats.status_times.observe(self.env.now().saturating_sub(begun));
             // Our own report comes back as a change that there is nothing to say about.
@@ -214,6 +231,44 @@ impl Reporter {
             }
         }
         Ok(())
+    }
+
+    /// Tells the hub what is free on each node, if that is other than what it has.
+    async fn tell_rooms(&self, rooms: &mut Rooms) -> Result<(), Error> {
+        let now = self.env.now();
+        if !self.config.resource_modeling || rooms.forbidden || rooms.not_before > now {
+            return Ok(());
+        }
+        let text = {
+            let figures = self.figures.lock();
+            if !figures.synced() {
+                return Ok(());
+            }
+            report::write(&figures.rooms())
+        };
+        let cluster = self.view.fresh().await?;
+        if object::annotation(&cluster, extension::NODES) == text.as_deref() {
+            return Ok(());
+        }
+        rooms.not_before = now + ROOMS_PAUSE;
+        let change = json!({"metadata": {"annotations": {extension::NODES: text}}});
+        match self.hub.patch_for_revision(&self.view.path(), Patch::Merge, &change).await {
+            Ok(revision) => {
+                let mut reported = (*cluster).clone();
+                object::set_meta(&mut reported, "resourceVersion", revision);
+                match text {
+                    Some(text) => object::set_annotation(&mut reported, extension::NODES, text),
+                    None => drop(object::remove_annotation(&mut reported, extension::NODES)),
+                }
+                self.view.set(reported);
+                Ok(())
+            }
+            Err(error) if error.is_forbidden() => {
+                rooms.forbidden = true;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// What people want to know of a report: that the cluster's state is another one.

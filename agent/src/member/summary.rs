@@ -2,11 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use karmada_api::cluster::{AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary};
+use karmada_api::{
+    cluster::{AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary, Taint},
+    consts::taint::{NO_EXECUTE, NO_SCHEDULE},
+};
 use karmada_client::{Rest, Wake, WatchConfig, Watcher, watch::Index};
+use karmada_core::estimate::Node as Room;
 use karmada_env::Env;
 use karmada_meta::quantity::Quantity;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::Value;
 
 type Quantities = BTreeMap<String, Quantity>;
@@ -19,6 +24,8 @@ const GRADED: [&str; 4] = ["cpu", "memory", "storage", "ephemeral-storage"];
 pub(crate) struct Node {
     ready: bool,
     allocatable: Quantities,
+    labels: BTreeMap<String, String>,
+    taints: Vec<Taint>,
 }
 
 /// What is kept of a pod that takes or wants room.
@@ -35,7 +42,11 @@ impl Node {
     fn of(node: &Value) -> Self {
         let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
         let ready = conditions.filter(|c| c["type"] == "Ready").any(|c| c["status"] == "True");
-        Self { ready, allocatable: quantities(node.pointer("/status/allocatable")) }
+        let allocatable = quantities(node.pointer("/status/allocatable"));
+        let labels = karmada_meta::object::labels(node);
+        let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        let labels = labels.into_iter().flatten().filter_map(text).collect();
+        Self { ready, allocatable, labels, taints: taints(node) }
     }
 }
 
@@ -50,6 +61,16 @@ impl Pod {
         let requests = pod.get("spec").map(karmada_interpreter::pod_requests).unwrap_or_default();
         Self { node: node.into(), requests, ended }
     }
+}
+
+/// Taints that keep pods away. When they came is no news.
+fn taints(node: &Value) -> Vec<Taint> {
+    let listed = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    listed
+        .filter_map(|taint| Taint::deserialize(taint).ok())
+        .filter(|taint| [NO_SCHEDULE, NO_EXECUTE].contains(&taint.effect.as_str()))
+        .map(|taint| Taint { time_added: None, ..taint })
+        .collect()
 }
 
 fn quantities(map: Option<&Value>) -> Quantities {
@@ -113,6 +134,25 @@ impl Figures {
         }
     }
 
+    /// What is free on each node that is ready.
+    pub(crate) fn rooms(&self) -> Vec<Room> {
+        let mut used: BTreeMap<&str, Quantities> = BTreeMap::new();
+        for (_, pod) in self.pods.iter().filter(|(_, pod)| !pod.ended && !pod.node.is_empty()) {
+            let on_node = used.entry(&pod.node).or_default();
+            add(on_node, &pod.requests);
+            *on_node.entry("pods".into()).or_default() += Quantity::from_value(1);
+        }
+        let ready = self.nodes.iter().filter(|(_, node)| node.ready);
+        let room = |(name, node): (&String, &Node)| Room {
+            name: name.clone(),
+            count: 1,
+            free: free(node, used.get(name.as_str())),
+            labels: node.labels.clone(),
+            taints: node.taints.clone(),
+        };
+        ready.map(room).collect()
+    }
+
     /// How many nodes of each grade have room. A node without a free place for a pod has none.
     fn grades(
         &self,
@@ -122,12 +162,7 @@ impl Figures {
         let mut grades: Vec<_> =
             models.iter().map(|model| AllocatableModeling { grade: model.grade, count: 0 }).collect();
         for (name, node) in self.nodes.iter() {
-            let mut free = node.allocatable.clone();
-            for (resource, quantity) in used.get(name.as_str()).into_iter().flatten() {
-                if let Some(left) = free.get_mut(resource) {
-                    *left -= *quantity;
-                }
-            }
+            let free = free(node, used.get(name.as_str()));
             let room = free.get("pods").is_none_or(|pods| !pods.is_zero() && !pods.is_negative());
             if let Some(index) = grade_of(&free, models).filter(|_| room) {
                 grades[index].count += 1;
@@ -135,6 +170,17 @@ impl Figures {
         }
         grades
     }
+}
+
+/// What a node's pods leave.
+fn free(node: &Node, used: Option<&Quantities>) -> Quantities {
+    let mut free = node.allocatable.clone();
+    for (resource, quantity) in used.into_iter().flatten() {
+        if let Some(left) = free.get_mut(resource) {
+            *left -= *quantity;
+        }
+    }
+    free
 }
 
 /// The smallest, over the resources that a model speaks of, of the last range that begins at or below what is free.
@@ -238,6 +284,26 @@ mod tests {
         let counts: Vec<_> = resources.allocatable_modelings.iter().map(|m| m.count).collect();
         // Node a has 5.5 cores free: grade 3 begins at 4. Node b has no place for a pod.
         assert_eq!(counts, [0, 0, 0, 1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_nodes_room_is_what_its_pods_leave_and_who_may_come() {
+        let mut figures = figures();
+        let tainted = Node::of(&json!({
+            "metadata": {"labels": {"disk": "ssd"}},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"},
+                                {"key": "p", "effect": "PreferNoSchedule"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4", "pods": "9"}},
+        }));
+        figures.nodes.apply(Event::Upsert(("c".to_owned(), tainted)));
+        let rooms = figures.rooms();
+        let names: Vec<_> = rooms.iter().map(|room| room.name.as_str()).collect();
+        assert_eq!(names, ["a", "c"], "b is not ready");
+        assert_eq!(text(&rooms[0].free), "cpu=5500m memory=64Gi pods=1 ");
+        assert_eq!(rooms[1].labels["disk"], "ssd");
+        let taints: Vec<_> =
+            rooms[1].taints.iter().map(|taint| (taint.key.as_str(), taint.time_added)).collect();
+        assert_eq!(taints, [("k", None)]);
     }
 
     #[test]

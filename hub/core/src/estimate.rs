@@ -10,6 +10,8 @@
 //! What is known decides: nodes where their free resources are reported, else the grades (`resourceModels` and
 //! `allocatableModelings`), else the sum. The sum can promise what no single node can hold; that is why grades exist.
 
+pub mod report;
+
 use std::{collections::BTreeMap, fmt};
 
 use karmada_api::{
@@ -211,7 +213,10 @@ impl<'a> Ask<'a> {
     fn by_nodes(&self, nodes: &[Node]) -> Estimate<'a> {
         let (mut replicas, mut open) = (0_i64, false);
         let mut short = BTreeMap::<Limit<'a>, i64>::new();
-        for node in nodes.iter().filter(|node| self.claim.is_none_or(|claim| may_run(node, claim))) {
+        // Who says nothing tolerates nothing.
+        let nothing = NodeClaim::default();
+        let claim = self.claim.unwrap_or(&nothing);
+        for node in nodes.iter().filter(|node| may_run(node, claim)) {
             open = true;
             let left = |name: &str| Amount::from(node.free.get(name).copied().unwrap_or_default());
             let places = Estimate { replicas: left(PODS).value.max(0), limit: Limit::Resource(PODS) };
@@ -375,7 +380,7 @@ mod tests {
         .unwrap();
         let affinity = |expression: Value| json!({"hardNodeAffinity": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}});
         let table = [
-            ("no claim: four on three like nodes", json!(null), 3 + 1 + 3),
+            ("no claim: three on the first, one on each of three like nodes", json!(null), 3 + 3),
             ("the taint", json!({}), 3 + 3),
             ("tolerated", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}), 3 + 1 + 3),
             ("a selector", json!({"nodeSelector": {"disk": "ssd"}}), 3),

@@ -6,10 +6,16 @@
 use std::{collections::BTreeMap, hash::Hasher, sync::Arc};
 
 use fnv::FnvHasher;
-use karmada_api::cluster::{ApiEnablement, Cluster, ResourceModel, ResourceSummary};
+use karmada_api::{
+    cluster::{ApiEnablement, Cluster, ResourceModel, ResourceSummary},
+    consts::extension,
+};
 use karmada_meta::quantity::Quantity;
 
-use crate::{affinity, estimate::Node};
+use crate::{
+    affinity,
+    estimate::{Node, report},
+};
 
 /// An amount of one resource, in the two units that division goes by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +59,10 @@ impl Member {
     /// What placement looks at in a Cluster.
     pub fn new(cluster: Arc<Cluster>) -> Self {
         let summary = cluster.status.as_ref().and_then(|status| status.resource_summary.clone());
-        Self::with_summary(cluster, summary.as_ref())
+        let annotations = cluster.metadata.annotations.as_ref();
+        let nodes =
+            annotations.and_then(|all| report::read(all.get(extension::NODES)?).ok()).unwrap_or_default();
+        Self::with_summary(cluster, summary.as_ref()).with_nodes(nodes)
     }
 
     /// The same, with the resources that the cluster has reported beside a Cluster that is kept without them.
