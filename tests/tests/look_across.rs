@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use karmada_client::Rest;
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options},
     link::Mode,
@@ -207,6 +208,130 @@ async fn decisions_are_explained() {
         let output = hub(&fleet, &args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(text(&output.stderr).contains(hint), "{args:?}: {}", text(&output.stderr));
+    }
+    fleet.clean_up().await;
+}
+
+/// The ready replicas of a Deployment on all members together.
+async fn ready_everywhere(apis: &[Rest], path: &str) -> i64 {
+    let mut sum = 0;
+    for api in apis {
+        let live = api.get(path).await.unwrap_or_default();
+        sum += live.pointer("/status/readyReplicas").and_then(Value::as_i64).unwrap_or(0);
+    }
+    sum
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_cluster_is_served_throughout() {
+    let Some(fleet) = fleet("drained", 3, Options::default()).await else { return };
+    let names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
+    let [one, two, three] = [names[0], names[1], names[2]];
+    fleet.create_namespace().await;
+    // Divided 2:1 over two of three clusters by weights, one copy somewhere, one that can be nowhere else, and what
+    // belongs to it.
+    let mut web = samples::deployment_policy("web", &[one, two]);
+    web["spec"]["placement"]["replicaScheduling"] = json!({
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"staticWeightList": [
+            {"targetCluster": {"clusterNames": [one]}, "weight": 2},
+            {"targetCluster": {"clusterNames": [two]}, "weight": 1},
+        ]},
+    });
+    let mut api = samples::deployment_policy("api", &[one, three]);
+    api["spec"]["placement"]["spreadConstraints"] =
+        json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
+    fleet.create([samples::deployment("web", 3), web, samples::deployment("api", 2), api]).await;
+    fleet.create([samples::deployment("pinned", 1), samples::deployment_policy("pinned", &[one])]).await;
+    let mut config = samples::config_map_policy("pinned", &[one]);
+    config["metadata"]["name"] = "pinned-config".into();
+    fleet.create([samples::config_map("pinned", "1"), config]).await;
+    let n = format!("-n={}", fleet.namespace);
+    says(&fleet, &["get", "deploy", "--members", &n], "everything to run", |table| {
+        let is = |begins: &[&str]| row(table, begins).is_some();
+        is(&["web", one, "2/2"])
+            && is(&["web", two, "1/1"])
+            && is(&["api", one, "2/2"])
+            && is(&["pinned", one, "1/1"])
+    })
+    .await;
+
+    // Before: what would happen, without it happening.
+    let told =
+        says(&fleet, &["what-if", "--taint", &format!("{one}=drain:NoExecute")], "what if", |_| true).await;
+    println!("{told}");
+    assert!(told.contains("2 would move, 2 would be nowhere"), "{told}");
+    let told = says(&fleet, &["what-if", "--lose", one, "-o", "json"], "what if, as JSON", |_| true).await;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert!(told["objects"].as_array().is_some_and(|objects| objects.len() >= 4), "{told}");
+
+    // Service is watched while the cluster is drained.
+    let apis: Vec<Rest> = fleet.members.iter().map(|member| member.api.clone()).collect();
+    let paths = ["web", "api", "pinned"].map(|name| samples::deployment_path(&fleet.namespace, name));
+    let wanted = [3, 2, 1];
+    let watching = tokio::spawn(async move {
+        let mut least = wanted;
+        loop {
+            for (path, least) in paths.iter().zip(&mut least) {
+                *least = (*least).min(ready_everywhere(&apis, path).await);
+            }
+            assert_eq!(least, wanted, "web, api and pinned serve as before all the time");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let output = hub(&fleet, &["drain", one, "--wait", "--timeout=50s"]);
+    let told = text(&output.stdout);
+    println!("{told}{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "what is pinned cannot move: {told}");
+    assert!(
+        told.contains(&format!("{one} cluster cordoned")) && told.contains("2 objects moved, 1 cannot move"),
+        "{told}"
+    );
+    assert!(told.contains("pinned: CANNOT MOVE: 0/3 clusters are available"), "{told}");
+    assert!(told.contains("nothing of it runs"), "{told}");
+    assert!(text(&output.stderr).contains("Deployment"), "{}", text(&output.stderr));
+    assert!(!watching.is_finished(), "service was kept");
+    says(&fleet, &["get", "deploy", "--members", &n], "the new places", |table| {
+        let is = |begins: &[&str]| row(table, begins).is_some();
+        is(&["web", two, "3/3"])
+            && is(&["api", three, "2/2"])
+            && is(&["pinned", one, "1/1"])
+            && !is(&["web", one])
+            && !is(&["api", one])
+    })
+    .await;
+    watching.abort();
+    assert!(watching.await.is_err_and(|error| error.is_cancelled()), "service was kept");
+
+    // Nothing comes back by itself, and what is asked to does.
+    let told = says(&fleet, &["uncordon", one], "uncordoned", |_| true).await;
+    assert_eq!(told, format!("{one} cluster uncordoned\n"));
+    let told = says(&fleet, &["failback", "--cluster", one], "failed back", |_| true).await;
+    println!("{told}");
+    assert!(
+        told.contains("web: ") && told.contains("to be placed anew (workloadrebalancer/failback-"),
+        "{told}"
+    );
+    says(&fleet, &["get", "deploy", "--members", &n], "web where it belongs", |table| {
+        row(table, &["web", one, "2/2"]).is_some() && row(table, &["web", two, "1/1"]).is_some()
+    })
+    .await;
+
+    // Taints as kubectl has them.
+    let rows: [(&[&str], Option<i32>, &str); 8] = [
+        (&["taint", one, "gpu=a100:NoSchedule"], Some(0), "tainted"),
+        (&["taint", one, "gpu=h100:NoSchedule"], Some(1), "--overwrite"),
+        (&["taint", "clusters", one, "gpu=h100:NoSchedule", "--overwrite"], Some(0), "modified"),
+        (&["taint", one, "gpu:NoSchedule-"], Some(0), "untainted"),
+        (&["taint", one, "gpu-"], Some(1), "is not there"),
+        (&["taint", one, "gpu:Sometimes"], Some(2), "NoSchedule"),
+        (&["cordon", "membr1"], Some(1), "there is no cluster \"membr1\""),
+        (&["drain", "nowhere-at-all"], Some(1), "there is no cluster"),
+    ];
+    for (args, code, part) in rows {
+        let output = hub(&fleet, args);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!((output.status.code(), said.contains(part)), (code, true), "{args:?}: {said}");
     }
     fleet.clean_up().await;
 }

@@ -185,6 +185,10 @@ pub mod extension {
     /// On a binding: the clusters that it has left, by name and with commas. Its replicas do not go back there by
     /// themselves.
     pub const EVICTED_FROM: &str = "work.karmada.io/evicted-from";
+    /// The reason of an eviction that a user asked for by draining a cluster.
+    pub const DRAINED: &str = "ClusterDrained";
+    /// What makes evictions from a cluster that is drained: their producer.
+    pub const CLUSTER_DRAIN: &str = "ClusterDrain";
 }
 
 /// Finalizers.

@@ -43,6 +43,11 @@ pub(super) enum Command {
     /// Put taints on clusters, or take them off.
     #[command(after_long_help = TAINT_HELP)]
     Taint(TaintArgs),
+    /// Move what runs on a cluster to others, with service kept throughout.
+    #[command(after_long_help = DRAIN_HELP)]
+    Drain(DrainArgs),
+    /// Have objects placed anew, so that replicas which left clusters go back to them.
+    Failback(FailbackArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
     /// Write a hub's objects as YAML, to be applied to another API server.

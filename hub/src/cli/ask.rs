@@ -77,6 +77,11 @@ impl Server {
         }
     }
 
+    /// Whether there is a connection now.
+    pub(super) fn is_connected(&self) -> bool {
+        self.link.is_connected()
+    }
+
     /// An error of this server's, for a person.
     pub(super) fn explain(&self, error: &Error) -> String {
         if error.is_unreachable() && !self.link.is_connected() {

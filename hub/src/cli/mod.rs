@@ -5,8 +5,10 @@ mod args;
 mod ask;
 mod backup;
 mod cordon;
+mod drain;
 mod explain;
 mod export;
+mod failback;
 mod follow;
 mod get;
 mod judge;
@@ -110,6 +112,8 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Cordon(args) => ask::run(|| cordon::cordon(args, env))?,
         args::Command::Uncordon(args) => ask::run(|| cordon::uncordon(args, env))?,
         args::Command::Taint(args) => ask::run(|| cordon::taint(args, env))?,
+        args::Command::Drain(args) => ask::run(|| drain::run(args, env))?,
+        args::Command::Failback(args) => ask::run(|| failback::run(args, env))?,
         args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,

@@ -8,8 +8,9 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
+    evict,
     fleet::Fleet,
-    place::{Peer, Request},
+    place::{self, Peer, Request},
 };
 use karmada_meta::object;
 use serde::Deserialize;
@@ -29,6 +30,8 @@ pub(super) struct Bound {
     pub spec: ResourceBindingSpec,
     pub status: ResourceBindingStatus,
     pub deleting: bool,
+    /// The clusters that it was evicted from, where its replicas do not go back to by themselves.
+    pub left: BTreeSet<String>,
 }
 
 impl Bound {
@@ -41,7 +44,11 @@ impl Bound {
             Value::Null => ResourceBindingStatus::default(),
             status => ResourceBindingStatus::deserialize(status).map_err(unreadable)?,
         };
-        Ok(Self { key, spec, status, deleting: object::deletion_timestamp(value).is_some() })
+        let mut left = evict::evicted_from(value);
+        if place::goes_back(&spec, None) {
+            left.clear();
+        }
+        Ok(Self { key, spec, status, deleting: object::deletion_timestamp(value).is_some(), left })
     }
 
     /// Its object with kind and namespace: `Deployment shop/web`.
@@ -64,9 +71,13 @@ impl Bound {
         spec.replicas > 0 || spec.replica_requirements.is_some() || !spec.components.is_empty()
     }
 
-    /// The spec as the scheduler sees it: a cluster that still has the object may keep it.
+    /// The spec as the scheduler sees it: before the first decision a cluster that has the object from an earlier binding
+    /// may keep it.
     pub(super) fn with_where_it_is(&self) -> ResourceBindingSpec {
         let mut spec = self.spec.clone();
+        if self.status.last_scheduled_time.is_some() {
+            return spec;
+        }
         for item in &self.status.aggregated_status {
             if !spec.clusters.iter().any(|target| target.name == item.cluster_name) {
                 spec.clusters.push(TargetCluster::new(item.cluster_name.as_str(), 0));
@@ -91,6 +102,7 @@ impl Bound {
             observed_affinity: &self.status.scheduler_observed_affinity_name,
             last_scheduled: self.status.last_scheduled_time,
             peers,
+            left: Some(&self.left).filter(|left| !left.is_empty()),
             ..Request::new(spec, fleet)
         }
     }

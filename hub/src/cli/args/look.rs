@@ -1,6 +1,9 @@
 //! Arguments of the commands that look across clusters, and move things between them.
 
+use std::time::Duration;
+
 use clap::{Args as ClapArgs, ValueEnum};
+use karmada_meta::duration;
 
 use super::ServerArgs;
 
@@ -98,6 +101,65 @@ pub(in super::super) struct WhatIfArgs {
     /// What to print.
     #[arg(short = 'o', long, value_enum, default_value_t = Document::Text, hide_default_value = true)]
     pub output: Document,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What draining is, for `drain --help`.
+pub(in super::super) const DRAIN_HELP: &str = "\
+The cluster is cordoned, and everything that runs on it moves to the clusters that its policy allows. An old copy is
+removed when the new ones are healthy, not before: service is kept throughout. What no other cluster can take is left
+where it is and named, with the reason, and the exit code is 1; `karmada-hub what-if --taint NAME=drain:NoExecute` and
+--dry-run show it beforehand. ConfigMaps and the like that no other cluster takes stay, too: nothing runs there.
+
+The hub does the moving, whether it evicts by itself or not, and goes on when this command is interrupted. A cluster that
+is not heard of keeps its copies until it is back. Afterwards:
+
+  karmada-hub uncordon NAME              lets objects come to the cluster again
+  karmada-hub failback --cluster NAME    brings back what has left";
+
+/// Arguments of `drain`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(in super::super) struct DrainArgs {
+    /// The cluster.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Wait until everything that can move has left, and show how far it is.
+    #[arg(long)]
+    pub wait: bool,
+    /// With --wait: for so long; 0 for as long as it takes.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "wait")]
+    pub timeout: Option<Duration>,
+    /// Remove an old copy after this time even if the new ones are not healthy.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub grace_period: Option<Duration>,
+    /// Have also leave what no other cluster can take: it ends there after the hub's --graceful-eviction-timeout.
+    #[arg(long)]
+    pub force: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Arguments of `failback`.
+#[derive(Clone, Debug, ClapArgs)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["target", "cluster"]))]
+pub(in super::super) struct FailbackArgs {
+    /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace.
+    #[arg(value_name = "TARGET")]
+    pub target: Option<String>,
+    /// The kind of TARGET, if that is a name alone or with its namespace.
+    #[arg(short = 'r', long, value_name = "KIND", requires = "target")]
+    pub resource: Option<String>,
+    /// Everything of which this cluster would get more.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -230,7 +230,12 @@ async fn explain_bound(
     let now = server.now();
     let fleet = Fleet::of(clusters.values().cloned());
     let (spec, peers) = (bound.with_where_it_is(), groups.peers_of(bound));
-    let explained = place::explain(&bound.request(&spec, &fleet, &peers));
+    let request = bound.request(&spec, &fleet, &peers);
+    let mut explained = place::explain(&request);
+    if explained.result.is_err() && request.left.is_some() {
+        // Where nothing else can take it, it goes back after all.
+        explained = place::explain(&place::Request { left: None, ..request });
+    }
     let state = |cluster: &str| state(bound, cluster, knowledge.get(cluster), now);
     let placement = PlacementReport::of(&explained, placement, bound.spec.replicas, state);
     if let Some(decided) = &placement.clusters

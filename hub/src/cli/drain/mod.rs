@@ -1,0 +1,287 @@
+//! `karmada-hub drain`: what runs on a cluster moves to others, and serves throughout.
+//!
+//! ```text
+//!   cordon ─▶ every binding there: can it go? ─▶ an eviction task ─▶ the hub places it, waits until the new copies are
+//!                    │                                               healthy, removes the old one
+//!                    └▶ no: it is left as it is, and told
+//! ```
+//!
+//! The tasks are what the taint manager would write, in the user's name: the hub carries them out whether it evicts by
+//! itself or not, and goes on when this command ends. None is written where nothing else can take the object, and no old
+//! copy is removed before the new ones are healthy, unless the user says so.
+
+mod plan;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karmada_api::{consts::extension, policy::PurgeMode};
+use karmada_core::{
+    evict::{self, Cause, Eviction},
+    fleet::Fleet,
+    health::Ready,
+    suppose,
+};
+use karmada_env::Env;
+use karmada_meta::time::{Time, human_duration};
+use serde_json::{Value, json};
+
+use self::plan::{Plan, Progress, plan, progress};
+use super::{
+    Failure,
+    args::DrainArgs,
+    ask::Server,
+    cordon,
+    explain::places,
+    known,
+    placed::{self, Bound, Groups},
+    print,
+};
+use crate::{bindings, heads::BindingKey, objects::Part};
+
+/// Between two looks at the bindings that are moving.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a copy without a healthy successor waits, unless the user names a time: as long as a task can say.
+const FOR_EVER: i32 = i32::MAX;
+
+/// Moves what runs on a cluster elsewhere.
+pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let cluster = args.name.as_str();
+    let done = cordon::cordoned(&server, cluster, args.dry_run).await?;
+    let dry = if args.dry_run { " (dry run)" } else { "" };
+    print(&format!("{cluster} cluster {}{dry}\n", if done { "cordoned" } else { "already cordoned" }))?;
+    let all = look(&server, cluster).await?;
+    if all.silent {
+        print(&format!(
+            "{cluster} is not heard of: copies there are removed when it reports again, whatever has moved until then\n"
+        ))?;
+    }
+    let (moving, stuck) = begin(&server, &all, &args).await?;
+    if args.dry_run {
+        return finish(cluster, moving.len(), &stuck, "would move");
+    }
+    if !args.wait || moving.is_empty() {
+        if !moving.is_empty() {
+            print(&format!(
+                "The hub goes on by itself; `karmada-hub drain {cluster} --wait` shows how far it is.\n"
+            ))?;
+        }
+        return finish(cluster, moving.len(), &stuck, "moving");
+    }
+    let waiting = follow(&server, cluster, moving);
+    let waiting = async {
+        match args.timeout.filter(|timeout| !timeout.is_zero()) {
+            None => waiting.await,
+            Some(timeout) => tokio::time::timeout(timeout, waiting).await.unwrap_or_else(|_| {
+                Err(Failure::failed(format!(
+                    "{cluster} is not drained after {}; the hub goes on by itself",
+                    human_duration(timeout)
+                )))
+            }),
+        }
+    };
+    let back = tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => {
+            return Err(Failure::failed(format!(
+                "interrupted; what is moving goes on, and {cluster} stays cordoned: `karmada-hub uncordon {cluster}` lets \
+                 objects come to it again, `karmada-hub failback --cluster {cluster}` brings back what has left"
+            )));
+        }
+        back = waiting => back?,
+    };
+    let (count, back) = back;
+    let stuck: Vec<_> = stuck.into_iter().chain(back).collect();
+    finish(cluster, count, &stuck, "moved")
+}
+
+/// What is on a cluster, and everything that is asked to decide where it can go.
+struct Around {
+    bounds: Vec<Bound>,
+    groups: Groups,
+    fleet: Fleet,
+    /// Whether the cluster does not report.
+    silent: bool,
+}
+
+async fn look(server: &Server, cluster: &str) -> Result<Around, Failure> {
+    let clusters = known::clusters(server).await?;
+    known::check_names(&clusters, [&cluster.to_owned()])?;
+    let silent = clusters.get(cluster).is_none_or(|live| {
+        let conditions = live.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+        let ready = karmada_api::conditions::find(conditions, karmada_api::consts::condition::READY);
+        matches!(Ready::from_status(ready.map(|c| c.status.as_str())), Ready::Unknown | Ready::Never)
+    });
+    let fleet = Fleet::of(clusters.into_values());
+    // A dry run has not cordoned it.
+    let cordoned = karmada_api::cluster::Taint::new(
+        karmada_api::consts::taint::UNSCHEDULABLE,
+        karmada_api::consts::taint::NO_SCHEDULE,
+    );
+    let fleet = suppose::changed(&fleet, &BTreeMap::from([(cluster.to_owned(), vec![cordoned])]));
+    let (mut groups, mut bounds) = (Groups::default(), Vec::new());
+    placed::each_binding(server, None, |bound| {
+        groups.note(&bound);
+        let leaves = bound.spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
+        if leaves || bound.placed().iter().any(|target| target.name == cluster) {
+            bounds.push(bound);
+        }
+    })
+    .await?;
+    Ok(Around { bounds, groups, fleet, silent })
+}
+
+/// Has everything leave that can, and says of each object what becomes of it. The bindings that are moving, and what
+/// cannot.
+async fn begin(
+    server: &Server,
+    all: &Around,
+    args: &DrainArgs,
+) -> Result<(Vec<(BindingKey, String)>, Vec<String>), Failure> {
+    let cluster = args.name.as_str();
+    let (mut moving, mut stuck) = (Vec::new(), Vec::new());
+    for bound in &all.bounds {
+        let object = bound.object();
+        let line = match plan(bound, &all.groups, &all.fleet, cluster) {
+            Plan::Move(clusters) => {
+                if !args.dry_run {
+                    evict(server, bound, args).await?;
+                }
+                moving.push((bound.key.clone(), object.clone()));
+                format!("{object}: goes to {}", places(&clusters))
+            }
+            Plan::UnderWay => {
+                moving.push((bound.key.clone(), object.clone()));
+                format!("{object}: is on its way already")
+            }
+            Plan::Follow => format!("{object}: goes where what refers to it goes"),
+            Plan::Leave(why) => format!("{object}: stays, nothing of it runs ({why})"),
+            Plan::Stuck(why) if args.force => {
+                if !args.dry_run {
+                    evict(server, bound, args).await?;
+                }
+                moving.push((bound.key.clone(), object.clone()));
+                format!("{object}: leaves without a place to go: {why}")
+            }
+            Plan::Stuck(why) => {
+                stuck.push(format!("{object}: {why}"));
+                format!("{object}: CANNOT MOVE: {why}")
+            }
+        };
+        print(&format!("{line}\n"))?;
+    }
+    Ok((moving, stuck))
+}
+
+/// Writes the task that has an object leave.
+async fn evict(server: &Server, bound: &Bound, args: &DrainArgs) -> Result<(), Failure> {
+    let cluster = args.name.as_str();
+    let now = Time::from_system(server.now());
+    let grace = args.grace_period.map_or(if args.force { None } else { Some(FOR_EVER) }, |grace| {
+        Some(i32::try_from(grace.as_secs()).unwrap_or(FOR_EVER))
+    });
+    let mut unreadable = None;
+    let begin = |live: &mut Value| {
+        let scope = bound.key.scope;
+        let spec = match Bound::read(scope, live) {
+            Ok(bound) => bound.spec,
+            Err(failure) => {
+                unreadable = Some(failure);
+                return false;
+            }
+        };
+        let eviction = Eviction {
+            cluster,
+            cause: Cause::NoExecute,
+            producer: extension::CLUSTER_DRAIN,
+            message: format!("{cluster} is being drained"),
+            purge_mode: PurgeMode::Gracefully,
+            preserved: BTreeMap::new(),
+        };
+        let begun = evict::begin(live, &spec, &eviction, now);
+        let tasks = live.pointer_mut("/spec/gracefulEvictionTasks").and_then(Value::as_array_mut);
+        let task = tasks
+            .into_iter()
+            .flatten()
+            .find(|task| task["fromCluster"] == cluster && task["producer"] == extension::CLUSTER_DRAIN);
+        if let Some(task) = task {
+            // No taint is the cause, and no taint's going ends it.
+            task["reason"] = extension::DRAINED.into();
+            if let Some(grace) = grace {
+                task["gracePeriodSeconds"] = json!(grace);
+            }
+        }
+        begun
+    };
+    let written =
+        server.objects.modify(bindings::resource(bound.key.scope), &bound.key.key, Part::Main, begin).await;
+    written.map_err(|e| server.failure(&e))?;
+    unreadable.map_or(Ok(()), Err)
+}
+
+/// Shows how far the objects are until all have left or were given back: how many left, and what was given back.
+async fn follow(
+    server: &Server,
+    cluster: &str,
+    moving: Vec<(BindingKey, String)>,
+) -> Result<(usize, Vec<String>), Failure> {
+    let total = moving.len();
+    let mut waiting: BTreeMap<BindingKey, (String, Progress)> =
+        moving.into_iter().map(|(key, object)| (key, (object, Progress::Gone))).collect();
+    let (mut gone, mut back) = (0usize, Vec::new());
+    while !waiting.is_empty() {
+        let keys: Vec<_> = waiting.keys().cloned().collect();
+        for key in keys {
+            let bound = match placed::binding(server, &key).await {
+                Ok(bound) => bound,
+                // The hub may be restarted meanwhile; it goes on then.
+                Err(Failure::Failed(reason)) if !server.is_connected() => {
+                    eprintln!("karmada-hub: {reason}; trying again");
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            let now = progress(bound.as_ref(), cluster);
+            let Some((object, before)) = waiting.get_mut(&key) else { continue };
+            if *before == now && now != Progress::Gone {
+                continue;
+            }
+            let left = total - gone - back.len();
+            match &now {
+                Progress::Gone => {
+                    gone += 1;
+                    print(&format!("{object}: has left ({} of {total} to go)\n", left - 1))?;
+                }
+                Progress::Waits(what) => print(&format!("{object}: waits for {what}\n"))?,
+                Progress::Back(why) => {
+                    print(&format!("{object}: CANNOT MOVE: {why}\n"))?;
+                    back.push(format!("{object}: {why}"));
+                }
+            }
+            if matches!(now, Progress::Waits(_)) {
+                *before = now;
+            } else {
+                waiting.remove(&key);
+            }
+        }
+        if !waiting.is_empty() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    Ok((gone, back))
+}
+
+/// What it came to. What cannot move is a failure.
+fn finish(cluster: &str, count: usize, stuck: &[String], word: &str) -> Result<(), Failure> {
+    let objects = |count: usize| if count == 1 { "1 object".to_owned() } else { format!("{count} objects") };
+    print(&format!("{} {word}, {} cannot move\n", objects(count), stuck.len()))?;
+    if stuck.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{} cannot leave {cluster} without being missed: {}. Let other clusters take them, or --force",
+        objects(stuck.len()),
+        stuck.join("; ")
+    )))
+}
