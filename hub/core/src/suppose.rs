@@ -16,7 +16,7 @@ use karmada_api::{
 use crate::{
     evict::{self, Cause, Due, Left, Settings},
     fleet::{Fleet, Member},
-    place::{self, Request},
+    place::{self, PlaceError, Request},
 };
 
 /// What would be otherwise: further taints on clusters, by their names.
@@ -104,32 +104,36 @@ pub fn leave(request: &Request<'_>, leaves: &BTreeSet<&str>) -> Moved {
         clusters_before_failover: before.clone(),
         ..GracefulEvictionTask::default()
     }));
-    match place::schedule(&Request { spec: &spec, ..*request }) {
+    let schedule = |spec: &ResourceBindingSpec| place::schedule(&Request { spec, ..*request });
+    let error = match schedule(&spec) {
         Ok(decision) => {
-            let clusters = decision.clusters;
-            spec.clusters.clone_from(&clusters);
-            match evict::missing(&spec) {
-                None => Moved::To(clusters),
-                left => {
-                    let explained = place::explain(&Request { spec: &spec, ..*request });
-                    let refused = explained.verdicts.into_iter().filter(|verdict| {
-                        matches!(verdict.outcome, place::Outcome::Refused(_))
-                            && !leaves.contains(verdict.cluster.as_str())
-                    });
-                    let refused: Vec<_> = refused.collect();
-                    let why = match refused.as_slice() {
-                        [] => "every other cluster that may have it has it".to_owned(),
-                        refused => format!("no other cluster can take it: {}", place::brief(refused)),
-                    };
-                    Moved::Short { clusters, left, why }
-                }
-            }
+            spec.clusters = decision.clusters;
+            None
         }
-        Err(error) => {
-            let left = evict::missing(&spec);
-            Moved::Short { clusters: spec.clusters, left, why: error.to_string() }
-        }
+        Err(error) => Some(error),
+    };
+    let left = evict::missing(&spec);
+    if error.is_none() && left.is_none() {
+        return Moved::To(spec.clusters);
     }
+    let why = match error {
+        // What is lacking is clusters: which of the others refuse, and why.
+        None | Some(PlaceError::NoFit(_)) => why_no_other(&Request { spec: &spec, ..*request }, leaves),
+        Some(error) => error.to_string(),
+    };
+    Moved::Short { clusters: spec.clusters, left, why }
+}
+
+/// Why none of the clusters that an object does not leave takes more of it.
+fn why_no_other(request: &Request<'_>, leaves: &BTreeSet<&str>) -> String {
+    let refused = place::explain(request).verdicts.into_iter().filter(|verdict| {
+        matches!(verdict.outcome, place::Outcome::Refused(_)) && !leaves.contains(verdict.cluster.as_str())
+    });
+    let refused: Vec<_> = refused.collect();
+    if refused.is_empty() {
+        return "every other cluster that may have it has it".to_owned();
+    }
+    format!("no other cluster can take it: {}", place::brief(&refused))
 }
 
 #[cfg(test)]
@@ -251,6 +255,9 @@ mod tests {
         let Moved::Short { clusters, why, .. } = go(&spec(only, 1, &[("a", 1)], none), &["a"]) else {
             panic!("there is nothing else")
         };
-        assert!(clusters.is_empty() && why.starts_with("0/3 clusters are available"), "{why}");
+        assert!(
+            clusters.is_empty() && why.starts_with("no other cluster can take it: b: no, it is not named"),
+            "{why}"
+        );
     }
 }

@@ -137,7 +137,7 @@ pub fn assess(
 
 /// Whether a cluster has reported as many replicas ready as it is to have, where it reports such a number: that the
 /// object is healthy may have been said of fewer, before the cluster was given those of another one.
-fn takes_over(status: &ResourceBindingStatus, target: &TargetCluster) -> bool {
+pub fn takes_over(status: &ResourceBindingStatus, target: &TargetCluster) -> bool {
     let item = status.aggregated_status.iter().find(|item| item.cluster_name == target.name);
     let told = item.and_then(|item| item.status.as_ref());
     let number = |field: &str| told.and_then(|told| told.get(field)).and_then(Value::as_i64);

@@ -280,7 +280,7 @@ fn finish(cluster: &str, count: usize, stuck: &[String], word: &str) -> Result<(
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "{} cannot leave {cluster} without being missed: {}. Let other clusters take them, or --force",
+        "{} cannot leave {cluster} without being missed (let other clusters take them, or --force): {}",
         objects(stuck.len()),
         stuck.join("; ")
     )))

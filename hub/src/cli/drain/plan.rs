@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 
 use karmada_api::{
-    conditions,
-    consts::extension::FAILOVER_COMPLETE,
-    policy::DEFAULT_SCHEDULER,
-    work::{ResourceHealth, TargetCluster},
+    conditions, consts::extension::FAILOVER_COMPLETE, policy::DEFAULT_SCHEDULER, work::TargetCluster,
 };
 use karmada_core::{
-    evict::Left,
+    evict::{self, Left},
     fleet::Fleet,
     place::{self, Request, Trigger},
     suppose::{self, Moved},
@@ -111,9 +108,11 @@ pub(super) fn progress(bound: Option<&Bound>, cluster: &str) -> Progress {
     if let Some(why) = trouble(bound) {
         return Progress::Waits(format!("a cluster that can take it: {why}"));
     }
+    if bound.placed().is_empty() || evict::missing(&bound.spec).is_some() {
+        return Progress::Waits("the scheduler".into());
+    }
     let waiting: Vec<_> = bound.placed().iter().filter_map(|target| waits_for(bound, target)).collect();
     Progress::Waits(match waiting.as_slice() {
-        [] if bound.placed().is_empty() => "the scheduler".into(),
         // Everything is well: the hub is about to end the eviction, unless it does not hear of the cluster.
         [] => format!("the hub to remove its copy on {cluster}, which has to report for that"),
         waiting => waiting.join(", "),
@@ -132,7 +131,7 @@ fn waits_for(bound: &Bound, target: &TargetCluster) -> Option<String> {
         };
         return Some(format!("{} to apply it{why}", target.name));
     }
-    if item.health == Some(ResourceHealth::Healthy) {
+    if evict::takes_over(&bound.status, target) {
         return None;
     }
     let of = &bound.spec.resource;
@@ -231,10 +230,7 @@ mod tests {
             assert_eq!(plan(&bound(spec, json!(null)), &Groups::default(), &fleet, "old"), want, "{message}");
         }
         let stuck = plan(&bound(json!({"placement": only}), json!(null)), &Groups::default(), &fleet, "old");
-        assert!(
-            matches!(&stuck, Plan::Stuck(why) if why.contains("0/3 clusters are available")),
-            "{stuck:?}"
-        );
+        assert!(matches!(&stuck, Plan::Stuck(why) if why.contains("new: no, it is not named")), "{stuck:?}");
     }
 
     #[test]
