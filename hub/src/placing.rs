@@ -203,11 +203,7 @@ fn with_request<T>(
         })
         .collect();
     what(&Request {
-        // Once it was placed, a Work elsewhere is one that is leaving.
-        spec: &match status.last_scheduled_time {
-            None => with_where_it_is(context, key, spec),
-            Some(_) => spec.clone(),
-        },
+        spec: &with_where_it_is(context, key, spec, status.last_scheduled_time.is_none()),
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
         fleet: &context.fleet.get(context),
@@ -275,15 +271,24 @@ pub(crate) fn set_targets(binding: &mut Value, targets: &[TargetCluster]) {
     }
 }
 
-/// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
-/// binding (its template was deleted and made again) the object may stay like where it is placed now, or it would
-/// be taken away from a cluster that happens to be tainted, and brought back later.
-fn with_where_it_is(context: &Context, key: &BindingKey, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
+/// A binding's spec with the clusters that still have the object, so that it may stay on one that happens to be
+/// tainted instead of being taken away and brought back later.
+///
+/// When the binding is new, that is each with a Work left over from an earlier binding (its template was deleted and
+/// made again). Later a Work elsewhere is one that is leaving, unless it was only marked as unwanted, for its cluster
+/// to hear when it is back: that can still be taken back.
+fn with_where_it_is(
+    context: &Context,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    new: bool,
+) -> ResourceBindingSpec {
     let mut spec = spec.clone();
-    for (work, _) in context.works.group(&key.to_string()) {
-        if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
-            && !spec.clusters.iter().any(|target| target.name == cluster)
-        {
+    for (work, head) in context.works.group(&key.to_string()) {
+        let Some(cluster) = names::cluster_of_namespace(&work.namespace) else { continue };
+        let evicted = spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
+        let stays = new || (head.unwanted && !head.deleting && !evicted);
+        if stays && !spec.clusters.iter().any(|target| target.name == cluster) {
             spec.clusters.push(TargetCluster::new(cluster, 0));
         }
     }
