@@ -280,7 +280,7 @@ impl Leaving<'_> {
                     continue;
                 }
                 let left = go.pop().map(|departure| departure.cluster).unwrap_or_default();
-                held.get_or_insert(Held {
+                held.get_or_insert_with(|| Held {
                     reason: "NoSpareCluster",
                     message: format!("stays on {left}: no other cluster can take what is there"),
                     again: PATIENCE,

@@ -161,16 +161,31 @@ pub(crate) fn decide(
     with_request(context, key, spec, status, None, place::schedule)
 }
 
-/// The same without the clusters that the object was evicted from, if there are others.
-pub(crate) fn decide_without(
+/// The same for a binding that is scheduled anew: without the clusters that the object was evicted from, if there are
+/// others, and where a Work is only marked as unwanted, for its cluster to hear when it is back, that can be taken back.
+pub(crate) fn decide_anew(
     context: &Context,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     left: &BTreeSet<String>,
 ) -> Result<Decision, PlaceError> {
-    with_request(context, key, spec, status, Some(left), place::schedule)
-        .or_else(|_| decide(context, key, spec, status))
+    let mut spec = spec.clone();
+    for (work, head) in context.works.group(&key.to_string()) {
+        if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
+            && head.unwanted
+            && !head.deleting
+            && !left.contains(cluster)
+            && !spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster)
+        {
+            is_there(&mut spec, cluster);
+        }
+    }
+    let all = || with_request(context, key, &spec, status, None, place::schedule);
+    if left.is_empty() {
+        return all();
+    }
+    with_request(context, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
 }
 
 /// The same, and why.
@@ -203,7 +218,11 @@ fn with_request<T>(
         })
         .collect();
     what(&Request {
-        spec: &with_where_it_is(context, key, spec, status.last_scheduled_time.is_none()),
+        // Once it was placed, a Work elsewhere is one that is leaving.
+        spec: &match status.last_scheduled_time {
+            None => with_where_it_is(context, key, spec),
+            Some(_) => spec.clone(),
+        },
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
         fleet: &context.fleet.get(context),
@@ -271,26 +290,22 @@ pub(crate) fn set_targets(binding: &mut Value, targets: &[TargetCluster]) {
     }
 }
 
-/// A binding's spec with the clusters that still have the object, so that it may stay on one that happens to be
-/// tainted instead of being taken away and brought back later.
-///
-/// When the binding is new, that is each with a Work left over from an earlier binding (its template was deleted and
-/// made again). Later a Work elsewhere is one that is leaving, unless it was only marked as unwanted, for its cluster
-/// to hear when it is back: that can still be taken back.
-fn with_where_it_is(
-    context: &Context,
-    key: &BindingKey,
-    spec: &ResourceBindingSpec,
-    new: bool,
-) -> ResourceBindingSpec {
+/// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
+/// binding (its template was deleted and made again) the object may stay like where it is placed now, or it would
+/// be taken away from a cluster that happens to be tainted, and brought back later.
+fn with_where_it_is(context: &Context, key: &BindingKey, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
     let mut spec = spec.clone();
-    for (work, head) in context.works.group(&key.to_string()) {
-        let Some(cluster) = names::cluster_of_namespace(&work.namespace) else { continue };
-        let evicted = spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
-        let stays = new || (head.unwanted && !head.deleting && !evicted);
-        if stays && !spec.clusters.iter().any(|target| target.name == cluster) {
-            spec.clusters.push(TargetCluster::new(cluster, 0));
+    for (work, _) in context.works.group(&key.to_string()) {
+        if let Some(cluster) = names::cluster_of_namespace(&work.namespace) {
+            is_there(&mut spec, cluster);
         }
     }
     spec
+}
+
+/// Has a spec say that a cluster has the object.
+fn is_there(spec: &mut ResourceBindingSpec, cluster: &str) {
+    if !spec.clusters.iter().any(|target| target.name == cluster) {
+        spec.clusters.push(TargetCluster::new(cluster, 0));
+    }
 }

@@ -39,7 +39,7 @@ const NAMED: usize = 5;
 
 /// Whether objects of a kind can keep a Namespace at all.
 pub fn counts(group: &str, kind: &str) -> bool {
-    !RECORDS.contains(&group) && !(group.is_empty() && CORE_RECORDS.contains(&kind))
+    !(RECORDS.contains(&group) || group.is_empty() && CORE_RECORDS.contains(&kind))
 }
 
 /// What was found in a Namespace.

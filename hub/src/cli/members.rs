@@ -174,7 +174,7 @@ impl Asked<'_> {
             ids.extend(ours.filter_map(|binding| object::label(binding, label)).map(str::to_owned));
         };
         if let ([_, ..], Some(namespace)) =
-            (self.names, self.namespace.or((scope == Scope::Cluster).then_some("")))
+            (self.names, self.namespace.or_else(|| (scope == Scope::Cluster).then_some("")))
         {
             for name in self.names {
                 let key = BindingKey::of_template(&self.served.resource.kind, namespace, name);

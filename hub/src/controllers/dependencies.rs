@@ -326,7 +326,7 @@ impl Dependencies {
         };
         if let Some(why) = present.as_ref().and_then(|present| bindings::collision(present, &object)) {
             if !users.is_empty() {
-                self.settle(&key, Some(format!("{} {}: {why}", key.kind.kind, key.key)));
+                self.settle(&key, Some(&format!("{} {}: {why}", key.kind.kind, key.key)));
             }
             return Ok(Next::Done);
         }
@@ -337,7 +337,7 @@ impl Dependencies {
         {
             watched.index.forget_recent(&key.key);
         }
-        self.settle(&key, outcome?);
+        self.settle(&key, outcome?.as_deref());
         Ok(Next::Done)
     }
 
@@ -395,15 +395,14 @@ impl Dependencies {
     }
 
     /// Remembers what is wrong with a dependency, and has those look again that need it.
-    fn settle(&self, object: &TemplateKey, problem: Option<String>) {
+    fn settle(&self, object: &TemplateKey, problem: Option<&str>) {
         let changed = {
             let mut problems = self.problems.lock();
-            let before = problems.get(object).cloned();
-            match &problem {
-                Some(why) => drop(problems.insert(object.clone(), why.clone())),
-                None => drop(problems.remove(object)),
-            }
-            before != problem
+            let before = match problem {
+                Some(why) => problems.insert(object.clone(), why.to_owned()),
+                None => problems.remove(object),
+            };
+            before.as_deref() != problem
         };
         if changed {
             for user in self.context.needs.of_object(object, &BTreeMap::new()).into_keys() {

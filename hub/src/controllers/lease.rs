@@ -45,7 +45,7 @@ const WORKERS: usize = 4;
 /// Judges clusters by their Leases.
 pub(crate) struct LeaseMonitor {
     context: Arc<Context>,
-    pending: Mutex<Pending>,
+    pending: Arc<Mutex<Pending>>,
     queue: WorkQueue<String>,
 }
 
@@ -63,17 +63,22 @@ struct Pending {
 impl LeaseMonitor {
     /// A monitor that hears the context's Leases and Clusters from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
-        let ear = Arc::downgrade(context);
+        let pending = Arc::<Mutex<Pending>>::default();
+        let (ear, judged) = (Arc::downgrade(context), pending.clone());
         context.leases.listen(move |change| {
             if let (Some(lease), Some(context)) = (change.new, ear.upgrade()) {
                 context.judgement.renewed(&change.key.name, &lease.renew_time);
+            }
+            // What was judged before a sign of life holds no more.
+            if change.differs(|lease| &lease.renew_time) {
+                judged.lock().expired.remove(&change.key.name);
             }
         });
         let queue = WorkQueue::new(context.env.clone());
         let clusters = queue.clone();
         context.clusters.listen(move |change| clusters.add(change.key.name.clone()));
         context.figures.queue("lease", &queue);
-        Self { context: context.clone(), pending: Mutex::default(), queue }
+        Self { context: context.clone(), pending, queue }
     }
 
     /// Runs until told to stop. `watching` is the health of the Lease watch.
@@ -207,6 +212,13 @@ impl LeaseMonitor {
             changed
         };
         self.context.objects.modify(&CLUSTERS, &key, Part::Status, write).await?;
+        if let Some(written) = expired {
+            // Once: what the agent posts from now on is newer.
+            let expired = &mut self.pending.lock().expired;
+            if expired.get(name) == Some(&written) {
+                expired.remove(name);
+            }
+        }
         Ok(())
     }
 

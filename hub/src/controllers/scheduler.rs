@@ -165,7 +165,7 @@ impl Scheduler {
                 return Ok(Next::Done);
             }
         };
-        let Some(placement) = placing::placement_of(&spec) else {
+        let Some(_) = placing::placement_of(&spec) else {
             return Ok(Next::Done);
         };
         let timer = self.context.figures.timer();
@@ -183,12 +183,11 @@ impl Scheduler {
             Some(_) => Some(self.in_turn.lock().await),
             None => None,
         };
-        let left = evict::evicted_from(&binding);
-        let result = if place::goes_back(&spec, trigger) || left.is_empty() {
-            placing::decide(&self.context, &key, &spec, &status)
-        } else {
-            placing::decide_without(&self.context, &key, &spec, &status, &left)
-        };
+        let mut left = evict::evicted_from(&binding);
+        if place::goes_back(&spec, trigger) {
+            left.clear();
+        }
+        let result = placing::decide_anew(&self.context, &key, &spec, &status, &left);
         let quota_turn = match quotas::limited(&self.context, &key) {
             true => Some(self.context.granted.turn().await),
             false => None,
@@ -201,7 +200,7 @@ impl Scheduler {
             }
         });
         let scaling = trigger == Some(Trigger::ReplicasChanged);
-        let assigned = self.assign(&key, binding, &spec, placement, &status, result.as_ref(), trigger).await;
+        let assigned = self.assign(&key, binding, &spec, &status, result.as_ref(), trigger).await;
         drop((in_turn, quota_turn));
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
         if assigned? {
@@ -278,7 +277,6 @@ impl Scheduler {
         key: &BindingKey,
         mut binding: Value,
         spec: &ResourceBindingSpec,
-        placement: &Placement,
         status: &ResourceBindingStatus,
         result: Result<&Decision, &PlaceError>,
         trigger: Option<Trigger>,
@@ -289,7 +287,7 @@ impl Scheduler {
             Err(_) => None,
         };
         let mut moved = false;
-        if let Some(targets) = targets {
+        if let (Some(targets), Some(placement)) = (targets, &spec.placement) {
             let applied = place::applied_placement(placement);
             moved = !same(&spec.clusters, targets);
             let returned =

@@ -19,6 +19,9 @@ struct Now {
     held: Option<Cause>,
 }
 
+/// A family's name, what it is for people, and its value of a cluster.
+type Shown = (&'static str, &'static str, fn(&Row) -> f64);
+
 #[derive(Clone, Copy, Debug)]
 struct Row {
     grace: f64,
@@ -63,7 +66,7 @@ impl Judged {
     /// Writes all families.
     pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let now = self.now.lock();
-        let families: [(&str, &str, fn(&Row) -> f64); 4] = [
+        let families: [Shown; 4] = [
             (
                 "karmada_hub_cluster_grace_seconds",
                 "How long the cluster may be silent before it counts as lost.",

@@ -288,7 +288,7 @@ mod tests {
         (code, serde_json::from_slice(&text).unwrap_or_default())
     }
 
-    fn policy(spec: Value) -> Value {
+    fn policy(spec: &Value) -> Value {
         json!({
             "uid": "u", "operation": "CREATE", "namespace": "default", "name": "p",
             "kind": {"group": "policy.karmada.io", "version": "v1alpha1", "kind": "PropagationPolicy"},
@@ -300,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn defaults_come_as_a_patch_and_errors_as_refusals() {
         let selectors = json!([{"apiVersion": "v1", "kind": "ConfigMap"}]);
-        let good = policy(json!({"resourceSelectors": selectors}));
+        let good = policy(&json!({"resourceSelectors": selectors}));
         let (code, answer) = ask("/mutate-propagationpolicy", good.clone()).await;
         assert_eq!(
             (code, &answer["response"]["uid"], &answer["response"]["allowed"]),
@@ -320,7 +320,7 @@ mod tests {
         let (_, answer) = ask("/mutate-propagationpolicy", patched).await;
         assert!(answer["response"]["patch"].is_null(), "nothing is left to do: {answer}");
 
-        let bad = policy(json!({
+        let bad = policy(&json!({
             "resourceSelectors": selectors,
             "placement": {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 3, "maxGroups": 2}]},
         }));

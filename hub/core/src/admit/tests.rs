@@ -105,7 +105,7 @@ fn taint_policies_and_preserved_state_are_checked() {
         create(PP, policy)
     };
     let good = json!({"aliasLabelName": "shop.io/job", "jsonPath": "{.jobStatus.jobId}"});
-    assert!(state(good.clone()).is_ok());
+    assert!(state(good).is_ok());
     let table = [
         (taints(json!({"taints": []})), "spec.taints"),
         (taints(json!({"taints": [lost, lost]})), "spec.taints[1]"),

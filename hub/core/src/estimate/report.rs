@@ -136,7 +136,7 @@ mod tests {
         );
         assert!(told.iter().all(|node| node.name.is_empty()) && !text.contains("hostname"));
         // A small pod more is no news.
-        let mut later = nodes.clone();
+        let mut later = nodes;
         later[0].free.insert("cpu".into(), "3910m".parse().unwrap());
         assert_eq!(write(&later).unwrap(), text);
         assert_eq!(write(&[]), None);
