@@ -161,14 +161,16 @@ pub(crate) fn decide(
     with_request(context, key, spec, status, None, place::schedule)
 }
 
-/// The same for a binding that is scheduled anew: without the clusters that the object was evicted from, if there are
-/// others, and where a Work is only marked as unwanted, for its cluster to hear when it is back, that can be taken back.
+/// The same for a binding that is scheduled anew. Where a Work is only marked as unwanted, for its cluster to hear when
+/// it is back, the object still is. Clusters that it was evicted from (`left`) are different: it is not there any more,
+/// and unless it `goes_back` they get it only if there are no others.
 pub(crate) fn decide_anew(
     context: &Context,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     left: &BTreeSet<String>,
+    goes_back: bool,
 ) -> Result<Decision, PlaceError> {
     let mut spec = spec.clone();
     for (work, head) in context.works.group(&key.to_string()) {
@@ -182,7 +184,7 @@ pub(crate) fn decide_anew(
         }
     }
     let all = || with_request(context, key, &spec, status, None, place::schedule);
-    if left.is_empty() {
+    if goes_back || left.is_empty() {
         return all();
     }
     with_request(context, key, &spec, status, Some(left), place::schedule).or_else(|_| all())

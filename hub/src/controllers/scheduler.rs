@@ -183,11 +183,9 @@ impl Scheduler {
             Some(_) => Some(self.in_turn.lock().await),
             None => None,
         };
-        let mut left = evict::evicted_from(&binding);
-        if place::goes_back(&spec, trigger) {
-            left.clear();
-        }
-        let result = placing::decide_anew(&self.context, &key, &spec, &status, &left);
+        let left = evict::evicted_from(&binding);
+        let goes_back = place::goes_back(&spec, trigger);
+        let result = placing::decide_anew(&self.context, &key, &spec, &status, &left, goes_back);
         let quota_turn = match quotas::limited(&self.context, &key) {
             true => Some(self.context.granted.turn().await),
             false => None,
