@@ -34,8 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    heads::ClusterHead,
-    kinds::CLUSTERS,
+    heads::{ClusterHead, LeaseHead},
+    kinds::{CLUSTERS, LEASES},
     objects::{Key, Part},
 };
 
@@ -184,7 +184,12 @@ impl LeaseMonitor {
             return Ok(());
         }
         let now = Time::now(&self.context.env);
-        let expired = self.pending.lock().expired.get(name).copied();
+        let mut expired = self.pending.lock().expired.get(name).copied();
+        if expired.is_some() && self.has_renewed(name).await? {
+            // The watch is behind.
+            self.pending.lock().expired.remove(name);
+            expired = None;
+        }
         let revise = |list: &mut Vec<Condition>| {
             let found =
                 Ready::from_status(conditions::find(list, condition::READY).map(|c| c.status.as_str()));
@@ -220,6 +225,19 @@ impl LeaseMonitor {
             }
         }
         Ok(())
+    }
+
+    /// Asks the API itself whether a cluster has renewed its Lease since the watch last told of it: a watch may be
+    /// silent without being broken, and nobody is to be called lost for that.
+    async fn has_renewed(&self, name: &str) -> Result<bool, Error> {
+        let key = Key::new(namespace::CLUSTER, name);
+        let Some(live) = self.context.objects.get(&LEASES, &key).await? else { return Ok(false) };
+        let live = LeaseHead::project(&live);
+        if self.context.leases.get(&key).is_none_or(|known| known.renew_time == live.renew_time) {
+            return Ok(false);
+        }
+        self.context.judgement.renewed(name, &live.renew_time);
+        Ok(true)
     }
 
     /// Makes a cluster's taints follow its condition.

@@ -85,6 +85,8 @@ struct State {
     backup: Option<Intent>,
     /// Workloads that a restored hub does not know, or not as they were.
     forgotten: BTreeSet<String>,
+    /// Workloads of which a copy was made since the hub's copy was: a restored hub does not know where.
+    copied: BTreeSet<String>,
     /// Reasons to leave.
     may_leave: BTreeSet<(String, usize)>,
     /// Reasons to shrink.
@@ -181,6 +183,7 @@ impl Ledger {
         let mut state = self.state.lock();
         state.backup = Some(state.intent.clone());
         state.then = (state.may_leave.clone(), state.may_shrink.clone());
+        state.copied.clear();
     }
 
     /// The hub knows what it knew then, and no more.
@@ -196,6 +199,9 @@ impl Ledger {
                 state.may_shrink.insert(name.clone());
             }
         }
+        // No agent deletes what no Work names any more.
+        let copied = std::mem::take(&mut state.copied);
+        state.forgotten.extend(copied);
         let (leave, shrink) = state.then.clone();
         state.may_leave.extend(leave);
         state.may_shrink.extend(shrink);
@@ -288,7 +294,10 @@ impl Ledger {
                     self.wrong.cancel();
                 }
             }
-            _ => state.tell(now, format!("member{}: {name} is there, {replicas} replicas", member + 1)),
+            _ => {
+                state.copied.insert(name.clone());
+                state.tell(now, format!("member{}: {name} is there, {replicas} replicas", member + 1));
+            }
         }
         let same = known.filter(|known| known.uid == object::uid(object));
         let (ready, told) = same.map_or((0, (0, 0, 0)), |known| (known.ready, known.told));
