@@ -174,7 +174,7 @@ mod tests {
         .unwrap()
     }
 
-    fn bound(spec: Value, status: Value) -> Bound {
+    fn bound(spec: &Value, status: &Value) -> Bound {
         let mut full = json!({
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
             "replicas": 2, "clusters": [{"name": "old", "replicas": 2}], "placement": {},
@@ -227,9 +227,14 @@ mod tests {
             ),
         ];
         for (message, spec, want) in table {
-            assert_eq!(plan(&bound(spec, json!(null)), &Groups::default(), &fleet, "old"), want, "{message}");
+            assert_eq!(
+                plan(&bound(&spec, &json!(null)), &Groups::default(), &fleet, "old"),
+                want,
+                "{message}"
+            );
         }
-        let stuck = plan(&bound(json!({"placement": only}), json!(null)), &Groups::default(), &fleet, "old");
+        let stuck =
+            plan(&bound(&json!({"placement": only}), &json!(null)), &Groups::default(), &fleet, "old");
         assert!(matches!(&stuck, Plan::Stuck(why) if why.contains("new: no, it is not named")), "{stuck:?}");
     }
 
@@ -285,7 +290,7 @@ mod tests {
             ("back", json!({}), json!({}), Progress::Back("the scheduler has placed it there again".into())),
         ];
         for (message, spec, status, want) in table {
-            assert_eq!(progress(Some(&bound(spec, status)), "old"), want, "{message}");
+            assert_eq!(progress(Some(&bound(&spec, &status)), "old"), want, "{message}");
         }
         assert_eq!(progress(None, "old"), Progress::Gone);
     }
