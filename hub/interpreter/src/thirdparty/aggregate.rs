@@ -179,7 +179,8 @@ fn add(total: Value, more: Value) -> Value {
 fn merged(field: &str, items: &[AggregatedStatusItem]) -> Vec<Value> {
     let mut conditions: Vec<Value> = Vec::new();
     for (cluster, status) in reports(items) {
-        for condition in list(status, &[field]) {
+        // What is no object is no condition.
+        for condition in list(status, &[field]).iter().filter(|condition| condition.is_object()) {
             let message = format!("{cluster}={}", text(condition, &["message"]));
             let same = |other: &&mut Value| {
                 ["type", "status", "reason"].iter().all(|key| other.get(key) == condition.get(key))
@@ -190,9 +191,7 @@ fn merged(field: &str, items: &[AggregatedStatusItem]) -> Vec<Value> {
                 }
                 None => {
                     let mut condition = condition.clone();
-                    if condition.is_object() {
-                        condition["message"] = message.into();
-                    }
+                    condition["message"] = message.into();
                     conditions.push(condition);
                 }
             }
