@@ -4,8 +4,7 @@
 //!   spec.workloads ─▶ observe ─▶ each binding: trigger? ─▶ record ─▶ status, how long it stays
 //! ```
 //!
-//! The wish counts from the moment it was made: a binding that was placed after it needs no second time, and what was
-//! done once is not done again when the list of objects is edited.
+//! A binding hears of a wish once: what was done is not done again when the list of objects is edited.
 
 use std::time::Duration;
 
@@ -42,10 +41,11 @@ pub fn pending(observed: &[ObservedWorkload]) -> impl Iterator<Item = &WorkloadR
     observed.iter().filter(|seen| seen.result.is_none()).map(|seen| &seen.workload)
 }
 
-/// What a binding's `spec.rescheduleTriggeredAt` becomes for a wish made at `wished`; `None` where it is as late
-/// already.
-pub fn trigger(triggered: Option<Time>, wished: Time) -> Option<Time> {
-    triggered.is_none_or(|at| wished > at).then_some(wished)
+/// What a binding's `spec.rescheduleTriggeredAt` becomes for a wish made at `wished`; `None` where it heard of it
+/// already. Karmada writes the wish's own time, and loses a wish made just before the scheduler's last word: here it
+/// is never earlier than that (`last_scheduled`).
+pub fn trigger(triggered: Option<Time>, last_scheduled: Option<Time>, wished: Time) -> Option<Time> {
+    triggered.is_none_or(|at| wished > at).then(|| last_scheduled.map_or(wished, |last| last.max(wished)))
 }
 
 /// Writes down what became of one object: its binding was told, or is not there.
@@ -153,10 +153,11 @@ mod tests {
     #[test]
     fn a_later_wish_counts() {
         let (early, late) = (time("2026-01-01T00:00:00Z"), time("2026-01-02T00:00:00Z"));
-        assert_eq!(trigger(None, early), Some(early));
-        assert_eq!(trigger(Some(early), late), Some(late));
-        assert_eq!(trigger(Some(late), early), None);
-        assert_eq!(trigger(Some(late), late), None);
+        assert_eq!(trigger(None, None, early), Some(early));
+        assert_eq!(trigger(Some(early), Some(early), late), Some(late));
+        assert_eq!(trigger(Some(late), None, early), None);
+        assert_eq!(trigger(Some(late), Some(early), late), None);
+        assert_eq!(trigger(None, Some(late), early), Some(late), "what was placed meanwhile is placed anew");
     }
 
     #[test]

@@ -97,6 +97,14 @@ macro_rules! time_type {
 time_type!(Time, Second, "{:.0}");
 time_type!(MicroTime, Microsecond, "{:.6}");
 
+impl Time {
+    /// The second after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(jiff::SignedDuration::from_secs(1)).unwrap_or(self.0))
+    }
+}
+
 /// A length of time as kubectl prints ages: `45s`, `5m8s`, `3h`, `2d4h`, `1y30d`.
 pub fn human_duration(length: Duration) -> String {
     let pair = |a: u64, a_unit: &str, b: u64, b_unit: &str| {

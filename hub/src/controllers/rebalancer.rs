@@ -114,8 +114,10 @@ impl Rebalancer {
         let mut found = false;
         let tell = |live: &mut Value| {
             found = true;
-            let before = live["spec"]["rescheduleTriggeredAt"].as_str().and_then(|at| at.parse().ok());
-            let Some(at) = rebalance::trigger(before, wished) else { return false };
+            let time = |at: &Value| at.as_str().and_then(|at| at.parse().ok());
+            let before = time(&live["spec"]["rescheduleTriggeredAt"]);
+            let scheduled = time(&live["status"]["lastScheduledTime"]);
+            let Some(at) = rebalance::trigger(before, scheduled, wished) else { return false };
             object::ensure_map(live, "spec").insert("rescheduleTriggeredAt".into(), json!(at));
             true
         };

@@ -279,6 +279,7 @@ impl Scheduler {
         result: Result<&Decision, &PlaceError>,
         trigger: Option<Trigger>,
     ) -> Result<bool, Error> {
+        let now = Time::now(&self.context.env);
         let targets = match result {
             Ok(decision) => Some(decision.clusters.as_slice()),
             Err(error) if error.empties() => Some([].as_slice()),
@@ -311,7 +312,6 @@ impl Scheduler {
                 }
             }
         }
-        let now = Time::now(&self.context.env);
         let condition = place::condition(result, now);
         let before = conditions::find(&status.conditions, condition::SCHEDULED);
         let told = before.is_some_and(|b| b.status == condition.status && b.message == condition.message);
@@ -336,9 +336,14 @@ impl Scheduler {
         now: Time,
     ) -> Result<(), Error> {
         let generation = object::generation(binding);
+        let asks = |binding: &Value| {
+            binding["spec"]["rescheduleTriggeredAt"].as_str().and_then(|at| at.parse().ok())
+        };
+        let answered = asks(binding);
         let conclude = |live: &mut Value| {
             let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
             let mut changed = false;
+            let scheduled = place::scheduled_time(now, answered, asks(live));
             for condition in [&condition, &short].into_iter().flatten() {
                 changed |= conditions::set(&mut list, condition.clone(), now);
             }
@@ -352,7 +357,7 @@ impl Scheduler {
                 let fresh = moved || seen != Some(generation.into());
                 changed |= fresh;
                 if fresh {
-                    status.insert("lastScheduledTime".into(), json!(now));
+                    status.insert("lastScheduledTime".into(), json!(scheduled));
                 }
                 let affinity =
                     (!decision.affinity.is_empty()).then(|| Value::from(decision.affinity.as_str()));

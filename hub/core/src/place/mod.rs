@@ -27,7 +27,7 @@ pub use self::{
     advice::advice,
     explain::{Explained, Group, Outcome, Verdict, brief, explain},
     filter::{NoFit, Reason, serves_kind},
-    reschedule::{Trigger, goes_back, need_schedule, placement_changed, retry_after},
+    reschedule::{Trigger, goes_back, need_schedule, placement_changed, retry_after, scheduled_time},
 };
 use self::{
     filter::{Filter, Term},
@@ -277,7 +277,7 @@ fn assign(
         return Ok(everywhere(0));
     }
     let ties = TieBreak::of_uid(&spec.resource.uid);
-    let mode = if fresh(spec, request.last_scheduled) { Mode::Fresh } else { Mode::Steady };
+    let mode = if reschedule::asked(spec, request.last_scheduled) { Mode::Fresh } else { Mode::Steady };
     let mut targets = match Strategy::of(placement) {
         Strategy::Duplicated => everywhere(spec.replicas),
         Strategy::StaticWeights(rules) => {
@@ -343,11 +343,6 @@ fn shortage(spec: &ResourceBindingSpec, chosen: &[Candidate<'_>], error: &TooLit
     let running: i64 = chosen.iter().map(|c| c.present).sum();
     let running = if running > 0 { format!(", {running} are placed") } else { String::new() };
     format!("{error} {} are wanted{running}: {}.", spec.replicas, clusters.join(", "))
-}
-
-/// Whether a user has asked for a division from scratch since the last one.
-fn fresh(spec: &ResourceBindingSpec, last_scheduled: Option<Time>) -> bool {
-    spec.reschedule_triggered_at.is_some_and(|at| last_scheduled.is_some_and(|last| at > last))
 }
 
 #[cfg(test)]

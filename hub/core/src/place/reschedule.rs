@@ -6,6 +6,7 @@ use karmada_api::{
     policy::{DEFAULT_SCHEDULER, Placement, ReplicaSchedulingType},
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
+use karmada_meta::time::Time;
 
 use super::PlaceError;
 use crate::divide::Strategy;
@@ -65,8 +66,7 @@ pub fn need_schedule(
     let strategy = Strategy::of(placement);
     let recomputed =
         spec.replicas == 0 || matches!(strategy, Strategy::Duplicated | Strategy::StaticWeights(_));
-    let asked =
-        spec.reschedule_triggered_at.is_some_and(|at| status.last_scheduled_time.is_some_and(|t| at > t));
+    let asked = asked(spec, status.last_scheduled_time);
     let triggers = [
         (
             placement_changed(placement, applied, &status.scheduler_observed_affinity_name),
@@ -78,6 +78,22 @@ pub fn need_schedule(
         (recomputed, Trigger::Recomputed),
     ];
     triggers.into_iter().find_map(|(holds, trigger)| holds.then_some(trigger))
+}
+
+/// Whether a division from scratch was asked for since the last one. Times are whole seconds: a request of the same
+/// second counts, and [`scheduled_time`] is later than every request that was answered.
+pub(super) fn asked(spec: &ResourceBindingSpec, last_scheduled: Option<Time>) -> bool {
+    spec.reschedule_triggered_at.is_some_and(|at| last_scheduled.is_some_and(|last| at >= last))
+}
+
+/// What `status.lastScheduledTime` becomes after a decision at `now` that answered the request `seen`, where the
+/// binding asks for `asks` by now: later than what was answered, no later than what was not.
+pub fn scheduled_time(now: Time, seen: Option<Time>, asks: Option<Time>) -> Time {
+    match asks {
+        Some(asks) if seen != Some(asks) => now.min(asks),
+        Some(asks) => now.max(asks.next()),
+        None => now,
+    }
 }
 
 /// Whether a placement differs from the one that was applied. Of several groups of clusters only the one that was
@@ -138,6 +154,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answered_request_is_earlier_than_its_answer() {
+        let time = |second: u8| format!("2026-01-01T00:00:0{second}Z").parse::<Time>().unwrap();
+        let table = [
+            ("nobody asked", 5, None, None, 5),
+            ("asked in the same second", 5, Some(5), Some(5), 6),
+            ("asked by a clock ahead of ours", 5, Some(8), Some(8), 9),
+            ("asked long ago", 5, Some(1), Some(1), 5),
+            ("asked while it was decided", 5, None, Some(4), 4),
+            ("asked again while it was decided", 5, Some(1), Some(5), 5),
+        ];
+        for (what, now, seen, asks, expected) in table {
+            let at = scheduled_time(time(now), seen.map(time), asks.map(time));
+            assert_eq!(at, time(expected), "{what}");
+            let spec = ResourceBindingSpec {
+                reschedule_triggered_at: asks.map(time),
+                ..ResourceBindingSpec::default()
+            };
+            assert_eq!(asked(&spec, Some(at)), seen != asks, "{what}: asked for still");
+        }
+    }
+
+    #[test]
     fn what_fails_is_tried_less_and_less_often() {
         let select = PlaceError::Select("x".into());
         let waits: Vec<_> =
@@ -193,6 +231,13 @@ mod tests {
             (
                 "asked for",
                 spec(json!({"rescheduleTriggeredAt": "2026-01-01T00:00:01Z"})),
+                scheduled.clone(),
+                Some(&applied),
+                Some(Trigger::Requested),
+            ),
+            (
+                "asked for in the same second",
+                spec(json!({"rescheduleTriggeredAt": "2026-01-01T00:00:00Z"})),
                 scheduled.clone(),
                 Some(&applied),
                 Some(Trigger::Requested),
