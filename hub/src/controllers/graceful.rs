@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use karmada_api::{
     conditions::{self, Condition},
-    consts::{component, condition, event, extension::FAILOVER_COMPLETE, reason},
+    consts::{component, event, extension::FAILOVER_COMPLETE, reason},
     work::{GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
 };
 use karmada_client::Error;
@@ -217,9 +217,7 @@ impl GracefulEviction {
     ) -> Result<(), Error> {
         let held = self.context.evictions.held(key);
         let now = Time::now(&self.context.env);
-        let refused = conditions::find(&status.conditions, condition::SCHEDULED)
-            .is_some_and(|condition| condition.status != conditions::ConditionStatus::True);
-        let seen = refused || status.scheduler_observed_generation == object::generation(binding);
+        let seen = evict::settled(status, object::generation(binding));
         let held = held.as_ref().map(|held| (held.reason, held.message.as_str()));
         let wanted = evict::condition(spec, held, seen, now);
         let apply = |live: &mut Value| {

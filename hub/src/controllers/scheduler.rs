@@ -336,6 +336,8 @@ impl Scheduler {
         now: Time,
     ) -> Result<(), Error> {
         let generation = object::generation(binding);
+        let observed_generation = decision.is_none().then_some(generation);
+        let condition = condition.map(|condition| Condition { observed_generation, ..condition });
         let asks = |binding: &Value| {
             binding["spec"]["rescheduleTriggeredAt"].as_str().and_then(|at| at.parse().ok())
         };

@@ -97,8 +97,6 @@ struct State {
     then: (BTreeSet<(String, usize)>, BTreeSet<String>),
     /// Evictions that the hub has begun, and since when.
     evicted: BTreeMap<(String, usize), Duration>,
-    /// Workloads of which an eviction was taken back, and when.
-    taken_back: BTreeMap<String, Duration>,
     /// Members from which users have driven workloads.
     driven: BTreeSet<usize>,
     sick: BTreeSet<usize>,
@@ -357,9 +355,7 @@ impl Ledger {
         let now = self.now();
         let mut state = self.state.lock();
         for member in clusters.keys().filter(|member| !leaving.contains(member)) {
-            if state.evicted.remove(&(name.to_owned(), *member)).is_some() {
-                state.taken_back.insert(name.to_owned(), now);
-            }
+            state.evicted.remove(&(name.to_owned(), *member));
         }
         for member in leaving {
             let key = (name.to_owned(), member);
@@ -422,11 +418,6 @@ impl State {
 
     /// Whether an eviction that the hub has begun may end so: service is kept.
     fn evicts(&self, now: Duration, name: &str, member: usize, gone: &Seen) -> Result<(), String> {
-        // Open: an eviction that is taken back in the moment in which the scheduler finds another place leaves the
-        // scheduler with one place too many, and it may keep the new one.
-        if self.taken_back.get(name).is_some_and(|at| now <= *at + Duration::from_secs(5)) {
-            return Ok(());
-        }
         let Some(since) = self.evicted.get(&(name.to_owned(), member)) else {
             return Err("nobody asked for that".to_owned());
         };

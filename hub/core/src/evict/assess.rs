@@ -114,10 +114,7 @@ pub fn assess(
     if complete && spec.clusters.iter().all(|target| takes_over(status, target)) {
         return Outcome::Done;
     }
-    let refused = conditions::find(&status.conditions, types::SCHEDULED)
-        .is_some_and(|condition| condition.status == ConditionStatus::False);
-    let settled = status.scheduler_observed_generation == generation || refused;
-    if facts.wanted == Wanted::No && settled && !complete {
+    if facts.wanted == Wanted::No && settled(status, generation) && !complete {
         let replicas = match missing(spec) {
             Some(Left::Replicas(left)) => task.replicas.unwrap_or_default().min(left),
             Some(Left::Clusters(_)) | None => task.replicas.unwrap_or_default(),
@@ -133,6 +130,16 @@ pub fn assess(
     let well = spec.clusters.iter().all(|target| is_healthy(status, &target.name));
     let better = complete && (well || !is_healthy(status, &task.from_cluster));
     if facts.wanted == Wanted::ByTheUser || better { Outcome::Done } else { Outcome::Keep(None) }
+}
+
+/// Whether the scheduler has had its say about a binding as it is now: has placed it, or refused to. Its refusals name
+/// the generation that they are of. One of an earlier generation says nothing: the scheduler has found another place
+/// meanwhile, and is about to say so.
+pub fn settled(status: &ResourceBindingStatus, generation: i64) -> bool {
+    let refused = conditions::find(&status.conditions, types::SCHEDULED).is_some_and(|condition| {
+        condition.status == ConditionStatus::False && condition.observed_generation == Some(generation)
+    });
+    refused || status.scheduler_observed_generation == generation
 }
 
 /// Whether a cluster has reported as many replicas ready as it is to have, where it reports such a number: that the
@@ -207,7 +214,8 @@ mod tests {
         .unwrap()
     }
 
-    fn status(seen: i64, scheduled: bool, items: &[(&str, &str)]) -> ResourceBindingStatus {
+    /// What the scheduler has said of generation `said`, and agents of the object.
+    fn status(said: i64, scheduled: bool, items: &[(&str, &str)]) -> ResourceBindingStatus {
         let items: Vec<_> = items
             .iter()
             .map(|(name, health)| match *health {
@@ -215,10 +223,14 @@ mod tests {
                 health => json!({"clusterName": name, "applied": true, "health": health}),
             })
             .collect();
+        let mut condition = json!({"type": "Scheduled", "status": if scheduled { "True" } else { "False" }, "reason": "R",
+                                   "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        if !scheduled {
+            condition["observedGeneration"] = json!(said);
+        }
+        let seen = if scheduled { said } else { said - 1 };
         serde_json::from_value(json!({
-            "schedulerObservedGeneration": seen, "aggregatedStatus": items,
-            "conditions": [{"type": "Scheduled", "status": if scheduled { "True" } else { "False" }, "reason": "R",
-                            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "schedulerObservedGeneration": seen, "aggregatedStatus": items, "conditions": [condition],
         }))
         .unwrap()
     }
@@ -313,12 +325,13 @@ mod tests {
                 Facts { gone: true, ..away },
                 Outcome::Done,
             ),
-            ("back, and nothing took over", two(part), status(1, false, &[]), no, Outcome::Withdraw(2)),
+            ("back, and nothing took over", two(part), status(2, false, &[]), no, Outcome::Withdraw(2)),
+            ("back, refused before there was a place", two(full), status(1, false, well), no, wait),
             ("back, the scheduler has not looked", two(part), status(1, true, &[]), no, wait),
             ("back, the others have come", two(full), status(2, true, &[]), no, wait),
             ("back, the others are well", two(full), status(2, true, well), no, Outcome::Done),
-            ("time is up, a user asks", two(part), status(1, false, &[]), user, Outcome::Done),
-            ("time is up, nothing took over", two(part), status(1, false, &[]), late, Outcome::Keep(None)),
+            ("time is up, a user asks", two(part), status(2, false, &[]), user, Outcome::Done),
+            ("time is up, nothing took over", two(part), status(2, false, &[]), late, Outcome::Keep(None)),
             (
                 "time is up, none is well",
                 two(full),

@@ -30,7 +30,7 @@ use karmada_api::policy::PurgeMode;
 
 pub use self::{
     application::{Reported, reported},
-    assess::{Facts, Left, Outcome, Wanted, assess, condition, missing, takes_over},
+    assess::{Facts, Left, Outcome, Wanted, assess, condition, missing, settled, takes_over},
     clock::Stopwatch,
     due::{Due, due, waits_for},
     state::{StateError, inherited, preserve},
