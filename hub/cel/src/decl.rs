@@ -57,6 +57,8 @@ pub struct Field {
 /// What a value is.
 #[derive(Debug)]
 pub enum Shape {
+    /// Whatever stands there, looked at as it comes: objects are maps.
+    Any,
     /// An integer or a string.
     IntOrString,
     /// `boolean`
@@ -123,6 +125,17 @@ impl Decl {
         }
     }
 
+    /// The declaration of an object with these fields, which CEL spells as JSON does.
+    pub fn of_fields(fields: impl IntoIterator<Item = (&'static str, Arc<Self>)>) -> Arc<Self> {
+        let field = |(name, decl): (&str, _)| (name.to_owned(), Field { json: name.to_owned(), decl });
+        Self::new(Shape::Object(fields.into_iter().map(field).collect()), u64::MAX >> 1, 2)
+    }
+
+    /// The declaration of what has no schema.
+    pub fn any() -> Arc<Self> {
+        Self::new(Shape::Any, MAX_REQUEST, 1)
+    }
+
     fn string(map: &Map<String, Value>, max: Option<u64>) -> Arc<Self> {
         match map.get("format").and_then(Value::as_str).unwrap_or_default() {
             "byte" => Self::new(Shape::Bytes, max.unwrap_or(MAX_REQUEST - 2), 2),
@@ -178,7 +191,7 @@ impl Decl {
     /// The type of a value.
     pub(crate) fn type_of(self: &Arc<Self>) -> Type {
         match &self.shape {
-            Shape::IntOrString => Type::Dyn,
+            Shape::IntOrString | Shape::Any => Type::Dyn,
             Shape::Bool => Type::Bool,
             Shape::Int => Type::Int,
             Shape::Double => Type::Double,

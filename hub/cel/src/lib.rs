@@ -1,4 +1,5 @@
-//! The Common Expression Language as kube-apiserver 1.36 has it for the rules of CustomResourceDefinitions.
+//! The Common Expression Language as kube-apiserver 1.36 has it for the rules of CustomResourceDefinitions and for the
+//! conditions of admission webhooks.
 //!
 //! ```text
 //!   source ─► token ─► parse ─► ast ─► check (types, by the schema) ─► cost (how much at most)
@@ -48,29 +49,46 @@ pub enum Wanted {
     Bool,
     /// A message.
     Text,
+    /// True or false, in the words for conditions of webhooks.
+    Condition,
 }
 
-/// What rules at one place of a schema see: `self`, and `oldSelf` if there is one, plainly or as an optional.
+/// What rules see: at one place of a schema `self`, and `oldSelf` if there is one, plainly or as an optional; elsewhere
+/// variables of any names.
 #[derive(Clone, Debug)]
 pub struct Scope {
+    known: Arc<[Known]>,
+}
+
+/// A variable.
+#[derive(Debug)]
+struct Known {
+    name: &'static str,
     decl: Arc<Decl>,
-    optional_old: bool,
+    optional: bool,
 }
 
 impl Scope {
     /// The scope of rules on a value.
     pub fn new(decl: Arc<Decl>, optional_old: bool) -> Self {
-        Self { decl, optional_old }
+        let this = Known { name: "self", decl: decl.clone(), optional: false };
+        let old = Known { name: "oldSelf", decl, optional: optional_old };
+        Self { known: Arc::new([this, old]) }
+    }
+
+    /// A scope of these variables.
+    pub fn of(variables: impl IntoIterator<Item = (&'static str, Arc<Decl>)>) -> Self {
+        let known = variables.into_iter().map(|(name, decl)| Known { name, decl, optional: false });
+        Self { known: known.collect() }
     }
 
     fn variables(&self) -> Vec<Variable> {
-        let of = self.decl.type_of();
-        let old = if self.optional_old { Type::optional(of.clone()) } else { of.clone() };
-        let decl = Some(self.decl.clone());
-        vec![
-            Variable { name: "self".to_owned(), of, decl: decl.clone() },
-            Variable { name: "oldSelf".to_owned(), of: old, decl },
-        ]
+        let variable = |known: &Known| {
+            let of = known.decl.type_of();
+            let of = if known.optional { Type::optional(of) } else { of };
+            Variable { name: known.name.to_owned(), of, decl: Some(known.decl.clone()) }
+        };
+        self.known.iter().map(variable).collect()
     }
 }
 
@@ -111,7 +129,7 @@ pub struct Program {
     regexes: Regexes,
     /// What it costs at most.
     pub max_cost: u64,
-    /// Whether it looks at `oldSelf`.
+    /// Whether it looks at `oldSelf`, or at the second variable of another scope.
     pub uses_old: bool,
 }
 
@@ -147,7 +165,7 @@ impl Program {
     /// What is wrong with it, as kube-apiserver says it.
     pub fn compile(source: &str, scope: &Scope, wanted: Wanted) -> Result<Self, CompileError> {
         let prefix = match wanted {
-            Wanted::Bool => "compilation failed: ",
+            Wanted::Bool | Wanted::Condition => "compilation failed: ",
             Wanted::Text => "messageExpression compilation failed: ",
         };
         let failed = |issues: &[Issue]| CompileError(format!("{prefix}{}", show(source, issues)));
@@ -162,7 +180,8 @@ impl Program {
             return Err(failed(&issues));
         }
         match (&checked.types[parsed.root.id], wanted) {
-            (Type::Bool, Wanted::Bool) | (Type::Text, Wanted::Text) => {}
+            (Type::Bool, Wanted::Bool | Wanted::Condition) | (Type::Text, Wanted::Text) => {}
+            (_, Wanted::Condition) => return Err(CompileError("must evaluate to bool".to_owned())),
             (_, Wanted::Bool) => {
                 return Err(CompileError("cel expression must evaluate to a bool".to_owned()));
             }
@@ -171,25 +190,23 @@ impl Program {
             }
         }
         let max_cost = cost::estimate(&parsed.root, &checked.types, &variables);
-        let uses_old = checked.used[1];
+        let uses_old = checked.used.get(1) == Some(&true);
         Ok(Self { root: parsed.root, scope: scope.clone(), regexes, max_cost, uses_old })
     }
 
-    fn run<'a>(&'a self, this: &'a Json, old: Option<&'a Json>, limit: u64) -> Outcome<Val<'a>> {
-        let bind = |json: &'a Json| Val::of(json, &self.scope.decl);
-        let mut scope = Vec::with_capacity(2);
-        let bound = bind(this).and_then(|this| {
-            scope.push(("self", this));
-            match (old, self.scope.optional_old) {
-                (Some(old), true) => scope.push(("oldSelf", Val::some(bind(old)?))),
-                (Some(old), false) => scope.push(("oldSelf", bind(old)?)),
-                (None, true) => scope.push(("oldSelf", Val::Optional(None))),
+    fn run<'a>(&'a self, values: &[Option<&'a Json>], limit: u64) -> Outcome<Val<'a>> {
+        let mut scope = Vec::with_capacity(values.len());
+        for (known, value) in self.scope.known.iter().zip(values) {
+            let value = match value.map(|value| Val::of(value, &known.decl)).transpose() {
+                Ok(value) => value,
+                Err(error) => return Outcome { value: Err(EvalError::Failed(error)), cost: 0 },
+            };
+            match (value, known.optional) {
+                (Some(value), true) => scope.push((known.name, Val::some(value))),
+                (Some(value), false) => scope.push((known.name, value)),
+                (None, true) => scope.push((known.name, Val::Optional(None))),
                 (None, false) => {}
             }
-            Ok(())
-        });
-        if let Err(error) = bound {
-            return Outcome { value: Err(EvalError::Failed(error)), cost: 0 };
         }
         let mut run = Run::new(scope, &self.regexes, limit);
         let value = run.expr(&self.root).map_err(|stop| match stop {
@@ -201,14 +218,22 @@ impl Program {
 
     /// Whether the rule holds. It ends as too expensive beyond `limit`.
     pub fn holds(&self, this: &Json, old: Option<&Json>, limit: u64) -> Outcome<bool> {
-        let Outcome { value, cost } = self.run(this, old, limit);
+        let Outcome { value, cost } = self.run(&[Some(this), old], limit);
+        let value = value.map(|value| matches!(value, Val::Bool(true)));
+        Outcome { value, cost }
+    }
+
+    /// Whether the condition holds for the variables of its scope, in their order.
+    pub fn holds_for(&self, values: &[&Json], limit: u64) -> Outcome<bool> {
+        let values: Vec<Option<&Json>> = values.iter().copied().map(Some).collect();
+        let Outcome { value, cost } = self.run(&values, limit);
         let value = value.map(|value| matches!(value, Val::Bool(true)));
         Outcome { value, cost }
     }
 
     /// The message that the expression makes.
     pub fn text(&self, this: &Json, old: Option<&Json>, limit: u64) -> Outcome<String> {
-        let Outcome { value, cost } = self.run(this, old, limit);
+        let Outcome { value, cost } = self.run(&[Some(this), old], limit);
         let value = value.and_then(|value| match value {
             Val::Text(text) => Ok(text.into_owned()),
             _ => Err(EvalError::Failed("messageExpression failed to convert to string".to_owned())),

@@ -249,3 +249,30 @@ fn sources_that_would_take_the_stack_are_refused() {
     }
     assert!(Program::compile(&format!("1{} > 0", "+1".repeat(150)), &scope(), Wanted::Bool).is_ok());
 }
+
+#[test]
+fn conditions_see_what_has_no_schema() {
+    let text = Decl::of(&json!({"type": "string"}), false).unwrap();
+    let request = Decl::of_fields([("namespace", text.clone()), ("operation", text)]);
+    let scope = Scope::of([("object", Decl::any()), ("oldObject", Decl::any()), ("request", request)]);
+    let object = json!({"metadata": {"name": "a", "namespace": "n", "labels": {"x.y/z": "1"}}, "n": 3, "f": 0.5, "l": [1, {"k": "v"}]});
+    let request = json!({"namespace": "n", "operation": "CREATE", "more": 1});
+    let judge = |source: &str| {
+        let program = Program::compile(source, &scope, Wanted::Condition);
+        program.map(|program| program.holds_for(&[&object, &Json::Null, &request], 1_000_000).value)
+    };
+    for holds in [
+        "object.metadata.namespace == request.namespace",
+        "request.operation == 'CREATE' && oldObject == null",
+        "has(object.metadata.labels) && object.metadata.labels['x.y/z'] == '1'",
+        "!has(object.metadata.annotations) && object.n == 3 && object.f == 0.5",
+        "object.l.exists(item, item == 1) && object.l[1].k == 'v' && size(object.l) == 2",
+    ] {
+        assert_eq!(judge(holds), Ok(Ok(true)), "{holds}");
+    }
+    assert_eq!(judge("object.n > 3"), Ok(Ok(false)));
+    assert_eq!(judge("object.none == 1"), Ok(Err(EvalError::Failed("no such key: none".to_owned()))));
+    assert_eq!(judge("object.metadata.name"), Err(CompileError("must evaluate to bool".to_owned())));
+    assert!(judge("authorizer == null").unwrap_err().0.contains("undeclared reference to 'authorizer'"));
+    assert!(judge("request.more == 1").unwrap_err().0.contains("undefined field 'more'"));
+}

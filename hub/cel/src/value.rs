@@ -84,6 +84,7 @@ impl<'a> Val<'a> {
                 let bytes = base64::engine::general_purpose::STANDARD.decode(text);
                 Val::Bytes(bytes.map_err(|e| format!("Invalid base64: {e}"))?.into())
             }
+            (Shape::Any, Json::Number(n)) if n.is_f64() => Val::Double(n.as_f64().unwrap_or(f64::NAN)),
             (Shape::Double, Json::Number(n)) => Val::Double(n.as_f64().unwrap_or(f64::NAN)),
             (_, Json::Number(n)) => match n.as_i64() {
                 Some(n) => Val::Int(n),
@@ -100,6 +101,8 @@ impl<'a> Val<'a> {
             (_, Json::String(text)) => Val::Text(Cow::Borrowed(text)),
             (Shape::List(items, identity), Json::Array(list)) => Val::List(List::Json(list, items, identity)),
             (Shape::Map(values), Json::Object(map)) => Val::Map(MapVal::Json(map, values)),
+            (Shape::Any, Json::Array(list)) => Val::List(List::Json(list, decl, &Identity::Place)),
+            (Shape::Any, Json::Object(map)) => Val::Map(MapVal::Json(map, decl)),
             (Shape::Object(fields), Json::Object(map)) => Val::Map(MapVal::Object(map, fields)),
             (_, Json::Array(_) | Json::Object(_)) => {
                 return Err("invalid data, expected another type".to_owned());
