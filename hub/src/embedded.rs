@@ -15,7 +15,8 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Hub, HubConfig, HubError, admission::KarmadaAdmission, claiming::NewTemplates, kinds::NAMESPACES,
+    Hub, HubConfig, HubError, admission::KarmadaAdmission, admission_client::AdmissionClient,
+    claiming::NewTemplates, kinds::NAMESPACES,
 };
 
 /// Who the controllers are, in the fields they own and in the log.
@@ -72,6 +73,7 @@ impl Embedded {
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
+        server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
         let embedded = Self { server, store, new_templates, tasks };

@@ -144,6 +144,8 @@ pub mod extension {
     pub const RULES_WEBHOOKS: &str = "webhooks";
     /// On a Namespace in a member that was there before us: it is released, never deleted.
     pub const ADOPTED: &str = "work.karmada.io/adopted";
+    /// On a configuration of admission webhooks, by its author: `true` says that the hub only keeps it, for members.
+    pub const MEMBERS_ONLY: &str = "webhook.karmada.io/members-only";
     /// On a Cluster, by its users: how long it may be silent before it counts as lost, like `3m`.
     pub const GRACE_PERIOD: &str = "cluster.karmada.io/grace-period";
     /// On a Cluster, by the hub: what its link was like, so that a new hub need not learn it again.

@@ -96,7 +96,7 @@ pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &Ca
 
 async fn settle(registry: &Registry) {
     let (user, kinds) = (UserInfo::system("apiserver"), registry.kinds());
-    let caller = Caller::new(&user, AGENT);
+    let caller = Caller::internal(&user, AGENT);
     let Some(kind) = kinds.by_resource(GROUP, "v1", "apiservices") else { return };
     let mut wanted = wanted(&kinds);
     let mut surplus = BTreeSet::new();

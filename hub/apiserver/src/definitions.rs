@@ -33,7 +33,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Creates definitions, or brings those that are there up to date.
 pub(crate) async fn install(registry: &Registry, definitions: &[Value]) {
     let (user, kinds) = (UserInfo::system("apiserver"), registry.kinds());
-    let caller = Caller::new(&user, AGENT);
+    let caller = Caller::internal(&user, AGENT);
     let Some(kind) = kinds.by_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
         return;
     };
@@ -127,7 +127,7 @@ async fn change(
         return Ok(());
     };
     let target = Target { kind, namespace: "", name, subresource };
-    let caller = Caller::new(&user, AGENT);
+    let caller = Caller::internal(&user, AGENT);
     let mut produce = |live: Option<&Value>| {
         let live = live.ok_or_else(|| target.not_found())?;
         Ok(crate::fields::update(kind, Some(live), &edit(live, &now), AGENT, subresource, &now))
@@ -212,7 +212,7 @@ async fn end(registry: &Registry, name: &str) {
 /// Deletes every object of a kind; whether none is left.
 async fn delete_all(registry: &Registry, kind: &Arc<Kind>) -> bool {
     let user = UserInfo::system("apiserver");
-    let caller = Caller::new(&user, AGENT);
+    let caller = Caller::internal(&user, AGENT);
     let keys: Vec<Key> =
         registry.store.snapshot().range(&kind.storage, None, None).map(|object| object.key.clone()).collect();
     for key in keys {

@@ -147,7 +147,7 @@ impl Expirer {
         let kinds = self.registry.kinds();
         let kind = kinds.by_resource("", "v1", "events")?;
         let user = UserInfo::system("apiserver");
-        let caller = Caller::new(&user, "kube-apiserver");
+        let caller = Caller::internal(&user, "kube-apiserver");
         let (namespace, name) = (&*object.key.namespace, &*object.key.name);
         let target = Target { kind, namespace, name, subresource: "" };
         let options =

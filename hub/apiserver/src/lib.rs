@@ -6,7 +6,7 @@
 //!        (in process)                                  └─ registry ─► store
 //!                                                            ▲           │ watch
 //!                              kinds + shape (rules, types)──┤           ▼
-//!                              admission ────────────────────┘   gc, namespaces, crd
+//!                    admission, webhooks ────────────────────┘   gc, namespaces, crd
 //! ```
 //!
 //! - [`kinds`] says what is served; [`shape`] is the knowledge of one kind; [`builtin`] and [`crd`] provide both.
@@ -23,8 +23,10 @@
 //! rights aside) differ for it; `tests/tests/conformance.rs` holds the rest.
 //!
 //! - Protobuf is read and not written: answers are JSON or YAML, and a client that takes nothing but protobuf gets 406. (2)
-//! - No admission webhooks, no API aggregation, no exec, logs, proxy or binding. As there is no `pods/binding`, a Pod may be
-//!   given its node by an update. (1)
+//! - Admission webhooks are called ([`webhooks`] says what differs); a ValidatingAdmissionPolicy or
+//!   MutatingAdmissionPolicy is stored for members and not evaluated, and whoever writes one is warned.
+//! - No API aggregation, no exec, logs, proxy or binding. As there is no `pods/binding`, a Pod may be given its node by an
+//!   update. (1)
 //! - Services get no cluster IP and no node port, and no one is checked against a range: a template has no use for one, and
 //!   a member gives out its own. (7)
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full. Where a message repeats a whole
@@ -83,6 +85,7 @@ pub mod storage;
 pub mod table;
 pub mod validation;
 mod watch;
+pub mod webhooks;
 
 use std::{
     fmt,
@@ -107,6 +110,7 @@ use crate::{
     registry::Registry,
     service::ApiService,
     storage::{ApiStore, Projection},
+    webhooks::WebhookCaller,
 };
 
 /// What makes a server one of a certain kind.
@@ -212,6 +216,7 @@ impl ApiServer {
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission));
         registry.refresh_kinds();
+        registry.webhooks.refresh(&registry.store);
         let inner = Inner {
             registry,
             authorizer,
@@ -260,6 +265,12 @@ impl ApiServer {
     pub fn review_tokens(&self, authenticator: Authenticator) {
         // Whoever comes second changes nothing.
         let _ = self.inner.authenticator.set(authenticator);
+    }
+
+    /// Who asks the admission webhooks of its configurations from now on. Without anybody to ask them they all fail.
+    pub fn call_webhooks(&self, caller: Arc<dyn WebhookCaller>) {
+        let registry = &self.inner.registry;
+        registry.webhooks.call_by(caller, &registry.store);
     }
 
     /// What the server counts, for a page.

@@ -88,7 +88,7 @@ pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &Ca
 /// Creates the namespaces that every server has.
 pub(crate) async fn create_permanent(registry: &Registry) {
     let user = UserInfo::system("apiserver");
-    let caller = Caller::new(&user, "kube-apiserver");
+    let caller = Caller::internal(&user, "kube-apiserver");
     let kinds = registry.kinds();
     let Some(kind) = kinds.by_resource("", "v1", "namespaces") else { return };
     for name in PERMANENT {

@@ -10,6 +10,7 @@
 //! commit it on condition that nobody was faster, else start over. Nothing here knows HTTP, and nothing here knows a
 //! kind except through [`Kind`].
 
+mod admit;
 pub mod create;
 pub mod delete;
 pub mod list;
@@ -31,12 +32,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
-    admission::{Admission, AdmissionRequest, Operation},
+    admission::Admission,
     authn::UserInfo,
     crd, definitions,
     kinds::{Kind, Kinds},
     options::WriteOptions,
     storage::{self, ApiStore, Header, Object, Projection},
+    webhooks::{self, Hook, Sort, Webhooks},
 };
 
 /// Everything that reads and writes objects. Shared by handlers and background controllers.
@@ -54,6 +56,7 @@ pub struct Registry {
     /// Told when kinds come or go.
     changed: Notify,
     admission: Arc<dyn Admission>,
+    pub(crate) webhooks: Webhooks,
     projection: Projection,
 }
 
@@ -69,12 +72,19 @@ pub struct Caller<'a> {
     pub agent: &'a str,
     /// Warnings for the client, in order.
     pub warnings: Mutex<Vec<String>>,
+    /// See [`Caller::internal`].
+    internal: bool,
 }
 
 impl<'a> Caller<'a> {
     /// A caller without warnings so far.
     pub fn new(user: &'a UserInfo, agent: &'a str) -> Self {
-        Self { user, agent, warnings: Mutex::default() }
+        Self { user, agent, warnings: Mutex::default(), internal: false }
+    }
+
+    /// The server itself, for what it needs to start and to keep its own books. Webhooks are not asked.
+    pub(crate) fn internal(user: &'a UserInfo, agent: &'a str) -> Self {
+        Self { internal: true, ..Self::new(user, agent) }
     }
 
     /// Adds a warning, once.
@@ -197,6 +207,7 @@ impl Registry {
             kinds,
             changed: Notify::new(),
             admission,
+            webhooks: Webhooks::default(),
             projection: Projection::default(),
         }
     }
@@ -282,30 +293,10 @@ impl Registry {
         Shown::Made { header, value, revision }
     }
 
-    fn admit(
-        &self,
-        caller: &Caller<'_>,
-        operation: Operation,
-        target: &Target<'_>,
-        old: Option<&Value>,
-        dry_run: bool,
-        object: &mut Value,
-    ) -> Result<(), Status> {
-        let request = AdmissionRequest {
-            operation,
-            kind: target.kind,
-            subresource: target.subresource,
-            namespace: target.namespace,
-            name: target.name,
-            user: caller.user,
-            old,
-            dry_run,
-            store: &self.store,
-        };
-        for warning in self.admission.admit(&request, object)? {
-            caller.warn(warning);
-        }
-        Ok(())
+    /// The webhooks that may be for a write, if there are any.
+    fn hooks(&self, caller: &Caller<'_>, kind: &Kind, sort: Sort) -> Option<Vec<Arc<Hook>>> {
+        let hooks = self.webhooks.of(sort)?;
+        (!caller.internal && !webhooks::is_exempt(kind)).then_some(hooks)
     }
 
     /// Commits one operation. `Ok(None)`: someone else was faster.
@@ -313,8 +304,10 @@ impl Registry {
         match self.store.commit(vec![op]).await {
             Ok(mut committed) => {
                 let entry = committed.entries.pop();
-                if entry.as_ref().is_some_and(|entry| &*entry.key.resource == definitions::STORAGE) {
-                    self.refresh_kinds();
+                match entry.as_ref().map(|entry| &*entry.key.resource) {
+                    Some(definitions::STORAGE) => self.refresh_kinds(),
+                    Some(resource) if Webhooks::concerns(resource) => self.webhooks.refresh(&self.store),
+                    _ => {}
                 }
                 Ok(entry)
             }

@@ -172,6 +172,11 @@ pub fn key(kind: &Kind, namespace: &str, name: &str) -> Key {
     Key { resource: kind.storage.clone(), namespace: namespace.into(), name: name.into() }
 }
 
+/// A key by the resource part.
+pub(crate) fn key_of(resource: &str, namespace: &str, name: &str) -> Key {
+    Key { resource: resource.into(), namespace: namespace.into(), name: name.into() }
+}
+
 /// The stored form of an object.
 pub fn encode(object: &Value) -> Bytes {
     let empty = Map::new();

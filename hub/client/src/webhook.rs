@@ -104,7 +104,11 @@ impl WebhookClient {
         answer
     }
 
-    async fn ask(&self, target: &Target<'_>, body: &Value) -> Result<Value, PostError> {
+    /// Sends an object and answers with the one that comes back, also to a service that could not be reached just now.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub async fn ask(&self, target: &Target<'_>, body: &Value) -> Result<Value, PostError> {
         let mut url = Url::parse(target.url)
             .map_err(|error| PostError::Failed(format!("{:?} is not a URL: {error}", target.url)))?;
         if url.scheme() != "https" {

@@ -22,6 +22,7 @@ pub mod path;
 pub mod quantity;
 pub mod status;
 pub mod time;
+pub mod webhook;
 
 pub use gvk::{
     GroupKind, GroupResource, GroupVersionKind, GroupVersionResource, api_version, parse_api_version,

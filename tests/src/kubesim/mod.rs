@@ -25,6 +25,7 @@ use karmada_apiserver::{
     storage::ApiStore,
 };
 use karmada_env::Env;
+use karmada_hub::admission_client::AdmissionClient;
 use karmada_store::engine;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -80,6 +81,7 @@ impl Kubesim {
             authorizer: Arc::new(Coarse),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());
+        server.call_webhooks(Arc::new(AdmissionClient::new(env)));
         let tasks = server.start().await;
         let sim = Self { server, tasks, store };
         if config.workloads {

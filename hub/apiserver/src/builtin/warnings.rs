@@ -22,10 +22,12 @@ fn pod_spec(group: &str, kind: &str) -> Option<&'static str> {
 /// Warnings for an object.
 pub(super) fn of(group: &str, kind: &str, object: &Value) -> Vec<String> {
     let Some(path) = pod_spec(group, kind) else {
-        return if (group, kind) == ("", "Secret") {
-            secret(object).into_iter().collect()
-        } else {
-            Vec::new()
+        return match (group, kind) {
+            ("", "Secret") => secret(object).into_iter().collect(),
+            ("admissionregistration.k8s.io", kind) if kind.contains("AdmissionPolicy") => {
+                vec![format!("this API server stores a {kind} and does not evaluate it; webhooks are called")]
+            }
+            _ => Vec::new(),
         };
     };
     let spec = path.split('.').fold(object, |value, part| &value[part]);

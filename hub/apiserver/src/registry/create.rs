@@ -7,7 +7,7 @@ use karmada_meta::{
     object,
     status::{Status, StatusCause},
 };
-use karmada_store::{Expect, Key, Op};
+use karmada_store::{Expect, Op};
 use serde_json::Value;
 
 use super::{Caller, Registry, Target, Written, metadata, rules};
@@ -18,6 +18,7 @@ use crate::{
     options::WriteOptions,
     shape::Findings,
     storage::{self, Object},
+    webhooks::{Attempt, Options},
 };
 
 /// kube-apiserver's number of tries for a generated name.
@@ -51,7 +52,13 @@ impl Registry {
         let name = object::name(&object).to_owned();
         let target = Target { kind, namespace, name: &name, subresource: "" };
         self.check_namespace(&target)?;
-        self.admit(caller, Operation::Create, &target, None, options.dry_run, &mut object)?;
+        let attempt = Attempt {
+            operation: Operation::Create,
+            target: &target,
+            options: Options::Write(options),
+            old: None,
+        };
+        self.admit(caller, &attempt, &mut object).await?;
         let prefix = object::generate_name(&object).to_owned();
         if !object::name(&object).is_empty() || prefix.is_empty() {
             return self.insert(caller, kind, namespace, object, options).await;
@@ -88,10 +95,17 @@ impl Registry {
         for warning in kind.shape.warnings(&object, None) {
             caller.warn(warning);
         }
+        let target = Target { kind, namespace, name: &name, subresource: "" };
+        let attempt = Attempt {
+            operation: Operation::Create,
+            target: &target,
+            options: Options::Write(options),
+            old: None,
+        };
+        self.admit_final(caller, &attempt, Some(&object)).await?;
         if !matches!(object::resource_version(&object), "" | "0") {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
-        let target = Target { kind, namespace, name: &name, subresource: "" };
         let key = target.key();
         if let Some(there) = self.store.get(&key) {
             return Err(taken(kind, &name, &there));
@@ -157,8 +171,9 @@ impl Registry {
         Err(status)
     }
 
-    fn namespace(&self, name: &str) -> Option<Arc<Object>> {
-        self.store.get(&Key { resource: "core/namespaces".into(), namespace: "".into(), name: name.into() })
+    /// A namespace.
+    pub(crate) fn namespace(&self, name: &str) -> Option<Arc<Object>> {
+        self.store.get(&storage::key_of("core/namespaces", "", name))
     }
 
     /// A namespace may have gone between the check and the commit. What was created in it then is nobody's to delete,

@@ -17,6 +17,7 @@ use crate::{
     kinds::Kind,
     options::{DeleteOptions, ListOptions, Propagation},
     storage::Object,
+    webhooks::{Attempt, Options},
 };
 
 /// The owner waits for its dependents.
@@ -55,7 +56,14 @@ impl Registry {
             let live = self.lookup(target).ok_or_else(|| target.not_found())?;
             check_preconditions(kind, target, options, &live)?;
             let old = self.value_of(kind, &live);
-            self.admit(caller, Operation::Delete, target, Some(&old), options.dry_run, &mut old.clone())?;
+            let attempt = Attempt {
+                operation: Operation::Delete,
+                target,
+                options: Options::Delete(options),
+                old: Some(&old),
+            };
+            self.admit(caller, &attempt, &mut old.clone()).await?;
+            self.admit_final(caller, &attempt, None).await?;
             if let Some(deleted) = self.delete_once(target, options, &live, old).await? {
                 return Ok(deleted);
             }

@@ -11,7 +11,14 @@ use karmada_store::{Expect, Op};
 use serde_json::{Map, Value};
 
 use super::{Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version, rules};
-use crate::{admission::Operation, fields, kinds::Kind, options::WriteOptions, storage::Object};
+use crate::{
+    admission::Operation,
+    fields,
+    kinds::Kind,
+    options::WriteOptions,
+    storage::Object,
+    webhooks::{Attempt, Options},
+};
 
 /// How a change treats an object that is not there, or not the one meant.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +114,9 @@ impl Registry {
             return Err(Status::conflict(&target.kind.group_resource(), target.name, why));
         }
         self.check_namespace(target)?;
-        self.admit(caller, Operation::Create, target, None, options.dry_run, &mut object)?;
+        let attempt =
+            Attempt { operation: Operation::Create, target, options: Options::Write(options), old: None };
+        self.admit(caller, &attempt, &mut object).await?;
         self.insert(caller, target.kind, target.namespace, object, options).await
     }
 
@@ -123,7 +132,9 @@ impl Registry {
         let kind = target.kind;
         let old = self.value_of(kind, live);
         let mut new = produce(Some(&old))?;
-        self.admit(caller, Operation::Update, target, Some(&old), options.dry_run, &mut new)?;
+        let (operation, webhook_options) = (Operation::Update, Options::Write(options));
+        let attempt = Attempt { operation, target, options: webhook_options, old: Some(&old) };
+        self.admit(caller, &attempt, &mut new).await?;
         check_version(target, &new, live.revision.get())?;
         let current = live.revision.to_string();
         object::set_meta(&mut new, "resourceVersion", current);
@@ -153,6 +164,8 @@ impl Registry {
         for warning in kind.shape.warnings(&new, Some(&old)) {
             caller.warn(warning);
         }
+        let attempt = Attempt { operation, target, options: webhook_options, old: Some(&old) };
+        self.admit_final(caller, &attempt, Some(&new)).await?;
         kind.shape.settle(&mut new);
         karmada_smd::keep_times(&old, &mut new);
         if new == old {

@@ -171,6 +171,16 @@ impl Registry {
     }
 }
 
+/// An object with the replicas of a Scale.
+///
+/// # Errors
+/// What is wrong with the Scale.
+pub(crate) fn with_replicas(target: &Target<'_>, mut object: Value, scale: &Value) -> Result<Value, Status> {
+    let wanted = check(scale, target)?;
+    set(&mut object, paths(target.kind).wanted, wanted.into());
+    Ok(object)
+}
+
 /// An apply says of what kind it is.
 fn check_kind(config: &Value) -> Result<(), Status> {
     let (api_version, kind) = (object::api_version(config), object::kind(config));

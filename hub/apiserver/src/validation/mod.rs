@@ -9,6 +9,7 @@ mod network;
 mod others;
 mod pod;
 mod rbac;
+mod webhooks;
 mod workloads;
 
 use karmada_meta::path::{FieldError, Path};
@@ -40,7 +41,7 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         (
             "admissionregistration.k8s.io",
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
-        ) => others::webhooks(object),
+        ) => webhooks::configuration(object, None),
         ("rbac.authorization.k8s.io", _) => rbac::create(kind, object),
         _ => Vec::new(),
     }
@@ -50,6 +51,9 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
 pub fn update(group: &str, kind: &str, object: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     if !subresource.is_empty() {
         return status(group, kind, object);
+    }
+    if group == "admissionregistration.k8s.io" && kind.ends_with("WebhookConfiguration") {
+        return webhooks::configuration(object, Some(old));
     }
     let mut errors = create(group, kind, object);
     match (group, kind) {

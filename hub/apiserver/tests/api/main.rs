@@ -20,6 +20,7 @@ mod openapi;
 mod protobuf;
 mod scale;
 mod watches;
+mod webhooks;
 
 use std::{
     sync::Arc,

@@ -2,8 +2,8 @@
 
 use karmada_api::config::webhook::{ResourceInterpreterWebhook, RuleWithOperations};
 use karmada_meta::{
-    names,
     path::{FieldError, Path},
+    webhook as at,
 };
 
 use super::CONTEXT_VERSION;
@@ -23,13 +23,7 @@ pub fn validate(webhooks: &[ResourceInterpreterWebhook]) -> Vec<FieldError> {
 }
 
 fn one(webhook: &ResourceInterpreterWebhook, path: &Path, errors: &mut Vec<FieldError>) {
-    let name = path.child("name");
-    if webhook.name.is_empty() {
-        errors.push(FieldError::required(&name, ""));
-    } else if names::dns1123_subdomain(&webhook.name).is_err() || webhook.name.split('.').count() < 3 {
-        let why = "should be a domain with at least three segments separated by dots";
-        errors.push(FieldError::invalid(&name, webhook.name.as_str(), why));
-    }
+    errors.extend(at::name_errors(&path.child("name"), &webhook.name));
     for (i, asked) in webhook.rules.iter().enumerate() {
         rule(asked, &path.child("rules").index(i), errors);
     }
@@ -58,44 +52,17 @@ fn client(webhook: &ResourceInterpreterWebhook, path: &Path, errors: &mut Vec<Fi
         (None, None) | (Some(_), Some(_)) => {
             errors.push(FieldError::required(path, "exactly one of url or service is required"));
         }
-        (Some(url), None) => {
-            let at = path.child("url");
-            let rest = url.strip_prefix("https://");
-            let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
-            let why = if rest.is_none() {
-                Some("'https' is the only allowed URL scheme")
-            } else if host.is_empty() {
-                Some("host must be specified")
-            } else if host.contains('@') {
-                Some("user information is not permitted in the URL")
-            } else if url.contains('#') {
-                Some("fragments are not permitted in the URL")
-            } else if url.contains('?') {
-                Some("query parameters are not permitted in the URL")
-            } else {
-                None
-            };
-            errors.extend(why.map(|why| FieldError::invalid(&at, url.as_str(), why)));
-        }
+        (Some(url), None) => errors.extend(at::url_errors(&path.child("url"), url)),
         (None, Some(service)) => {
-            let at = path.child("service");
-            if service.name.is_empty() {
-                errors.push(FieldError::required(&at.child("name"), "service name is required"));
-            }
-            if service.namespace.is_empty() {
-                errors.push(FieldError::required(&at.child("namespace"), "service namespace is required"));
-            }
-            if let Some(port) = service.port
-                && !(1..=65535).contains(&port)
-            {
-                let why = "port is not valid: must be between 1 and 65535, inclusive";
-                errors.push(FieldError::invalid(&at.child("port"), port, why));
-            }
-            if let Some(path) = &service.path
-                && !path.starts_with('/')
-            {
-                errors.push(FieldError::invalid(&at.child("path"), path.as_str(), "must start with a '/'"));
-            }
+            let port = service.port.map_or(443, i64::from);
+            let (namespace, name) = (&service.namespace, &service.name);
+            errors.extend(at::service_errors(
+                &path.child("service"),
+                namespace,
+                name,
+                service.path.as_deref(),
+                port,
+            ));
         }
     }
 }
@@ -162,12 +129,12 @@ mod tests {
             (
                 "/clientConfig/url",
                 json!("http://a.b"),
-                "webhooks[0].clientConfig.url: Invalid value: \"http://a.b\": 'https' is the only allowed URL scheme",
+                "webhooks[0].clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]",
             ),
             (
                 "/clientConfig/url",
                 json!("https://u@a.b"),
-                "webhooks[0].clientConfig.url: Invalid value: \"https://u@a.b\": user information is not permitted in the URL",
+                "webhooks[0].clientConfig.url: Invalid value: \"u\": user information is not permitted in the URL",
             ),
             (
                 "/clientConfig",

@@ -1,0 +1,361 @@
+//! Asking the webhooks that are for a write.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use karmada_meta::{gvk::GroupResource, status::Status};
+use karmada_smd::patch;
+use serde_json::Value;
+
+use super::{
+    hook::Hook,
+    matching::{self, NamespaceLabels, Subject},
+    place,
+    review::{self, Options, Reply, Request},
+};
+use crate::{
+    admission::Operation,
+    decode::{self, Expected},
+    kinds::Kind,
+    registry::{Caller, Registry, Target, scale},
+    shape::Findings,
+    storage,
+};
+
+/// One try at a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) target: &'a Target<'a>,
+    pub(crate) options: Options<'a>,
+    /// The object as it is stored.
+    pub(crate) old: Option<&'a Value>,
+}
+
+/// What mutating webhooks of a write have come to so far, over both rounds.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// Asked, and to be asked again when somebody changes the object after them.
+    asked: BTreeSet<usize>,
+    /// Asked in the second round.
+    again: BTreeSet<usize>,
+    /// This is the second one.
+    second: bool,
+    /// One of them changed something.
+    pub(crate) changed: bool,
+}
+
+impl Round {
+    /// Somebody changed the object: whoever was asked before and wants to know is asked once more.
+    pub(crate) fn touched(&mut self) {
+        self.again.append(&mut self.asked);
+    }
+
+    /// Begins the second round.
+    pub(crate) fn repeat(&mut self) {
+        self.second = true;
+    }
+}
+
+/// A write on its way past the webhooks.
+struct Passage<'a> {
+    registry: &'a Registry,
+    attempt: &'a Attempt<'a>,
+    subject: Subject<'a>,
+    request: Request<'a>,
+    /// The old object by the version it is shown in.
+    olds: BTreeMap<Arc<str>, Value>,
+}
+
+impl<'a> Passage<'a> {
+    fn new(registry: &'a Registry, caller: &'a Caller<'a>, attempt: &'a Attempt<'a>) -> Self {
+        let &Attempt { operation, target, options, .. } = attempt;
+        let &Target { kind, namespace, name, subresource } = target;
+        // A Namespace is in itself.
+        let namespace = if matching::is_namespace(kind) { name } else { namespace };
+        let subject = Subject { operation, kind, subresource, namespace };
+        let request = Request { operation, kind, subresource, namespace, name, user: caller.user, options };
+        Self { registry, attempt, subject, request, olds: BTreeMap::new() }
+    }
+
+    /// The object as a webhook that is asked in the version of `kind` sees it.
+    fn view(&self, kind: &Kind, object: &Value) -> Value {
+        let own = self.subject.kind;
+        if self.subject.subresource == "scale" {
+            return scale::scale_of(own, object);
+        }
+        let mut view = convert(own, kind, object.clone());
+        kind.shape.settle(&mut view);
+        view
+    }
+
+    fn old_view(&mut self, kind: &Kind) -> Value {
+        let Some(old) = self.attempt.old else { return Value::Null };
+        if let Some(view) = self.olds.get(&kind.api_version) {
+            return view.clone();
+        }
+        let view = self.view(kind, old);
+        self.olds.insert(kind.api_version.clone(), view.clone());
+        view
+    }
+
+    /// The version in which a webhook is to be asked, if it is to be asked at all.
+    fn wants(&mut self, hook: &Hook, object: Option<&Value>) -> Result<Option<Arc<Kind>>, Status> {
+        let (subject, registry) = (self.subject, self.registry);
+        let kinds = registry.kinds();
+        let equivalents = || {
+            let same =
+                |kind: &&Arc<Kind>| kind.storage == subject.kind.storage && kind.gvr != subject.kind.gvr;
+            kinds.iter().filter(same).collect()
+        };
+        let Some(kind) = matching::by_rules(hook, &subject, equivalents) else { return Ok(None) };
+        let namespace_labels = || match object {
+            Some(object) if matching::is_namespace(subject.kind) && subject.subresource.is_empty() => {
+                Ok(NamespaceLabels::New(object))
+            }
+            _ => {
+                let missing = || Status::not_found(&GroupResource::new("", "namespaces"), subject.namespace);
+                registry.namespace(subject.namespace).map(NamespaceLabels::Stored).ok_or_else(missing)
+            }
+        };
+        // A Scale has no labels.
+        let unlabelled = Value::Null;
+        let seen = |object: Option<&'a Value>| object;
+        let objects = if subject.subresource == "scale" {
+            [object.map(|_| &unlabelled), self.attempt.old.map(|_| &unlabelled)]
+        } else {
+            [object, seen(self.attempt.old)]
+        };
+        if !matching::by_selectors(hook, &subject, namespace_labels, objects)? {
+            return Ok(None);
+        }
+        if hook.conditions.is_empty() {
+            return Ok(Some(kind));
+        }
+        let request = review::request(&self.request, &kind);
+        let new = object.map_or(Value::Null, |object| self.view(&kind, object));
+        let old = self.old_view(&kind);
+        match hook.conditions.hold(&new, &old, &request) {
+            Ok(true) => Ok(Some(kind)),
+            Ok(false) => Ok(None),
+            Err(why) if hook.ignores_failures => {
+                tracing::warn!(
+                    webhook = hook.name,
+                    why,
+                    "the conditions of a webhook have no answer; it is not asked"
+                );
+                Ok(None)
+            }
+            Err(why) => Err(Status::forbidden(&subject.kind.group_resource(), self.attempt.target.name, why)),
+        }
+    }
+
+    /// The review for a webhook.
+    fn review(&mut self, hook: &Hook, kind: &Kind, object: Value) -> Result<Asked, String> {
+        let Some(version) = hook.review_version else {
+            return Err("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)".to_owned());
+        };
+        let (uid, request) = (self.registry.env.uuid(), review::request(&self.request, kind));
+        let review = review::review(version, &uid, request, object, self.old_view(kind));
+        Ok(Asked { version, uid, review })
+    }
+}
+
+/// A review and what the answer to it has to repeat.
+struct Asked {
+    version: &'static str,
+    uid: String,
+    review: Value,
+}
+
+/// How asking came out.
+enum Failed {
+    /// There is no answer: the failure policy decides.
+    Call(String),
+    /// It is over, whatever the policy.
+    Write(Status),
+}
+
+impl Registry {
+    /// Asks a webhook.
+    async fn ask(&self, hook: &Hook, asked: Result<Asked, String>, mutates: bool) -> Result<Reply, Failed> {
+        let Asked { version, uid, review } = asked.map_err(Failed::Call)?;
+        let Some(caller) = self.webhooks.caller() else {
+            return Err(Failed::Call("this API server has no way to call webhooks".to_owned()));
+        };
+        let service = |namespace: &str, name: &str| {
+            let entry = self.store.get(&storage::key_of("core/services", namespace, name))?;
+            serde_json::from_slice(&entry.value).ok()
+        };
+        let place = place::find(hook, service)
+            .map_err(|why| Failed::Call(format!("failed to call webhook: {why}{}", caller.way_out())))?;
+        let failed = |why: &str| {
+            let seconds = place.timeout.as_secs();
+            Failed::Call(format!("failed to call webhook: Post \"{}?timeout={seconds}s\": {why}", place.url))
+        };
+        let answer = match tokio::time::timeout(place.timeout, caller.call(&place, &review)).await {
+            Ok(answer) => answer.map_err(|why| failed(&why))?,
+            Err(_) => return Err(failed("context deadline exceeded")),
+        };
+        review::reply(version, &uid, mutates, &answer).map_err(Failed::Call)
+    }
+
+    /// Says what follows from how asking came out; nothing from a failure that may be.
+    fn outcome(
+        &self,
+        caller: &Caller<'_>,
+        hook: &Hook,
+        reply: Result<Reply, Failed>,
+    ) -> Result<Option<Reply>, Status> {
+        match reply {
+            Ok(mut reply) => {
+                reply.warnings.drain(..).for_each(|warning| caller.warn(warning));
+                match &reply.refused {
+                    Some(status) => Err(review::denied(&hook.name, status)),
+                    None => Ok(Some(reply)),
+                }
+            }
+            Err(Failed::Write(status)) => Err(status),
+            Err(Failed::Call(why)) if hook.ignores_failures => {
+                tracing::warn!(
+                    configuration = hook.configuration,
+                    why = review::failure(&hook.name, &why),
+                    "a webhook that may fail did; the write goes on"
+                );
+                Ok(None)
+            }
+            Err(Failed::Call(why)) => {
+                let status = review::failed(&hook.name, &why);
+                tracing::warn!(
+                    configuration = hook.configuration,
+                    why = status.message,
+                    "a write is refused"
+                );
+                Err(status)
+            }
+        }
+    }
+
+    /// Asks the mutating webhooks, one after the other, and changes the object as they say.
+    ///
+    /// # Errors
+    /// The first refusal or failure.
+    pub(crate) async fn ask_mutating(
+        &self,
+        caller: &Caller<'_>,
+        attempt: &Attempt<'_>,
+        hooks: &[Arc<Hook>],
+        object: &mut Value,
+        round: &mut Round,
+    ) -> Result<(), Status> {
+        let deletes = attempt.operation == Operation::Delete;
+        let mut passage = Passage::new(self, caller, attempt);
+        for (index, hook) in hooks.iter().enumerate() {
+            let new = (!deletes).then_some(&*object);
+            let Some(kind) = passage.wants(hook, new)? else { continue };
+            if round.second && !round.again.contains(&index) {
+                continue;
+            }
+            let view = new.map_or(Value::Null, |object| passage.view(&kind, object));
+            let reply = if attempt.options.dry_run() && !hook.dry_run {
+                Err(Failed::Write(review::no_dry_run(&hook.name)))
+            } else {
+                let asked = passage.review(hook, &kind, view.clone());
+                self.ask(hook, asked, true).await
+            };
+            let reply = self.outcome(caller, hook, reply)?;
+            if let Some(reply) = reply.filter(|reply| !reply.patch.is_empty()) {
+                if deletes {
+                    return Err(review::nothing_to_change(&hook.name));
+                }
+                if let Some(changed) = patched(attempt.target, &kind, object, &view, reply)? {
+                    *object = changed;
+                    round.changed = true;
+                    round.touched();
+                }
+            }
+            if hook.reinvoked {
+                round.asked.insert(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the validating webhooks, all at once.
+    ///
+    /// # Errors
+    /// The first refusal or failure, in the order of the webhooks.
+    pub(crate) async fn ask_validating(
+        &self,
+        caller: &Caller<'_>,
+        attempt: &Attempt<'_>,
+        hooks: &[Arc<Hook>],
+        object: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut passage = Passage::new(self, caller, attempt);
+        let mut calls = Vec::new();
+        for hook in hooks {
+            let Some(kind) = passage.wants(hook, object)? else { continue };
+            let asked = if attempt.options.dry_run() && !hook.dry_run {
+                Err(review::no_dry_run(&hook.name))
+            } else {
+                let view = object.map_or(Value::Null, |object| passage.view(&kind, object));
+                Ok(passage.review(hook, &kind, view))
+            };
+            calls.push(async move {
+                let reply = match asked {
+                    Ok(asked) => self.ask(hook, asked, false).await,
+                    Err(status) => Err(Failed::Write(status)),
+                };
+                self.outcome(caller, hook, reply)
+            });
+        }
+        for outcome in join_all(calls).await {
+            outcome?;
+        }
+        Ok(())
+    }
+}
+
+/// An object in another version of its kind.
+fn convert(from: &Kind, to: &Kind, object: Value) -> Value {
+    if from.gvr == to.gvr {
+        return object;
+    }
+    let mut object = to.serve(from.shape.to_stored(object), None);
+    storage::stamp(to, &mut object, None);
+    object
+}
+
+/// The object as a patch of what the webhook saw of it makes it; `None`: as it was.
+fn patched(
+    target: &Target<'_>,
+    kind: &Kind,
+    object: &Value,
+    view: &Value,
+    reply: Reply,
+) -> Result<Option<Value>, Status> {
+    let mut new = patch::json_patch(view, &Value::Array(reply.patch)).map_err(Status::internal)?;
+    if target.subresource == "scale" {
+        return if new == *view {
+            Ok(None)
+        } else {
+            scale::with_replicas(target, object.clone(), &new).map(Some)
+        };
+    }
+    if !new.is_object() {
+        return Err(Status::internal("what the patch makes of the object is no object"));
+    }
+    decode::check_kind(kind, &mut new, Expected::Patched).map_err(Status::internal)?;
+    decode::fields(kind, &mut new, &mut Findings::default()).map_err(Status::internal)?;
+    kind.shape.default(&mut new);
+    let mut settled = new.clone();
+    kind.shape.settle(&mut settled);
+    if settled == *view {
+        return Ok(None);
+    }
+    Ok(Some(convert(kind, target.kind, new)))
+}

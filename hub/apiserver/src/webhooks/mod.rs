@@ -1,0 +1,169 @@
+//! Admission webhooks: who is asked about a write, and what follows from the answer.
+//!
+//! ```text
+//!   Mutating- and ValidatingWebhookConfiguration ─► hook (read once) ─► Webhooks
+//!                                                                          │ none: nothing happens
+//!   write ─► Admission ─► mutating, one after the other ─► Admission again, if something changed ─► validation of the kind
+//!                                                                                                       │
+//!                                     store ◄─ validating, all at once ◄────────────────────────────────┘
+//! ```
+//!
+//! A write is asked about as often as it is tried: a change is made of what is there, and made again when somebody else
+//! was faster. Nothing is held meanwhile but the seat of the request.
+//!
+//! | module | what |
+//! |---|---|
+//! | `hook` | a webhook, read out of its configuration |
+//! | `matching` | which webhooks are for a write: rules, scope, equivalent versions, selectors |
+//! | `conditions` | `matchConditions` |
+//! | `review` | the AdmissionReview, the answer, what the client is told |
+//! | `place` | where the webhook is: a URL, or a Service that leads out of here |
+//! | `ask` | asking: failure policy, timeouts, patches, reinvocation |
+//!
+//! Asked about are writes of all kinds but the configurations themselves ([`is_exempt`](matching::is_exempt)), whoever makes
+//! them: clients, the server's garbage collector, whoever runs in process. Not asked about is what the server needs to
+//! start and to keep its own books ([`Caller::internal`](crate::registry::Caller::internal)): a webhook that does not
+//! answer must not keep a hub from starting. Nor are reviews, which store nothing.
+//!
+//! What follows, by case:
+//!
+//! | case | the write |
+//! |---|---|
+//! | a webhook refuses | gets the webhook's status, `admission webhook "x" denied the request: …`; 400 unless it says more |
+//! | no answer in time, nobody there, no AdmissionReview, another uid, a patch that cannot be read | `failurePolicy`: 500 `failed calling webhook "x": …`, or it goes on |
+//! | a patch that does not fit the object, or one for a deletion | 500, whatever the policy |
+//! | a condition without an answer | `failurePolicy`: 403, or the webhook is not asked |
+//! | a dry run, and side effects | 400, whatever the policy |
+//! | a namespace that is not there, and a namespaceSelector | 404 |
+//! | a Service | dialled where it is an ExternalName or has a clusterIP; else `failurePolicy`, with what to do about it |
+//! | nobody to call ([`ApiServer::call_webhooks`](crate::ApiServer::call_webhooks)) | `failurePolicy` |
+//!
+//! Left out: `authorizer` in conditions (a configuration that uses it is refused), audit annotations (there is no audit
+//! log), client certificates for webhooks, `CONNECT`.
+
+mod ask;
+mod conditions;
+mod hook;
+mod matching;
+mod place;
+mod review;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use karmada_meta::object;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+pub use self::place::Place;
+pub(crate) use self::{
+    ask::{Attempt, Round},
+    conditions::compile as compile_condition,
+    hook::Hook,
+    matching::is_exempt,
+    review::Options,
+};
+use crate::storage::ApiStore;
+
+/// Where configurations are stored.
+const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
+const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
+
+/// Asks webhooks, which takes what an API server otherwise has no use for: connections to somewhere else.
+pub trait WebhookCaller: Send + Sync + fmt::Debug {
+    /// Posts a review and gives the answer, or why there is none, in words that follow the URL.
+    fn call<'a>(&'a self, place: &'a Place, review: &'a Value) -> BoxFuture<'a, Result<Value, String>>;
+
+    /// Whether a configuration is for this server. One that is not is stored for somebody else.
+    fn is_meant(&self, configuration: &Value) -> bool {
+        let _ = configuration;
+        true
+    }
+
+    /// What else to do about a configuration that cannot be called, for whoever wrote it; may be empty.
+    fn way_out(&self) -> &str {
+        ""
+    }
+}
+
+/// The webhooks of all configurations: by the names of the configurations, and within one in its order.
+#[derive(Debug, Default)]
+struct Hooks {
+    mutating: Vec<Arc<Hook>>,
+    validating: Vec<Arc<Hook>>,
+}
+
+/// The webhooks there are, and who asks them.
+#[derive(Debug, Default)]
+pub(crate) struct Webhooks {
+    hooks: ArcSwap<Hooks>,
+    caller: OnceLock<Arc<dyn WebhookCaller>>,
+    /// One refresh at a time, so that an older snapshot never replaces a newer one.
+    refreshing: Mutex<()>,
+}
+
+/// Which of the two sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Mutating,
+    Validating,
+}
+
+impl Webhooks {
+    /// Whether a stored object is a configuration, so that what is stored now counts from now on.
+    pub(crate) fn concerns(resource: &str) -> bool {
+        resource == MUTATING || resource == VALIDATING
+    }
+
+    /// Who asks from now on. Only the first call counts.
+    pub(crate) fn call_by(&self, caller: Arc<dyn WebhookCaller>, store: &ApiStore) {
+        // Whoever comes second changes nothing.
+        let _ = self.caller.set(caller);
+        self.refresh(store);
+    }
+
+    /// Reads the configurations again.
+    pub(crate) fn refresh(&self, store: &ApiStore) {
+        let _one = self.refreshing.lock();
+        let snapshot = store.snapshot();
+        let read = |resource: &str| {
+            let mut hooks = Vec::new();
+            for entry in snapshot.range(resource, None, None) {
+                let configuration: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+                if self.caller.get().is_some_and(|caller| !caller.is_meant(&configuration)) {
+                    continue;
+                }
+                match hook::read(&configuration) {
+                    Ok(of) => hooks.extend(of.into_iter().map(Arc::new)),
+                    Err(error) => {
+                        let name = object::name(&configuration);
+                        tracing::error!(resource, name, %error, "a configuration of webhooks cannot be read");
+                    }
+                }
+            }
+            hooks
+        };
+        self.hooks.store(Arc::new(Hooks { mutating: read(MUTATING), validating: read(VALIDATING) }));
+    }
+
+    /// The webhooks of a sort, if there are any.
+    pub(crate) fn of(&self, sort: Sort) -> Option<Vec<Arc<Hook>>> {
+        let hooks = self.hooks.load();
+        let hooks = match sort {
+            Sort::Mutating => &hooks.mutating,
+            Sort::Validating => &hooks.validating,
+        };
+        (!hooks.is_empty()).then(|| hooks.clone())
+    }
+
+    /// Whoever asks webhooks.
+    fn caller(&self) -> Option<&Arc<dyn WebhookCaller>> {
+        self.caller.get()
+    }
+}
