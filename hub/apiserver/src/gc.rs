@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The graph only says what to look at; every decision is made from the store as it is then, under the object's
-//! version. An owner counts as there if an object of its uid is stored, wherever: what an owner reference says of kind
-//! and name is not trusted further than that. Of an owner whose kind is not served here nobody knows whether it is there,
+//! version. An owner counts as there if an object of its uid is stored, wherever the graph knows it to be, or else where
+//! the owner reference says: the graph hears of each kind on its own, so a dependent may be known before its owner. Of an owner whose kind is not served here nobody knows whether it is there,
 //! nor of one in a namespace that something at the cluster scope names: such an object stays.
 
 use std::{
@@ -285,7 +285,7 @@ impl Collector {
         }
         let (mut solid, mut waiting, mut absent) = (false, Vec::new(), Vec::new());
         for owner in &owners {
-            match self.owner(&owner.uid, target.namespace) {
+            match self.owner(kinds, owner, target.namespace) {
                 None if !may_be_missed(kinds, owner, target.namespace) => solid = true,
                 None => {
                     if self.graph.lock().places.contains_key(owner.uid.as_str()) {
@@ -354,12 +354,19 @@ impl Collector {
         }
     }
 
-    /// The object of a uid, if it may own something in the namespace: one of the same namespace or of none.
-    fn owner(&self, uid: &str, namespace: &str) -> Option<Arc<Object>> {
-        let key = self.graph.lock().places.get(uid).cloned()?;
-        let owner = self.registry.store.get(&key)?;
-        (*owner.header.uid == *uid && (owner.key.namespace.is_empty() || *owner.key.namespace == *namespace))
-            .then_some(owner)
+    /// The object that an owner reference means, if it may own something in the namespace: one of the same namespace or
+    /// of none.
+    fn owner(&self, kinds: &Kinds, owner: &object::OwnerReference, namespace: &str) -> Option<Arc<Object>> {
+        let stored =
+            |key: &Key| self.registry.store.get(key).filter(|object| *object.header.uid == *owner.uid);
+        let known = self.graph.lock().places.get(owner.uid.as_str()).cloned();
+        let there = known.and_then(|key| stored(&key)).or_else(|| {
+            let (group, version) = parse_api_version(&owner.api_version)?;
+            let kind = kinds.by_kind(&group, &version, &owner.kind)?;
+            let namespace = if kind.namespaced { namespace } else { "" };
+            stored(&Key::new(kind.storage.clone(), namespace, owner.name.as_str()))
+        })?;
+        (there.key.namespace.is_empty() || *there.key.namespace == *namespace).then_some(there)
     }
 
     /// Takes owner references out of an object.
@@ -444,4 +451,80 @@ pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &Ca
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_env::Env;
+    use karmada_store::engine::memory::Memory;
+
+    use super::*;
+    use crate::{ApiServer, Registration, admission::AdmitAll, authz::Coarse, open_store};
+
+    /// A collector whose tasks do not run: what it knows of the store is what a test tells it.
+    fn deaf() -> Arc<Collector> {
+        let (env, shutdown) = (Env::system(), CancellationToken::new());
+        let store = open_store(Memory::new(), &env).unwrap();
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: Vec::new(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Arc::new(Coarse),
+        };
+        let api = ApiServer::new(store, env, registration, shutdown.clone());
+        Collector::new(api.registry().clone(), shutdown)
+    }
+
+    impl Collector {
+        async fn make(&self, kind: &str, namespace: &str, name: &str, owner: Option<&Value>) -> Value {
+            let kind = self.registry.kinds().by_kind("", "v1", kind).cloned().unwrap();
+            let mut object =
+                json!({ "apiVersion": "v1", "kind": kind.gvk.kind, "metadata": { "name": name } });
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            if let Some(owner) = owner {
+                object["metadata"]["ownerReferences"] = json!([{
+                    "apiVersion": "v1", "kind": owner["kind"], "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"],
+                }]);
+            }
+            let caller = Caller::new(&self.user, AGENT);
+            let options = WriteOptions::default();
+            self.registry.create(&caller, &kind, namespace, object, &options).await.unwrap();
+            let stored = self.registry.store.get(&Key::new(kind.storage.clone(), namespace, name)).unwrap();
+            self.registry.value_of(&kind, &stored)
+        }
+
+        fn has(&self, name: &str) -> bool {
+            self.registry.store.get(&key(name)).is_some()
+        }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new("core/configmaps", "default", name)
+    }
+
+    #[tokio::test]
+    async fn an_owner_that_was_not_heard_of_yet_is_an_owner() {
+        let collector = deaf();
+        collector.make("Namespace", "", "default", None).await;
+        let owner = collector.make("ConfigMap", "default", "owner", None).await;
+        collector.make("ConfigMap", "default", "dependent", Some(&owner)).await;
+        let mut former = owner.clone();
+        former["metadata"]["uid"] = json!("of-one-that-is-gone");
+        collector.make("ConfigMap", "default", "left", Some(&former)).await;
+        for name in ["dependent", "left"] {
+            collector.look(&key(name)).await.unwrap();
+        }
+        assert!(collector.has("dependent"), "its owner is there");
+        assert!(!collector.has("left"), "its owner's name is another's now");
+        let caller = Caller::new(&collector.user, AGENT);
+        let kinds = collector.registry.kinds();
+        let kind = kinds.by_kind("", "v1", "ConfigMap").unwrap();
+        let target = Target { kind, namespace: "default", name: "owner", subresource: "" };
+        collector.registry.delete(&caller, &target, &DeleteOptions::default()).await.unwrap();
+        collector.look(&key("dependent")).await.unwrap();
+        assert!(!collector.has("dependent"), "its owner is gone");
+    }
 }
