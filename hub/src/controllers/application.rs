@@ -10,14 +10,13 @@ use karmada_client::{Error, WorkQueue};
 use karmada_core::evict::{self, Cause, Reported, Stopwatch};
 use karmada_meta::object;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
     evictions::{self, Departure, Leaving},
     heads::{BindingHead, BindingKey, Scope},
-    objects::Key,
+    objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.
@@ -96,16 +95,16 @@ impl ApplicationFailover {
         let context = &self.context;
         let live = context.binding(key).await?;
         let read = live.filter(|live| object::deletion_timestamp(live).is_none()).and_then(|binding| {
-            let spec = ResourceBindingSpec::deserialize(&binding["spec"]).ok()?;
+            let spec = objects::read::<ResourceBindingSpec>(&binding, "spec")?;
             let application = spec.failover.as_ref()?.application.clone()?;
-            Some((binding, spec, application))
+            let status = objects::read::<ResourceBindingStatus>(&binding, "status")?;
+            Some((binding, spec, status, application))
         });
-        let Some((binding, spec, application)) = read else {
+        let Some((binding, spec, status, application)) = read else {
             self.ill.lock().retain(|(binding, _)| binding != key);
             context.evictions.hold(key, NAME, None);
             return Ok(Next::Done);
         };
-        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
         let seconds = application.decision_conditions.toleration_seconds.unwrap_or_default();
         let patience = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
         let reports = |name: &str| {

@@ -25,7 +25,6 @@ use karmada_core::attach::{self, Agreement, Attach, Need};
 use karmada_interpreter::{DependentObjectReference, rules::Operation};
 use karmada_meta::{object, path::aggregate, time::Time};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +33,7 @@ use crate::{
     admission, bindings,
     heads::{BindingHead, BindingKey, Scope},
     needs::Concerned,
-    objects::{Key, Part},
+    objects::{self, Key, Part},
     templates::TemplateKey,
 };
 
@@ -142,12 +141,8 @@ impl Dependencies {
             self.concern(key, &context.needs.forget(key));
             return Ok(Next::Done);
         };
-        let spec = match ResourceBindingSpec::deserialize(&binding["spec"]) {
-            Ok(spec) => spec,
-            Err(error) => {
-                tracing::warn!(binding = %key, %error, "the binding cannot be read");
-                return Ok(Next::Done);
-            }
+        let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
+            return Ok(Next::Done);
         };
         if object::deletion_timestamp(&binding).is_some() || !spec.propagate_deps {
             return self.release(key, &binding).await;
@@ -467,7 +462,7 @@ impl Dependencies {
     ) -> Result<bool, Error> {
         let now = Time::now(&self.context.env);
         let apply = |live: &mut Value| {
-            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let Some(mut list) = objects::conditions(live) else { return false };
             let changed = match &condition {
                 Some(condition) => conditions::set(&mut list, condition.clone(), now),
                 None => conditions::remove(&mut list, type_),

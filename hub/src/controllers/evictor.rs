@@ -17,14 +17,13 @@ use karmada_core::{
 };
 use karmada_meta::object;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
     evictions::{self, Departure, Leaving},
     heads::{BindingHead, BindingKey},
-    objects::Key,
+    objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.
@@ -118,10 +117,12 @@ impl Evictor {
         let Some(binding) = binding.filter(|live| object::deletion_timestamp(live).is_none()) else {
             return Ok(self.nothing(key));
         };
-        let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else {
+        let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
             return Ok(self.nothing(key));
         };
-        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let Some(status) = objects::read::<ResourceBindingStatus>(&binding, "status") else {
+            return Ok(self.nothing(key));
+        };
         let (mut departures, mut next) = (Vec::new(), None::<Duration>);
         for target in &spec.clusters {
             match due(context, &self.times, &spec, &target.name) {

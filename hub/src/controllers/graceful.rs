@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_api::{
-    conditions::{self, Condition},
+    conditions,
     consts::{component, event, extension::FAILOVER_COMPLETE, reason},
     work::{GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
 };
@@ -14,7 +14,6 @@ use karmada_client::Error;
 use karmada_core::evict::{self, Cause, Due, Facts, Outcome, Stopwatch, Wanted};
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +26,7 @@ use super::{
 use crate::{
     bindings, evictions,
     heads::{BindingHead, BindingKey, ClusterHead, Scope},
-    objects::{Key, Part},
+    objects::{self, Key, Part},
 };
 
 /// How many bindings are worked on at a time.
@@ -94,8 +93,12 @@ impl GracefulEviction {
             self.waiting.lock().retain(|(binding, _)| binding != key);
             return Ok(Next::Done);
         };
-        let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return Ok(Next::Done) };
-        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
+            return Ok(Next::Done);
+        };
+        let Some(status) = objects::read::<ResourceBindingStatus>(&binding, "status") else {
+            return Ok(Next::Done);
+        };
         let leaves =
             |cluster: &str| spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
         self.waiting.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
@@ -221,7 +224,7 @@ impl GracefulEviction {
         let held = held.as_ref().map(|held| (held.reason, held.message.as_str()));
         let wanted = evict::condition(spec, held, seen, now);
         let apply = |live: &mut Value| {
-            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let Some(mut list) = objects::conditions(live) else { return false };
             let changed = match &wanted {
                 Some(condition) => conditions::set(&mut list, condition.clone(), now),
                 None => conditions::remove(&mut list, FAILOVER_COMPLETE),

@@ -27,7 +27,6 @@ use karmada_core::{
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +35,7 @@ use super::{Context, Next, work};
 use crate::{
     heads::{ClusterHead, LeaseHead},
     kinds::{CLUSTERS, LEASES},
-    objects::{Key, Part},
+    objects::{self, Key, Part},
 };
 
 /// How many clusters are written at a time.
@@ -208,8 +207,7 @@ impl LeaseMonitor {
             return Ok(());
         }
         let write = |cluster: &mut Value| {
-            let mut list =
-                Vec::<Condition>::deserialize(&cluster["status"]["conditions"]).unwrap_or_default();
+            let Some(mut list) = objects::conditions(cluster) else { return false };
             let changed = revise(&mut list);
             if changed {
                 cluster["status"]["conditions"] = json!(list);

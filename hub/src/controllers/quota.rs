@@ -20,7 +20,7 @@ use super::{Context, Next, work};
 use crate::{
     heads::WorkHead,
     kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
-    objects::{Key, Part},
+    objects::{self, Key, Part},
     quotas,
     works::{self, Made, Maker},
 };
@@ -93,7 +93,9 @@ impl QuotaController {
             self.remove_others(&key, &BTreeSet::new()).await?;
             return Ok(Next::Done);
         };
-        let Ok(spec) = FederatedResourceQuotaSpec::deserialize(&live["spec"]) else { return Ok(Next::Done) };
+        let Some(spec) = objects::read::<FederatedResourceQuotaSpec>(&live, "spec") else {
+            return Ok(Next::Done);
+        };
         let assigned: BTreeSet<String> =
             spec.static_assignments.iter().map(|assignment| assignment.cluster_name.clone()).collect();
         self.remove_others(&key, &assigned).await?;
@@ -179,7 +181,8 @@ impl QuotaController {
             aggregated_status,
         };
         let differs = |live: &Value| {
-            FederatedResourceQuotaStatus::deserialize(&live["status"]).unwrap_or_default() != wanted
+            objects::read(live, "status")
+                .is_some_and(|present: FederatedResourceQuotaStatus| present != wanted)
         };
         if !differs(live) {
             return Ok(());

@@ -9,7 +9,6 @@ use karmada_api::apps::{WorkloadRebalancerSpec, WorkloadRebalancerStatus, Worklo
 use karmada_client::{Error, WorkQueue};
 use karmada_core::rebalance;
 use karmada_meta::{object, time::Time};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +17,7 @@ use crate::{
     bindings,
     heads::BindingKey,
     kinds::WORKLOAD_REBALANCERS,
-    objects::{Key, Part},
+    objects::{self, Key, Part},
 };
 
 /// How many wishes are worked on at a time.
@@ -65,14 +64,12 @@ impl Rebalancer {
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             return Ok(Next::Done);
         };
-        let spec = match WorkloadRebalancerSpec::deserialize(&live["spec"]) {
-            Ok(spec) => spec,
-            Err(error) => {
-                tracing::warn!(name = %key.name, %error, "the WorkloadRebalancer cannot be read");
-                return Ok(Next::Done);
-            }
+        let (Some(spec), Some(before)) = (
+            objects::read::<WorkloadRebalancerSpec>(&live, "spec"),
+            objects::read::<WorkloadRebalancerStatus>(&live, "status"),
+        ) else {
+            return Ok(Next::Done);
         };
-        let before = WorkloadRebalancerStatus::deserialize(&live["status"]).unwrap_or_default();
         let Some(wished) = object::creation_timestamp(&live) else { return Ok(Next::Done) };
         let mut observed = rebalance::observe(&spec, &before);
         let mut failed = None;

@@ -25,7 +25,6 @@ use karmada_core::{
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +34,7 @@ use crate::{
     heads::{BindingHead, BindingKey, ClusterHead},
     index::Change,
     metrics::Incoming,
-    objects::{Key, Part},
+    objects::{self, Key, Part},
     placing, quotas,
 };
 
@@ -158,18 +157,16 @@ impl Scheduler {
             self.failed.lock().remove(&key);
             return Ok(Next::Done);
         };
-        let spec = match ResourceBindingSpec::deserialize(&binding["spec"]) {
-            Ok(spec) => spec,
-            Err(error) => {
-                tracing::warn!(binding = %key, %error, "the binding cannot be read");
-                return Ok(Next::Done);
-            }
+        let (Some(spec), Some(status)) = (
+            objects::read::<ResourceBindingSpec>(&binding, "spec"),
+            objects::read::<ResourceBindingStatus>(&binding, "status"),
+        ) else {
+            return Ok(Next::Done);
         };
         let Some(_) = placing::placement_of(&spec) else {
             return Ok(Next::Done);
         };
         let timer = self.context.figures.timer();
-        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
         let gone = |name: &str| {
             self.context.clusters.get(&Key::cluster_scoped(name)).is_none_or(|head| head.deleting)
         };
@@ -343,7 +340,7 @@ impl Scheduler {
         };
         let answered = asks(binding);
         let conclude = |live: &mut Value| {
-            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let Some(mut list) = objects::conditions(live) else { return false };
             let mut changed = false;
             let scheduled = place::scheduled_time(now, answered, asks(live));
             for condition in [&condition, &short].into_iter().flatten() {
@@ -483,6 +480,8 @@ pub(super) fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
 
     #[test]

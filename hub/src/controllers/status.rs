@@ -21,7 +21,7 @@ use crate::{
     heads::{BindingKey, Scope},
     hooks,
     kinds::WORKS,
-    objects::{Key, Objects, Part},
+    objects::{self, Key, Objects, Part},
 };
 
 /// How many bindings are worked on at a time.
@@ -149,8 +149,8 @@ impl StatusController {
 
     /// Brings the template's status in step with what its binding has collected.
     async fn sum_up(&self, scope: Scope, binding: &Value, now: Time) -> Result<(), Error> {
-        let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return Ok(()) };
-        let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+        let Some(spec) = objects::read::<ResourceBindingSpec>(binding, "spec") else { return Ok(()) };
+        let Some(status) = objects::read::<ResourceBindingStatus>(binding, "status") else { return Ok(()) };
         let items: &[AggregatedStatusItem] = &status.aggregated_status;
         let Some(template) = bindings::template_key(&spec.resource) else { return Ok(()) };
         if items.is_empty() {
@@ -208,8 +208,8 @@ fn all_silent(context: &Context, key: &BindingKey) -> bool {
 
 /// Collects what Works report into a binding's status. Whether that changed anything.
 fn collect(binding: &mut Value, works: &[Work], now: Time) -> bool {
-    let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return false };
-    let present = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+    let Some(spec) = objects::read::<ResourceBindingSpec>(binding, "spec") else { return false };
+    let Some(present) = objects::read::<ResourceBindingStatus>(binding, "status") else { return false };
     let reported =
         works.iter().any(|work| work.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
     if !reported && present.aggregated_status.is_empty() {
@@ -231,7 +231,7 @@ fn collect(binding: &mut Value, works: &[Work], now: Time) -> bool {
 }
 
 fn fully_applied(binding: &Value) -> Option<bool> {
-    let status = ResourceBindingStatus::deserialize(&binding["status"]).unwrap_or_default();
+    let status = objects::read::<ResourceBindingStatus>(binding, "status")?;
     conditions::find(&status.conditions, condition::FULLY_APPLIED)?;
     Some(conditions::is_true(&status.conditions, condition::FULLY_APPLIED))
 }

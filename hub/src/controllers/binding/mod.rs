@@ -22,7 +22,6 @@ use karmada_api::{
 use karmada_client::Error;
 use karmada_core::{delete::Wishes, evict, names, work as core_work};
 use karmada_meta::{object, time::Time};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +32,7 @@ use crate::{
     bindings,
     heads::{BindingKey, WorkHead},
     metrics::Timer,
-    objects::{Key, Part},
+    objects::{self, Key, Part},
     works::{self, Made, Maker},
 };
 
@@ -99,14 +98,8 @@ impl Binder {
             }
             return Ok(Next::Done);
         }
-        let spec = match ResourceBindingSpec::deserialize(&binding["spec"]) {
-            Ok(spec) => spec,
-            Err(error) => {
-                // Its Works stay: what cannot be read has not said that they are to go.
-                tracing::warn!(binding = %key, %error, "the binding cannot be read");
-                return Ok(Next::Done);
-            }
-        };
+        // Its Works stay: what cannot be read has not said that they are to go.
+        let Some(spec) = objects::read(&binding, "spec") else { return Ok(Next::Done) };
         if self.mark(&key, &binding).await? {
             return Ok(Next::Done);
         }
@@ -141,7 +134,7 @@ impl Binder {
             let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
                 return Ok(Some(Wishes::default()));
             };
-            Ok(ResourceBindingSpec::deserialize(&live["spec"]).ok().map(|spec| Wishes::of(&spec)))
+            Ok(objects::read(&live, "spec").map(|spec| Wishes::of(&spec)))
         })
         .await;
         if let Err(error) = &removed
@@ -394,7 +387,7 @@ impl Binder {
         let now = Time::now(&self.context.env);
         let wanted = problems.conditions(now);
         let apply = |live: &mut Value| {
-            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let Some(mut list) = objects::conditions(live) else { return false };
             let mut changed = false;
             for (type_, condition) in &wanted {
                 changed |= match condition {

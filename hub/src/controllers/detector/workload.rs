@@ -7,11 +7,14 @@ use karmada_api::{
 use karmada_client::Error;
 use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Detector, desired::Workload};
-use crate::{bindings, heads::BindingKey, objects::Part};
+use crate::{
+    bindings,
+    heads::BindingKey,
+    objects::{self, Part},
+};
 
 /// The longest reason that a condition is given; a script may say anything.
 const REASON_LIMIT: usize = 1024;
@@ -45,7 +48,7 @@ impl Detector {
     ) -> Result<(), Error> {
         let now = Time::now(&self.context.env);
         let apply = |live: &mut Value| {
-            let mut list = Vec::<Condition>::deserialize(&live["status"]["conditions"]).unwrap_or_default();
+            let Some(mut list) = objects::conditions(live) else { return false };
             let changed = match problem {
                 None => conditions::remove(&mut list, extension::TEMPLATE_INTERPRETED),
                 Some(why) => {
