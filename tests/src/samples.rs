@@ -63,6 +63,38 @@ pub fn config_map_policy(name: &str, clusters: &[&str]) -> Value {
     policy(name, selector("v1", "ConfigMap", name), clusters)
 }
 
+/// A policy whose clusters share the replicas by weight.
+pub fn by_weight(mut policy: Value, weights: &[(&str, i64)]) -> Value {
+    let rules: Vec<Value> = weights
+        .iter()
+        .map(|(cluster, weight)| json!({ "targetCluster": { "clusterNames": [cluster] }, "weight": weight }))
+        .collect();
+    policy["spec"]["placement"]["replicaScheduling"] = json!({
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": { "staticWeightList": rules },
+    });
+    policy
+}
+
+/// The policy of a Deployment whose replicas are shared by weight.
+pub fn divided_policy(name: &str, weights: &[(&str, i64)]) -> Value {
+    let clusters: Vec<&str> = weights.iter().map(|(cluster, _)| *cluster).collect();
+    by_weight(deployment_policy(name, &clusters), weights)
+}
+
+/// Where a binding's replicas are, by name.
+pub fn placed(binding: &Value) -> Vec<(String, i64)> {
+    let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+    let mut placed: Vec<_> = clusters
+        .iter()
+        .map(|c| {
+            (c["name"].as_str().unwrap_or_default().to_owned(), c["replicas"].as_i64().unwrap_or_default())
+        })
+        .collect();
+    placed.sort();
+    placed
+}
+
 /// An OverridePolicy that gives a Deployment other replicas on one cluster, as the article spells it.
 pub fn replicas_override(name: &str, deployment: &str, cluster: &str, replicas: i64) -> Value {
     json!({

@@ -7,7 +7,9 @@ use std::time::Duration;
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, condition},
     link::Mode,
-    samples::{self, binding_path, condition_of, config_map, config_map_path, deployment, deployment_path},
+    samples::{
+        self, binding_path, condition_of, config_map, config_map_path, deployment, deployment_path, placed,
+    },
     wait::{gone, until},
 };
 use serde_json::{Value, json};
@@ -27,16 +29,6 @@ async fn fleet(test: &str, members: usize) -> Option<Fleet> {
     Some(fleet)
 }
 
-fn placed(binding: &Value) -> Vec<(String, i64)> {
-    let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
-    let mut placed: Vec<_> = clusters
-        .iter()
-        .map(|c| (c["name"].as_str().unwrap().to_owned(), c["replicas"].as_i64().unwrap_or_default()))
-        .collect();
-    placed.sort();
-    placed
-}
-
 fn leaving(binding: &Value) -> usize {
     binding["spec"]["gracefulEvictionTasks"].as_array().map_or(0, Vec::len)
 }
@@ -45,17 +37,8 @@ fn leaving(binding: &Value) -> usize {
 async fn divided_replicas_move_and_stay_where_they_went() {
     let Some(fleet) = fleet("failover-divided", 3).await else { return };
     let names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
-    let mut policy = samples::deployment_policy("web", &names);
-    let weight =
-        |name: &str, weight: i64| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight });
     // One to two, as in the article; the third takes part only when one of them is lost.
-    policy["spec"]["placement"] = json!({
-        "clusterAffinity": { "clusterNames": names },
-        "replicaScheduling": {
-            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-            "weightPreference": { "staticWeightList": [weight(names[0], 1), weight(names[1], 2), weight(names[2], 1)] },
-        },
-    });
+    let policy = samples::divided_policy("web", &[(names[0], 1), (names[1], 2), (names[2], 1)]);
     fleet.create([deployment("web", 4), policy]).await;
     let binding = binding_path(&fleet.namespace, "web-deployment");
     let path = deployment_path(&fleet.namespace, "web");

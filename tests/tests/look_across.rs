@@ -132,14 +132,7 @@ async fn decisions_are_explained() {
     let Some(fleet) = fleet("explained", 2, Options::default()).await else { return };
     let [one, two] = [fleet.members[0].name.clone(), fleet.members[1].name.clone()];
     fleet.create_namespace().await;
-    let mut policy = samples::deployment_policy("web", &[&one, &two]);
-    policy["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"staticWeightList": [
-            {"targetCluster": {"clusterNames": [one]}, "weight": 1},
-            {"targetCluster": {"clusterNames": [two]}, "weight": 2},
-        ]},
-    });
+    let policy = samples::divided_policy("web", &[(&one, 1), (&two, 2)]);
     let idle = samples::policy("idle", samples::selector("apps/v1", "Deployment", "webb"), &[&one]);
     let nowhere = [samples::config_map("lonely", "1"), samples::config_map_policy("lonely", &["atlantis"])];
     fleet.create([samples::deployment("web", 3), policy, idle, samples::config_map("nobodys", "1")]).await;
@@ -230,14 +223,7 @@ async fn a_drained_cluster_is_served_throughout() {
     fleet.create_namespace().await;
     // Divided 2:1 over two of three clusters by weights, one copy somewhere, one that can be nowhere else, and what
     // belongs to it.
-    let mut web = samples::deployment_policy("web", &[one, two]);
-    web["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"staticWeightList": [
-            {"targetCluster": {"clusterNames": [one]}, "weight": 2},
-            {"targetCluster": {"clusterNames": [two]}, "weight": 1},
-        ]},
-    });
+    let web = samples::divided_policy("web", &[(one, 2), (two, 1)]);
     let mut api = samples::deployment_policy("api", &[one, three]);
     api["spec"]["placement"]["spreadConstraints"] =
         json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);

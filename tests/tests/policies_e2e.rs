@@ -15,8 +15,8 @@ use karmada_client::Patch;
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, condition},
     samples::{
-        binding_path, condition_of, config_map, config_map_path, config_map_policy, deployment,
-        deployment_path, deployment_policy, policy_path, selector,
+        binding_path, by_weight, condition_of, config_map, config_map_path, config_map_policy, deployment,
+        deployment_path, deployment_policy, divided_policy, policy_path, selector,
     },
     wait::{gone, throughout, until},
 };
@@ -145,13 +145,7 @@ async fn placement(fleet: &Fleet) {
 async fn division(fleet: &Fleet) {
     let [first, second] = members(fleet);
     let path = deployment_path(&fleet.namespace, "divided");
-    let weight =
-        |name: &str, weight: i64| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight });
-    let mut policy = deployment_policy("divided", &[first, second]);
-    policy["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": { "staticWeightList": [weight(first, 1), weight(second, 2)] },
-    });
+    let policy = divided_policy("divided", &[(first, 1), (second, 2)]);
     fleet.create([deployment("divided", 3), policy]).await;
     let of = |replicas: i64| move |o: &Value| o["spec"]["replicas"] == replicas;
     for (replicas, shares) in [(3, [1, 2]), (9, [3, 6])] {
@@ -242,13 +236,7 @@ async fn interpretation(fleet: &mut Fleet) {
         member.agent.spawn().expect("the agent starts");
     }
     let [first, second] = members(fleet);
-    let weight =
-        |name: &str, weight: i64| json!({ "targetCluster": { "clusterNames": [name] }, "weight": weight });
-    let mut policy = config_map_policy("counted", &[first, second]);
-    policy["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": { "staticWeightList": [weight(first, 1), weight(second, 2)] },
-    });
+    let policy = by_weight(config_map_policy("counted", &[first, second]), &[(first, 1), (second, 2)]);
     let mut counted = config_map("counted", "a");
     counted["data"]["replicas"] = "6".into();
     fleet.create([counted, policy]).await;

@@ -11,7 +11,8 @@ use karmada_tests::{
     kubesim,
     link::Mode,
     samples::{
-        binding_path, condition_of, config_map, config_map_policy, deployment, deployment_policy, works_path,
+        binding_path, condition_of, config_map, config_map_policy, deployment, deployment_policy,
+        divided_policy, placed, works_path,
     },
     wait::gone,
 };
@@ -49,20 +50,6 @@ fn no_execute() -> Value {
     json!([{ "key": "maintenance", "effect": "NoExecute" }])
 }
 
-fn divided(name: &str, weights: &[(&str, i64)]) -> Value {
-    let clusters: Vec<&str> = weights.iter().map(|(cluster, _)| *cluster).collect();
-    let rules: Vec<Value> = weights
-        .iter()
-        .map(|(cluster, weight)| json!({ "targetCluster": { "clusterNames": [cluster] }, "weight": weight }))
-        .collect();
-    let mut policy = deployment_policy(name, &clusters);
-    policy["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": { "staticWeightList": rules },
-    });
-    policy
-}
-
 /// A ConfigMap on so many of these clusters.
 fn some_of(name: &str, clusters: &[&str], count: usize) -> Value {
     let mut policy = config_map_policy(name, clusters);
@@ -83,16 +70,6 @@ fn web() -> String {
 
 fn settings() -> String {
     binding_path(World::NAMESPACE, "settings-configmap")
-}
-
-fn placed(binding: &Value) -> Vec<(String, i64)> {
-    let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
-    let mut placed: Vec<_> = clusters
-        .iter()
-        .map(|c| (c["name"].as_str().unwrap().to_owned(), c["replicas"].as_i64().unwrap_or_default()))
-        .collect();
-    placed.sort();
-    placed
 }
 
 fn on(names: &[(&str, i64)]) -> Vec<(String, i64)> {
@@ -129,7 +106,7 @@ async fn silent(world: &World, cluster: &str) {
 async fn what_a_user_taints_is_left_and_not_returned_to() {
     let world = fleet(120, 3, quick()).await;
     let weights = [("member1", 1), ("member2", 2), ("member3", 1)];
-    world.create([deployment("web", 4), divided("web", &weights)]).await;
+    world.create([deployment("web", 4), divided_policy("web", &weights)]).await;
     rests(&world, &web(), &[("member1", 1), ("member2", 2), ("member3", 1)], PATIENCE).await;
     for (member, replicas) in [(0, 1), (1, 2), (2, 1)] {
         deployment_is(&world, member, "web", replicas).await;
@@ -240,7 +217,7 @@ async fn lost_replicas_move_and_the_copy_goes_when_its_cluster_is_back() {
     let hub = Settings { cluster_failover: true, failover_after: Duration::from_secs(60), ..quick() };
     let world = fleet(123, 3, hub).await;
     let weights = [("member1", 1), ("member2", 1), ("member3", 2)];
-    world.create([deployment("web", 4), divided("web", &weights)]).await;
+    world.create([deployment("web", 4), divided_policy("web", &weights)]).await;
     rests(&world, &web(), &[("member1", 1), ("member2", 1), ("member3", 2)], PATIENCE).await;
     deployment_is(&world, 2, "web", 2).await;
     world.members[2].wire.set(Mode::BlackHole);

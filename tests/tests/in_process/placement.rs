@@ -7,27 +7,14 @@ use karmada_tests::{
     fleet::{cluster_path, condition},
     inprocess::{PATIENCE, World},
     samples::{
-        self, binding_path, condition_of, config_map, deployment, deployment_policy, policy_path, selector,
+        self, binding_path, condition_of, config_map, deployment, deployment_policy, divided_policy,
+        policy_path, selector,
     },
     wait::{gone, throughout},
 };
 use serde_json::{Value, json};
 
 use crate::{config_map_is, config_map_path, deployment_path, event, placed_config_map, works::widgets};
-
-fn divided(name: &str, weights: &[(&str, i64)]) -> Value {
-    let clusters: Vec<&str> = weights.iter().map(|(cluster, _)| *cluster).collect();
-    let rules: Vec<Value> = weights
-        .iter()
-        .map(|(cluster, weight)| json!({ "targetCluster": { "clusterNames": [cluster] }, "weight": weight }))
-        .collect();
-    let mut policy = deployment_policy(name, &clusters);
-    policy["spec"]["placement"]["replicaScheduling"] = json!({
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": { "staticWeightList": rules },
-    });
-    policy
-}
 
 async fn replicas(world: &World, name: &str, wanted: &[i64]) {
     for (member, replicas) in wanted.iter().enumerate() {
@@ -43,7 +30,7 @@ async fn replicas(world: &World, name: &str, wanted: &[i64]) {
 #[tokio::test(start_paused = true)]
 async fn replicas_are_divided_by_weight() {
     let world = World::start(80, 2).await;
-    world.create([deployment("web", 3), divided("web", &[("member1", 1), ("member2", 2)])]).await;
+    world.create([deployment("web", 3), divided_policy("web", &[("member1", 1), ("member2", 2)])]).await;
     replicas(&world, "web", &[1, 2]).await;
     let sum = |n: i64| move |o: &Value| o["status"]["readyReplicas"] == n;
     world.hub_until(&deployment_path("web"), "3 ready", PATIENCE, sum(3)).await;
@@ -51,7 +38,7 @@ async fn replicas_are_divided_by_weight() {
     world.api().patch(&deployment_path("web"), Patch::Merge, &scale).await.unwrap();
     replicas(&world, "web", &[3, 6]).await;
     world.hub_until(&deployment_path("web"), "9 ready", PATIENCE, sum(9)).await;
-    let weights = divided("web", &[("member1", 2), ("member2", 1)])["spec"]["placement"].clone();
+    let weights = divided_policy("web", &[("member1", 2), ("member2", 1)])["spec"]["placement"].clone();
     let path = policy_path(World::NAMESPACE, "propagationpolicies", "web");
     world.api().patch(&path, Patch::Merge, &json!({ "spec": { "placement": weights } })).await.unwrap();
     replicas(&world, "web", &[6, 3]).await;
