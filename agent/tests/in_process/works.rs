@@ -380,6 +380,27 @@ async fn a_suspended_work_is_reported_and_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_suspended_work_is_not_put_right_and_still_deleted() {
+    let world = World::new().await;
+    let _agent = world.active_agent().await;
+    world.work("w", &[deployment("default", "web", 2)]).await;
+    world.applied("w").await;
+    world.work_with("w", &[deployment("default", "web", 2)], json!({"suspendDispatching": true})).await;
+    eventually(SECOND, "it is held back", async || world.condition("w", "Dispatching").await.0 == "False")
+        .await;
+    let drift = json!({"spec": {"replicas": 9}});
+    world.member.patch(WEB, Patch::Merge, &drift).await.unwrap();
+    sleep(SECOND * 30).await;
+    assert_eq!(world.member.get(WEB).await.unwrap()["spec"]["replicas"], 9, "drift is left alone meanwhile");
+    world.hub.delete(&World::work_path("w"), &json!({})).await.unwrap();
+    eventually(SECOND * 5, "its object goes all the same", async || world.is_missing(WEB).await).await;
+    eventually(SECOND * 5, "and so does it", async || {
+        world.hub.get(&World::work_path("w")).await.is_err_and(|error| error.is_not_found())
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_manifest_that_apply_refuses_goes_by_put_and_back() {
     let world = World::new().await;
     let _agent = world.active_agent().await;

@@ -74,7 +74,9 @@ impl Skip {
     /// Whether a Namespace is left out when Namespaces are provided on all clusters: those of a control plane,
     /// `default`, which every cluster has, and those whose label says so.
     pub fn auto_provision<'a>(&self, name: &str, labels: impl Fn(&str) -> Option<&'a str>) -> bool {
-        name == "default" || self.namespace(name) || labels(label::SKIP_AUTO_PROPAGATION) == Some("true")
+        let skipped =
+            labels(label::SKIP_AUTO_PROPAGATION).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        name == "default" || self.namespace(name) || skipped
     }
 }
 
@@ -166,8 +168,16 @@ mod tests {
         ] {
             assert_eq!(skip.auto_provision(name, none), want, "{name}");
         }
-        assert!(skip.auto_provision("shop", |key| (key == label::SKIP_AUTO_PROPAGATION).then_some("true")));
-        assert!(!skip.auto_provision("shop", |key| (key == label::SKIP_AUTO_PROPAGATION).then_some("false")));
+        for (value, want) in [("true", true), ("True", true), ("false", false), ("", false), ("yes", false)] {
+            let labels = |key: &str| (key == label::SKIP_AUTO_PROPAGATION).then_some(value);
+            assert_eq!(skip.auto_provision("shop", labels), want, "{value:?}");
+        }
+        let flagged = Skip::new(&["team-.*"], "").unwrap();
+        for (name, want) in
+            [("team-a", true), ("my-team-a", false), ("kube-public", false), ("default", true)]
+        {
+            assert_eq!(flagged.auto_provision(name, none), want, "{name}");
+        }
     }
 
     #[test]

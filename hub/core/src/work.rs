@@ -147,12 +147,7 @@ pub fn build(
             object::set_annotation(object, key, *value);
         }
     }
-    for key in [annotation::APPLIED_CLUSTER_OVERRIDES, annotation::APPLIED_OVERRIDES] {
-        object::remove_annotation(&mut work, key);
-    }
-    for (key, value) in applied.annotations() {
-        object::set_annotation(&mut work, key, value);
-    }
+    record(&mut work, applied);
     // It is wanted, whatever was thought of it while its cluster was away.
     object::remove_annotation(&mut work, extension::UNWANTED_SINCE);
     finish(&mut work, manifest);
@@ -165,11 +160,13 @@ pub fn build(
 /// The Work by which a Namespace is provided on a cluster. It belongs to the Namespace on the hub and goes with it.
 pub fn build_namespace(
     namespace: &Value,
+    applied: &Applied,
     cluster: &str,
     existing: Option<&Value>,
     new_id: impl FnOnce() -> String,
 ) -> Value {
     let mut work = begin(namespace, cluster, existing, new_id);
+    record(&mut work, applied);
     object::remove_annotation(&mut work, extension::UNWANTED_SINCE);
     let owner = json!([{
         "apiVersion": object::api_version(namespace), "kind": object::kind(namespace),
@@ -197,6 +194,16 @@ pub fn build_quota(
     object::set_label(&mut work, label::MANAGED, label::MANAGED_VALUE);
     finish(&mut work, manifest.clone());
     work
+}
+
+/// Records in a Work which overrides its manifest has seen.
+fn record(work: &mut Value, applied: &Applied) {
+    for key in [annotation::APPLIED_CLUSTER_OVERRIDES, annotation::APPLIED_OVERRIDES] {
+        object::remove_annotation(work, key);
+    }
+    for (key, value) in applied.annotations() {
+        object::set_annotation(work, key, value);
+    }
 }
 
 /// The shell of a Work, with its id.

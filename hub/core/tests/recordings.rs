@@ -168,7 +168,11 @@ fn namespaces_travel_as_karmadas() {
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     });
-    assert_eq!(work::build_namespace(&namespace, "member1", None, || id(recorded)), written(recorded));
+    let plain = Applied::default();
+    assert_eq!(
+        work::build_namespace(&namespace, &plain, "member1", None, || id(recorded)),
+        written(recorded)
+    );
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use karmada_api::policy::{ClusterOverridePolicy, OverridePolicy};
 use karmada_core::{
     admit::{self, Verb},
-    affinity, delete, members, overrides,
+    affinity, delete, members,
+    overrides::{self, Applied},
     select::{self, Subject},
     status, work,
 };
@@ -162,7 +163,7 @@ proptest! {
         status::Node::of(&manifest);
         work::stamp(&mut overridden, "id");
         work::collision(&object, &manifest);
-        work::build_namespace(&manifest, "m", Some(&object), || "id".into());
+        work::build_namespace(&manifest, &Applied::default(), "m", Some(&object), || "id".into());
         let facts = delete::WorkFacts {
             namespace: "karmada-es-m", name: "n", cause: delete::Cause::WorkDeleted, preserve: false,
             namespace_terminating: false, cluster_terminating: false, hub_is_known: true,

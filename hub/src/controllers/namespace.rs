@@ -122,8 +122,8 @@ impl NamespaceController {
         if object::deletion_timestamp(&live).is_some() {
             return Ok(Next::Done);
         }
-        let manifest = match self.manifest(&live, &cluster.cluster) {
-            Ok(manifest) => manifest,
+        let (manifest, applied) = match self.manifest(&live, &cluster.cluster) {
+            Ok(overridden) => overridden,
             Err(why) => {
                 let text = format!("Apply override policy for cluster({}) failed: {why}", place.cluster);
                 context.warning(
@@ -137,7 +137,7 @@ impl NamespaceController {
         };
         let key = Key::new(execution, names::work_name("Namespace", "", &place.namespace));
         let made = works::ensure(context, &key, &Maker::Namespace(object::uid(&live)), |existing, id| {
-            self.build(&manifest, &place.cluster, existing, id)
+            core_work::build_namespace(&manifest, &applied, &place.cluster, existing, || id.to_owned())
         })
         .await?;
         Ok(match made {
@@ -156,23 +156,25 @@ impl NamespaceController {
         })
     }
 
-    /// The Namespace as a cluster gets it, with the metadata that its Work's stamps are taken from.
-    fn manifest(&self, live: &Value, cluster: &karmada_api::cluster::Cluster) -> Result<Value, String> {
+    /// The Namespace as a cluster gets it, with the metadata that its Work's stamps are taken from, and which overrides
+    /// it has seen.
+    fn manifest(
+        &self,
+        live: &Value,
+        cluster: &karmada_api::cluster::Cluster,
+    ) -> Result<(Value, overrides::Applied), String> {
         let mut manifest = live.clone();
         let uid = object::uid(live).to_owned();
         karmada_interpreter::prune(&mut manifest);
         let (policies, _) = overriding(&self.context, &Subject::of(live));
-        overrides::apply(&mut manifest, cluster, &policies, &[]).map_err(|error| error.to_string())?;
+        let applied =
+            overrides::apply(&mut manifest, cluster, &policies, &[]).map_err(|error| error.to_string())?;
         object::set_meta(&mut manifest, "uid", uid);
         if object::annotation(&manifest, annotation::CONFLICT_RESOLUTION).is_none() {
             let overwrite = annotation::CONFLICT_RESOLUTION_OVERWRITE;
             object::set_annotation(&mut manifest, annotation::CONFLICT_RESOLUTION, overwrite);
         }
-        Ok(manifest)
-    }
-
-    fn build(&self, manifest: &Value, cluster: &str, existing: Option<&Value>, id: &str) -> Value {
-        core_work::build_namespace(manifest, cluster, existing, || id.to_owned())
+        Ok((manifest, applied))
     }
 }
 

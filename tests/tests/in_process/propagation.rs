@@ -355,3 +355,44 @@ async fn resources_that_are_to_be_preserved_stay_and_lose_their_marks() {
         .await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn preserving_follows_the_policy_and_holds_for_a_cluster_that_leaves() {
+    let world = World::start(13, 2).await;
+    world
+        .create([
+            samples::config_map("settings", "a"),
+            samples::config_map_policy("settings", &["member1", "member2"]),
+        ])
+        .await;
+    for member in 0..2 {
+        config_map_is(&world, member, "settings", "a", PATIENCE).await;
+    }
+    let path = policy_path(World::NAMESPACE, "propagationpolicies", "settings");
+    let preserve = async |wanted: bool| {
+        let change = json!({ "spec": { "preserveResourcesOnDeletion": wanted } });
+        world.api().patch(&path, Patch::Merge, &change).await.expect("the policy is changed");
+        for cluster in ["member1", "member2"] {
+            if world.api().get(&karmada_tests::fleet::cluster_path(cluster)).await.is_err() {
+                continue;
+            }
+            work_of(&world, cluster, "ConfigMap", "settings", "told", |w| {
+                w["spec"]["preserveResourcesOnDeletion"] == wanted
+            })
+            .await;
+        }
+    };
+    preserve(true).await;
+    let cluster = karmada_tests::fleet::cluster_path("member2");
+    world.delete(&cluster).await;
+    gone(&world.api(), &cluster, PATIENCE).await;
+    let kept = world.members[1].api.get(&config_map_path("settings")).await.expect("it is preserved");
+    assert!(kept.pointer("/metadata/labels/karmada.io~1managed").is_none(), "{kept}");
+
+    // Taken back, it holds no more; what has left stays as it is.
+    preserve(false).await;
+    world.delete(&config_map_path("settings")).await;
+    gone(&world.members[0].api, &config_map_path("settings"), PATIENCE).await;
+    world.members[1].api.get(&config_map_path("settings")).await.expect("nobody deletes it any more");
+    world.stop().await;
+}
