@@ -27,7 +27,7 @@ use karmada_apiserver::{
 };
 use karmada_client::Resource;
 use karmada_core::{
-    admit::{self, Verb},
+    admit::{self, Found, Verb},
     delete, quota,
     select::{self, Subject},
 };
@@ -299,32 +299,17 @@ fn refuse_deletion(request: &AdmissionRequest<'_>, object: &Value) -> Option<Sta
 
 /// What is to be said of selectors that mean no object at present.
 fn idle(spec: &PropagationSpec, namespace: Option<&str>, kinds: &Kinds, store: &ApiStore) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut means_any = false;
-    for (i, selector) in spec.resource_selectors.iter().enumerate() {
+    let found = |selector: &ResourceSelector| {
         let gvk = GroupVersionKind::from_api_version(&selector.api_version, selector.kind.as_str());
         let kind = gvk.as_ref().and_then(|gvk| kinds.by_kind(&gvk.group, &gvk.version, &gvk.kind));
-        match kind {
-            None => warnings.push(format!(
-                "spec.resourceSelectors[{i}]: the hub has no kind {} in {}",
-                selector.kind, selector.api_version
-            )),
-            Some(kind) => {
-                let snapshot = store.snapshot();
-                let named = Some(selector.namespace.as_str()).filter(|name| !name.is_empty());
-                let within = namespace.or(named);
-                means_any |= snapshot
-                    .range(&kind.storage, within.filter(|_| kind.namespaced), None)
-                    .any(|entry| selects(selector, entry));
-            }
-        }
-    }
-    if !means_any && warnings.is_empty() {
-        warnings.push(
-            "spec.resourceSelectors: no resource matches at present; one that comes later will".to_owned(),
-        );
-    }
-    warnings
+        let Some(kind) = kind else { return Found::NoKind };
+        let snapshot = store.snapshot();
+        let named = Some(selector.namespace.as_str()).filter(|name| !name.is_empty());
+        let within = namespace.or(named).filter(|_| kind.namespaced);
+        let any = snapshot.range(&kind.storage, within, None).any(|entry| selects(selector, entry));
+        if any { Found::Something } else { Found::Nothing }
+    };
+    admit::idle(spec.resource_selectors.iter().map(|selector| (selector, found(selector))))
 }
 
 fn selects(selector: &ResourceSelector, entry: &Object) -> bool {

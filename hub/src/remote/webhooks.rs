@@ -13,6 +13,7 @@
 //!
 //! Every hub answers, whether it leads or not; the one that leads says where, and takes that back when it ends in order.
 
+mod present;
 mod register;
 
 use std::{
@@ -143,6 +144,12 @@ impl Judge {
         };
         if !errors.is_empty() {
             verdict.refused = Some((422, "Invalid", aggregate(&errors)));
+            return verdict;
+        }
+        let beside = present::Beside { rest: &self.rest, request, object: &object };
+        verdict.refused = beside.refusal().await;
+        if verdict.refused.is_none() {
+            verdict.warnings.extend(beside.idle_policy().await);
         }
         verdict
     }

@@ -10,6 +10,7 @@
 //! our types survive. Texts are those of Karmada's webhooks.
 
 mod cluster;
+mod idle;
 mod overrides;
 mod policy;
 mod quota;
@@ -33,7 +34,10 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-pub use self::cluster::duplicate_id;
+pub use self::{
+    cluster::duplicate_id,
+    idle::{Found, idle},
+};
 
 /// What is done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
