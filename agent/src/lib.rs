@@ -217,6 +217,7 @@ impl Agent {
             view: Arc::clone(&view),
             stats: Arc::clone(&stats),
             ground,
+            released: Arc::default(),
         });
         Self {
             config,
@@ -316,6 +317,7 @@ impl Agent {
             figures,
             works: queue.clone(),
             stats: Arc::clone(&stats),
+            released: Arc::clone(&executor.released),
         };
         loops.spawn({
             let phases = phases.clone();

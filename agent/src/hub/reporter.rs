@@ -25,6 +25,7 @@ use crate::{
     member::{
         discovery::{Apis, Discovery},
         health::{Health, Threshold},
+        released::Released,
         summary::Figures,
     },
     phase::Phases,
@@ -102,6 +103,8 @@ pub(crate) struct Reporter {
     pub(crate) figures: Arc<Mutex<Figures>>,
     pub(crate) works: WorkQueue<String>,
     pub(crate) stats: Arc<Stats>,
+    /// Namespaces that stay on the member.
+    pub(crate) released: Arc<Released>,
 }
 
 impl Reporter {
@@ -167,6 +170,7 @@ impl Reporter {
         if health != Health::Ready {
             return Look { health, version: None, apis: None };
         }
+        self.released.look(&self.member, &self.config.execution_namespace()).await;
         let version = match self.member.get("/version").await {
             Ok(version) => Some(Version::of(&version)),
             Err(error) => {
@@ -336,6 +340,7 @@ impl Reporter {
             }
         }
         conditions::set(&mut new.conditions, ready, now);
+        self.released.show(&mut new.conditions, now);
         new
     }
 }

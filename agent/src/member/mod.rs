@@ -8,4 +8,5 @@ pub(crate) mod ground;
 pub(crate) mod health;
 pub(crate) mod observe;
 pub(crate) mod occupants;
+pub(crate) mod released;
 pub(crate) mod summary;

@@ -33,6 +33,7 @@ use crate::{
         discovery::Discovery,
         ground::Ground,
         observe::Observer,
+        released::Released,
     },
     stats::Stats,
 };
@@ -86,6 +87,8 @@ pub(crate) struct Executor {
     pub(crate) stats: Arc<Stats>,
     /// What Works wait for.
     pub(crate) ground: Arc<Ground>,
+    /// Namespaces that stay.
+    pub(crate) released: Arc<Released>,
 }
 
 impl Executor {
@@ -336,10 +339,11 @@ impl Executor {
         Again::default()
     }
 
-    /// Says that a Namespace stays: in the condition of its Work, before that goes, and in an event about the
-    /// Namespace, which stays for a while. Whether the hub hears it or not, the Namespace is let go.
+    /// Says that a Namespace stays: in the condition of its Work, before that goes, in one of the Cluster, for as long as it
+    /// stays, and in an event about the Namespace. Whether the hub hears it or not, the Namespace is let go.
     async fn tell_released(&self, work: &DesiredWork, old: &WorkStatus, id: &ObjectId, why: &str) {
         let cluster = &self.cluster;
+        self.released.note(&id.name, why);
         let message = format!("Namespace {} stays on cluster({cluster}): {why}", id.name);
         let status = removal(old, extension::NAMESPACE_RELEASED, message.clone(), Time::now(&self.env));
         let path = works().subresource(Some(&self.namespace), &work.name, "status");
@@ -378,6 +382,7 @@ impl Executor {
         }
         if manifest.id.group.is_empty() && manifest.id.kind == "Namespace" {
             self.ground.made_namespace(&manifest.id.name);
+            self.released.forget(&manifest.id.name);
         }
         let message =
             format!("Successfully applied resource({}) to cluster {}", manifest.id.path(), self.cluster);

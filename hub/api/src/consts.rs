@@ -173,6 +173,8 @@ pub mod extension {
     pub const NAMESPACE_EMPTYING: &str = "NamespaceEmptying";
     /// A reason of [`NAMESPACE_REMOVED`], and of an event: the Namespace stays, without our marks.
     pub const NAMESPACE_RELEASED: &str = "NamespaceReleased";
+    /// The condition of a Cluster whose member keeps Namespaces that were deleted on the hub: which, and what lives there.
+    pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
     /// The condition of a binding whose template a user's rule cannot make sense of.
     pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
     /// The condition of a binding whose dependencies cannot be read, or cannot follow it.

@@ -9,7 +9,7 @@ use karmada_api::{
 };
 use karmada_meta::{object, parse_api_version, time::Time};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::names;
 
@@ -55,6 +55,19 @@ pub struct Copy {
 }
 
 impl Copy {
+    /// A Namespace that a cluster keeps although the hub has deleted its own.
+    pub fn released(cluster: &str, name: &str, why: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            manifest: json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            status: Value::Null,
+            health: None,
+            applied: Some(false),
+            message: format!("released: {why}"),
+            leaving: false,
+        }
+    }
+
     /// Whether the object is under the hub's management.
     pub fn adoption(&self) -> Adoption {
         // An agent reports the state of what is its own only.
@@ -136,8 +149,6 @@ fn renewed(lease: &Value) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn work(cluster: &str, applied: Option<&str>, health: Option<&str>) -> Value {

@@ -2,9 +2,18 @@
 //!
 //! What counts are objects that stand for themselves. One that has an owner goes with it, and its owner, if it is in
 //! the same Namespace, is looked at itself.
+//!
+//! A Namespace that stays is released, and its Work goes, as the Namespace on the hub does. What is left to see is a
+//! condition of the Cluster, [`extension::NAMESPACES_RELEASED`]: it names such Namespaces until they go, or are wanted
+//! again. Its message is the record, too: an agent that starts goes on from there.
 
-use karmada_api::consts::annotation::WORK_NAMESPACE;
-use karmada_meta::object;
+use std::collections::BTreeMap;
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{annotation::WORK_NAMESPACE, extension},
+};
+use karmada_meta::{object, time::Time};
 use serde_json::Value;
 
 use crate::members::{self, Owner};
@@ -102,6 +111,31 @@ impl Occupants {
     }
 }
 
+/// Namespaces that a member keeps although the hub deleted its own, each with the reason.
+pub type Released = BTreeMap<String, String>;
+
+/// How many of them the condition names.
+const LISTED: usize = 100;
+
+/// The Cluster's condition that tells of them; none when there are none.
+pub fn released_condition(released: &Released, now: Time) -> Option<Condition> {
+    let entry = |(name, why): (&String, &String)| format!("{name}: {}", why.replace(';', ","));
+    let listed: Vec<_> = released.iter().take(LISTED).map(entry).collect();
+    let reason = extension::NAMESPACE_RELEASED;
+    let condition = Condition::new(extension::NAMESPACES_RELEASED, true, reason, listed.join("; "), now);
+    (!listed.is_empty()).then_some(condition)
+}
+
+/// The Namespaces that a Cluster's conditions tell of.
+pub fn released(list: &[Condition]) -> Released {
+    let condition = conditions::find(list, extension::NAMESPACES_RELEASED);
+    let entries = condition.into_iter().flat_map(|condition| condition.message.split("; "));
+    entries
+        .filter_map(|entry| entry.split_once(": "))
+        .map(|(name, why)| (name.to_owned(), why.to_owned()))
+        .collect()
+}
+
 /// Whether an object was written by the agent for a Work of this cluster.
 fn is_ours(object: &Value, execution_namespace: &str) -> bool {
     object::annotation(object, WORK_NAMESPACE) == Some(execution_namespace)
@@ -167,6 +201,24 @@ mod tests {
             }
             assert_eq!(found.judge(), want, "{objects:?}");
         }
+    }
+
+    #[test]
+    fn what_was_released_is_told_and_read_again() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(released_condition(&Released::new(), now), None);
+        let all: Released =
+            [("annex", "something else lives in it: ConfigMap a; b"), ("shop", "it was there before")]
+                .into_iter()
+                .map(|(name, why)| (name.to_owned(), why.to_owned()))
+                .collect();
+        let condition = released_condition(&all, now).unwrap();
+        let want = "annex: something else lives in it: ConfigMap a, b; shop: it was there before";
+        assert_eq!(condition.message, want);
+        let read = released(&[condition]);
+        assert_eq!(read["annex"], "something else lives in it: ConfigMap a, b");
+        assert_eq!(read.keys().collect::<Vec<_>>(), ["annex", "shop"]);
+        assert!(released(&[]).is_empty());
     }
 
     #[test]

@@ -2,15 +2,22 @@
 //!
 //! ```text
 //!   bindings of the kind ─▶ their Works, by label ─┐
-//!   Works that no binding made ────────────────────┴▶ copies ─▶ rows, with the age of what their cluster said
+//!   Works that no binding made ────────────────────┼▶ copies ─▶ rows, with the age of what their cluster said
+//!   Clusters: Namespaces that were released ───────┘
 //! ```
 //!
 //! Everything is read from the hub, page by page; no member has to be reachable.
 
 use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
 
-use karmada_api::consts::{annotation, label};
-use karmada_core::copies::{self, Copy, Knowledge};
+use karmada_api::{
+    cluster::Cluster,
+    consts::{annotation, label},
+};
+use karmada_core::{
+    copies::{self, Copy, Knowledge},
+    vacancy,
+};
 use karmada_env::Env;
 use karmada_interpreter::ready;
 use karmada_meta::{
@@ -62,7 +69,8 @@ pub(super) async fn run(
             selector: &selector,
             clusters: &args.clusters,
         };
-        let found = asked.copies(server).await?;
+        let mut found = asked.copies(server).await?;
+        found.extend(asked.released(&clusters));
         for name in
             names.iter().filter(|name| !found.iter().any(|copy| object::name(&copy.manifest) == **name))
         {
@@ -163,6 +171,24 @@ impl Asked<'_> {
             (of(object::namespace(&copy.manifest)), of(object::name(&copy.manifest)), copy.cluster.clone())
         });
         Ok(found)
+    }
+
+    /// Namespaces that members keep although the hub has deleted its own: no Work tells of them any more.
+    fn released(&self, clusters: &BTreeMap<String, Cluster>) -> Vec<Copy> {
+        if self.served.resource.kind != "Namespace" || !self.served.resource.group.is_empty() {
+            return Vec::new();
+        }
+        let asked_for = |cluster: &String| self.clusters.is_empty() || self.clusters.contains(cluster);
+        let of_cluster = |(cluster, of): (&String, &Cluster)| -> Vec<Copy> {
+            let conditions =
+                of.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+            vacancy::released(conditions)
+                .into_iter()
+                .map(|(name, why)| Copy::released(cluster, &name, &why))
+                .filter(|copy| self.means(&copy.manifest))
+                .collect()
+        };
+        clusters.iter().filter(|(name, _)| asked_for(name)).flat_map(of_cluster).collect()
     }
 
     /// The permanent ids of the bindings of what is asked for.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use karmada_tests::{
     inprocess::{PATIENCE, World},
-    samples::{self, selector},
+    samples::{self, condition_of, selector},
     wait::{gone, throughout},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::event;
 
@@ -33,7 +33,7 @@ async fn annex(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_goes_where_nobody_else_lives() {
-    let world = World::start(91, 2).await;
+    let mut world = World::start(91, 2).await;
     annex(&world).await;
     // On the second member somebody has put something of their own there.
     let theirs = json!({
@@ -57,6 +57,30 @@ async fn a_namespace_goes_where_nobody_else_lives() {
     })
     .await;
     gone(&world.api(), ANNEX, PATIENCE).await;
+    // With the Namespace and its Work gone, the Cluster says it: through a restart of the agent, and until it is over.
+    let told = |c: &Value| {
+        condition_of(c, "NamespacesReleased")
+            .is_some_and(|c| c["message"].as_str().unwrap_or_default().contains("annex: something else"))
+    };
+    world.cluster_until("member2", "told of the Namespace", PATIENCE, told).await;
+    assert!(
+        condition_of(
+            &world.cluster_until("member1", "there", PATIENCE, |_| true).await,
+            "NamespacesReleased"
+        )
+        .is_none()
+    );
+    world.stop_agent(1).await;
+    world.start_agent(1);
+    world.ready("member2", PATIENCE).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    world.cluster_until("member2", "still told of it", Duration::from_secs(1), told).await;
+    world.members[1].api.delete(ANNEX, &json!({})).await.expect("its owner deletes it");
+    world
+        .cluster_until("member2", "told of nothing", PATIENCE, |c| {
+            condition_of(c, "NamespacesReleased").is_none()
+        })
+        .await;
     world.stop().await;
 }
 
