@@ -210,8 +210,15 @@ impl Context {
         );
         let bindings = &self.bindings;
         let (rb, crb) = (all(&kinds::RESOURCE_BINDINGS), all(&kinds::CLUSTER_RESOURCE_BINDINGS));
-        self.follow(running, "resourcebindings", &bindings.namespaced, rb, BindingHead::project);
-        self.follow(running, "clusterresourcebindings", &bindings.cluster, crb, BindingHead::project);
+        let project = |scope| {
+            let (fleet, env) = (self.fleet.clone(), self.env.clone());
+            move |binding: &Value| {
+                fleet.heard(&env, &BindingKey { scope, key: Key::of(binding) }, binding);
+                BindingHead::project(binding)
+            }
+        };
+        self.follow(running, "resourcebindings", &bindings.namespaced, rb, project(Scope::Namespaced));
+        self.follow(running, "clusterresourcebindings", &bindings.cluster, crb, project(Scope::Cluster));
         let figures = self.figures.clone();
         self.follow(running, "works", &self.works, all(&kinds::WORKS), move |work| {
             figures.work_seen(&Key::of(work), work);

@@ -3,6 +3,9 @@
 //! The scheduler asks whenever something has changed. The detector asks once, for a binding that it is about to make:
 //! born with its clusters, it is on its way one write earlier. The scheduler looks at it all the same, and writes
 //! down what came of it.
+//!
+//! Where room matters, decisions are taken one after the other, and each takes off the room what it gives
+//! ([`karmada_core::estimate::outstanding`]): no two of them get the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +19,18 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
-    estimate::{Node, report},
+    estimate::{
+        Node,
+        outstanding::{self, Assigned, Ledger},
+        report,
+    },
     fleet::{self, Member},
     names,
     place::{self, Decision, Explained, Peer, PlaceError, Request},
 };
-use karmada_meta::object;
-use parking_lot::Mutex;
+use karmada_env::Env;
+use karmada_meta::{object, time::Time};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -38,6 +46,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     known: Mutex<Known>,
+    /// Held from a look at the room until what is given of it is noted.
+    turn: Mutex<()>,
     /// Wakes whoever waits for room.
     news: Notify,
 }
@@ -47,7 +57,15 @@ struct Known {
     summaries: BTreeMap<String, ResourceSummary>,
     /// What agents report of single nodes.
     nodes: BTreeMap<String, Vec<Node>>,
+    /// How many pods more than at its last report of nodes a cluster has.
+    grown: BTreeMap<String, i64>,
+    /// Clusters with the room that they report.
     members: BTreeMap<String, Arc<Member>>,
+    /// What was given of it and is in no report yet.
+    ledger: Ledger<BindingKey>,
+    /// Clusters whose room in the list is not as it is by now.
+    stale: BTreeSet<String>,
+    /// The same clusters, with the room that is left.
     list: Option<Arc<fleet::Fleet>>,
     /// Where bindings of groups have just been placed, and since which generation: the watch may be behind.
     placed: BTreeMap<BindingKey, (i64, BTreeSet<String>)>,
@@ -61,9 +79,21 @@ impl Known {
 }
 
 impl Fleet {
-    fn get(&self, context: &Context) -> Arc<fleet::Fleet> {
+    /// All clusters; where their `room` matters, with what is left of it now.
+    fn get(&self, context: &Context, room: bool) -> Arc<fleet::Fleet> {
         let mut known = self.known.lock();
-        if let Some(list) = &known.list {
+        let known = &mut *known;
+        known.stale.append(&mut known.ledger.lapse(context.env.now()));
+        let left = |ledger: &Ledger<BindingKey>, member: &Arc<Member>| {
+            let mut coming = ledger.on(member.name()).peekable();
+            if coming.peek().is_none() { member.clone() } else { Arc::new(member.less(coming)) }
+        };
+        if let Some(list) = &mut known.list {
+            if room && !known.stale.is_empty() {
+                let stale = std::mem::take(&mut known.stale);
+                let anew = stale.iter().filter_map(|name| known.members.get(name));
+                *list = Arc::new(list.with(anew.map(|member| left(&known.ledger, member))));
+            }
             return list.clone();
         }
         let mut members = std::mem::take(&mut known.members);
@@ -74,9 +104,80 @@ impl Fleet {
             let member = members.remove(&key.name).unwrap_or_else(made);
             known.members.insert(key.name, member);
         }
-        let list = Arc::new(fleet::Fleet::new(known.members.values().cloned()));
+        known.stale.clear();
+        let list = fleet::Fleet::new(known.members.values().map(|member| left(&known.ledger, member)));
+        let list = Arc::new(list);
         known.list = Some(list.clone());
         list
+    }
+
+    /// Held while a binding is decided on whose clusters need room.
+    fn turn(&self, spec: &ResourceBindingSpec) -> Option<MutexGuard<'_, ()>> {
+        place::asks_for_room(spec).then(|| self.turn.lock())
+    }
+
+    /// A binding of this generation is about to get its clusters.
+    fn give(
+        &self,
+        env: &Env,
+        key: &BindingKey,
+        generation: i64,
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+        clusters: &[TargetCluster],
+    ) {
+        let assigned = Assigned::just_now(spec, status, clusters);
+        let mut known = self.known.lock();
+        let mut changed = known.ledger.decided(key, generation, assigned.as_ref(), env.now());
+        known.stale.append(&mut changed);
+    }
+
+    /// A binding did not get the clusters that were decided on.
+    pub(crate) fn take_back(
+        &self,
+        env: &Env,
+        key: &BindingKey,
+        spec: &ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+    ) {
+        let assigned = Assigned::of(spec, status, env.wall());
+        self.account(|ledger| ledger.set(key, assigned.as_ref(), env.now()));
+    }
+
+    /// A binding was read: what it has on its way.
+    pub(crate) fn heard(&self, env: &Env, key: &BindingKey, binding: &Value) {
+        let (spec, status) = (&binding["spec"], &binding["status"]);
+        let parts = spec["components"].as_array().is_some_and(|parts| !parts.is_empty());
+        let scheduled = status["lastScheduledTime"].as_str().and_then(|at| at.parse::<Time>().ok());
+        let recent = scheduled.is_some_and(|at| at.elapsed(env.wall()) < outstanding::PATIENCE);
+        let may = recent && (parts || spec["replicas"].as_i64().is_some_and(|replicas| replicas > 0));
+        if !may && !self.known.lock().ledger.knows(key) {
+            return;
+        }
+        let read = || -> Result<_, serde_json::Error> {
+            let status = Option::<ResourceBindingStatus>::deserialize(status)?.unwrap_or_default();
+            Ok((ResourceBindingSpec::deserialize(spec)?, status))
+        };
+        // Of one that cannot be read nothing is on its way.
+        let assigned = read().ok().and_then(|(spec, status)| Assigned::of(&spec, &status, env.wall()));
+        let generation = object::generation(binding);
+        self.account(|ledger| ledger.heard(key, generation, assigned.as_ref(), env.now()));
+    }
+
+    /// A binding is gone.
+    pub(crate) fn left_by(&self, env: &Env, key: &BindingKey) {
+        self.account(|ledger| ledger.set(key, None, env.now()));
+    }
+
+    /// Changes the account, and wakes whoever waits for room if there is other room now.
+    fn account(&self, change: impl FnOnce(&mut Ledger<BindingKey>) -> BTreeSet<String>) {
+        let mut known = self.known.lock();
+        let mut changed = change(&mut known.ledger);
+        if !changed.is_empty() {
+            known.stale.append(&mut changed);
+            drop(known);
+            self.news.notify_one();
+        }
     }
 
     /// A Cluster was read: what it says of its resources, which is no news to anybody but placement.
@@ -86,9 +187,22 @@ impl Fleet {
         if known.summaries.get(cluster) == summary.as_ref() {
             return;
         }
+        let pods = |summary: &ResourceSummary| {
+            let taken =
+                [&summary.allocated, &summary.allocating].into_iter().filter_map(|all| all.get("pods"));
+            taken.map(|quantity| quantity.value()).sum::<i64>()
+        };
+        let (before, now) = (known.summaries.get(cluster).map(pods), summary.as_ref().map(pods));
         match summary {
             Some(summary) => drop(known.summaries.insert(cluster.to_owned(), summary)),
             None => drop(known.summaries.remove(cluster)),
+        }
+        let more = before.zip(now).map_or(0, |(before, now)| now - before);
+        if known.nodes.contains_key(cluster) {
+            // What is free on its nodes is told later, and less often; till then the room is the old one.
+            *known.grown.entry(cluster.to_owned()).or_default() += more;
+        } else {
+            known.ledger.reported(cluster, more);
         }
         known.forget(cluster);
         drop(known);
@@ -111,6 +225,8 @@ impl Fleet {
             Some(nodes) => drop(known.nodes.insert(name.to_owned(), nodes)),
             None => drop(known.nodes.remove(name)),
         }
+        let more = known.grown.remove(name).unwrap_or_default();
+        known.ledger.reported(name, more);
         known.forget(name);
         drop(known);
         self.news.notify_one();
@@ -146,6 +262,7 @@ impl Fleet {
         if gone {
             known.summaries.remove(cluster);
             known.nodes.remove(cluster);
+            known.grown.remove(cluster);
         }
         known.forget(cluster);
     }
@@ -163,10 +280,12 @@ pub(crate) fn decide(
 
 /// The same for a binding that is scheduled anew. Where a Work is only marked as unwanted, for its cluster to hear when
 /// it is back, the object still is. Clusters that it was evicted from (`left`) are different: it is not there any more,
-/// and unless it `goes_back` they get it only if there are no others.
+/// and unless it `goes_back` they get it only if there are no others. What is decided takes room from now on: if it
+/// comes to nothing, [`Fleet::take_back`] says so.
 pub(crate) fn decide_anew(
     context: &Context,
     key: &BindingKey,
+    generation: i64,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     left: &BTreeSet<String>,
@@ -184,10 +303,14 @@ pub(crate) fn decide_anew(
         }
     }
     let all = || with_request(context, key, &spec, status, None, place::schedule);
-    if goes_back || left.is_empty() {
-        return all();
-    }
-    with_request(context, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
+    let _turn = context.fleet.turn(&spec);
+    let decision = if goes_back || left.is_empty() {
+        all()
+    } else {
+        with_request(context, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
+    }?;
+    context.fleet.give(&context.env, key, generation, &spec, status, &decision.clusters);
+    Ok(decision)
 }
 
 /// The same, and why.
@@ -227,7 +350,7 @@ fn with_request<T>(
         },
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
-        fleet: &context.fleet.get(context),
+        fleet: &context.fleet.get(context, place::asks_for_room(spec)),
         peers: &peers,
         left,
         empty_workloads: false,
@@ -268,8 +391,11 @@ pub(crate) fn at_birth(context: &Context, key: &BindingKey, binding: &mut Value)
     let Some(placement) = placement_of(&spec).filter(|p| alone && p.cluster_affinities.is_empty()) else {
         return;
     };
+    let status = ResourceBindingStatus::default();
+    let _turn = context.fleet.turn(&spec);
     // Where there is none, the scheduler says why.
-    if let Ok(decision) = decide(context, key, &spec, &ResourceBindingStatus::default()) {
+    if let Ok(decision) = decide(context, key, &spec, &status) {
+        context.fleet.give(&context.env, key, 0, &spec, &status, &decision.clusters);
         object::set_annotation(binding, annotation::APPLIED_PLACEMENT, place::applied_placement(placement));
         set_targets(binding, &decision.clusters);
     }

@@ -321,3 +321,42 @@ async fn a_drained_cluster_is_served_throughout() {
     }
     fleet.clean_up().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_explanation_sees_the_room_that_the_scheduler_saw() {
+    let Some(fleet) = fleet("room", 2, Options::impatient()).await else { return };
+    fleet.create_namespace().await;
+    for member in &fleet.members {
+        let path = karmada_tests::fleet::cluster_path(&member.name);
+        until(&fleet.api, &path, "reported with its nodes", PATIENCE, |cluster| {
+            !cluster["metadata"]["annotations"]["agent.karmada.io/nodes"].is_null()
+                && !cluster["status"]["resourceSummary"]["allocatable"].is_null()
+        })
+        .await;
+    }
+    let heavy = |name: &str, replicas: i64| {
+        let mut workload = samples::deployment(name, replicas);
+        workload["spec"]["template"]["spec"]["containers"][0]["resources"] =
+            json!({ "requests": { "cpu": "100m" } });
+        let mut policy = samples::deployment_policy(name, &[]);
+        policy["spec"]["placement"] = json!({ "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        } });
+        [workload, policy]
+    };
+    // More than any cluster has; what the scheduler says of it counts the room of each.
+    fleet.create(heavy("huge", 1_000_000)).await;
+    let n = format!("-n={}", fleet.namespace);
+    let path = samples::binding_path(&fleet.namespace, "huge-deployment");
+    eventually("scheduler and explanation to agree", PATIENCE, || async {
+        let binding = fleet.api.get(&path).await.map_err(|e| e.to_string())?;
+        let scheduled = samples::condition_of(&binding, "Scheduled").ok_or("not scheduled yet")?;
+        let said = scheduled["message"].as_str().unwrap_or_default().to_owned();
+        let output = hub(&fleet, &["explain", "deploy/huge", &n, "-o", "json"]);
+        let told: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+        let error = told["placement"]["error"].as_str().unwrap_or_default().to_owned();
+        if said.contains("has room for") && said == error { Ok(()) } else { Err(format!("{said} / {error}")) }
+    })
+    .await;
+    fleet.clean_up().await;
+}

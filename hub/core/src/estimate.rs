@@ -9,7 +9,10 @@
 //!
 //! What is known decides: nodes where their free resources are reported, else the grades (`resourceModels` and
 //! `allocatableModelings`), else the sum. The sum can promise what no single node can hold; that is why grades exist.
+//! What was placed a moment ago is in no report yet: [`outstanding`] keeps the account of it, and takes it off.
 
+mod less;
+pub mod outstanding;
 pub mod report;
 
 use std::{collections::BTreeMap, fmt};
@@ -187,13 +190,24 @@ impl<'a> Ask<'a> {
     /// grade is certain to have. `None` where the grades do not speak of a resource that is asked for: then the sum of
     /// all nodes has to do.
     fn by_grades(&self, grades: &Grades) -> Option<Estimate<'a>> {
+        let usable = match self.usable_grades(grades)? {
+            Ok(usable) => usable,
+            Err(limit) => return Some(Estimate::none(limit)),
+        };
+        let nodes = usable.into_iter().map(|(place, each)| grades.counts[place].saturating_mul(each));
+        let replicas = nodes.fold(0, i64::saturating_add);
+        Some(Estimate { replicas: replicas.min(UNLIMITED), limit: Limit::LargeNodes })
+    }
+
+    /// The places of the grades that are certain to hold a replica and have nodes, and how many each of those holds.
+    fn usable_grades(&self, grades: &Grades) -> Option<Result<Vec<(usize, i64)>, Limit<'a>>> {
         let mut begins = Vec::with_capacity(self.requests.len());
         let mut first = 0;
         for (name, request) in &self.requests {
             let grade = grades.begins.get(*name)?;
             match grade.iter().position(|begin| begin.is_some_and(|begin| begin.milli >= request.milli)) {
                 Some(place) => first = first.max(place),
-                None => return Some(Estimate::none(Limit::NoGrade(name))),
+                None => return Some(Err(Limit::NoGrade(name))),
             }
             begins.push((*name, *request, grade));
         }
@@ -204,9 +218,7 @@ impl<'a> Ask<'a> {
             fit.min().unwrap_or(UNLIMITED).max(1)
         };
         let nodes = grades.counts.iter().enumerate().skip(first).filter(|(_, count)| **count > 0);
-        let replicas =
-            nodes.map(|(place, count)| count.saturating_mul(each(place))).fold(0, i64::saturating_add);
-        Some(Estimate { replicas: replicas.min(UNLIMITED), limit: Limit::LargeNodes })
+        Some(Ok(nodes.map(|(place, _)| (place, each(place))).collect()))
     }
 
     /// The sum over the nodes that a replica may run on of how many fit.
@@ -218,9 +230,7 @@ impl<'a> Ask<'a> {
         let claim = self.claim.unwrap_or(&nothing);
         for node in nodes.iter().filter(|node| may_run(node, claim)) {
             open = true;
-            let left = |name: &str| Amount::from(node.free.get(name).copied().unwrap_or_default());
-            let places = Estimate { replicas: left(PODS).value.max(0), limit: Limit::Resource(PODS) };
-            let fit = places.least(self.within(left));
+            let fit = self.on_node(node);
             *short.entry(fit.limit).or_default() += node.count.max(1);
             replicas = replicas.saturating_add(fit.replicas.saturating_mul(node.count.max(1)));
         }
@@ -229,6 +239,13 @@ impl<'a> Ask<'a> {
         }
         let limit = short.into_iter().max_by_key(|(_, nodes)| *nodes).map_or(Limit::None, |(limit, _)| limit);
         Estimate { replicas: replicas.min(UNLIMITED), limit }
+    }
+
+    /// How many fit on one node that a replica may run on.
+    fn on_node(&self, node: &Node) -> Estimate<'a> {
+        let left = |name: &str| Amount::from(node.free.get(name).copied().unwrap_or_default());
+        let places = Estimate { replicas: left(PODS).value.max(0), limit: Limit::Resource(PODS) };
+        places.least(self.within(left))
     }
 }
 

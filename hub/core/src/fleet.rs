@@ -119,6 +119,18 @@ impl Fleet {
         &self.0
     }
 
+    /// The same clusters, of which some are known anew. Those that are not in it are left out.
+    #[must_use]
+    pub fn with(&self, anew: impl IntoIterator<Item = Arc<Member>>) -> Self {
+        let mut members = self.0.clone();
+        for member in anew {
+            if let Ok(at) = members.binary_search_by(|known| known.name().cmp(member.name())) {
+                members[at] = member;
+            }
+        }
+        Self(members)
+    }
+
     /// The cluster of a name.
     pub fn get(&self, name: &str) -> Option<&Member> {
         let at = self.0.binary_search_by(|member| member.name().cmp(name)).ok()?;

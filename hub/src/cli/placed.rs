@@ -1,13 +1,19 @@
 //! Bindings as placement takes them, read from the API by commands that ask it again: what moves where, and why.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use karmada_api::{
+    cluster::Cluster,
     conditions,
     consts::condition,
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
+    estimate::outstanding::{Assigned, Part},
     evict,
     fleet::Fleet,
     place::{self, Peer, Request},
@@ -137,6 +143,47 @@ impl Groups {
         });
         peers.collect()
     }
+}
+
+/// What bindings have on their way to clusters: the scheduler takes it off the room that clusters report.
+#[derive(Debug, Default)]
+pub(super) struct Coming(BTreeMap<String, Vec<(Part, i64)>>);
+
+impl Coming {
+    /// Notes what a binding has on its way.
+    pub(super) fn note(&mut self, bound: &Bound, now: SystemTime) {
+        let Some(assigned) = Assigned::of(&bound.spec, &bound.status, now).filter(|_| !bound.deleting) else {
+            return;
+        };
+        for (cluster, parts) in assigned.on_their_way() {
+            let parts = parts.into_iter().map(|(part, number)| (part.clone(), number));
+            self.0.entry(cluster.to_owned()).or_default().extend(parts);
+        }
+    }
+
+    /// Clusters with the room that is left.
+    pub(super) fn off(&self, fleet: &Fleet) -> Fleet {
+        let less = |(cluster, parts): (&String, &Vec<(Part, i64)>)| {
+            let parts = parts.iter().map(|(part, number)| (part, *number));
+            Some(Arc::new(fleet.get(cluster)?.less(parts)))
+        };
+        fleet.with(self.0.iter().filter_map(less))
+    }
+}
+
+/// The clusters as the scheduler sees them when it places something of this spec.
+pub(super) async fn fleet(
+    server: &Server,
+    clusters: &BTreeMap<String, Cluster>,
+    spec: &ResourceBindingSpec,
+) -> Result<Fleet, Failure> {
+    let fleet = Fleet::of(clusters.values().cloned());
+    if !place::asks_for_room(spec) {
+        return Ok(fleet);
+    }
+    let mut coming = Coming::default();
+    each_binding(server, None, |bound| coming.note(&bound, server.now())).await?;
+    Ok(coming.off(&fleet))
 }
 
 /// Hands every binding of both scopes to `each`, page by page, in the namespace if one is given.

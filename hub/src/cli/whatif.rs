@@ -29,7 +29,7 @@ use super::{
     ask::Server,
     explain::places,
     known,
-    placed::{self, Bound, Groups},
+    placed::{self, Bound, Coming, Groups},
     print,
     table::align,
 };
@@ -42,16 +42,21 @@ pub(super) async fn run(args: WhatIfArgs, env: Env) -> Result<(), Failure> {
     let clusters = known::clusters(&server).await?;
     known::check_names(&clusters, changes.keys())?;
     let before = Fleet::of(clusters.into_values());
-    let fleet = suppose::changed(&before, &changes);
     let namespace = args.server.namespace.as_deref();
-    let (mut groups, mut concerned) = (Groups::default(), Vec::new());
-    placed::each_binding(&server, namespace, |bound| {
+    let (mut groups, mut concerned, mut coming) = (Groups::default(), Vec::new(), Coming::default());
+    // All of them: what others have on their way takes room.
+    placed::each_binding(&server, None, |bound| {
+        coming.note(&bound, server.now());
+        if namespace.is_some_and(|namespace| namespace != bound.key.key.namespace) {
+            return;
+        }
         groups.note(&bound);
         if bound.placed().iter().any(|target| changes.contains_key(&target.name)) {
             concerned.push(bound);
         }
     })
     .await?;
+    let fleet = coming.off(&suppose::changed(&before, &changes));
     let rows: Vec<_> = concerned.iter().map(|bound| suppose(bound, &groups, &fleet, &changes)).collect();
     match args.output {
         Document::Text => print(&text(&rows, &changes)),

@@ -68,6 +68,11 @@ impl Scheduler {
             let shared = Arc::downgrade(context);
             index.listen(move |change| {
                 let key = BindingKey { scope, key: change.key.clone() };
+                if change.new.is_none()
+                    && let Some(context) = shared.upgrade()
+                {
+                    context.fleet.left_by(&context.env, &key);
+                }
                 if change.differs(|head| &head.priority) {
                     queue.rank(&key, change.new.map_or(0, |head| head.priority));
                 }
@@ -182,7 +187,8 @@ impl Scheduler {
         };
         let left = evict::evicted_from(&binding);
         let goes_back = place::goes_back(&spec, trigger);
-        let result = placing::decide_anew(&self.context, &key, &spec, &status, &left, goes_back);
+        let generation = object::generation(&binding);
+        let result = placing::decide_anew(&self.context, &key, generation, &spec, &status, &left, goes_back);
         let quota_turn = match quotas::limited(&self.context, &key) {
             true => Some(self.context.granted.turn().await),
             false => None,
@@ -196,6 +202,9 @@ impl Scheduler {
         });
         let scaling = trigger == Some(Trigger::ReplicasChanged);
         let assigned = self.assign(&key, binding, &spec, &status, result.as_ref(), trigger).await;
+        if result.is_err() || assigned.is_err() {
+            self.context.fleet.take_back(&self.context.env, &key, &spec, &status);
+        }
         drop((in_turn, quota_turn));
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
         if assigned? {

@@ -37,14 +37,17 @@ fn dynamic() -> Value {
 /// A cluster that reports so many free cores.
 async fn join(world: &World, name: &str, cores: i64) {
     world.join(name, json!({})).await;
-    report(world, name, cores).await;
+    report(world, name, cores, 0).await;
 }
 
-async fn report(world: &World, name: &str, cores: i64) {
+/// So many cores are free, and so many pods of a core each are there.
+async fn report(world: &World, name: &str, free: i64, pods: i64) {
     world
         .report(&CLUSTERS, "", name, |cluster| {
-            cluster["status"]["resourceSummary"] =
-                json!({"allocatable": {"cpu": cores.to_string(), "pods": "100"}});
+            cluster["status"]["resourceSummary"] = json!({
+                "allocatable": {"cpu": (free + pods).to_string(), "pods": "100"},
+                "allocated": {"cpu": pods.to_string(), "pods": pods.to_string()},
+            });
         })
         .await;
 }
@@ -81,8 +84,8 @@ async fn replicas_go_where_there_is_room_and_wait_where_there_is_none() {
     placed(&world, "web", &[("large", 3), ("small", 1)]).await;
 
     // The members tell what is taken by now; there is no room for eight more.
-    report(&world, "small", 1).await;
-    report(&world, "large", 3).await;
+    report(&world, "small", 1, 1).await;
+    report(&world, "large", 3, 3).await;
     scale(&world, "web", 12).await;
     let waiting = world
         .becomes("it waits for room", &RESOURCE_BINDINGS, "default", "web-deployment", |b| {
@@ -94,7 +97,7 @@ async fn replicas_go_where_there_is_room_and_wait_where_there_is_none() {
     assert!(message.contains("Clusters available replicas 4 are not enough to schedule."), "{message}");
     assert!(message.contains("12 are wanted, 4 are placed: large has room for 3 (cpu)"), "{message}");
 
-    report(&world, "small", 9).await;
+    report(&world, "small", 9, 1).await;
     placed(&world, "web", &[("large", 5), ("small", 7)]).await;
     scale(&world, "web", 6).await;
     placed(&world, "web", &[("large", 3), ("small", 3)]).await;
@@ -109,7 +112,7 @@ async fn what_is_divided_by_room_is_divided_anew_on_request() {
     let p = policy("p", "apps/v1", "Deployment", "web", divided(dynamic(), json!({})));
     world.create(&PROPAGATION_POLICIES, p).await;
     placed(&world, "web", &[("a", 4)]).await;
-    report(&world, "a", 0).await;
+    report(&world, "a", 0, 4).await;
     join(&world, "b", 4).await;
     world.settle().await;
     placed(&world, "web", &[("a", 4)]).await;
@@ -167,11 +170,11 @@ async fn overflow_is_taken_in_order_and_the_group_taken_is_remembered() {
     );
     world.create(&PROPAGATION_POLICIES, p).await;
     placed(&world, "web", &[("house", 2)]).await;
-    report(&world, "house", 1).await;
+    report(&world, "house", 1, 2).await;
     scale(&world, "web", 5).await;
     placed(&world, "web", &[("cloud", 2), ("house", 3)]).await;
-    report(&world, "house", 0).await;
-    report(&world, "cloud", 48).await;
+    report(&world, "house", 0, 3).await;
+    report(&world, "cloud", 48, 2).await;
     scale(&world, "web", 3).await;
     placed(&world, "web", &[("house", 3)]).await;
     let binding = world

@@ -303,3 +303,63 @@ async fn replicas_follow_the_room_that_members_report() {
     replicas(&world, "web", &[3, 3]).await;
     world.stop().await;
 }
+
+/// A Deployment of so many pods of 6 cores each, and a policy that keeps them together.
+fn heavy(name: &str, replicas: i64) -> [Value; 2] {
+    let mut workload = deployment(name, replicas);
+    workload["spec"]["template"]["spec"]["containers"][0]["resources"] =
+        json!({ "requests": { "cpu": "6" } });
+    let mut policy = deployment_policy(name, &[]);
+    policy["spec"]["placement"] = json!({ "replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+    } });
+    [workload, policy]
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_is_given_once_between_two_reports() {
+    let world = World::start(89, 2).await;
+    // Each member has one node of 16 cores: two pods of 6 fit on it.
+    for member in ["member1", "member2"] {
+        world
+            .cluster_until(member, "its resources", PATIENCE, |c| {
+                c["status"]["resourceSummary"]["allocatable"]["cpu"] == "16"
+                    && !c["metadata"]["annotations"]["agent.karmada.io/nodes"].is_null()
+            })
+            .await;
+    }
+    // All at once, before any member can report what the first of them takes.
+    world.create([heavy("one", 2), heavy("two", 2), heavy("three", 2)].into_iter().flatten()).await;
+    let binding = |name: &str| binding_path(World::NAMESPACE, &format!("{name}-deployment"));
+    let mut taken = Vec::new();
+    let mut waiting = Vec::new();
+    for name in ["one", "two", "three"] {
+        let binding = world
+            .hub_until(&binding(name), "decided on", PATIENCE, |b| condition(b, "Scheduled").is_some())
+            .await;
+        match binding["spec"]["clusters"].as_array().map(Vec::as_slice) {
+            Some([alone]) => taken.push(alone["name"].as_str().unwrap().to_owned()),
+            None | Some([]) => waiting.push((name, binding)),
+            more => panic!("{name} is divided: {more:?}"),
+        }
+    }
+    taken.sort();
+    assert_eq!(taken, ["member1", "member2"], "each has room for one of them");
+    let [(name, late)] = waiting.as_slice() else { panic!("one has to wait: {waiting:?}") };
+    assert_eq!(condition_of(late, "Scheduled").unwrap()["reason"], "Unschedulable");
+
+    // What was given stays given when the members report it themselves.
+    let late = binding(name);
+    throughout("a binding without room", Duration::from_secs(60), || async {
+        let binding = world.api().get(&late).await.map_err(|e| e.to_string())?;
+        if binding["spec"]["clusters"].is_null() { Ok(()) } else { Err(binding["spec"].to_string()) }
+    })
+    .await;
+    // And is free again when its owner goes.
+    let first = ["one", "two", "three"].into_iter().find(|other| other != name).unwrap();
+    world.delete(&deployment_path(first)).await;
+    world
+        .hub_until(&late, "placed after all", PATIENCE * 3, |b| condition(b, "Scheduled") == Some("True"))
+        .await;
+    world.stop().await;
+}

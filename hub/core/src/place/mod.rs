@@ -240,6 +240,11 @@ fn candidates<'a>(
     candidates
 }
 
+/// Whether the room that clusters have matters for where a binding goes.
+pub fn asks_for_room(spec: &ResourceBindingSpec) -> bool {
+    spec.placement.as_ref().is_some_and(|placement| ask(spec, placement).is_some())
+}
+
 /// What is asked of every cluster; nothing where the room does not matter: the object has no replicas, or they are
 /// divided by weights that a user gives.
 fn ask<'a>(spec: &'a ResourceBindingSpec, placement: &Placement) -> Option<Ask<'a>> {

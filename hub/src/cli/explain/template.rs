@@ -11,7 +11,6 @@ use karmada_api::{
 };
 use karmada_core::{
     copies::Knowledge,
-    fleet::Fleet,
     place,
     select::{self, Claim, Policy, Standing, Subject},
     skip::Skip,
@@ -72,7 +71,7 @@ pub(super) async fn report(
     }
     match (bound, chosen) {
         (Some(bound), _) => explain_bound(server, &bound, clusters, &mut report).await?,
-        (None, Some(policy)) => explain_unbound(live, policy, clusters, &mut report)?,
+        (None, Some(policy)) => explain_unbound(server, live, policy, clusters, &mut report).await?,
         (None, None) => {}
     }
     Ok(report)
@@ -173,7 +172,8 @@ fn of_policy(policy: Policy<'_>, notes: &mut Vec<String>) {
 }
 
 /// What would be decided of a template that has no binding yet.
-fn explain_unbound(
+async fn explain_unbound(
+    server: &Server,
     live: &Value,
     policy: Policy<'_>,
     clusters: &BTreeMap<String, Cluster>,
@@ -198,7 +198,7 @@ fn explain_unbound(
         "It has no binding yet: the hub has not looked at it, or could not make one (see the events of the object)."
             .into(),
     );
-    let fleet = Fleet::of(clusters.values().cloned());
+    let fleet = placed::fleet(server, clusters, &spec).await?;
     let explained = place::explain(&place::Request::new(&spec, &fleet));
     let placement = &policy.spec().placement;
     report.placement = Some(PlacementReport::of(&explained, placement, spec.replicas, |_| String::new()));
@@ -228,8 +228,8 @@ async fn explain_bound(
     }
     let knowledge = known::knowledge(server, clusters).await?;
     let now = server.now();
-    let fleet = Fleet::of(clusters.values().cloned());
     let (spec, peers) = (bound.with_where_it_is(), groups.peers_of(bound));
+    let fleet = placed::fleet(server, clusters, &spec).await?;
     let request = bound.request(&spec, &fleet, &peers);
     let mut explained = place::explain(&request);
     if explained.result.is_err() && request.left.is_some() {
