@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use karmada_client::Patch;
 use karmada_tests::{
-    fleet::{Binaries, Fleet, Options, condition},
+    fleet::{Binaries, Fleet, Options, cluster_path, condition},
     samples::{
         binding_path, by_weight, condition_of, config_map, config_map_path, config_map_policy, deployment,
         deployment_path, deployment_policy, divided_policy, policy_path, selector,
@@ -39,6 +39,8 @@ async fn a_platform_teams_day() {
     overrides(&fleet).await;
     suspension(&fleet).await;
     leftovers_and_conflicts(&fleet).await;
+    dependencies(&fleet).await;
+    namespaces(&fleet).await;
     fleet.clean_up().await;
 }
 
@@ -302,4 +304,111 @@ async fn leftovers_and_conflicts(fleet: &Fleet) {
     patch(fleet, &policy, json!({ "spec": { "conflictResolution": "Overwrite" } })).await;
     until(&fleet.members[0].api, &path, "taken over", PATIENCE, |o| o["data"]["key"] == "ours").await;
     until(&fleet.api, &binding, "applied", PATIENCE, |b| condition(b, "FullyApplied") == Some("True")).await;
+}
+
+/// What a workload refers to follows it, is shared, and goes when nobody needs it.
+async fn dependencies(fleet: &Fleet) {
+    let [first, second] = members(fleet);
+    let of =
+        |kind: &str, name: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name } });
+    let mut key = of("Secret", "key");
+    key["stringData"] = json!({ "key": "a" });
+    let reader = |name: &str, cluster: &str, all: bool| {
+        let mut workload = deployment(name, 1);
+        let pod = &mut workload["spec"]["template"]["spec"];
+        pod["containers"][0]["envFrom"] = json!([{ "configMapRef": { "name": "settings" } }]);
+        if all {
+            pod["serviceAccountName"] = "runner".into();
+            pod["volumes"] = json!([{ "name": "key", "secret": { "secretName": "key" } }]);
+        }
+        [workload, with(deployment_policy(name, &[cluster]), json!({ "propagateDeps": true }))]
+    };
+    fleet.create(reader("reader", first, true)).await;
+    fleet.create([config_map("settings", "a"), key, of("ServiceAccount", "runner")]).await;
+    let settings = config_map_path(&fleet.namespace, "settings");
+    let all = [
+        settings.clone(),
+        format!("/api/v1/namespaces/{}/secrets/key", fleet.namespace),
+        format!("/api/v1/namespaces/{}/serviceaccounts/runner", fleet.namespace),
+    ];
+    for path in &all {
+        there(fleet, 0, path).await;
+    }
+    never_there(fleet, 1, &settings).await;
+    let ready = |o: &Value| o["status"]["readyReplicas"] == 1;
+    until(&fleet.api, &deployment_path(&fleet.namespace, "reader"), "ready", PATIENCE, ready).await;
+
+    // They move with it; another one that reads the same keeps that where it is itself.
+    fleet.create(reader("other", first, false)).await;
+    let binding = binding_path(&fleet.namespace, "settings-configmap");
+    until(&fleet.api, &binding, "needed by both", PATIENCE, |b| {
+        b["spec"]["requiredBy"].as_array().is_some_and(|by| by.len() == 2)
+    })
+    .await;
+    let policy = policy_path(&fleet.namespace, "propagationpolicies", "reader");
+    let placement = json!({ "spec": { "placement": { "clusterAffinity": { "clusterNames": [second] } } } });
+    patch(fleet, &policy, placement).await;
+    for path in &all {
+        there(fleet, 1, path).await;
+    }
+    for path in &all[1..] {
+        gone(&fleet.members[0].api, path, PATIENCE).await;
+    }
+    there(fleet, 0, &settings).await;
+
+    fleet.api.delete(&deployment_path(&fleet.namespace, "reader"), &json!({})).await.unwrap();
+    for path in &all {
+        gone(&fleet.members[1].api, path, PATIENCE).await;
+    }
+    there(fleet, 0, &settings).await;
+    fleet.api.delete(&deployment_path(&fleet.namespace, "other"), &json!({})).await.unwrap();
+    gone(&fleet.members[0].api, &settings, PATIENCE).await;
+    assert_eq!(fleet.api.get(&settings).await.unwrap()["data"]["key"], "a", "the template stays");
+}
+
+/// A Namespace that the hub deletes goes where nobody else lives, and is released where somebody does.
+async fn namespaces(fleet: &Fleet) {
+    let [first, second] = members(fleet);
+    let annex = format!("{}-annex", fleet.namespace);
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": annex } });
+    fleet.api.post("/api/v1/namespaces", &object).await.unwrap();
+    let config_maps = format!("/api/v1/namespaces/{annex}/configmaps");
+    let policies = format!("/apis/policy.karmada.io/v1alpha1/namespaces/{annex}/propagationpolicies");
+    fleet.api.post(&policies, &config_map_policy("settings", &[first, second])).await.unwrap();
+    fleet.api.post(&config_maps, &config_map("settings", "a")).await.unwrap();
+    let settings = config_map_path(&annex, "settings");
+    for member in 0..2 {
+        there(fleet, member, &settings).await;
+    }
+    fleet.members[1].api.post(&config_maps, &config_map("theirs", "b")).await.unwrap();
+
+    let path = format!("/api/v1/namespaces/{annex}");
+    fleet.api.delete(&path, &json!({})).await.unwrap();
+    gone(&fleet.members[0].api, &path, PATIENCE).await;
+    gone(&fleet.members[1].api, &settings, PATIENCE).await;
+    gone(&fleet.api, &path, PATIENCE).await;
+    let released = until(&fleet.members[1].api, &path, "released", PATIENCE, |o| {
+        o["metadata"]["labels"]["karmada.io/managed"].is_null()
+    })
+    .await;
+    assert!(released["metadata"]["deletionTimestamp"].is_null());
+    let theirs = fleet.members[1].api.get(&config_map_path(&annex, "theirs")).await.unwrap();
+    assert_eq!(theirs["data"]["key"], "b");
+
+    // Where a person sees it when the hub's Namespace and its Works are gone.
+    until(&fleet.api, &cluster_path(second), "told of it", PATIENCE, |c| {
+        condition_of(c, "NamespacesReleased")
+            .is_some_and(|c| c["message"].as_str().unwrap_or_default().contains("ConfigMap theirs"))
+    })
+    .await;
+    let kubeconfig = format!("--kubeconfig={}", fleet.kubeconfig.display());
+    let shown = fleet.command(&["get", "ns", &annex, "--members", "-o", "wide", &kubeconfig]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let rows: Vec<_> = shown.lines().skip(1).collect();
+    assert!(matches!(rows[..], [row] if row.contains(second) && row.contains("ConfigMap theirs")), "{shown}");
+    fleet.members[1].api.delete(&path, &json!({})).await.unwrap();
+    until(&fleet.api, &cluster_path(second), "told of nothing", PATIENCE, |c| {
+        condition_of(c, "NamespacesReleased").is_none()
+    })
+    .await;
 }
