@@ -184,7 +184,7 @@ mod tests {
                 3,
             ),
             ("on the nodes that are asked for", nodes(mixed()), ssd.clone(), 2, ssd.clone(), 0),
-            ("and no others", nodes(mixed()), ssd.clone(), 2, cores(8), 2),
+            ("and no others", nodes(mixed()), ssd, 2, cores(8), 2),
             ("what fits nowhere takes of the sum alone", nodes(mixed()), cores(9), 2, cores(8), 2),
             // Grade 3 begins at 4 cores, grade 2 at 2.
             ("of two nodes one is less", graded(&[(3, 2)]), cores(2), 1, cores(2), 3),
