@@ -21,12 +21,14 @@ pub mod yaml;
 
 use std::{collections::BTreeSet, fmt};
 
+use karmada_api::consts::label;
 use karmada_client::{Error, Resource};
 use karmada_core::names;
 use karmada_meta::object;
 use serde_json::{Value, json};
 
 use crate::{
+    admission_client::is_for_members,
     discovery::{self, Served},
     heads::WorkHead,
     kinds,
@@ -185,11 +187,18 @@ fn is_servers_own(object: &Value) -> bool {
             name == "kubernetes" && object::namespace(object) == "default"
         }
         "PriorityClass" => name.starts_with("system-"),
+        // A hub's own, which lead to it; another registers itself.
+        _ if is_registration(object) => object::label(object, label::SYSTEM) == Some(label::SYSTEM_VALUE),
         _ => {
             object::label(object, "kubernetes.io/bootstrapping").is_some()
                 || object::label(object, crate::remote::probe::LABEL).is_some()
         }
     }
+}
+
+/// Whether an object has a server ask somebody about writes.
+fn is_registration(object: &Value) -> bool {
+    object::api_version(object).starts_with("admissionregistration.k8s.io/")
 }
 
 fn is_vital(namespace: &str) -> bool {
@@ -325,10 +334,12 @@ impl Dump {
             self.note(format!("Secret {key} is left out: its token means nothing to another server"));
             return;
         }
-        if object::api_version(&template).starts_with("admissionregistration.k8s.io/") {
-            self.note(format!(
-                "{kind} {key}: on a stock API server it takes effect; see that it can be called"
-            ));
+        if is_registration(&template) {
+            let what = match is_for_members(&template) {
+                true => "it is for members alone, which a stock API server does not know",
+                false => "see that it can be called from there, too",
+            };
+            self.note(format!("{kind} {key}: on a stock API server it takes effect; {what}"));
         }
         // What a server puts into a Job to find its Pods fits that server's Job alone. A Job's time to live is its
         // author's.

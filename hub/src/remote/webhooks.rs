@@ -12,6 +12,8 @@
 //! an object cannot be deleted, unless its label is taken off first.
 //!
 //! Every hub answers, whether it leads or not; the one that leads says where, and takes that back when it ends in order.
+//! The protection stays for the next hub: whoever gives hubs up deletes the ValidatingWebhookConfiguration
+//! `karmada-hub-deletion-protection`.
 
 mod present;
 mod register;

@@ -1,5 +1,5 @@
 //! The hub on somebody else's API server: `serve --kubeconfig`, in real processes, over a kubesim that knows no Karmada
-//! kinds and admits whatever it is sent.
+//! kinds. What it admits is for webhooks to say; where they stay out of it, whatever it is sent.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
     reason = "a failing step fails the test"
 )]
 
+mod admission;
 mod moving;
 mod stock;
 mod terms;
@@ -85,6 +86,7 @@ async fn is_still(api: &Rest, path: &str, before: &str) -> Result<(), String> {
 async fn the_article_on_a_stock_server() {
     let Some(fleet) = stock_fleet("stock", 2, Vec::new()).await else { return };
     let [first, second] = &fleet.members[..] else { panic!("two members") };
+    admission::taken_out(&fleet.api).await;
     fleet.create(article([&first.name, &second.name])).await;
     let path = deployment_path(&fleet.namespace, "nginx");
     until(&fleet.api, &path, "rolled out", PATIENCE, rolled_out(3)).await;
