@@ -38,6 +38,8 @@ pub struct AgentConfig {
     pub success_threshold: Duration,
     /// How long the member must be unwell before Ready turns False.
     pub failure_threshold: Duration,
+    /// Where the agent keeps what it has to know after a restart, on the member. Made only when there is such a thing.
+    pub member_namespace: String,
     /// Works that are carried out at a time.
     pub work_syncs: usize,
     /// Whether nodes are counted by grade.
@@ -60,6 +62,7 @@ impl AgentConfig {
             lease_interval: lease::RENEW_INTERVAL,
             success_threshold: Duration::from_secs(30),
             failure_threshold: Duration::from_secs(30),
+            member_namespace: namespace::SYSTEM.into(),
             work_syncs: 5,
             resource_modeling: true,
             hub_back: Wake::new(),

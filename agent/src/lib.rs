@@ -13,6 +13,9 @@
 //!   events  ◀── Recorder                      │
 //! ```
 //!
+//! Between heartbeat, executor and member stands the [`fence`]: it stops what may run in one place only when the hub has
+//! not confirmed it for too long.
+//!
 //! It only dials out. A hub that cannot be reached is waited for, and drift on the member is corrected meanwhile from
 //! what is known. Nothing is deleted for being missing: see `karmada_core::delete`.
 //!
@@ -20,6 +23,7 @@
 //! [`process`] module makes a program of one.
 
 mod config;
+mod fence;
 mod hub;
 mod member;
 mod phase;
@@ -43,6 +47,7 @@ pub use config::{AgentConfig, Facts, State};
 pub use phase::Phase;
 pub use stats::{Count, Stats};
 
+use fence::Fence;
 use hub::{
     cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter, rules,
     services::AgentCaller,
@@ -156,6 +161,11 @@ impl Handle {
         self.outbox.len()
     }
 
+    /// Fenced workloads that are stopped now.
+    pub fn fenced(&self) -> usize {
+        self.executor.fence.held()
+    }
+
     /// Events that were lost.
     pub fn events_dropped(&self) -> u64 {
         self.executor.recorder.dropped()
@@ -197,6 +207,19 @@ impl Agent {
             Arc::clone(&discovery),
             move |work| met.add(work),
         ));
+        let confirmed = queue.clone();
+        let parts = fence::Parts {
+            hub: hub.clone(),
+            member: member.clone(),
+            env: env.clone(),
+            cluster: config.cluster.clone(),
+            execution_namespace: namespace.clone(),
+            ledger_namespace: config.member_namespace.clone(),
+            desired: Arc::clone(&desired),
+            recorder: recorder.clone(),
+            stats: Arc::clone(&stats),
+        };
+        let fence = Arc::new(Fence::new(parts, move |work| confirmed.add(work)));
         let executor = Arc::new(Executor {
             hub: hub.clone(),
             env: env.clone(),
@@ -218,6 +241,7 @@ impl Agent {
             stats: Arc::clone(&stats),
             ground,
             released: Arc::default(),
+            fence,
         });
         Self {
             config,
@@ -265,6 +289,14 @@ impl Agent {
         // Handles outlive the run; what they show must not go on.
         let _stop = StopWatches(Arc::clone(&executor));
 
+        // Tasks that end with the process; one that ends before has panicked.
+        let mut loops: JoinSet<()> = JoinSet::new();
+        // Before there is a hub: what may not run without one is stopped.
+        loops.spawn({
+            let (executor, phases) = (Arc::clone(&executor), phases.clone());
+            async move { executor.fence.keep(&phases).await }
+        });
+
         let registered = register(&hub, &member, &config, &view, &phases, &env);
         tokio::select! {
             biased;
@@ -272,8 +304,6 @@ impl Agent {
             () = registered => {}
         }
 
-        // Tasks that end with the process; one that ends before has panicked.
-        let mut loops: JoinSet<()> = JoinSet::new();
         // Tasks that end by themselves once told to.
         let mut drains: JoinSet<()> = JoinSet::new();
 
@@ -284,6 +314,7 @@ impl Agent {
             state.instance,
             Arc::clone(&view),
             Arc::clone(&stats),
+            Arc::clone(&executor.fence),
         );
         let last = CancellationToken::new();
         drains.spawn({
@@ -347,6 +378,10 @@ impl Agent {
         loops.spawn({
             let executor = Arc::clone(&executor);
             async move { executor.ground.run().await }
+        });
+        loops.spawn({
+            let executor = Arc::clone(&executor);
+            async move { executor.fence.ask().await }
         });
         for _ in 0..config.work_syncs.max(1) {
             drains.spawn(carry_out(Arc::clone(&executor), queue.clone(), phases.clone()));

@@ -40,6 +40,8 @@ pub struct Stats {
     pub renewals: Count,
     /// Lease renewals that failed.
     pub renewal_errors: Count,
+    /// Fenced workloads that were stopped.
+    pub fence_stops: Count,
     /// How long it took to carry Works out.
     pub(crate) sync_times: Timed,
     /// How long it took to look at the member and to report what is new.
@@ -58,6 +60,7 @@ impl Default for Stats {
             cluster_reports: Count::default(),
             renewals: Count::default(),
             renewal_errors: Count::default(),
+            fence_stops: Count::default(),
             sync_times: Timed::new(),
             // The bounds of Go's client, which Karmada takes here.
             status_times: Attempts::new(Histogram::new([

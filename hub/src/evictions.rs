@@ -9,7 +9,10 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 use karmada_client::{Error, WorkQueue};
-use karmada_core::evict::{self, Allowance, Ask, Cause, Eviction, Pace, Settings, StateError};
+use karmada_core::{
+    evict::{self, Allowance, Ask, Cause, Eviction, Pace, Settings, StateError},
+    judge::fence,
+};
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use parking_lot::{Mutex, RwLock};
@@ -313,6 +316,7 @@ impl Leaving<'_> {
                 purge_mode: evict::purge_mode(
                     self.spec.failover.as_ref(),
                     departure.cause,
+                    fence::after(&self.binding).is_some(),
                     &evictions.settings,
                 ),
                 preserved,

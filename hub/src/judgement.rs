@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use karmada_api::consts::namespace;
+use karmada_client::Error;
 use karmada_core::{
     evict::{Allowance, Ask},
     health::{Moment, Ready},
@@ -10,7 +12,9 @@ use karmada_core::{
 use karmada_env::Env;
 use parking_lot::Mutex;
 
-use crate::{evictions, metrics::HubFigures};
+use crate::{
+    context::Context, evictions, heads::LeaseHead, kinds::LEASES, metrics::HubFigures, objects::Key,
+};
 
 /// The judge, and the budgets of evictions.
 #[derive(Debug)]
@@ -53,6 +57,12 @@ impl Judgement {
         self.judge.lock().opinion(cluster, ready, moment(&self.env))
     }
 
+    /// For how long nothing has been heard of a cluster; of one that is not known, nothing is.
+    pub(crate) fn silent(&self, cluster: &str) -> Duration {
+        let now = self.env.now();
+        self.judge.lock().heard(cluster).map_or(Duration::ZERO, |heard| now.saturating_sub(heard))
+    }
+
     /// What is to be written down of a cluster's link, if that is news.
     pub(crate) fn record(&self, cluster: &str) -> Option<Option<Record>> {
         self.judge.lock().record(cluster, moment(&self.env))
@@ -75,6 +85,19 @@ impl evictions::Judge for Judgement {
             self.budgets.lock().spend(ask.binding, self.env.now(), &self.settings.budget);
         }
     }
+}
+
+/// Asks the API itself whether a cluster has renewed its Lease since the watch last told of it: a watch may be silent
+/// without being broken, and nobody is to be called lost, or stopped, for that.
+pub(crate) async fn has_renewed(context: &Context, cluster: &str) -> Result<bool, Error> {
+    let key = Key::new(namespace::CLUSTER, cluster);
+    let Some(live) = context.objects.get(&LEASES, &key).await? else { return Ok(false) };
+    let live = LeaseHead::project(&live);
+    if context.leases.get(&key).is_none_or(|known| known.renew_time == live.renew_time) {
+        return Ok(false);
+    }
+    context.judgement.renewed(cluster, &live.renew_time);
+    Ok(true)
 }
 
 fn moment(env: &Env) -> Moment {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::ClusterView;
 use crate::{
     config::AgentConfig,
+    fence::Fence,
     phase::{Phase, Phases},
     stats::Stats,
 };
@@ -50,6 +51,8 @@ pub(crate) struct Heartbeat {
     instance: String,
     view: Arc<ClusterView>,
     stats: Arc<Stats>,
+    /// Hears of every renewal that the hub has taken.
+    fence: Arc<Fence>,
     /// The Lease as our last renewal left it.
     held: Option<Value>,
     /// Whether the hub has not refused to patch it.
@@ -67,6 +70,7 @@ impl Heartbeat {
         instance: String,
         view: Arc<ClusterView>,
         stats: Arc<Stats>,
+        fence: Arc<Fence>,
     ) -> Self {
         Self {
             hub,
@@ -75,6 +79,7 @@ impl Heartbeat {
             instance,
             view,
             stats,
+            fence,
             held: None,
             may_patch: true,
             unanswered: false,
@@ -88,8 +93,10 @@ impl Heartbeat {
         let mut back = self.config.hub_back.listen();
         let mut phase = phases.subscribe();
         while *phase.borrow_and_update() != Phase::Removed {
+            let asked = self.fence.moment();
             let pause = match self.beat().await {
                 Ok(true) => {
+                    self.fence.renewed(asked);
                     self.stats.renewals.add();
                     backoff.reset();
                     phases.set(Phase::Active);

@@ -93,6 +93,9 @@ struct Flags {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_cluster_resource_modeling: bool,
+    /// The namespace on the member in which the agent keeps what it has to know after a restart: what is fenced.
+    #[arg(long, value_name = "NAME", default_value = "karmada-system")]
+    leader_elect_resource_namespace: String,
     /// Where health is told (/healthz, /readyz); 0 for nowhere.
     #[arg(long, value_name = "ADDR:PORT", default_value = ":10357")]
     health_probe_bind_address: String,
@@ -136,8 +139,6 @@ struct Karmadas {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
-    #[arg(long, value_name = "NAME", default_value = "karmada-system")]
-    leader_elect_resource_namespace: String,
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     leader_elect_lease_duration: Duration,
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -212,6 +213,7 @@ impl Flags {
             lease_interval: self.cluster_lease_duration.mul_f64(fraction),
             success_threshold: self.cluster_success_threshold,
             failure_threshold: self.cluster_failure_threshold,
+            member_namespace: self.leader_elect_resource_namespace,
             work_syncs: self.concurrent_work_syncs,
             resource_modeling: self.enable_cluster_resource_modeling,
             ..AgentConfig::new(self.cluster_name)

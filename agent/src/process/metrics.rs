@@ -67,6 +67,7 @@ impl Shown {
             ("cluster_reports_total", "Cluster statuses written to the hub.", stats.cluster_reports.get()),
             ("lease_renewals_total", "Lease renewals.", stats.renewals.get()),
             ("lease_renewal_errors_total", "Lease renewals that failed.", stats.renewal_errors.get()),
+            ("fence_stops_total", "Fenced workloads that were stopped.", stats.fence_stops.get()),
             ("events_dropped_total", "Events that were lost.", agent.events_dropped()),
         ];
         for (name, help, value) in counters {
@@ -75,6 +76,7 @@ impl Shown {
         let active = usize::from(*agent.phase().borrow() == Phase::Active);
         let gauges = [
             ("active", "1 while the agent is at work.", active),
+            ("fenced", "Fenced workloads that are stopped now.", agent.fenced()),
             ("works", "Works that the hub wants here.", agent.works()),
             ("objects", "Objects on the member that are watched.", agent.objects()),
             ("works_queued", "Works that wait to be carried out.", agent.queued()),
@@ -99,7 +101,7 @@ mod tests {
 
     /// Every family of an agent's page beside every process's own, with its labels. Once something was heard, there
     /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 43] = [
+    const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -116,6 +118,8 @@ mod tests {
         ("karmada_agent_corrections", Kind::Counter, &[]),
         ("karmada_agent_deletions", Kind::Counter, &[]),
         ("karmada_agent_events_dropped", Kind::Counter, &[]),
+        ("karmada_agent_fence_stops", Kind::Counter, &[]),
+        ("karmada_agent_fenced", Kind::Gauge, &[]),
         ("karmada_agent_hub_connected", Kind::Gauge, &[]),
         ("karmada_agent_hub_connections", Kind::Counter, &[]),
         ("karmada_agent_hub_received_bytes", Kind::Counter, &[]),

@@ -6,14 +6,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use karmada_api::{
-    consts::finalizer,
+    consts::{extension, finalizer},
     work::{ResourceIdentifier, WorkStatus},
 };
 use karmada_client::Event;
-use karmada_meta::gvk::GroupVersionKind;
+use karmada_core::judge::fence;
+use karmada_meta::{gvk::GroupVersionKind, object};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -61,6 +63,8 @@ pub(crate) struct Manifest {
     pub(crate) digest: u64,
     /// What makes it impossible to apply, known without asking anybody.
     pub(crate) problem: Option<String>,
+    /// For how long it may run without the hub's confirmation, if it is fenced.
+    pub(crate) fence: Option<Duration>,
 }
 
 /// One Work, reduced to what carrying it out takes.
@@ -73,6 +77,8 @@ pub(crate) struct DesiredWork {
     pub(crate) held: bool,
     pub(crate) suspended: bool,
     pub(crate) preserve: bool,
+    /// The hub has given up on it while this cluster was away, and decides about it.
+    unwanted: bool,
     pub(crate) manifests: Vec<Manifest>,
     on_hub: Mutex<OnHub>,
 }
@@ -148,6 +154,7 @@ impl DesiredWork {
             held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
             suspended: work.spec.suspend_dispatching.unwrap_or(false),
             preserve: work.spec.preserve_resources_on_deletion.unwrap_or(false),
+            unwanted: annotation(text, extension::UNWANTED_SINCE).is_some(),
             manifests: manifests.into_iter().map(|raw| Manifest::parse(raw.get())).collect(),
         })
     }
@@ -190,8 +197,15 @@ impl Manifest {
             text: text.into(),
             digest: karmada_core::names::fnv64a(text.as_bytes()),
             problem,
+            fence: annotation(text, extension::FENCE_AFTER).and_then(|after| fence::read(&after).ok()),
         }
     }
+}
+
+/// An annotation that few objects have: the text is read as a whole only if the key is in it.
+fn annotation(text: &str, key: &str) -> Option<String> {
+    let object: serde_json::Value = text.contains(key).then(|| serde_json::from_str(text).ok()).flatten()?;
+    object::annotation(&object, key).map(str::to_owned)
 }
 
 /// All Works of this cluster, by name.
@@ -253,6 +267,11 @@ impl Desired {
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<DesiredWork>> {
         self.inner.lock().works.get(name).cloned()
+    }
+
+    /// Whether a Work is there to stay, as far as is known.
+    pub(crate) fn wants(&self, work: &str) -> bool {
+        self.get(work).is_some_and(|work| !work.deleting && !work.unwanted)
     }
 
     /// Whether a Work is there to stay and holds an object.

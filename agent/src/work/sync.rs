@@ -27,6 +27,7 @@ use super::{
     report::{Outcome, Outcomes, Seen},
 };
 use crate::{
+    fence::Fence,
     hub::cluster::ClusterView,
     member::{
         apply::{Applier, Failure, Hope, Order, Removed},
@@ -89,6 +90,8 @@ pub(crate) struct Executor {
     pub(crate) ground: Arc<Ground>,
     /// Namespaces that stay.
     pub(crate) released: Arc<Released>,
+    /// What may run in one place only.
+    pub(crate) fence: Arc<Fence>,
 }
 
 impl Executor {
@@ -114,6 +117,8 @@ impl Executor {
         let mut outcomes = Outcomes { suspended: work.suspended, ..Outcomes::default() };
         let mut again = Again::default();
         let mut wrote = false;
+        // For the hub's word about something fenced.
+        let mut waits = false;
         let mut order: Vec<usize> = (0..work.manifests.len()).collect();
         order.sort_by_key(|at| rank(&work.manifests[*at].id));
         for ordinal in order {
@@ -124,6 +129,23 @@ impl Executor {
                 let seen = self.seen(work, &manifest.id, &recorded);
                 outcomes.manifests.push(Outcome { identifier, error: None, seen });
                 continue;
+            }
+            match self.is_fenced(work, manifest).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    // The fence brings its Work back when the hub has said what it wants.
+                    waits = true;
+                    let seen = self.seen(work, &manifest.id, &recorded);
+                    outcomes.manifests.push(Outcome { identifier, error: None, seen });
+                    continue;
+                }
+                Err(failure) => {
+                    self.failed(manifest, &failure);
+                    again = again.and(self.again(&work.name, &failure));
+                    let seen = self.seen(work, &manifest.id, &recorded);
+                    outcomes.manifests.push(Outcome { identifier, error: Some(failure.message), seen });
+                    continue;
+                }
             }
             let order = Order {
                 work: &work.name,
@@ -139,6 +161,9 @@ impl Executor {
                         self.wrote(work, manifest, correction, done.by_put.as_deref());
                     }
                     again = again.and(done.later.map(Again::after).unwrap_or_default());
+                    if manifest.fence.is_some() {
+                        self.fence.is_running(&manifest.id);
+                    }
                     outcomes.manifests.push(Outcome { identifier, error: None, seen: Some(done.seen) });
                 }
                 Err(failure) => {
@@ -150,6 +175,11 @@ impl Executor {
             }
         }
         outcomes.manifests.sort_by_key(|outcome| outcome.identifier.ordinal);
+        if waits && outcomes.manifests.iter().all(|outcome| outcome.error.is_none() && outcome.seen.is_none())
+        {
+            // Nothing has been begun; there is nothing to tell yet.
+            return again;
+        }
         if !work.suspended {
             again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
         } else {
@@ -158,6 +188,19 @@ impl Executor {
         }
         self.tell(work, &old, outcomes, wrote, begun);
         again
+    }
+
+    /// Whether an object must not be applied now, for it may run in one place only.
+    async fn is_fenced(&self, work: &DesiredWork, manifest: &Manifest) -> Result<bool, Failure> {
+        let Some(after) = manifest.fence.filter(|_| manifest.problem.is_none()) else {
+            self.fence.release(&manifest.id).await?;
+            return Ok(false);
+        };
+        let (group, version, kind) = (&manifest.id.group, &manifest.version, &manifest.id.kind);
+        // Of a kind that is not served nothing runs; applying it says so.
+        let Some(resource) = self.discovery.resource(group, version, kind).await? else { return Ok(false) };
+        self.observer.watch(&resource);
+        Ok(!self.fence.may_apply(&work.name, &manifest.id, &resource, after).await?)
     }
 
     /// When a Work of which something failed is looked at again.
@@ -185,7 +228,7 @@ impl Executor {
                 outcomes.leftovers.push(outcome);
                 continue;
             }
-            match self.applier.remove(&self.discovery, &facts, &id).await {
+            match self.remove(&facts, &id).await {
                 Ok(Removed::Deleted) => self.stats.deletions.add(),
                 Ok(Removed::Left | Removed::Released(_)) => {}
                 Ok(Removed::Emptying(what)) => {
@@ -202,6 +245,14 @@ impl Executor {
         }
         outcomes.leftovers.sort_by_key(|outcome| outcome.identifier.ordinal);
         again
+    }
+
+    async fn remove(&self, facts: &WorkFacts<'_>, id: &ObjectId) -> Result<Removed, Failure> {
+        let removed = self.applier.remove(&self.discovery, facts, id).await?;
+        if !matches!(removed, Removed::Emptying(_)) {
+            self.fence.forget(id);
+        }
+        Ok(removed)
     }
 
     /// Objects of the Work that none of its manifests names, with how they are recorded.
@@ -301,7 +352,7 @@ impl Executor {
         let mut failed = false;
         let mut emptying = false;
         for id in ids {
-            match self.applier.remove(&self.discovery, &facts, &id).await {
+            match self.remove(&facts, &id).await {
                 Ok(Removed::Deleted) => self.stats.deletions.add(),
                 Ok(Removed::Left) => {}
                 Ok(Removed::Released(why)) => {

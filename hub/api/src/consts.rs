@@ -165,6 +165,14 @@ pub mod extension {
     pub const FENCE_AFTER: &str = "work.karmada.io/fence-after";
     /// On a workload in a member that was stopped for [`FENCE_AFTER`]: since when.
     pub const FENCED_SINCE: &str = "work.karmada.io/fenced-since";
+    /// Beside [`FENCED_SINCE`]: what was changed to stop it, as it was before, as JSON.
+    pub const FENCED_FROM: &str = "work.karmada.io/fenced-from";
+    /// The reason of events: a workload was stopped because the hub had not confirmed it for [`FENCE_AFTER`].
+    pub const FENCED: &str = "WorkloadFenced";
+    /// The reason of events: a workload that was stopped runs again.
+    pub const UNFENCED: &str = "WorkloadUnfenced";
+    /// A reason of a binding's condition: a new copy waits until those that are left have stopped.
+    pub const FENCE_WAIT: &str = "WaitsForFence";
     /// The condition of a binding whose policy waits for override policies.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
     /// The condition of a Work that is being deleted and has a Namespace to take away: what keeps that.

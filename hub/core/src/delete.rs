@@ -168,12 +168,21 @@ pub struct Wishes {
     /// What it is leaving so that the Work goes first. If such a cluster was away when the Work was to go, the Work stays
     /// until the eviction has been judged anew and is over.
     pub purged: BTreeSet<String>,
+    /// Its object may run in one place only (`judge::fence`): a copy that it leaves goes first, and a mark is taken off
+    /// by whoever makes the Work anew, when every other copy has stopped.
+    pub fenced: bool,
 }
 
 impl Wishes {
     /// Those of a binding that is there.
-    pub fn of(spec: &ResourceBindingSpec) -> Self {
-        Self { wanted: wanted_clusters(spec), purged: evict::purged(spec) }
+    pub fn of(spec: &ResourceBindingSpec, fenced: bool) -> Self {
+        if !fenced {
+            return Self { wanted: wanted_clusters(spec), purged: evict::purged(spec), fenced };
+        }
+        let wanted = targets(spec);
+        let left = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone());
+        let purged = left.filter(|cluster| !wanted.contains(cluster)).collect();
+        Self { wanted, purged, fenced }
     }
 }
 
@@ -181,6 +190,7 @@ impl Wishes {
 /// cluster is there and its Ready condition is not Unknown.
 pub fn orphan(cluster: &str, marked: bool, wishes: &Wishes, reporting: bool) -> Orphan {
     match (wishes.wanted.contains(cluster), marked, reporting) {
+        (true, true, _) if wishes.fenced => Orphan::Keep,
         (true, true, _) => Orphan::Unmark,
         (true, false, _) | (false, true, false) => Orphan::Keep,
         (false, true, true) if wishes.purged.contains(cluster) => Orphan::Keep,
@@ -192,11 +202,17 @@ pub fn orphan(cluster: &str, marked: bool, wishes: &Wishes, reporting: bool) -> 
 /// The clusters that a binding wants its object on: where it is scheduled, where bindings that require it are, and
 /// where an eviction is still under way that does not remove the copy first.
 pub fn wanted_clusters(spec: &ResourceBindingSpec) -> BTreeSet<String> {
-    let required = spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters);
-    let targets = spec.clusters.iter().chain(required).map(|target| target.name.clone());
     let graceful =
         spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode != Some(PurgeMode::Directly));
-    targets.chain(graceful.map(|task| task.from_cluster.clone())).collect()
+    let mut wanted = targets(spec);
+    wanted.extend(graceful.map(|task| task.from_cluster.clone()));
+    wanted
+}
+
+/// Where a binding is scheduled, and where bindings that require it are.
+fn targets(spec: &ResourceBindingSpec) -> BTreeSet<String> {
+    let required = spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters);
+    spec.clusters.iter().chain(required).map(|target| target.name.clone()).collect()
 }
 
 /// How far the removal of a cluster is.
@@ -373,7 +389,8 @@ mod tests {
             "gracefulEvictionTasks": [{"fromCluster": "d", "reason": "R", "producer": "P"},
                                       {"fromCluster": "p", "reason": "R", "producer": "P", "purgeMode": "Directly"}],
         });
-        let wishes = Wishes::of(&serde_json::from_value(spec).unwrap());
+        let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+        let wishes = Wishes::of(&spec, false);
         assert_eq!(wishes.wanted.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "c", "d"]);
         let table = [
             ("wanted", "a", false, true, Orphan::Keep),
@@ -389,6 +406,16 @@ mod tests {
         ];
         for (message, cluster, marked, reporting, want) in table {
             assert_eq!(orphan(cluster, marked, &wishes, reporting), want, "{message}");
+        }
+        let fenced = Wishes::of(&spec, true);
+        let table = [
+            ("wanted again: not before the others have stopped", "a", true, true, Orphan::Keep),
+            ("left gracefully: it goes first all the same", "d", false, true, Orphan::Delete),
+            ("and is marked", "d", false, false, Orphan::Mark),
+            ("back before it was judged anew", "d", true, true, Orphan::Keep),
+        ];
+        for (message, cluster, marked, reporting, want) in table {
+            assert_eq!(orphan(cluster, marked, &fenced, reporting), want, "fenced, {message}");
         }
     }
 

@@ -134,6 +134,15 @@ impl<'a> Policy<'a> {
         matches!(self, Self::Namespaced(_))
     }
 
+    /// One of its annotations.
+    pub fn annotation(self, key: &str) -> Option<&'a str> {
+        let annotations = match self {
+            Self::Namespaced(policy) => policy.metadata.annotations.as_ref(),
+            Self::Cluster(policy) => policy.metadata.annotations.as_ref(),
+        };
+        annotations?.get(key).map(String::as_str)
+    }
+
     /// Its namespace; empty for the whole hub.
     pub fn namespace(self) -> &'a str {
         match self {

@@ -67,8 +67,8 @@ pub enum Moved {
 }
 
 /// The clusters that an object would leave for their taints, on a fleet as it would be. Failover counts as on for
-/// every object: whether a hub has it on does not show in its API.
-pub fn leaving(spec: &ResourceBindingSpec, fleet: &Fleet, settings: &Settings) -> Vec<Leaving> {
+/// every object: whether a hub has it on does not show in its API. `fenced`: it may run in one place only.
+pub fn leaving(spec: &ResourceBindingSpec, fenced: bool, fleet: &Fleet, settings: &Settings) -> Vec<Leaving> {
     let settings = Settings { no_execute: true, cluster_failover: true, ..*settings };
     let tolerations = spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
     let failover = evict::asks_for_failover(spec);
@@ -83,7 +83,7 @@ pub fn leaving(spec: &ResourceBindingSpec, fleet: &Fleet, settings: &Settings) -
                 _ => return None,
             },
         };
-        let purge_mode = evict::purge_mode(spec.failover.as_ref(), cause, &settings);
+        let purge_mode = evict::purge_mode(spec.failover.as_ref(), cause, fenced, &settings);
         Some(Leaving { cluster: target.name.clone(), after, cause, purge_mode })
     };
     spec.clusters.iter().filter_map(leave).collect()
@@ -206,7 +206,7 @@ mod tests {
             ("not there", spec(json!({}), 1, &[("b", 1)], json!(null)), &lost, None),
         ];
         for (message, spec, fleet, want) in table {
-            let got = leaving(&spec, fleet, &Settings::default());
+            let got = leaving(&spec, false, fleet, &Settings::default());
             let want: Vec<_> = want
                 .into_iter()
                 .map(|(after, cause, purge_mode)| Leaving {

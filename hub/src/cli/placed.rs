@@ -16,6 +16,7 @@ use karmada_core::{
     estimate::outstanding::{Assigned, Part},
     evict,
     fleet::Fleet,
+    judge::fence,
     place::{self, Peer, Request},
 };
 use karmada_meta::object;
@@ -38,6 +39,8 @@ pub(super) struct Bound {
     pub deleting: bool,
     /// The clusters that it was evicted from, where its replicas do not go back to by themselves.
     pub left: BTreeSet<String>,
+    /// It may run in one place only.
+    pub fenced: bool,
 }
 
 impl Bound {
@@ -54,7 +57,8 @@ impl Bound {
         if place::goes_back(&spec, None) {
             left.clear();
         }
-        Ok(Self { key, spec, status, deleting: object::deletion_timestamp(value).is_some(), left })
+        let deleting = object::deletion_timestamp(value).is_some();
+        Ok(Self { key, spec, status, deleting, left, fenced: fence::after(value).is_some() })
     }
 
     /// Its object with kind and namespace: `Deployment shop/web`.

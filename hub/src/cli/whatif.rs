@@ -140,7 +140,7 @@ fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> 
             "it goes where what refers to it goes".to_owned(),
         );
     }
-    let leaving = suppose::leaving(&bound.spec, fleet, &Settings::default());
+    let leaving = suppose::leaving(&bound.spec, bound.fenced, fleet, &Settings::default());
     if leaving.is_empty() {
         let tainted =
             changes.values().flatten().all(|taint| taint.effect == NO_SCHEDULE && taint.key != UNREACHABLE);

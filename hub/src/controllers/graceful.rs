@@ -11,7 +11,11 @@ use karmada_api::{
     work::{GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth},
 };
 use karmada_client::Error;
-use karmada_core::evict::{self, Cause, Due, Facts, Outcome, Stopwatch, Wanted};
+use karmada_core::{
+    evict::{self, Cause, Due, Facts, Outcome, Stopwatch, Wanted},
+    judge::fence,
+    names,
+};
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -77,6 +81,7 @@ impl GracefulEviction {
     pub(crate) async fn run(self, stop: CancellationToken) {
         self.context.clusters.synced().await;
         self.context.bindings.synced().await;
+        self.context.works.synced().await;
         let queue = &self.context.evictions.to_assess;
         work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
@@ -104,9 +109,10 @@ impl GracefulEviction {
         self.waiting.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
         self.report(key, &binding, &spec, &status).await?;
         let generation = object::generation(&binding);
+        let unbegun = fence::after(&binding).map(|_| self.unbegun(key, &spec));
         let (mut done, mut back, mut next) = (Vec::new(), None, None::<Duration>);
         for task in &spec.graceful_eviction_tasks {
-            let facts = self.facts(key, &spec, &status, task);
+            let facts = Facts { unbegun: unbegun.as_deref(), ..self.facts(key, &spec, &status, task) };
             match evict::assess(&spec, &status, generation, task, &facts, &context.evictions.settings) {
                 Outcome::Keep(left) => next = [next, left].into_iter().flatten().min(),
                 Outcome::Done => done.push(task.from_cluster.as_str()),
@@ -116,6 +122,7 @@ impl GracefulEviction {
         let mut changed = binding.clone();
         if let Some((cluster, replicas)) = back {
             // One at a time: the scheduler has its say before the next.
+            evict::give_up(&mut changed, &unbegun.unwrap_or_default());
             evict::withdraw(&mut changed, cluster, replicas);
         } else {
             for cluster in &done {
@@ -137,7 +144,7 @@ impl GracefulEviction {
         spec: &ResourceBindingSpec,
         status: &ResourceBindingStatus,
         task: &GracefulEvictionTask,
-    ) -> Facts {
+    ) -> Facts<'static> {
         let context = &self.context;
         let cluster = task.from_cluster.as_str();
         let head = context.clusters.get(&Key::cluster_scoped(cluster));
@@ -172,7 +179,17 @@ impl GracefulEviction {
             spec.placement.as_ref().is_none_or(|placement| may_mean(placement, &head.cluster))
         };
         let gone = !head.as_ref().is_some_and(meant);
-        Facts { gone, reachable, wanted, waited }
+        Facts { gone, reachable, wanted, waited, unbegun: None }
+    }
+
+    /// The clusters that a binding is scheduled to and that have no Work of it yet.
+    fn unbegun(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> Vec<String> {
+        let works = self.context.works.group(&key.to_string());
+        let begun = |cluster: &str| {
+            let namespace = names::execution_namespace(cluster);
+            works.iter().any(|(work, head)| work.namespace == namespace && !head.deleting && !head.unwanted)
+        };
+        spec.clusters.iter().map(|target| target.name.clone()).filter(|name| !begun(name)).collect()
     }
 
     fn tell(

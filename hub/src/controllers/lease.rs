@@ -33,8 +33,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    heads::{ClusterHead, LeaseHead},
-    kinds::{CLUSTERS, LEASES},
+    heads::ClusterHead,
+    judgement::has_renewed,
+    kinds::CLUSTERS,
     objects::{self, Key, Part},
 };
 
@@ -184,7 +185,7 @@ impl LeaseMonitor {
         }
         let now = Time::now(&self.context.env);
         let mut expired = self.pending.lock().expired.get(name).copied();
-        if expired.is_some() && self.has_renewed(name).await? {
+        if expired.is_some() && has_renewed(&self.context, name).await? {
             // The watch is behind.
             self.pending.lock().expired.remove(name);
             expired = None;
@@ -223,19 +224,6 @@ impl LeaseMonitor {
             }
         }
         Ok(())
-    }
-
-    /// Asks the API itself whether a cluster has renewed its Lease since the watch last told of it: a watch may be
-    /// silent without being broken, and nobody is to be called lost for that.
-    async fn has_renewed(&self, name: &str) -> Result<bool, Error> {
-        let key = Key::new(namespace::CLUSTER, name);
-        let Some(live) = self.context.objects.get(&LEASES, &key).await? else { return Ok(false) };
-        let live = LeaseHead::project(&live);
-        if self.context.leases.get(&key).is_none_or(|known| known.renew_time == live.renew_time) {
-            return Ok(false);
-        }
-        self.context.judgement.renewed(name, &live.renew_time);
-        Ok(true)
     }
 
     /// Makes a cluster's taints follow its condition.

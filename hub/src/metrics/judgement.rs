@@ -1,6 +1,9 @@
 //! The judgement on clusters in numbers.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use karmada_core::{figures::MEMBER_CLUSTER, judge::Opinion, judge::brake::Cause};
 use karmada_telemetry::metrics::{Counter, Family, Sheet};
@@ -11,6 +14,8 @@ use parking_lot::Mutex;
 pub(crate) struct Judged {
     now: Mutex<Now>,
     postponed: Family<1, Counter>,
+    /// Bindings whose new copies wait for a fence.
+    fence_waits: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +37,11 @@ struct Row {
 
 impl Default for Judged {
     fn default() -> Self {
-        Self { now: Mutex::default(), postponed: Family::new(["reason"], 8, Counter::default) }
+        Self {
+            now: Mutex::default(),
+            postponed: Family::new(["reason"], 8, Counter::default),
+            fence_waits: Mutex::default(),
+        }
     }
 }
 
@@ -58,8 +67,19 @@ impl Judged {
         self.postponed.get([reason]).inc();
     }
 
+    /// Whether a binding's new copies wait until what is left of it elsewhere has stopped.
+    pub(crate) fn fence_waits(&self, binding: &str, waits: bool) {
+        let mut all = self.fence_waits.lock();
+        if waits {
+            all.insert(binding.to_owned());
+        } else if !all.is_empty() {
+            all.remove(binding);
+        }
+    }
+
     /// Nothing is known any longer.
     pub(crate) fn clear(&self) {
+        self.fence_waits.lock().clear();
         *self.now.lock() = Now::default();
     }
 
@@ -99,6 +119,12 @@ impl Judged {
             "karmada_hub_evictions_held",
             "1 while nothing is evicted from lost clusters, by why.",
             held,
+        )?;
+        let waits = self.fence_waits.lock().len() as f64;
+        sheet.one_gauge(
+            "karmada_hub_fence_waits",
+            "Bindings whose new copies wait until what is left of them elsewhere has stopped.",
+            waits,
         )?;
         let postponed = self.postponed.rows();
         sheet.counter(

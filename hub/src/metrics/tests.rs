@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 34] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 35] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -27,6 +27,7 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 34] = [
     ("karmada_hub_cluster_status_stale", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_evictions_held", Kind::Gauge, &["reason"]),
     ("karmada_hub_evictions_postponed", Kind::Counter, &["reason"]),
+    ("karmada_hub_fence_waits", Kind::Gauge, &[]),
     ("karmada_hub_lease_age_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_propagation_duration_seconds", Kind::Histogram, &["operation"]),
     ("karmada_hub_propagation_pending", Kind::Gauge, &[]),

@@ -12,6 +12,7 @@ mod agents;
 mod dependencies;
 mod determinism;
 mod failover;
+mod fences;
 mod judgement;
 mod links;
 mod namespaces;

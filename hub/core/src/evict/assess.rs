@@ -10,6 +10,10 @@
 //! | reports | | complete; the grace period is over; all of it is healthy, or the old copy is not either | done |
 //! | reports | | none of these | keep |
 //!
+//! Of an object that may run in one place only (`judge::fence`) the old copy is stopped or goes before the new one is
+//! begun. While some of the new copies are not, and the cause has gone, it is withdrawn, and they are given up; else it
+//! is done as soon as its cluster reports (for 30 s, if it is only not ready) and the replacement is complete.
+//!
 //! `suppressDeletion: true` keeps in any case, `false` (a user has seen to it) is done as soon as the cluster reports.
 //! The grace period counts while the cluster reports: one that was silent for a day comes back to a whole one.
 
@@ -42,7 +46,7 @@ pub enum Wanted {
 
 /// What is known about the cluster of a task.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct Facts<'a> {
     /// There is no such Cluster any more, or the policy does not mean it any more.
     pub gone: bool,
     /// It reports: its Ready condition is True or False.
@@ -51,6 +55,8 @@ pub struct Facts {
     pub wanted: Wanted,
     /// How long the task has been there while the cluster reported.
     pub waited: Duration,
+    /// Of what may run in one place only: the clusters that are to have a copy and for which none was begun.
+    pub unbegun: Option<&'a [String]>,
 }
 
 /// What becomes of a task.
@@ -89,13 +95,16 @@ pub fn missing(spec: &ResourceBindingSpec) -> Option<Left> {
     (left > 0).then_some(Left::Clusters(left))
 }
 
+/// How long a cluster that is back must go on being not ready before it loses a copy that has not been replaced.
+const SURE: Duration = Duration::from_secs(30);
+
 /// Judges one task of a binding of this `generation`.
 pub fn assess(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     generation: i64,
     task: &GracefulEvictionTask,
-    facts: &Facts,
+    facts: &Facts<'_>,
     settings: &Settings,
 ) -> Outcome {
     if facts.gone {
@@ -111,15 +120,29 @@ pub fn assess(
     }
     let placed = status.scheduler_observed_generation == generation && missing(spec).is_none();
     let complete = placed && !spec.clusters.is_empty();
+    if let Some(unbegun) = facts.unbegun {
+        if facts.wanted == Wanted::No && !unbegun.is_empty() {
+            let mut kept = spec.clone();
+            kept.clusters.retain(|target| !unbegun.contains(&target.name));
+            return Outcome::Withdraw(share(&kept, task));
+        }
+        // A cluster that is back loses its taints a moment later.
+        let sure = match facts.wanted {
+            Wanted::ByTheHub if !unbegun.is_empty() => SURE.saturating_sub(facts.waited),
+            _ => Duration::ZERO,
+        };
+        if complete && sure.is_zero() {
+            return Outcome::Done;
+        }
+        if !sure.is_zero() {
+            return Outcome::Keep(Some(sure));
+        }
+    }
     if complete && spec.clusters.iter().all(|target| takes_over(status, target)) {
         return Outcome::Done;
     }
     if facts.wanted == Wanted::No && settled(status, generation) && !complete {
-        let replicas = match missing(spec) {
-            Some(Left::Replicas(left)) => task.replicas.unwrap_or_default().min(left),
-            Some(Left::Clusters(_)) | None => task.replicas.unwrap_or_default(),
-        };
-        return Outcome::Withdraw(replicas);
+        return Outcome::Withdraw(share(spec, task));
     }
     let grace =
         task.grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
@@ -140,6 +163,15 @@ pub fn settled(status: &ResourceBindingStatus, generation: i64) -> bool {
         condition.status == ConditionStatus::False && condition.observed_generation == Some(generation)
     });
     refused || status.scheduler_observed_generation == generation
+}
+
+/// The replicas with which a cluster gets its copy back.
+fn share(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> i32 {
+    let had = task.replicas.unwrap_or_default();
+    match missing(spec) {
+        Some(Left::Replicas(left)) => had.min(left),
+        Some(Left::Clusters(_)) | None => had,
+    }
 }
 
 /// Whether a cluster has reported as many replicas ready as it is to have, where it reports such a number: that the
@@ -191,8 +223,13 @@ mod tests {
 
     use super::*;
 
-    const FACTS: Facts =
-        Facts { gone: false, reachable: true, wanted: Wanted::ByTheHub, waited: Duration::from_secs(10) };
+    const FACTS: Facts<'static> = Facts {
+        gone: false,
+        reachable: true,
+        wanted: Wanted::ByTheHub,
+        waited: Duration::from_secs(10),
+        unbegun: None,
+    };
 
     fn spec(replicas: i32, divided: bool, clusters: &[(&str, i32)], task: Value) -> ResourceBindingSpec {
         let clusters: Vec<_> =
@@ -233,6 +270,32 @@ mod tests {
             "schedulerObservedGeneration": seen, "aggregatedStatus": items, "conditions": [condition],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn what_runs_in_one_place_only_is_given_up_or_taken_back_at_once() {
+        let placed = spec(3, true, &[("kept", 1), ("new", 2)], json!({}));
+        let seen = status(2, true, &[]);
+        let new = ["new".to_owned()];
+        let back = Facts { unbegun: Some(&new), wanted: Wanted::No, ..FACTS };
+        let sure = Facts { waited: Duration::from_secs(30), ..FACTS };
+        let none: &[String] = &[];
+        let table = [
+            ("back, none begun", back, Outcome::Withdraw(2)),
+            ("away", Facts { reachable: false, ..back }, Outcome::Keep(None)),
+            (
+                "back, its taints are still there",
+                Facts { wanted: Wanted::ByTheHub, ..back },
+                Outcome::Keep(Some(Duration::from_secs(20))),
+            ),
+            ("back, and stays not ready", Facts { unbegun: Some(&new), ..sure }, Outcome::Done),
+            ("a user asks", Facts { wanted: Wanted::ByTheUser, ..back }, Outcome::Done),
+            ("back, the other has begun", Facts { unbegun: Some(none), ..back }, Outcome::Done),
+        ];
+        for (message, facts, want) in table {
+            let task = &placed.graceful_eviction_tasks[0];
+            assert_eq!(assess(&placed, &seen, 2, task, &facts, &Settings::default()), want, "{message}");
+        }
     }
 
     fn counted(mut status: ResourceBindingStatus, cluster: &str, told: Value) -> ResourceBindingStatus {

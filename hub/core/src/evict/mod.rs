@@ -35,7 +35,8 @@ pub use self::{
     due::{Due, due, waits_for},
     state::{StateError, inherited, preserve},
     task::{
-        Eviction, asks_for_failover, begin, end, evicted_from, purge_mode, purged, set_evicted_from, withdraw,
+        Eviction, asks_for_failover, begin, end, evicted_from, give_up, purge_mode, purged, set_evicted_from,
+        withdraw,
     },
 };
 

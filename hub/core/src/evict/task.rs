@@ -99,6 +99,12 @@ pub fn withdraw(binding: &mut Value, cluster: &str, replicas: i32) -> bool {
     true
 }
 
+/// Takes clusters off a binding for which nothing was begun yet.
+pub fn give_up(binding: &mut Value, clusters: &[String]) -> bool {
+    let given_up = |entry: &Value| clusters.iter().any(|cluster| entry["name"] == cluster.as_str());
+    remove(binding, "clusters", given_up)
+}
+
 /// Removes what matches from a list of a binding's spec, and the list when nothing is left.
 fn remove(binding: &mut Value, list: &str, matches: impl Fn(&Value) -> bool) -> bool {
     let spec = object::ensure_map(binding, "spec");
@@ -133,8 +139,16 @@ pub fn asks_for_failover(spec: &ResourceBindingSpec) -> bool {
     spec.failover.as_ref().is_some_and(|failover| failover.cluster.is_some())
 }
 
-/// What becomes of the copy that an eviction leaves behind.
-pub fn purge_mode(failover: Option<&FailoverBehavior>, cause: Cause, settings: &Settings) -> PurgeMode {
+/// What becomes of the copy that an eviction leaves behind. Of what may run in one place only (`fenced`) it goes first.
+pub fn purge_mode(
+    failover: Option<&FailoverBehavior>,
+    cause: Cause,
+    fenced: bool,
+    settings: &Settings,
+) -> PurgeMode {
+    if fenced {
+        return PurgeMode::Directly;
+    }
     let failover = failover.cloned().unwrap_or_default();
     let asked = match cause {
         Cause::Application => failover.application.map(|application| application.purge_mode),
@@ -174,7 +188,7 @@ mod tests {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut live = binding();
         let before = spec(&live);
-        let mode = |cause| purge_mode(before.failover.as_ref(), cause, &Settings::default());
+        let mode = |cause| purge_mode(before.failover.as_ref(), cause, false, &Settings::default());
         let eviction = Eviction {
             cluster: "b",
             cause: Cause::Application,
@@ -215,6 +229,6 @@ mod tests {
         assert_eq!(evicted_from(&live), BTreeSet::from(["b".to_owned()]));
         set_evicted_from(&mut live, &BTreeSet::new());
         assert_eq!(object::annotation(&live, EVICTED_FROM), None);
-        assert_eq!(purge_mode(None, Cause::NoExecute, &Settings::default()), PurgeMode::Gracefully);
+        assert_eq!(purge_mode(None, Cause::NoExecute, false, &Settings::default()), PurgeMode::Gracefully);
     }
 }

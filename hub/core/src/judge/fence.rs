@@ -86,20 +86,68 @@ pub fn is_overdue(contact: Contact, after: Duration) -> bool {
     }
 }
 
-/// What a workload looks like while it is stopped; `None` for a kind that cannot be stopped so. `since` is written on it.
-pub fn stopped(mut manifest: Value, since: &str) -> Option<Value> {
-    let kind =
-        (object::api_version(&manifest).split('/').next().unwrap_or_default(), object::kind(&manifest));
-    let field = match kind {
-        ("batch", "Job" | "CronJob") => ("suspend", json!(true)),
-        ("apps", "Deployment" | "StatefulSet" | "ReplicaSet") => ("replicas", json!(0)),
+/// What it takes to stop an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop {
+    /// This merge patch.
+    Patch(Value),
+    /// It has been stopped.
+    Already,
+    /// Nothing does: a kind of which there is no less.
+    Impossible,
+}
+
+/// The field of an object's spec that stops it, and the value that does.
+fn switch(object: &Value) -> Option<(&'static str, Value)> {
+    let kind = (object::api_version(object).split('/').next().unwrap_or_default(), object::kind(object));
+    match kind {
+        ("batch", "Job" | "CronJob") => Some(("suspend", json!(true))),
+        ("apps", "Deployment" | "StatefulSet" | "ReplicaSet") => Some(("replicas", json!(0))),
         // Whoever counts replicas there does it here, as the subresource scale has it.
-        _ if manifest.pointer("/spec/replicas").is_some_and(Value::is_number) => ("replicas", json!(0)),
-        _ => return None,
-    };
-    object::ensure_map(&mut manifest, "spec").insert(field.0.to_owned(), field.1);
-    object::set_annotation(&mut manifest, extension::FENCED_SINCE, since);
-    Some(manifest)
+        _ if object.pointer("/spec/replicas").is_some_and(Value::is_number) => Some(("replicas", json!(0))),
+        _ => None,
+    }
+}
+
+/// How an object, as it is on the member, is stopped. `since` is written on it, and what it was like before.
+pub fn stop(live: &Value, since: &str) -> Stop {
+    let Some((field, off)) = switch(live) else { return Stop::Impossible };
+    let now = &live["spec"][field];
+    let marked = object::annotation(live, extension::FENCED_SINCE).is_some();
+    if marked && *now == off {
+        return Stop::Already;
+    }
+    let mut patch = json!({"spec": {field: off}});
+    if !marked {
+        let before = json!({field: now}).to_string();
+        patch["metadata"]["annotations"] =
+            json!({extension::FENCED_SINCE: since, extension::FENCED_FROM: before});
+    }
+    Stop::Patch(at_this_version(patch, live))
+}
+
+/// The merge patch by which an object that was stopped runs as it did before; `None` for one that was not.
+pub fn resume(live: &Value) -> Option<Value> {
+    object::annotation(live, extension::FENCED_SINCE)?;
+    let annotations = json!({extension::FENCED_SINCE: null, extension::FENCED_FROM: null});
+    let mut patch = json!({"metadata": {"annotations": annotations}});
+    let before = object::annotation(live, extension::FENCED_FROM);
+    // One that cannot be read was edited; the manifest says what is to be.
+    if let (Some((field, _)), Some(Ok(before))) = (switch(live), before.map(serde_json::from_str::<Value>))
+        && let Some(value) = before.get(field)
+    {
+        patch["spec"] = json!({field: value});
+    }
+    Some(at_this_version(patch, live))
+}
+
+/// The patch, for nothing but this state of the object.
+fn at_this_version(mut patch: Value, live: &Value) -> Value {
+    let version = object::resource_version(live);
+    if !version.is_empty() {
+        patch["metadata"]["resourceVersion"] = json!(version);
+    }
+    patch
 }
 
 /// A copy of a fenced object on a cluster that is not wanted there any more.
@@ -180,27 +228,50 @@ mod tests {
     }
 
     #[test]
-    fn workloads_are_stopped_as_their_kind_has_it() {
+    fn workloads_are_stopped_and_resumed_as_their_kind_has_it() {
         let rows = [
-            (
-                json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 3}}),
-                Some(json!({"replicas": 0})),
-            ),
-            (
-                json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {}}),
-                Some(json!({"replicas": 0})),
-            ),
-            (json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {}}), Some(json!({"suspend": true}))),
-            (
-                json!({"apiVersion": "x.io/v1", "kind": "App", "spec": {"replicas": 1}}),
-                Some(json!({"replicas": 0})),
-            ),
-            (json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {}}), None),
-            (json!({"apiVersion": "v1", "kind": "ConfigMap"}), None),
+            ("apps/v1", "Deployment", json!({"replicas": 3}), Some(json!({"replicas": 0}))),
+            ("apps/v1", "StatefulSet", json!({}), Some(json!({"replicas": 0}))),
+            ("batch/v1", "Job", json!({}), Some(json!({"suspend": true}))),
+            ("x.io/v1", "App", json!({"replicas": 1}), Some(json!({"replicas": 0}))),
+            ("apps/v1", "DaemonSet", json!({}), None),
+            ("v1", "ConfigMap", json!({}), None),
         ];
-        for (manifest, want) in rows {
-            let stopped = stopped(manifest.clone(), "2026-01-01T00:00:00Z");
-            assert_eq!(stopped.map(|object| object["spec"].clone()), want, "{manifest}");
+        for (version, kind, spec, want) in rows {
+            let live = json!({"apiVersion": version, "kind": kind, "metadata": {"resourceVersion": "7"}, "spec": spec});
+            let Stop::Patch(patch) = stop(&live, "2026-01-01T00:00:00Z") else {
+                assert_eq!((stop(&live, ""), want), (Stop::Impossible, None), "{kind}");
+                continue;
+            };
+            assert_eq!(
+                (Some(&patch["spec"]), &patch["metadata"]["resourceVersion"]),
+                (want.as_ref(), &json!("7"))
+            );
+            let mut stopped = live.clone();
+            merge(&mut stopped, &patch);
+            assert_eq!(stop(&stopped, "later"), Stop::Already, "{kind}");
+            // Somebody starts it behind our back: it stays known what it was like.
+            let mut started = stopped.clone();
+            merge(&mut started, &json!({"spec": {"replicas": 5, "suspend": false}}));
+            let Stop::Patch(again) = stop(&started, "later") else { panic!("{kind} runs") };
+            assert_eq!(again["metadata"].get("annotations"), None);
+            let mut resumed = stopped.clone();
+            merge(&mut resumed, &resume(&stopped).unwrap());
+            assert_eq!(resumed["spec"], live["spec"], "{kind}");
+            assert_eq!(resume(&resumed), None);
+        }
+    }
+
+    fn merge(into: &mut Value, patch: &Value) {
+        for (key, value) in patch.as_object().unwrap() {
+            match value {
+                Value::Null => drop(into.as_object_mut().unwrap().remove(key)),
+                Value::Object(_) => {
+                    let fields = into.as_object_mut().unwrap();
+                    merge(fields.entry(key).or_insert_with(|| json!({})), value);
+                }
+                value => into[key] = value.clone(),
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //!                       ├─ losses ──▶ flaps ──▶ held out of new scheduling
 //!                       └─ missing ─▶ brake ──▶ evictions held      budget ──▶ evictions postponed
 //!
-//!   fence: what an agent stops when it cannot ask, and how long the hub waits for that
+//!   fence: what an agent stops when it cannot ask, and how long the hub waits for that;   guard: of one such workload
 //! ```
 //!
 //! Each part is a function of what happened to what is decided, with a table that is its documentation and its test.
@@ -18,6 +18,7 @@ pub mod budget;
 pub mod fence;
 pub mod flaps;
 pub mod grace;
+pub mod guard;
 pub mod opinion;
 #[cfg(test)]
 mod table;

@@ -8,6 +8,7 @@
 //!                    Works, one per cluster          Works of clusters that are not wanted: orphans
 //! ```
 
+mod fences;
 mod listen;
 mod render;
 
@@ -20,7 +21,7 @@ use karmada_api::{
     work::ResourceBindingSpec,
 };
 use karmada_client::Error;
-use karmada_core::{delete::Wishes, evict, names, work as core_work};
+use karmada_core::{delete::Wishes, evict, judge::fence, names, work as core_work};
 use karmada_meta::{object, time::Time};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -86,6 +87,7 @@ impl Binder {
     async fn bring_in_step(&self, key: BindingKey) -> Result<Next, Error> {
         let resource = bindings::resource(key.scope);
         let Some(binding) = self.context.binding(&key).await? else {
+            self.context.figures.judged().fence_waits(&key.to_string(), false);
             self.remove_orphans(&key, &Wishes::default()).await?;
             return Ok(Next::Done);
         };
@@ -103,7 +105,7 @@ impl Binder {
         if self.mark(&key, &binding).await? {
             return Ok(Next::Done);
         }
-        self.remove_orphans(&key, &Wishes::of(&spec)).await?;
+        self.remove_orphans(&key, &wishes_of(&binding, &spec)).await?;
         let timer = self.context.figures.timer();
         let made = self.make_works(&key, &binding, &spec, &timer).await;
         self.context.figures.synced_works(made.is_ok(), &timer);
@@ -134,7 +136,7 @@ impl Binder {
             let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
                 return Ok(Some(Wishes::default()));
             };
-            Ok(objects::read(&live, "spec").map(|spec| Wishes::of(&spec)))
+            Ok(objects::read(&live, "spec").map(|spec| wishes_of(&live, &spec)))
         })
         .await;
         if let Err(error) = &removed
@@ -169,14 +171,20 @@ impl Binder {
             let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
             let render = render::Render::new(&self.context, key, binding, spec, &template);
             let (mut written, mut settled) = (Vec::new(), true);
+            let fences = self.fences(key, binding, &targets, &render.work_name()).await?;
             // Together, so that one sync makes several of them durable; and all of them, whatever becomes of one.
             // A copy that is to go first is still there: none is made where there is none yet. Its end brings us back.
             let held = |cluster: &str| {
                 let work = Key::new(names::execution_namespace(cluster), render.work_name());
-                !purging.is_empty() && self.context.works.get(&work).is_none()
+                fences.hold(cluster) || !purging.is_empty() && self.context.works.get(&work).is_none()
             };
             let (waiting, targets): (Vec<_>, Vec<_>) = targets.iter().partition(|target| held(&target.name));
-            if !waiting.is_empty() {
+            self.context.figures.judged().fence_waits(&key.to_string(), fences.again.is_some());
+            if let Some(again) = fences.again {
+                next = Next::After(again);
+                settled = false;
+                problems.unmade.push((extension::FENCE_WAIT, fences.message()));
+            } else if !waiting.is_empty() {
                 next = Next::After(PATIENCE);
                 settled = false;
                 tracing::debug!(binding = %key, for_clusters = ?purging, "waits for copies that are removed first");
@@ -408,6 +416,7 @@ impl Binder {
         for condition in wanted.iter().filter_map(|(_, condition)| condition.as_ref()) {
             let reason = match condition.reason.as_str() {
                 event::APPLY_OVERRIDE_POLICY_FAILED => event::APPLY_OVERRIDE_POLICY_FAILED,
+                extension::FENCE_WAIT => extension::FENCE_WAIT,
                 _ => event::SYNC_WORK_FAILED,
             };
             for about in [binding, &bindings::template_reference(spec)] {
@@ -416,6 +425,11 @@ impl Binder {
         }
         Ok(())
     }
+}
+
+/// Where a binding wants Works.
+fn wishes_of(binding: &Value, spec: &ResourceBindingSpec) -> Wishes {
+    Wishes::of(spec, fence::after(binding).is_some())
 }
 
 /// What came of one cluster's Work.

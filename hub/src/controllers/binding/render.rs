@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use karmada_api::{
     cluster::Cluster,
-    consts::annotation,
+    consts::{annotation, extension},
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ResourceBindingSpec, TargetCluster},
 };
@@ -30,6 +30,8 @@ pub(super) struct Render<'a> {
     id: &'a str,
     spec: &'a ResourceBindingSpec,
     template: &'a Value,
+    /// For how long a copy may run unconfirmed, as the binding says.
+    fence: Option<&'a str>,
     interpreter: &'a Interpreter,
     /// Completions of a divided Job, per cluster.
     completions: Option<BTreeMap<String, i64>>,
@@ -64,6 +66,7 @@ impl<'a> Render<'a> {
             id: object::label(binding, bindings::id_label(key.scope)).unwrap_or_default(),
             spec,
             template,
+            fence: object::annotation(binding, extension::FENCE_AFTER),
             interpreter: &context.interpreter,
             completions: work::job_completions(spec, template),
             cluster_policies,
@@ -102,6 +105,9 @@ impl<'a> Render<'a> {
         }
         let applied = overrides::apply(&mut manifest, cluster, &self.cluster_policies, &self.policies)
             .map_err(|error| Override(error.to_string()))?;
+        if let Some(after) = self.fence {
+            object::set_annotation(&mut manifest, extension::FENCE_AFTER, after);
+        }
         // The stamps of the Work are taken from these two, which never travel.
         object::set_meta(&mut manifest, "uid", uid);
         if let Some(generation) = generation {

@@ -1,10 +1,14 @@
 //! What the binding of a template is, given its policy. Pure.
 
 use karmada_api::{
+    consts::extension,
     policy,
     work::{Component, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension},
 };
-use karmada_core::select::{self, Policy};
+use karmada_core::{
+    judge::fence,
+    select::{self, Policy},
+};
 use karmada_env::Env;
 use karmada_interpreter::Replicas;
 use karmada_meta::{
@@ -72,6 +76,7 @@ pub(super) fn new_binding(
         object::set_meta(&mut binding, "namespace", key.key.namespace.as_str());
     }
     select::claim(&mut binding, asked.policy);
+    carry(&mut binding, template, asked.policy);
     binding["spec"] = json!(spec(ResourceBindingSpec::default(), template, asked));
     admission::own(bindings::resource(key.scope), None, &mut binding, env)
         .map_err(|errors| aggregate(&errors))?;
@@ -107,6 +112,7 @@ pub(super) fn update_binding(
         merge(&mut binding["spec"], json!(present), json!(wanted));
     }
     select::claim(binding, asked.policy);
+    carry(binding, template, asked.policy);
     object::add_finalizer(binding, bindings::finalizer(key.scope));
     let id = bindings::id_label(key.scope);
     if object::label(binding, id).is_none_or(str::is_empty) {
@@ -123,6 +129,17 @@ pub(super) fn update_binding(
     admission::own(bindings::resource(key.scope), Some(&before), binding, env)
         .map_err(|errors| aggregate(&errors))?;
     Ok(*binding != before)
+}
+
+/// Writes on a binding what annotations of its template or policy ask for; the template's own goes first, and what
+/// cannot be read asks for nothing.
+fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {
+    let of_policy = policy.annotation(extension::FENCE_AFTER);
+    let asked = [object::annotation(template, extension::FENCE_AFTER), of_policy];
+    match asked.into_iter().flatten().find(|text| fence::read(text).is_ok()) {
+        Some(after) => object::set_annotation(binding, extension::FENCE_AFTER, after),
+        None => drop(object::remove_annotation(binding, extension::FENCE_AFTER)),
+    }
 }
 
 /// Sets the fields in which two typed views of `live` differ, and leaves those alone that neither knows.

@@ -1,0 +1,250 @@
+//! What is done on the member: clocks are looked at, objects stopped and resumed, the ledger kept.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use futures::StreamExt;
+use karmada_api::consts::{extension, manager::AGENT};
+use karmada_client::{Error, ObjectRef, Patch};
+use karmada_core::judge::{fence, guard::State};
+use karmada_meta::{duration, time::Time};
+use tokio::time::sleep;
+
+use super::Fence;
+use crate::{
+    phase::{Phase, Phases},
+    work::desired::ObjectId,
+};
+
+/// The clocks are looked at this often at least: a machine that slept must not be believed when it says that only a
+/// moment has passed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How old the ledger may be, beside a renewal.
+const LEDGER_AGE: Duration = Duration::from_secs(8);
+
+/// How many objects are stopped at a time.
+const AT_ONCE: usize = 8;
+
+/// What is to be done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Stop,
+    Resume,
+}
+
+impl Fence {
+    /// Keeps the fence for ever. It begins before there is a hub to be reached.
+    pub(crate) async fn keep(&self, phases: &Phases) {
+        let mut changed = self.changed.listen();
+        let mut phase = phases.subscribe();
+        loop {
+            let now = phase.borrow_and_update().clone();
+            if matches!(now, Phase::StandingBy | Phase::Removed) {
+                self.step_aside();
+                if phase.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            self.idle.store(false, Ordering::Relaxed);
+            let pause = match self.look(now == Phase::Active).await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    tracing::warn!(cluster = %self.cluster, %error, "cannot keep the fence on the member");
+                    Some(LOOK)
+                }
+            };
+            let rest = async {
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = phase.changed() => {}
+                () = changed.woken() => {}
+                () = rest => {}
+            }
+        }
+    }
+
+    /// Another agent is at work here, or none is to be: what is known is forgotten.
+    fn step_aside(&self) {
+        self.idle.store(true, Ordering::Relaxed);
+        let mut inner = self.inner.lock();
+        inner.guards.clear();
+        inner.loaded = false;
+    }
+
+    /// One look. Answers when the next is due; none while nothing is fenced.
+    async fn look(&self, active: bool) -> Result<Option<Duration>, Error> {
+        self.load().await?;
+        if self.is_anything_forgotten() {
+            // Before something is stopped for that, it is asked whether another agent was at work meanwhile.
+            self.learn().await?;
+        }
+        let now = self.moment();
+        for guarded in self.inner.lock().guards.values_mut() {
+            guarded.change(|guard| guard.tick(now));
+        }
+        let all = self.carry_out().await;
+        if active && self.is_ledger_old() {
+            self.write().await?;
+        }
+        let (now, inner) = (self.moment(), self.inner.lock());
+        if inner.guards.is_empty() {
+            return Ok(None);
+        }
+        let next = inner.guards.values().filter_map(|guarded| guarded.guard.left(now)).min();
+        Ok(Some(if all { next.unwrap_or(LOOK).min(LOOK) } else { LOOK / 2 }))
+    }
+
+    fn is_anything_forgotten(&self) -> bool {
+        let now = self.moment();
+        let inner = self.inner.lock();
+        inner
+            .guards
+            .values()
+            .any(|guarded| guarded.guard.state() == State::Recalled && guarded.guard.clone().tick(now))
+    }
+
+    fn is_ledger_old(&self) -> bool {
+        let inner = self.inner.lock();
+        let Some(renewed) = inner.renewal.wall.filter(|_| inner.renewal.monotonic.is_some()) else {
+            return false;
+        };
+        let age = inner.written.map(|written| renewed.abs_diff(written));
+        inner.outdated || (!inner.guards.is_empty() && age.is_none_or(|age| age >= LEDGER_AGE))
+    }
+
+    /// Does what is to be done on the member. Whether all of it was.
+    async fn carry_out(&self) -> bool {
+        let actions: Vec<(ObjectId, String, Action)> = {
+            let inner = self.inner.lock();
+            let due = inner.guards.iter().filter_map(|(id, guarded)| {
+                let action = match guarded.guard.state() {
+                    State::Held if !guarded.stopped => Action::Stop,
+                    State::Running if !guarded.resumed => Action::Resume,
+                    _ => return None,
+                };
+                Some((id.clone(), guarded.path.clone(), action))
+            });
+            due.collect()
+        };
+        let doing = actions.into_iter().map(|(id, path, action)| async move {
+            let done = match action {
+                Action::Stop => self.stop(&id, &path).await,
+                Action::Resume => self.resume(&path).await,
+            };
+            (id, action, done)
+        });
+        let done: Vec<_> = futures::stream::iter(doing).buffered(AT_ONCE).collect().await;
+        let mut all = true;
+        for (id, action, done) in done {
+            match done {
+                Ok(written) => self.done(&id, action, written),
+                Err(error) => {
+                    all = false;
+                    if !error.is_conflict() {
+                        tracing::warn!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, %error, ?action, "cannot reach a fenced workload");
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Stops an object. Whether something was written.
+    async fn stop(&self, id: &ObjectId, path: &str) -> Result<bool, Error> {
+        let live = match self.member.get(path).await {
+            Ok(live) => live,
+            Err(error) if error.is_not_found() => {
+                let unwanted = {
+                    let inner = self.inner.lock();
+                    inner.guards.get(id).is_some_and(|guarded| self.desired.get(&guarded.work).is_none())
+                };
+                if unwanted && self.desired.synced() {
+                    self.forget(id);
+                }
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if !self.is_ours(&live) {
+            return Ok(false);
+        }
+        match fence::stop(&live, &Time::now(&self.env).to_string()) {
+            fence::Stop::Patch(patch) => {
+                let target = format!("{path}?fieldManager={AGENT}");
+                self.member.patch(&target, Patch::Merge, &patch).await.map(|_| true)
+            }
+            fence::Stop::Already | fence::Stop::Impossible => Ok(false),
+        }
+    }
+
+    /// Lets an object run as it did before it was stopped. Whether something was written.
+    pub(super) async fn resume(&self, path: &str) -> Result<bool, Error> {
+        let live = match self.member.get(path).await {
+            Ok(live) => live,
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let Some(patch) = fence::resume(&live).filter(|_| self.is_ours(&live)) else { return Ok(false) };
+        self.member.patch(&format!("{path}?fieldManager={AGENT}"), Patch::Merge, &patch).await.map(|_| true)
+    }
+
+    /// Takes note of what was done, and says so.
+    fn done(&self, id: &ObjectId, action: Action, written: bool) {
+        let mut inner = self.inner.lock();
+        let Some(guarded) = inner.guards.get_mut(id) else { return };
+        let (work, after) = (guarded.work.clone(), guarded.guard.after());
+        let reference = |api_version: &str, kind: &str, namespace: &str, name: &str| ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: String::new(),
+            resource_version: String::new(),
+        };
+        // An agent may not write events wherever templates are.
+        let about = [
+            reference("work.karmada.io/v1alpha1", "Work", &self.execution_namespace, &work),
+            reference(&guarded.api_version, &id.kind, &id.namespace, &id.name),
+        ];
+        // What has changed meanwhile is looked at again.
+        match (action, guarded.guard.state()) {
+            (Action::Stop, State::Held) => guarded.stopped = true,
+            (Action::Resume, State::Running) => guarded.resumed = true,
+            _ => {}
+        }
+        drop(inner);
+        let cluster = &self.cluster;
+        match action {
+            Action::Stop if written => {
+                self.stats.fence_stops.add();
+                let message = format!(
+                    "Stopped {} on cluster {cluster}: the hub has not confirmed it for {}.",
+                    id.path(),
+                    duration::format(after)
+                );
+                tracing::warn!(%cluster, %work, kind = %id.kind, namespace = %id.namespace, name = %id.name, "stopped: the hub has not confirmed it for too long");
+                about
+                    .iter()
+                    .for_each(|about| self.recorder.warning(about, extension::FENCED, message.as_str()));
+            }
+            Action::Resume => {
+                if written {
+                    let message =
+                        format!("{} runs again on cluster {cluster}: the hub has confirmed it.", id.path());
+                    tracing::info!(%cluster, %work, kind = %id.kind, namespace = %id.namespace, name = %id.name, "runs again: the hub has confirmed it");
+                    about
+                        .iter()
+                        .for_each(|about| self.recorder.normal(about, extension::UNFENCED, message.as_str()));
+                }
+                (self.notice)(work);
+            }
+            Action::Stop => {}
+        }
+    }
+}

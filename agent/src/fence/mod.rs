@@ -1,0 +1,267 @@
+//! Workloads that may run in one place only, on this member: stopped when the hub has not confirmed them for too long.
+//!
+//! ```text
+//!   Heartbeat ── a renewal was taken ─▶ Fence ─┬─ keep: clocks, stops and resumes on the member, the ledger there
+//!   Executor ─── may this be applied? ─▶  │    └─ ask:  is the Work still wanted? (GET, after a renewal)
+//!        ▲                                │
+//!        └────── its Work again ◀─────────┘
+//! ```
+//!
+//! What is decided is `karmada_core::judge::{fence, guard}`'s. An agent that starts knows nothing of Works, and may find
+//! no hub for long; so which objects are fenced, and when the hub last confirmed anything, stands in a ConfigMap on the
+//! member, the [`ledger`]. An object stands there before it is first applied. It is stopped and resumed by patches of
+//! its own, so that no Work is needed for that; what it was like before is written on it.
+
+mod ask;
+mod keep;
+mod ledger;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use karmada_client::{Error, Recorder, Resource, Rest, Wake};
+use karmada_core::{
+    health::Moment,
+    judge::guard::{Asked, Guard, State},
+};
+use karmada_env::Env;
+use parking_lot::Mutex;
+
+use crate::{
+    stats::Stats,
+    work::desired::{Desired, ObjectId},
+};
+
+/// How long one request to the member may take: others wait for it.
+const MEMBER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A fenced object.
+#[derive(Debug)]
+struct Guarded {
+    guard: Guard,
+    work: String,
+    api_version: String,
+    /// Where it is on the member.
+    path: String,
+    /// It stands in the ledger as it is here.
+    noted: bool,
+    /// While it is held: it has been seen to be stopped.
+    stopped: bool,
+    /// While it runs: it has been seen not to be stopped.
+    resumed: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    guards: BTreeMap<ObjectId, Guarded>,
+    /// The last renewal that the hub has taken, or what the ledger says of it.
+    renewal: Asked,
+    /// The ledger has been read.
+    loaded: bool,
+    /// Something that the ledger says is not so any more.
+    outdated: bool,
+    /// The time of day that the ledger has, and when it was written.
+    written: Option<Duration>,
+}
+
+/// The fence around this member.
+pub(crate) struct Fence {
+    hub: Rest,
+    member: Rest,
+    env: Env,
+    cluster: String,
+    execution_namespace: String,
+    ledger_namespace: String,
+    desired: Arc<Desired>,
+    recorder: Recorder,
+    stats: Arc<Stats>,
+    notice: Box<dyn Fn(String) + Send + Sync>,
+    inner: Mutex<Inner>,
+    /// One at a time reads or writes the ledger.
+    ledger: tokio::sync::Mutex<()>,
+    /// Another agent of this name is at work, or the Cluster is gone.
+    idle: AtomicBool,
+    /// Something is to be done on the member.
+    changed: Wake,
+    /// Something is to be asked of the hub.
+    asking: Wake,
+}
+
+impl std::fmt::Debug for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fence").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// What a fence is made of.
+pub(crate) struct Parts {
+    pub(crate) hub: Rest,
+    pub(crate) member: Rest,
+    pub(crate) env: Env,
+    pub(crate) cluster: String,
+    pub(crate) execution_namespace: String,
+    /// Where the ledger is on the member.
+    pub(crate) ledger_namespace: String,
+    pub(crate) desired: Arc<Desired>,
+    pub(crate) recorder: Recorder,
+    pub(crate) stats: Arc<Stats>,
+}
+
+impl Fence {
+    /// A fence that gives `notice` of Works that may be carried out.
+    pub(crate) fn new(parts: Parts, notice: impl Fn(String) + Send + Sync + 'static) -> Self {
+        let inner = Inner {
+            guards: BTreeMap::new(),
+            renewal: Asked::NEVER,
+            loaded: false,
+            outdated: false,
+            written: None,
+        };
+        Self {
+            hub: parts.hub,
+            member: parts.member.with_deadline(MEMBER_DEADLINE),
+            env: parts.env,
+            cluster: parts.cluster,
+            execution_namespace: parts.execution_namespace,
+            ledger_namespace: parts.ledger_namespace,
+            desired: parts.desired,
+            recorder: parts.recorder,
+            stats: parts.stats,
+            notice: Box::new(notice),
+            inner: Mutex::new(inner),
+            ledger: tokio::sync::Mutex::default(),
+            idle: AtomicBool::new(false),
+            changed: Wake::new(),
+            asking: Wake::new(),
+        }
+    }
+
+    /// This moment, for [`Fence::renewed`].
+    pub(crate) fn moment(&self) -> Moment {
+        let wall = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Moment { monotonic: self.env.now(), wall }
+    }
+
+    /// The hub has taken a renewal of the Lease that was asked for at this moment.
+    pub(crate) fn renewed(&self, asked: Moment) {
+        let now = self.moment();
+        let mut inner = self.inner.lock();
+        let renewal = Asked::at(asked);
+        inner.renewal = renewal;
+        if inner.guards.is_empty() {
+            return;
+        }
+        for guarded in inner.guards.values_mut() {
+            let wanted = self.desired.wants(&guarded.work);
+            guarded.change(|guard| guard.renewed(renewal, wanted, now));
+        }
+        drop(inner);
+        self.changed.wake();
+        self.asking.wake();
+    }
+
+    /// Whether an object of a Work may be applied now. It is guarded from now on; what is wanted of it is told to
+    /// `notice` when that is known.
+    ///
+    /// # Errors
+    /// When it cannot be written down: what nobody would stop after a restart is not begun.
+    pub(crate) async fn may_apply(
+        &self,
+        work: &str,
+        id: &ObjectId,
+        resource: &Resource,
+        after: Duration,
+    ) -> Result<bool, Error> {
+        self.load().await?;
+        let noted = {
+            let mut inner = self.inner.lock();
+            let renewal = inner.renewal;
+            let guarded = inner.guards.entry(id.clone()).or_insert_with(|| Guarded {
+                guard: Guard::new(after, renewal),
+                work: work.to_owned(),
+                api_version: resource.api_version(),
+                path: resource.object(Some(&id.namespace), &id.name),
+                noted: false,
+                stopped: false,
+                resumed: false,
+            });
+            if guarded.work != work || guarded.guard.after() != after {
+                guarded.noted = false;
+                guarded.work = work.to_owned();
+                guarded.guard.set_after(after);
+            }
+            guarded.noted
+        };
+        if !noted {
+            self.write().await?;
+        }
+        Ok(self.is_running(id))
+    }
+
+    /// Whether an object that was just applied still may run: a clock may have run out meanwhile.
+    pub(crate) fn is_running(&self, id: &ObjectId) -> bool {
+        let mut inner = self.inner.lock();
+        let Some(guarded) = inner.guards.get_mut(id) else { return true };
+        let runs = guarded.guard.state() == State::Running && guarded.resumed;
+        // Something has happened to it.
+        guarded.stopped = false;
+        drop(inner);
+        if !runs {
+            self.changed.wake();
+            self.asking.wake();
+        }
+        runs
+    }
+
+    /// An object is not fenced any more: its user has said so, or it is gone. What stopped it is taken back.
+    ///
+    /// # Errors
+    /// When that does not succeed.
+    pub(crate) async fn release(&self, id: &ObjectId) -> Result<(), Error> {
+        let path = self.inner.lock().guards.get(id).map(|guarded| guarded.path.clone());
+        if let Some(path) = path {
+            self.resume(&path).await?;
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    /// An object is gone.
+    pub(crate) fn forget(&self, id: &ObjectId) {
+        let mut inner = self.inner.lock();
+        if inner.guards.remove(id).is_some() {
+            inner.outdated = true;
+            drop(inner);
+            self.changed.wake();
+        }
+    }
+
+    /// How many objects are stopped now.
+    pub(crate) fn held(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.guards.values().filter(|guarded| guarded.guard.state() == State::Held).count()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+}
+
+impl Guarded {
+    /// Lets something happen to the guard; after a change of state it is not known what the object is like.
+    fn change<T>(&mut self, happens: impl FnOnce(&mut Guard) -> T) -> T {
+        let before = self.guard.state();
+        let answer = happens(&mut self.guard);
+        if self.guard.state() != before {
+            self.stopped = false;
+            self.resumed = false;
+        }
+        answer
+    }
+}
