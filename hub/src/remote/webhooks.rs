@@ -6,6 +6,9 @@
 //!                    └── Mutating- and ValidatingWebhookConfiguration ◀── register: the hub that leads
 //! ```
 //!
+//! What is judged by what else there is (ids of other clusters, quotas, whether a policy selects anything) is read from the
+//! server meanwhile, and told by the same rules as the embedded API's.
+//!
 //! Nothing relies on them: controllers pass what they find and make through the same rules. So the server goes on without
 //! them while no hub answers (`failurePolicy: Ignore`); users then hear of errors later, in conditions. One is different:
 //! the protection of labelled objects against deletion, which nobody could make good afterwards. While no hub answers such

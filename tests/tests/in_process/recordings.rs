@@ -38,6 +38,7 @@ const BY_DESIGN: &[(&str, &str, &str, &str)] = &[
     ),
     ("*", "ns", "shop/metadata/annotations/*", ADOPTED),
     ("*", "rb", "*/status/conditions/PlacementExplained/**", "our condition names the clusters, and why not"),
+    ("*", "rb", "*/status/conditions/Scheduled/observedGeneration", "a refusal says which wish it is about"),
 ];
 
 /// Why generations differ.
