@@ -43,9 +43,7 @@ use karmada_meta::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::hooks;
-
-use crate::claiming::NewTemplates;
+use crate::{admission_client::unreachable_services, claiming::NewTemplates, hooks};
 
 /// Admits what the hub itself is about to write: defaults, permanent ids, stamps, and the same checks as users'.
 ///
@@ -133,6 +131,9 @@ impl KarmadaAdmission {
             if !errors.is_empty() {
                 return Err(Status::invalid(kind, group, object::name(object), errors));
             }
+        }
+        if group == "admissionregistration.k8s.io" {
+            warnings.extend(unreachable_services(request.store, object));
         }
         if is::<PropagationPolicy>(request) || is::<ClusterPropagationPolicy>(request) {
             warnings.extend(self.idle_policy(request, object));

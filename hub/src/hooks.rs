@@ -16,6 +16,7 @@ use karmada_api::{
     config::webhook::{ResourceInterpreterWebhook, ServiceReference},
     consts::extension,
 };
+use karmada_apiserver::webhooks::service_host;
 use karmada_client::{
     Backoff, Policy, Rest,
     webhook::{PostError, Target, WebhookClient},
@@ -156,13 +157,11 @@ impl HubCaller {
             Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(None),
             Err(error) => return Err(CallError::Unreachable(format!("Service {namespace}/{name}: {error}"))),
         };
-        let text = |field: &str| live["spec"][field].as_str().unwrap_or_default().to_owned();
-        let host = if text("type") == "ExternalName" { text("externalName") } else { text("clusterIP") };
-        if host.is_empty() || host == "None" {
+        let Some(host) = service_host(&live) else {
             let why = format!("Service {namespace}/{name} has no address to go to");
             return Err(CallError::Failed(why));
-        }
-        let found = tokio::net::lookup_host((host.as_str(), port)).await.map(|mut found| found.next());
+        };
+        let found = tokio::net::lookup_host((host, port)).await.map(|mut found| found.next());
         match found {
             Ok(Some(address)) => Ok(Some(address)),
             Ok(None) => Err(CallError::Unreachable(format!("{host} has no address"))),

@@ -153,6 +153,7 @@ impl Inner {
             metrics: self.metrics.clone(),
             store: self.registry.store.clone(),
             gate: self.gate.clone(),
+            webhooks: self.registry.webhooks.counts.clone(),
         }
     }
 }

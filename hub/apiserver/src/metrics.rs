@@ -25,6 +25,26 @@ pub(crate) struct Metrics {
     page: OnceLock<PageSource>,
 }
 
+/// Questions to webhooks: name, sort, operation, code, whether they refused the write.
+#[derive(Debug)]
+pub(crate) struct WebhookCounts(Family<5, Counter>);
+
+impl Default for WebhookCounts {
+    fn default() -> Self {
+        let labels = ["name", "type", "operation", "code", "rejected"];
+        Self(Family::new(labels, MOST_SERIES, Counter::default))
+    }
+}
+
+impl WebhookCounts {
+    /// Counts a question by what came of it.
+    pub(crate) fn count(&self, name: &str, mutates: bool, operation: &str, code: u16, rejected: bool) {
+        let sort = if mutates { "admit" } else { "validating" };
+        let rejected = if rejected { "true" } else { "false" };
+        self.0.get([name, sort, operation, &code.to_string(), rejected]).inc();
+    }
+}
+
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
@@ -99,6 +119,7 @@ pub struct ServerFigures {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) store: ApiStore,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) webhooks: Arc<WebhookCounts>,
 }
 
 impl ServerFigures {
@@ -137,6 +158,12 @@ impl Source for ServerFigures {
             }),
         )?;
         self.gate.write(sheet)?;
+        let asked = self.webhooks.0.rows();
+        sheet.counter(
+            "apiserver_admission_webhook_request_total",
+            "Questions to admission webhooks, by what came of them.",
+            asked.iter().map(|(labels, count)| (labels.as_slice(), count.get() as f64)),
+        )?;
         let snapshot = self.store.snapshot();
         let objects: Vec<_> = snapshot
             .resources()
@@ -210,7 +237,7 @@ mod tests {
     fn figures() -> ServerFigures {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
         let gate = Arc::new(Gate::new(crate::limits::Limits::default()));
-        ServerFigures { metrics: Arc::default(), store, gate }
+        ServerFigures { metrics: Arc::default(), store, gate, webhooks: Arc::default() }
     }
 
     #[test]

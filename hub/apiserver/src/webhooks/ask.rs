@@ -66,6 +66,8 @@ struct Passage<'a> {
     attempt: &'a Attempt<'a>,
     subject: Subject<'a>,
     request: Request<'a>,
+    /// The other kinds under which the same objects are served.
+    equivalents: Vec<Arc<Kind>>,
     /// The old object by the version it is shown in.
     olds: BTreeMap<Arc<str>, Value>,
 }
@@ -78,7 +80,9 @@ impl<'a> Passage<'a> {
         let namespace = if matching::is_namespace(kind) { name } else { namespace };
         let subject = Subject { operation, kind, subresource, namespace };
         let request = Request { operation, kind, subresource, namespace, name, user: caller.user, options };
-        Self { registry, attempt, subject, request, olds: BTreeMap::new() }
+        let same = |other: &&Arc<Kind>| other.storage == kind.storage && other.gvr != kind.gvr;
+        let equivalents = registry.kinds().iter().filter(same).cloned().collect();
+        Self { registry, attempt, subject, request, equivalents, olds: BTreeMap::new() }
     }
 
     /// The object as a webhook that is asked in the version of `kind` sees it.
@@ -105,13 +109,7 @@ impl<'a> Passage<'a> {
     /// The version in which a webhook is to be asked, if it is to be asked at all.
     fn wants(&mut self, hook: &Hook, object: Option<&Value>) -> Result<Option<Arc<Kind>>, Status> {
         let (subject, registry) = (self.subject, self.registry);
-        let kinds = registry.kinds();
-        let equivalents = || {
-            let same =
-                |kind: &&Arc<Kind>| kind.storage == subject.kind.storage && kind.gvr != subject.kind.gvr;
-            kinds.iter().filter(same).collect()
-        };
-        let Some(kind) = matching::by_rules(hook, &subject, equivalents) else { return Ok(None) };
+        let Some(kind) = matching::by_rules(hook, &subject, &self.equivalents) else { return Ok(None) };
         let namespace_labels = || match object {
             Some(object) if matching::is_namespace(subject.kind) && subject.subresource.is_empty() => {
                 Ok(NamespaceLabels::New(object))
@@ -123,11 +121,10 @@ impl<'a> Passage<'a> {
         };
         // A Scale has no labels.
         let unlabelled = Value::Null;
-        let seen = |object: Option<&'a Value>| object;
         let objects = if subject.subresource == "scale" {
             [object.map(|_| &unlabelled), self.attempt.old.map(|_| &unlabelled)]
         } else {
-            [object, seen(self.attempt.old)]
+            [object, self.attempt.old]
         };
         if !matching::by_selectors(hook, &subject, namespace_labels, objects)? {
             return Ok(None);
@@ -207,6 +204,25 @@ impl Registry {
     fn outcome(
         &self,
         caller: &Caller<'_>,
+        attempt: &Attempt<'_>,
+        hook: &Hook,
+        mutates: bool,
+        reply: Result<Reply, Failed>,
+    ) -> Result<Option<Reply>, Status> {
+        let failed = matches!(reply, Err(Failed::Call(_)));
+        let outcome = Self::judged(caller, hook, reply);
+        let code = match &outcome {
+            Err(status) => status.code(),
+            Ok(_) if failed => 500,
+            Ok(_) => 200,
+        };
+        let operation = matching::operation_name(attempt.operation);
+        self.webhooks.counts.count(&hook.name, mutates, operation, code, outcome.is_err());
+        outcome
+    }
+
+    fn judged(
+        caller: &Caller<'_>,
         hook: &Hook,
         reply: Result<Reply, Failed>,
     ) -> Result<Option<Reply>, Status> {
@@ -266,7 +282,7 @@ impl Registry {
                 let asked = passage.review(hook, &kind, view.clone());
                 self.ask(hook, asked, true).await
             };
-            let reply = self.outcome(caller, hook, reply)?;
+            let reply = self.outcome(caller, attempt, hook, true, reply)?;
             if let Some(reply) = reply.filter(|reply| !reply.patch.is_empty()) {
                 if deletes {
                     return Err(review::nothing_to_change(&hook.name));
@@ -310,7 +326,7 @@ impl Registry {
                     Ok(asked) => self.ask(hook, asked, false).await,
                     Err(status) => Err(Failed::Write(status)),
                 };
-                self.outcome(caller, hook, reply)
+                self.outcome(caller, attempt, hook, false, reply)
             });
         }
         for outcome in join_all(calls).await {

@@ -86,19 +86,14 @@ impl Rule {
 }
 
 /// The kind in whose version a webhook is asked about a write, if its rules are for it. `equivalents` are the kinds
-/// under which the same objects are served, the subject's own aside; they are looked up only if they count.
-pub(crate) fn by_rules<'k>(
-    hook: &Hook,
-    subject: &Subject<'_>,
-    equivalents: impl FnOnce() -> Vec<&'k Arc<Kind>>,
-) -> Option<Arc<Kind>> {
+/// under which the same objects are served, the subject's own aside.
+pub(crate) fn by_rules(hook: &Hook, subject: &Subject<'_>, equivalents: &[Arc<Kind>]) -> Option<Arc<Kind>> {
     if hook.rules.iter().any(|rule| rule.matches(subject, &subject.kind.gvr)) {
         return Some(subject.kind.clone());
     }
-    if hook.exact || hook.rules.is_empty() {
+    if hook.exact {
         return None;
     }
-    let equivalents = equivalents();
     // Earlier rules first.
     hook.rules.iter().find_map(|rule| {
         let kind = equivalents.iter().find(|kind| rule.matches(subject, &kind.gvr))?;

@@ -61,7 +61,7 @@ use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub use self::place::Place;
+pub use self::place::{Place, service_host};
 pub(crate) use self::{
     ask::{Attempt, Round},
     conditions::compile as compile_condition,
@@ -69,7 +69,7 @@ pub(crate) use self::{
     matching::is_exempt,
     review::Options,
 };
-use crate::storage::ApiStore;
+use crate::{metrics::WebhookCounts, storage::ApiStore};
 
 /// Where configurations are stored.
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
@@ -106,6 +106,8 @@ pub(crate) struct Webhooks {
     caller: OnceLock<Arc<dyn WebhookCaller>>,
     /// One refresh at a time, so that an older snapshot never replaces a newer one.
     refreshing: Mutex<()>,
+    /// What is shown of them.
+    pub(crate) counts: Arc<WebhookCounts>,
 }
 
 /// Which of the two sorts.

@@ -47,12 +47,15 @@ fn address(namespace: &str, name: &str, service: Option<&Value>) -> Result<Strin
             way_out(namespace, name)
         ));
     };
+    let host = service_host(service).map(str::to_owned);
+    host.ok_or_else(|| format!("service {name:?} has no address: {}", way_out(namespace, name)))
+}
+
+/// The host that a Service leads to, if it leads anywhere.
+pub fn service_host(service: &Value) -> Option<&str> {
     let text = |field: &str| service["spec"][field].as_str().unwrap_or_default();
     let host = if text("type") == "ExternalName" { text("externalName") } else { text("clusterIP") };
-    if matches!(host, "" | "None") {
-        return Err(format!("service {name:?} has no address: {}", way_out(namespace, name)));
-    }
-    Ok(host.to_owned())
+    (!matches!(host, "" | "None")).then_some(host)
 }
 
 /// What to do about a Service that leads nowhere.

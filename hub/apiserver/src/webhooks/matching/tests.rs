@@ -70,7 +70,7 @@ fn rules_name_what_they_are_for() {
     for (rules, operation, kind, subresource, namespace, expected) in table {
         let hook = hook(&[("/rules", rules.clone())]);
         let subject = Subject { operation, kind, subresource, namespace };
-        let found = by_rules(&hook, &subject, Vec::new).is_some();
+        let found = by_rules(&hook, &subject, &[]).is_some();
         assert_eq!(found, expected, "{rules} {subject:?}");
     }
 }
@@ -90,7 +90,7 @@ fn an_equivalent_version_will_do_unless_it_is_to_be_exact() {
         (json!(["v3"]), "Equivalent", None),
     ] {
         let hook = hook(&[("/rules", rules(versions.clone())), ("/matchPolicy", json!(policy))]);
-        let found = by_rules(&hook, &subject, || vec![&old]);
+        let found = by_rules(&hook, &subject, std::slice::from_ref(&old));
         assert_eq!(found.as_ref().map(|kind| kind.gvr.version.as_str()), expected, "{versions} {policy}");
     }
 }
