@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,17 +13,13 @@ use std::{
 
 use karmada_tests::{
     inprocess::Ground,
-    sim::{self, Failure, Outcome, plan::KINDS},
+    sim::{self, Failure, Outcome, found, plan::KINDS},
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 /// How many seeds are lived through: what two cores can do in about a minute and a half.
 const SEEDS: u64 = 100;
-
-/// Seeds beyond those that have found something once. What a seed has in store changes when plans do; what these found
-/// is told with them.
-const FOUND: [u64; 0] = [];
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
@@ -50,7 +48,7 @@ fn live(seeds: &[u64]) -> (Vec<Outcome>, Vec<Failure>) {
 
 #[test]
 fn fleets_live_through_what_seeds_have_in_store() {
-    let seeds: Vec<u64> = FOUND.into_iter().chain(0..SEEDS).collect();
+    let seeds: Vec<u64> = (0..SEEDS).collect();
     let (outcomes, failures) = live(&seeds);
     let told: Vec<String> = failures.iter().take(3).map(ToString::to_string).collect();
     let numbers: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
@@ -71,9 +69,33 @@ fn fleets_live_through_what_seeds_have_in_store() {
 }
 
 #[test]
+fn plans_that_have_found_something_pass() {
+    let ground = Arc::new(runtime().block_on(Ground::installed()));
+    for (what, plan) in found::all() {
+        let (outcome, _) = sim::live(&plan, &ground, runtime);
+        if let Err(failure) = outcome {
+            panic!("{what}\n{failure}");
+        }
+    }
+}
+
+#[test]
 fn a_seed_tells_the_same_story_twice() {
     let ground = Arc::new(runtime().block_on(Ground::installed()));
     let (_, first) = sim::simulate(5, &ground, runtime);
     let (_, second) = sim::simulate(5, &ground, runtime);
     assert_eq!(first, second);
+}
+
+#[test]
+fn known_mistakes_can_still_be_put_back() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let patches = std::fs::read_dir(root.join("tests/mutations")).expect("the mutations are there");
+    let patches = patches.map(|entry| entry.expect("an entry is read").path());
+    for patch in patches.filter(|path| path.extension().is_some_and(|extension| extension == "patch")) {
+        let git = Command::new("git").args(["apply", "--check"]).arg(&patch).current_dir(&root).output();
+        let Ok(answer) = git else { return println!("skipped: there is no git") };
+        let told = String::from_utf8_lossy(&answer.stderr);
+        assert!(answer.status.success(), "{} is to be mended: {told}", patch.display());
+    }
 }

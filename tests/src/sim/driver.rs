@@ -3,9 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_agent::Phase;
+use karmada_api::policy::PurgeMode;
 use karmada_client::{Error, Patch};
 use karmada_core::evict;
 use karmada_hub::HubConfig;
+use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
@@ -34,6 +36,9 @@ const AGREEMENT: Duration = Duration::from_secs(240);
 
 /// The key of users' taints.
 pub(super) const TAINT: &str = "upgrade";
+
+/// The key of the taint that a ClusterTaintPolicy puts on clusters that are lost.
+pub(super) const LOST: &str = "shop.io/lost";
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(3);
@@ -85,6 +90,10 @@ impl Driver {
         let modes = vec![Mode::Pass; plan.members];
         let namespace = samples::namespace(World::NAMESPACE);
         world.api().post("/api/v1/namespaces", &namespace).await.expect("a namespace");
+        if plan.taint_policy {
+            let path = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies";
+            world.api().post(path, &taint_policy()).await.expect("a ClusterTaintPolicy");
+        }
         Self { world, ledger, observers, members, copy: None, modes, fired: BTreeSet::new() }
     }
 
@@ -145,6 +154,7 @@ impl Driver {
                 self.ledger.settled();
                 return begin.elapsed();
             };
+            self.confirm().await;
             if begin.elapsed() > AGREEMENT {
                 self.ledger.accuse(format!("no agreement {when} within {AGREEMENT:?}: {missing}"));
             }
@@ -152,8 +162,36 @@ impl Driver {
         }
     }
 
+    /// Lets what workloads have left behind until a user says otherwise go.
+    async fn confirm(&self) {
+        let api = self.world.api();
+        let path = format!("/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings", World::NAMESPACE);
+        let Ok(list) = api.get(&path).await else { return };
+        for mut binding in list["items"].as_array().cloned().unwrap_or_default() {
+            let name = binding["spec"]["resource"]["name"].as_str().unwrap_or_default().to_owned();
+            let path = samples::binding_path(World::NAMESPACE, object::name(&binding));
+            let tasks = binding.pointer_mut("/spec/gracefulEvictionTasks").and_then(Value::as_array_mut);
+            let mut waits = false;
+            for task in tasks.into_iter().flatten().filter(|task| task["suppressDeletion"] == true) {
+                task["suppressDeletion"] = false.into();
+                waits = true;
+            }
+            if waits {
+                self.ledger.tell(format!("a user lets go what {name} has left behind"));
+                self.ledger.confirms(&name);
+                // Somebody else was faster: with the next look.
+                let _ = api.put(&path, &binding).await;
+            }
+        }
+    }
+
     async fn act(&mut self, act: &Act) {
         if !self.applies(act) {
+            return;
+        }
+        if let Act::Ail(name) = act
+            && !self.ledger.fails(name)
+        {
             return;
         }
         self.fired.extend(act.kind());
@@ -233,6 +271,9 @@ impl Driver {
             }
             Act::Sicken(member) => self.ledger.sickens(*member, true),
             Act::Heal(member) => self.ledger.sickens(*member, false),
+            // Done already.
+            Act::Ail(_) => {}
+            Act::Cure(name) => self.ledger.recovers(name),
             Act::Leave(member) => {
                 let (api, name) = (self.world.api(), format!("member{}", member + 1));
                 self.ledger.wants(|intent| {
@@ -417,6 +458,18 @@ fn policy(name: &str, want: &Want) -> Value {
         Spread::Config => samples::config_map_policy(name, &names),
         _ => samples::deployment_policy(name, &names),
     };
+    if let Some(mode) = want.purge {
+        policy["spec"]["failover"]["cluster"] = json!({ "purgeMode": mode });
+    }
+    if let Some(patience) = want.patience {
+        policy["spec"]["propagateDeps"] = true.into();
+        let application = &mut policy["spec"]["failover"]["application"];
+        *application = json!({ "decisionConditions": { "tolerationSeconds": patience.seconds },
+                               "purgeMode": patience.purge });
+        if patience.purge == PurgeMode::Gracefully {
+            application["gracePeriodSeconds"] = GRACE.as_secs().into();
+        }
+    }
     let weights: Vec<Value> = names
         .iter()
         .enumerate()
@@ -438,4 +491,17 @@ fn policy(name: &str, want: &Want) -> Value {
     policy["spec"]["placement"]["replicaScheduling"] = scheduling;
     policy["spec"]["placement"]["replicaScheduling"]["replicaSchedulingType"] = "Divided".into();
     policy
+}
+
+/// Drives everything from clusters that are not heard, until they are.
+fn taint_policy() -> Value {
+    let ready =
+        |values: Value| json!([{ "conditionType": "Ready", "operator": "In", "statusValues": values }]);
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": { "name": "lost" },
+        "spec": {
+            "addOnConditions": ready(json!(["Unknown"])), "removeOnConditions": ready(json!(["True"])),
+            "taints": [{ "key": LOST, "effect": "NoExecute" }],
+        },
+    })
 }

@@ -2,13 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use karmada_api::{consts::taint, policy::PurgeMode};
 use karmada_client::{Event, WatchConfig, Watcher};
 use karmada_env::Env;
 use karmada_meta::object;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::ledger::Ledger;
+use super::{
+    driver::LOST,
+    ledger::{Cause, Ledger},
+};
 use crate::{fleet::condition, inprocess::World};
 
 /// Watches a hub until dropped.
@@ -38,8 +43,18 @@ fn binding(ledger: &Ledger, binding: &Value) {
     let allowed = names(&binding["spec"]["placement"]["clusterAffinity"]["clusterNames"]);
     let name = binding["spec"]["resource"]["name"].as_str().unwrap_or_default();
     let tasks = binding["spec"]["gracefulEvictionTasks"].as_array().into_iter().flatten();
-    let leaving = tasks.filter_map(|task| number(task["fromCluster"].as_str()?));
+    let leaving = tasks.filter_map(|task| Some((number(task["fromCluster"].as_str()?)?, cause(task))));
     ledger.placed(name, targets(binding), &allowed.collect(), leaving.collect());
+}
+
+/// What an eviction task says.
+fn cause(task: &Value) -> Cause {
+    let lost = [taint::UNREACHABLE, taint::NOT_READY, LOST];
+    let message = task["message"].as_str().unwrap_or_default();
+    Cause {
+        lost: lost.iter().any(|taint| message.contains(taint)),
+        purge: PurgeMode::deserialize(&task["purgeMode"]).unwrap_or_default(),
+    }
 }
 
 fn cluster(ledger: &Ledger, cluster: &Value) {

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use karmada_api::policy::PurgeMode;
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -70,6 +71,24 @@ pub struct Seen {
     pub value: String,
 }
 
+/// Why a workload leaves a cluster, by its eviction task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// Because the cluster is lost.
+    pub(super) lost: bool,
+    /// What becomes of the copy there.
+    pub(super) purge: PurgeMode,
+}
+
+/// An eviction that the hub has begun.
+#[derive(Clone, Copy, Debug)]
+struct Evicted {
+    since: Duration,
+    cause: Cause,
+    /// A user has said that the copy may go.
+    confirmed: bool,
+}
+
 /// What happened to a member's way to the hub.
 #[derive(Clone, Copy, Debug, Default)]
 struct Disturbed {
@@ -87,6 +106,8 @@ struct State {
     forgotten: BTreeSet<String>,
     /// Workloads of which a copy was made since the hub's copy was: a restored hub does not know where.
     copied: BTreeSet<String>,
+    /// Workloads of which a copy got more replicas since: a restored hub gives it those of then.
+    grown: BTreeSet<String>,
     /// Reasons to leave.
     may_leave: BTreeSet<(String, usize)>,
     /// Reasons to shrink.
@@ -95,11 +116,12 @@ struct State {
     lost: BTreeSet<(usize, String)>,
     /// Reasons when the hub's copy was made.
     then: (BTreeSet<(String, usize)>, BTreeSet<String>),
-    /// Evictions that the hub has begun, and since when.
-    evicted: BTreeMap<(String, usize), Duration>,
+    evicted: BTreeMap<(String, usize), Evicted>,
     /// Members from which users have driven workloads.
     driven: BTreeSet<usize>,
     sick: BTreeSet<usize>,
+    /// Where workloads do not do their job, and since when they do again.
+    ailing: BTreeMap<(usize, String), Option<Duration>>,
     objects: BTreeMap<(usize, String), Seen>,
     disturbed: BTreeMap<usize, Disturbed>,
     ready: BTreeMap<usize, String>,
@@ -182,6 +204,7 @@ impl Ledger {
         state.backup = Some(state.intent.clone());
         state.then = (state.may_leave.clone(), state.may_shrink.clone());
         state.copied.clear();
+        state.grown.clear();
     }
 
     /// The hub knows what it knew then, and no more.
@@ -200,6 +223,8 @@ impl Ledger {
         // No agent deletes what no Work names any more.
         let copied = std::mem::take(&mut state.copied);
         state.forgotten.extend(copied);
+        let grown = std::mem::take(&mut state.grown);
+        state.may_shrink.extend(grown);
         let (leave, shrink) = state.then.clone();
         state.may_leave.extend(leave);
         state.may_shrink.extend(shrink);
@@ -251,6 +276,39 @@ impl Ledger {
         self.state.lock().sick.contains(&member)
     }
 
+    /// A workload does not do its job any more on the first member that has it. Whether there is one.
+    pub fn fails(&self, name: &str) -> bool {
+        let mut state = self.state.lock();
+        let Some(at) = state.objects.keys().find(|(_, other)| other == name).cloned() else { return false };
+        state.ailing.insert(at, None);
+        true
+    }
+
+    /// A workload does its job again.
+    pub fn recovers(&self, name: &str) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let here = state.ailing.iter_mut().filter(|((_, other), _)| other == name);
+        here.for_each(|(_, until)| *until = Some(now));
+    }
+
+    /// Whether a workload fails on a member.
+    pub(super) fn ails(&self, member: usize, name: &str) -> bool {
+        self.state.lock().ailing.get(&(member, name.to_owned())) == Some(&None)
+    }
+
+    /// How long a workload's pods take to become ready.
+    pub(super) fn startup(&self, name: &str) -> Duration {
+        self.state.lock().startup(name)
+    }
+
+    /// A user says that the copies which a workload has left behind may go.
+    pub(super) fn confirms(&self, name: &str) {
+        let mut state = self.state.lock();
+        let of = state.evicted.iter_mut().filter(|((other, _), _)| other == name);
+        of.for_each(|(_, evicted)| evicted.confirmed = true);
+    }
+
     /// A member's way to the hub is disturbed from now on, or not any more.
     pub fn disturb(&self, member: usize, begins: bool) {
         let now = self.now();
@@ -267,7 +325,7 @@ impl Ledger {
         let name = object::name(object).to_owned();
         let replicas = object["spec"]["replicas"].as_i64().unwrap_or(0);
         let value = object["data"]["key"].as_str().unwrap_or_default().to_owned();
-        let startup = state.intent.wants.get(&name).map_or(Duration::from_secs(1), |want| want.startup);
+        let startup = state.startup(&name);
         if kind == "ConfigMap" && !name.starts_with('w') {
             return startup;
         }
@@ -280,6 +338,9 @@ impl Ledger {
                         now,
                         format!("member{}: {name} {} → {replicas} replicas", member + 1, known.replicas),
                     );
+                }
+                if replicas > known.replicas {
+                    state.grown.insert(name.clone());
                 }
                 if replicas < known.replicas
                     && !state.may_shrink.contains(&name)
@@ -350,18 +411,18 @@ impl Ledger {
         name: &str,
         clusters: BTreeMap<usize, i64>,
         allowed: &BTreeSet<usize>,
-        leaving: BTreeSet<usize>,
+        leaving: BTreeMap<usize, Cause>,
     ) {
         let now = self.now();
         let mut state = self.state.lock();
-        for member in clusters.keys().filter(|member| !leaving.contains(member)) {
+        for member in clusters.keys().filter(|member| !leaving.contains_key(member)) {
             state.evicted.remove(&(name.to_owned(), *member));
         }
-        for member in leaving {
+        for (member, cause) in leaving {
             let key = (name.to_owned(), member);
             if !state.evicted.contains_key(&key) {
-                state.tell(now, format!("hub: {name} is to leave member{}", member + 1));
-                state.evicted.insert(key, now);
+                state.tell(now, format!("hub: {name} is to leave member{}, {}", member + 1, cause.purge));
+                state.evicted.insert(key, Evicted { since: now, cause, confirmed: false });
             }
         }
         let known = state.bindings.get(name).cloned().unwrap_or_default();
@@ -412,15 +473,28 @@ impl State {
         self.wrong.push(what);
     }
 
+    fn startup(&self, name: &str) -> Duration {
+        self.intent.wants.get(name).map_or(Duration::from_secs(1), |want| want.startup)
+    }
+
     fn leaves(&self, name: &str, member: usize) -> bool {
         self.may_leave.contains(&(name.to_owned(), member))
     }
 
     /// Whether an eviction that the hub has begun may end so: service is kept.
     fn evicts(&self, now: Duration, name: &str, member: usize, gone: &Seen) -> Result<(), String> {
-        let Some(since) = self.evicted.get(&(name.to_owned(), member)) else {
+        let Some(evicted) = self.evicted.get(&(name.to_owned(), member)) else {
             return Err("nobody asked for that".to_owned());
         };
+        if evicted.confirmed {
+            return Ok(());
+        }
+        match evicted.cause.purge {
+            PurgeMode::Never => return Err("was to stay until a user says otherwise".to_owned()),
+            // What a lost cluster has is not removed first: nobody could.
+            PurgeMode::Directly if !evicted.cause.lost => return Ok(()),
+            PurgeMode::Directly | PurgeMode::Gracefully => {}
+        }
         let Some(want) = self.intent.wants.get(name) else { return Ok(()) };
         let others: i64 =
             self.objects.iter().filter(|((_, other), _)| other == name).map(|(_, seen)| seen.ready).sum();
@@ -430,10 +504,13 @@ impl State {
         };
         let enough = (copies * want.replicas).min(others + gone.ready);
         let by_user = self.driven.contains(&member);
-        let grace = by_user && now >= *since + GRACE;
+        let grace = now >= evicted.since + GRACE;
         // Duplicated and driven from one of its places by a user, there may be no other place.
         let nowhere = by_user && (want.spread == Spread::Duplicated || self.intent.clusters(name).len() < 2);
-        if others >= enough || grace || nowhere {
+        // That it does its job again may not be known yet.
+        let failed = self.ailing.get(&(member, name.to_owned()));
+        let failed = failed.is_some_and(|until| until.is_none_or(|until| now <= until + ECHO));
+        if others >= enough || (grace && (by_user || failed)) || nowhere {
             return Ok(());
         }
         Err(format!("of {enough} replicas that were ready {others} are left"))

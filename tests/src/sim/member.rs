@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep_until};
 use super::ledger::Ledger;
 use crate::{inprocess::World, kubesim::plan};
 
-/// How often a sick member looks whether it still is.
-const SICK: Duration = Duration::from_secs(2);
+/// How often a member looks at how its workloads are.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// A Deployment as its pods see it.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ struct Running {
     ready: i64,
     /// When what is wanted becomes ready.
     due: Option<Instant>,
+    /// Nothing is ready, and nothing becomes it.
+    ailing: bool,
 }
 
 /// Gives a member a node with room for everything.
@@ -43,14 +45,12 @@ pub(super) async fn deployments(member: usize, client: kube::Client, env: Env, l
     let mut watcher = watch(client, "/apis/apps/v1", "deployments", env);
     let mut running: BTreeMap<String, Running> = BTreeMap::new();
     loop {
-        let due = running.values().filter_map(|r| r.due).min();
-        // What has waited while the member was sick is looked at now and then.
-        let due = due
-            .map(|due| due.max(Instant::now() + if ledger.is_sick(member) { SICK } else { Duration::ZERO }));
+        let now = Instant::now();
+        let due = running.values().filter_map(|r| r.due).filter(|due| *due > now).min();
         let event = tokio::select! {
             biased;
             event = watcher.next() => Some(event),
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
+            () = sleep_until(due.unwrap_or(now + LOOK).min(now + LOOK)) => None,
         };
         match event {
             Some(Event::Upsert(object)) => {
@@ -66,6 +66,7 @@ pub(super) async fn deployments(member: usize, client: kube::Client, env: Env, l
         }
         let now = Instant::now();
         for (name, it) in &mut running {
+            it.ails(ledger.ails(member, name), now, ledger.startup(name));
             if it.due.is_some_and(|due| due <= now) && !ledger.is_sick(member) {
                 it.due = None;
                 it.ready = it.wanted;
@@ -102,13 +103,13 @@ fn watch(client: kube::Client, root: &str, plural: &str, env: Env) -> Watcher<Va
 
 impl Running {
     const fn new() -> Self {
-        Self { generation: 0, wanted: 0, ready: 0, due: None }
+        Self { generation: 0, wanted: 0, ready: 0, due: None, ailing: false }
     }
 
     fn wants(&mut self, object: &Value, startup: Duration) {
         let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
         self.generation = object::generation(object);
-        if wanted > self.wanted {
+        if wanted > self.wanted && !self.ailing {
             self.due = Some(Instant::now() + startup);
         }
         self.wanted = wanted;
@@ -116,6 +117,15 @@ impl Running {
         if self.ready == wanted {
             self.due = None;
         }
+    }
+
+    fn ails(&mut self, ails: bool, now: Instant, startup: Duration) {
+        match (self.ailing, ails) {
+            (false, true) => (self.ready, self.due) = (0, None),
+            (true, false) => self.due = Some(now + startup),
+            _ => {}
+        }
+        self.ailing = ails;
     }
 }
 

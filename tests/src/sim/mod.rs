@@ -13,16 +13,21 @@
 //! - nothing goes from a member, or shrinks there, without a reason that somebody gave on the hub;
 //! - nothing is placed outside of its policy;
 //! - what is evicted goes only when as many replicas are ready elsewhere as were before, up to what is wanted, unless a
-//!   user drives it away and the grace period is over or there is no other place;
+//!   user drives it away, or it does not do its job, and the grace period is over, or a user drives it away and there is
+//!   no other place, or its policy says Directly and its cluster can be heard;
+//! - what is evicted where its policy says Never stays until a user says otherwise;
 //! - no cluster is taken for lost that could have been heard.
 //!
 //! And what must come to be, once every fault has ended, by [`agree`]: wishes, bindings, Works, members and reports
 //! agree within a bounded time, and so once more after everything was asked to change.
 //!
+//! What a seed has in store changes when [`Plan::of`] does. Plans that have found something once are kept in [`found`].
+//!
 //! That all this finds something is shown by `tests/mutations`: known mistakes, put back into the code one by one.
 
 mod agree;
 mod driver;
+pub mod found;
 mod hub;
 pub mod ledger;
 mod member;
@@ -62,13 +67,17 @@ pub type Verdict = (Result<Outcome, Box<Failure>>, String);
 
 /// Lives through a seed in a runtime of its own, made by `runtime`: on one thread, with paused time.
 pub fn simulate(seed: u64, ground: &Arc<Ground>, runtime: impl FnOnce() -> Runtime) -> Verdict {
-    let plan = Plan::of(seed);
-    let runtime = runtime();
+    live(&Plan::of(seed), ground, runtime)
+}
+
+/// The same with a plan.
+pub fn live(plan: &Plan, ground: &Arc<Ground>, runtime: impl FnOnce() -> Runtime) -> Verdict {
+    let (seed, runtime) = (plan.seed, runtime());
     let ledger = runtime.block_on(async { Ledger::new() });
     let run = AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let driver = Driver::new(&plan, Arc::clone(ground), Arc::clone(&ledger)).await;
-            driver.run(&plan).await
+            let driver = Driver::new(plan, Arc::clone(ground), Arc::clone(&ledger)).await;
+            driver.run(plan).await
         })
     });
     let outcome = std::panic::catch_unwind(run).map_err(|panic| text(&*panic));

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use karmada_api::policy::PurgeMode;
 use karmada_env::{Random, SplitMix};
 
 /// How replicas are spread.
@@ -44,6 +45,19 @@ pub struct Want {
     pub clusters: BTreeSet<usize>,
     /// How long its pods take to become ready.
     pub startup: Duration,
+    /// Its policy asks that it leave clusters that are lost, and what becomes of the copies there.
+    pub purge: Option<PurgeMode>,
+    /// Its policy asks that it leave clusters where it is unhealthy.
+    pub patience: Option<Patience>,
+}
+
+/// When a workload leaves a cluster where it does not do its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// After so many seconds.
+    pub seconds: u64,
+    /// What becomes of the copy there.
+    pub purge: PurgeMode,
 }
 
 /// A link's fault.
@@ -118,10 +132,14 @@ pub enum Act {
     Sicken(usize),
     /// It does again, and so does what has waited.
     Heal(usize),
+    /// A workload does not do its job any more on the first member that has it.
+    Ail(String),
+    /// It does again.
+    Cure(String),
 }
 
 /// What may be said to have happened to a fleet.
-pub const KINDS: [&str; 9] = [
+pub const KINDS: [&str; 11] = [
     "partition",
     "one-way loss",
     "clock jump",
@@ -131,7 +149,12 @@ pub const KINDS: [&str; 9] = [
     "hub restore",
     "agent restart",
     "slow link",
+    "application failure",
+    "user's taint",
 ];
+
+/// Those that a seed has some of; the others have a chance of their own.
+const DRAWN: usize = 9;
 
 impl Act {
     /// Whether a user does this, by asking the hub.
@@ -151,6 +174,8 @@ impl Act {
             Self::Restore => KINDS[6],
             Self::StopAgent(..) => KINDS[7],
             Self::Cut(_, Cut::Late(_)) => KINDS[8],
+            Self::Ail(_) => KINDS[9],
+            Self::Taint(_) => KINDS[10],
             _ => return None,
         })
     }
@@ -165,6 +190,8 @@ pub struct Plan {
     pub members: usize,
     /// Whether objects leave clusters that are lost for long.
     pub failover: bool,
+    /// Whether a ClusterTaintPolicy drives everything from clusters that are lost.
+    pub taint_policy: bool,
     /// What is wanted at first, by name.
     pub wants: BTreeMap<String, Want>,
     /// What happens, in order of time.
@@ -174,7 +201,8 @@ pub struct Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failover = if self.failover { ", failover" } else { "" };
-        writeln!(f, "seed {}: {} members{failover}", self.seed, self.members)?;
+        let policy = if self.taint_policy { ", taints by policy" } else { "" };
+        writeln!(f, "seed {}: {} members{failover}{policy}", self.seed, self.members)?;
         for (name, want) in &self.wants {
             writeln!(f, "  {name}: {want:?}")?;
         }
@@ -357,6 +385,8 @@ impl Line {
             replicas: dice.between(1, 6) as i64,
             clusters: dice.some(members),
             startup: Duration::from_secs(dice.between(1, 8)),
+            purge: None,
+            patience: None,
         }
     }
 
@@ -393,6 +423,41 @@ impl Line {
     }
 }
 
+/// What a workload's policy asks for when a cluster is lost, and when it fails itself.
+type Asks = (Option<PurgeMode>, Option<Patience>);
+
+impl Line {
+    /// Workloads that fail, and what their policies say of that, by name.
+    fn failures(&mut self, wants: &BTreeMap<String, Want>) -> BTreeMap<String, Asks> {
+        let (gracefully, directly) = (PurgeMode::Gracefully, PurgeMode::Directly);
+        let patience = |dice: &Dice| Patience {
+            // Longer than pods take to start.
+            seconds: dice.between(12, 25),
+            purge: dice.one_of(&[gracefully, directly, PurgeMode::Never]),
+        };
+        let mut asks: BTreeMap<String, Asks> = BTreeMap::new();
+        for name in wants.keys() {
+            let purge = self.dice.one_of(&[None, None, Some(gracefully), Some(directly)]);
+            let patience = self.dice.chance(40).then(|| patience(&self.dice));
+            asks.insert(name.clone(), (purge, patience));
+        }
+        let runs = |want: &&Want| want.spread != Spread::Config;
+        let moves = |want: &&Want| runs(want) && want.spread != Spread::Duplicated && want.clusters.len() > 1;
+        let names = |is: &dyn Fn(&&Want) -> bool| -> Vec<String> {
+            wants.iter().filter(|(_, want)| is(want)).map(|(name, _)| name.clone()).collect()
+        };
+        // Those that have another place, if there are any.
+        let able = [names(&moves), names(&runs)].into_iter().find(|able| !able.is_empty());
+        if let Some(able) = able.filter(|_| self.dice.chance(45)) {
+            let name = able[self.dice.below(able.len() as u64) as usize].clone();
+            let (lasts, mut free) = (self.dice.between(10, 90), 0);
+            asks.entry(name.clone()).and_modify(|(_, asks)| *asks = Some(patience(&self.dice)));
+            self.span_of(&mut free, Act::Ail(name.clone()), lasts, Act::Cure(name));
+        }
+        asks
+    }
+}
+
 impl Plan {
     /// What this seed has in store.
     pub fn of(seed: u64) -> Self {
@@ -400,9 +465,9 @@ impl Plan {
         let members = if dice.chance(60) { 2 } else { 3 };
         let (links, agents) = (vec![0; members], vec![0; members]);
         let mut line = Line { dice, acts: Vec::new(), hub: 0, links, agents };
-        let wants: BTreeMap<String, Want> =
+        let mut wants: BTreeMap<String, Want> =
             (0..line.dice.between(2, 3)).map(|n| (format!("w{n}"), line.want(members))).collect();
-        let mut kinds = KINDS.to_vec();
+        let mut kinds = KINDS[..DRAWN].to_vec();
         for _ in 0..line.dice.between(3, 4) {
             let kind = kinds.swap_remove(line.dice.below(kinds.len() as u64) as usize);
             line.fault(kind, members);
@@ -427,10 +492,20 @@ impl Plan {
             let mut free = 0;
             line.span_of(&mut free, Act::Sicken(member), lasts, Act::Heal(member));
         }
+        let asks = line.failures(&wants);
+        let taint_policy = line.dice.chance(25);
         let mut acts = line.acts;
+        for (_, act) in &mut acts {
+            if let Act::Set(name, want) = act {
+                (want.purge, want.patience) = asks[name];
+            }
+        }
+        for (name, want) in &mut wants {
+            (want.purge, want.patience) = asks[name];
+        }
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
-        Self { seed, members, failover, wants, acts }
+        Self { seed, members, failover, taint_policy, wants, acts }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | reports | | scheduled, complete, all of it reported healthy, with as many replicas ready as it is to have | done |
 //! | reports | has gone | not complete, and the scheduler has had its say | withdraw |
 //! | reports | a user's NoExecute | the grace period is over | done |
+//! | reports | | purged directly; the grace period is over: there is no copy to wait for, nor any report | done |
 //! | reports | | complete; the grace period is over; all of it is healthy, or the old copy is not either | done |
 //! | reports | | none of these | keep |
 //!
@@ -22,6 +23,7 @@ use std::time::Duration;
 use karmada_api::{
     conditions::{self, Condition, ConditionStatus},
     consts::{condition as types, extension::FAILOVER_COMPLETE},
+    policy::PurgeMode,
     work::{
         AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
         ResourceHealth, TargetCluster,
@@ -152,7 +154,8 @@ pub fn assess(
     }
     let well = spec.clusters.iter().all(|target| is_healthy(status, &target.name));
     let better = complete && (well || !is_healthy(status, &task.from_cluster));
-    if facts.wanted == Wanted::ByTheUser || better { Outcome::Done } else { Outcome::Keep(None) }
+    let purged = task.purge_mode == Some(PurgeMode::Directly);
+    if facts.wanted == Wanted::ByTheUser || purged || better { Outcome::Done } else { Outcome::Keep(None) }
 }
 
 /// Whether the scheduler has had its say about a binding as it is now: has placed it, or refused to. Its refusals name
@@ -395,6 +398,13 @@ mod tests {
             ("back, the others are well", two(full), status(2, true, well), no, Outcome::Done),
             ("time is up, a user asks", two(part), status(2, false, &[]), user, Outcome::Done),
             ("time is up, nothing took over", two(part), status(2, false, &[]), late, Outcome::Keep(None)),
+            (
+                "time is up, nothing took over, and nothing was left to wait for",
+                spec(3, true, part, json!({"purgeMode": "Directly"})),
+                status(2, false, &[]),
+                late,
+                Outcome::Done,
+            ),
             (
                 "time is up, none is well",
                 two(full),
