@@ -173,7 +173,7 @@ enum Failed {
     /// There is no answer: the failure policy decides.
     Call(String),
     /// It is over, whatever the policy.
-    Write(Status),
+    Write(Box<Status>),
 }
 
 impl Registry {
@@ -234,7 +234,7 @@ impl Registry {
                     None => Ok(Some(reply)),
                 }
             }
-            Err(Failed::Write(status)) => Err(status),
+            Err(Failed::Write(status)) => Err(*status),
             Err(Failed::Call(why)) if hook.ignores_failures => {
                 tracing::warn!(
                     configuration = hook.configuration,
@@ -277,7 +277,7 @@ impl Registry {
             }
             let view = new.map_or(Value::Null, |object| passage.view(&kind, object));
             let reply = if attempt.options.dry_run() && !hook.dry_run {
-                Err(Failed::Write(review::no_dry_run(&hook.name)))
+                Err(Failed::Write(Box::new(review::no_dry_run(&hook.name))))
             } else {
                 let asked = passage.review(hook, &kind, view.clone());
                 self.ask(hook, asked, true).await
@@ -324,7 +324,7 @@ impl Registry {
             calls.push(async move {
                 let reply = match asked {
                     Ok(asked) => self.ask(hook, asked, false).await,
-                    Err(status) => Err(Failed::Write(status)),
+                    Err(status) => Err(Failed::Write(Box::new(status))),
                 };
                 self.outcome(caller, attempt, hook, false, reply)
             });
