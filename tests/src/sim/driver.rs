@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_agent::Phase;
-use karmada_api::policy::PurgeMode;
+use karmada_api::{consts::extension, policy::PurgeMode};
 use karmada_client::{Error, Patch};
 use karmada_core::evict;
 use karmada_hub::HubConfig;
@@ -203,6 +203,11 @@ impl Driver {
         };
         if let Some((member, begins)) = reaches(act) {
             self.ledger.disturb(member, begins);
+        }
+        match act {
+            Act::Pause(member) | Act::StopAgent(member, _) => self.ledger.sleeps(*member, true),
+            Act::Resume(member) | Act::StartAgent(member) => self.ledger.sleeps(*member, false),
+            _ => {}
         }
         match act {
             Act::Cut(member, cut) => self.link(*member, mode(*cut)),
@@ -447,7 +452,13 @@ fn path(ledger: &Ledger, name: &str) -> String {
 fn template(name: &str, want: &Want) -> Value {
     match want.spread {
         Spread::Config => samples::config_map(name, &value_of(want)),
-        _ => samples::deployment(name, want.replicas),
+        _ => {
+            let mut template = samples::deployment(name, want.replicas);
+            if let Some(seconds) = want.fence {
+                object::set_annotation(&mut template, extension::FENCE_AFTER, format!("{seconds}s"));
+            }
+            template
+        }
     }
 }
 

@@ -22,6 +22,7 @@ fn refused_before() -> Plan {
         startup: Duration::from_secs(3),
         purge: None,
         patience: None,
+        fence: None,
     };
     let acts = [
         (10, Act::Taint(1)),

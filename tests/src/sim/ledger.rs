@@ -27,6 +27,9 @@ use super::{
 /// How long after the end of a disturbance a cluster may still turn Unknown because of it: the grace and a look.
 const ECHO: Duration = Duration::from_secs(46);
 
+/// How long an agent that runs again may take to stop what it should have stopped meanwhile.
+const AWAKE: Duration = Duration::from_secs(10);
+
 /// How long a copy that is to go waits for its replacement.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 
@@ -124,6 +127,10 @@ struct State {
     ailing: BTreeMap<(usize, String), Option<Duration>>,
     objects: BTreeMap<(usize, String), Seen>,
     disturbed: BTreeMap<usize, Disturbed>,
+    /// Members on which no agent runs, and those on which one does again, since when.
+    asleep: BTreeMap<usize, Option<Duration>>,
+    /// Workloads that may run twice: a restored hub does not know where they are.
+    unfenced: BTreeSet<String>,
     ready: BTreeMap<usize, String>,
     bindings: BTreeMap<String, BTreeMap<usize, i64>>,
 }
@@ -222,6 +229,7 @@ impl Ledger {
         }
         // No agent deletes what no Work names any more.
         let copied = std::mem::take(&mut state.copied);
+        state.unfenced.extend(copied.iter().cloned());
         state.forgotten.extend(copied);
         let grown = std::mem::take(&mut state.grown);
         state.may_shrink.extend(grown);
@@ -236,6 +244,7 @@ impl Ledger {
         let mut state = self.state.lock();
         state.may_leave.clear();
         state.may_shrink.clear();
+        state.unfenced.clear();
         state.lost.clear();
         state.driven = state.intent.tainted.clone();
     }
@@ -309,6 +318,12 @@ impl Ledger {
         of.for_each(|(_, evicted)| evicted.confirmed = true);
     }
 
+    /// No agent runs on a member from now on, or one does again.
+    pub fn sleeps(&self, member: usize, begins: bool) {
+        let until = (!begins).then(|| self.now());
+        self.state.lock().asleep.insert(member, until);
+    }
+
     /// A member's way to the hub is disturbed from now on, or not any more.
     pub fn disturb(&self, member: usize, begins: bool) {
         let now = self.now();
@@ -342,7 +357,9 @@ impl Ledger {
                 if replicas > known.replicas {
                     state.grown.insert(name.clone());
                 }
+                let stopped = replicas == 0 && state.fence(&name).is_some();
                 if replicas < known.replicas
+                    && !stopped
                     && !state.may_shrink.contains(&name)
                     && !state.leaves(&name, member)
                 {
@@ -362,6 +379,10 @@ impl Ledger {
         let (ready, told) = same.map_or((0, (0, 0, 0)), |known| (known.ready, known.told));
         let uid = object::uid(object).to_owned();
         state.objects.insert(key, Seen { uid, replicas, ready: ready.min(replicas), told, value });
+        if let Err(why) = state.fenced(now, &name) {
+            state.accuse(now, why);
+            self.wrong.cancel();
+        }
         startup
     }
 
@@ -477,6 +498,30 @@ impl State {
         self.intent.wants.get(name).map_or(Duration::from_secs(1), |want| want.startup)
     }
 
+    fn fence(&self, name: &str) -> Option<u64> {
+        self.intent.wants.get(name).and_then(|want| want.fence)
+    }
+
+    /// Whether a workload that may run on one member only does. A member without an agent stops nothing, nobody knows of
+    /// one that has left, and a restored hub does not know of copies that were made since.
+    fn fenced(&self, now: Duration, name: &str) -> Result<(), String> {
+        if self.fence(name).is_none() || self.unfenced.contains(name) {
+            return Ok(());
+        }
+        let runs = |(at, seen): &(&(usize, String), &Seen)| at.1 == name && seen.replicas > 0;
+        let members: Vec<usize> = self.objects.iter().filter(runs).map(|((member, _), _)| *member).collect();
+        let excused = |member: &usize| {
+            let slept = self.asleep.get(member);
+            let slept = slept.is_some_and(|until| until.is_none_or(|until| now <= until + AWAKE));
+            slept || self.intent.left.contains(member)
+        };
+        if members.len() < 2 || members.iter().any(excused) {
+            return Ok(());
+        }
+        let members: Vec<String> = members.iter().map(|member| format!("member{}", member + 1)).collect();
+        Err(format!("{name} may run once only and runs on {}", members.join(" and ")))
+    }
+
     fn leaves(&self, name: &str, member: usize) -> bool {
         self.may_leave.contains(&(name.to_owned(), member))
     }
@@ -486,7 +531,8 @@ impl State {
         let Some(evicted) = self.evicted.get(&(name.to_owned(), member)) else {
             return Err("nobody asked for that".to_owned());
         };
-        if evicted.confirmed {
+        // What may run once only stops before it runs elsewhere.
+        if evicted.confirmed || self.fence(name).is_some() {
             return Ok(());
         }
         match evicted.cause.purge {

@@ -49,6 +49,8 @@ pub struct Want {
     pub purge: Option<PurgeMode>,
     /// Its policy asks that it leave clusters where it is unhealthy.
     pub patience: Option<Patience>,
+    /// It may run on one member only, and stops after so many seconds without a word of the hub.
+    pub fence: Option<u64>,
 }
 
 /// When a workload leaves a cluster where it does not do its job.
@@ -387,6 +389,7 @@ impl Line {
             startup: Duration::from_secs(dice.between(1, 8)),
             purge: None,
             patience: None,
+            fence: None,
         }
     }
 
@@ -494,14 +497,19 @@ impl Plan {
         }
         let asks = line.failures(&wants);
         let taint_policy = line.dice.chance(25);
-        let mut acts = line.acts;
-        for (_, act) in &mut acts {
-            if let Act::Set(name, want) = act {
-                (want.purge, want.patience) = asks[name];
-            }
-        }
-        for (name, want) in &mut wants {
+        let (mut acts, dice) = (line.acts, line.dice);
+        let fences: BTreeMap<String, u64> = wants
+            .iter()
+            .filter(|(_, want)| want.spread == Spread::Single && dice.chance(50))
+            .map(|(name, _)| (name.clone(), dice.between(30, 45)))
+            .collect();
+        let set = acts.iter_mut().filter_map(|(_, act)| match act {
+            Act::Set(name, want) => Some((&*name, want)),
+            _ => None,
+        });
+        for (name, want) in set.chain(&mut wants) {
             (want.purge, want.patience) = asks[name];
+            want.fence = fences.get(name).copied();
         }
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
