@@ -317,6 +317,10 @@ pub struct BindingHead {
     pub metadata: u64,
     /// Whether its status holds what Works have reported.
     pub collected: bool,
+    /// Whether its status says that some of that is old.
+    pub stale: bool,
+    /// Whether its policy takes it back to clusters that it was evicted from.
+    pub fails_back: bool,
 }
 
 impl BindingHead {
@@ -344,11 +348,17 @@ impl BindingHead {
                 &status["conditions"],
             ])
         };
-        let mut conditions = value["status"]["conditions"].as_array().into_iter().flatten();
-        let troubled = conditions.any(|condition| condition["type"] == extension::FAILOVER_COMPLETE);
+        let has = |type_: &str| {
+            let mut conditions = value["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|condition| condition["type"] == type_)
+        };
         Self {
             clusters: names("clusters", "name"),
-            troubled,
+            troubled: has(extension::FAILOVER_COMPLETE),
+            stale: has(extension::STATUS_STALE),
+            fails_back: [extension::FAILBACK_AFTER, extension::EVICTED_FROM]
+                .into_iter()
+                .all(|key| object::annotation(value, key).is_some()),
             leaving,
             application_failover,
             reported,

@@ -14,9 +14,10 @@ use crate::{
     context::Context,
     controllers::{
         application::ApplicationFailover, binding::Binder, cluster::ClusterController,
-        dependencies::Dependencies, detector::Detector, evictor::Evictor, graceful::GracefulEviction,
-        lease::LeaseMonitor, namespace::NamespaceController, quota::QuotaController, rebalancer::Rebalancer,
-        scheduler::Scheduler, status::StatusController, taint_policy::TaintPolicies,
+        dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
+        graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
+        quota::QuotaController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
+        taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
 };
@@ -152,6 +153,7 @@ impl Hub {
         let evictor = Evictor::new(&context);
         let graceful = GracefulEviction::new(&context);
         let application = ApplicationFailover::new(&context);
+        let failback = Failback::new(&context);
         let taint_policies = TaintPolicies::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
@@ -169,6 +171,7 @@ impl Hub {
         spawn(&mut running, "taint-manager", evictor.run(stop.clone()));
         spawn(&mut running, "graceful-eviction", graceful.run(stop.clone()));
         spawn(&mut running, "application-failover", application.run(stop.clone()));
+        spawn(&mut running, "failback", failback.run(stop.clone()));
         spawn(&mut running, "cluster-taint-policy", taint_policies.run(stop.clone()));
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));

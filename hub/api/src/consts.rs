@@ -197,6 +197,11 @@ pub mod extension {
     /// On a binding: the clusters that it has left, by name and with commas. Its replicas do not go back there by
     /// themselves.
     pub const EVICTED_FROM: &str = "work.karmada.io/evicted-from";
+    /// On policies, by users, and on the bindings that they claim: how long a cluster that a binding was evicted from must
+    /// be well before what left it goes back, like `10m`.
+    pub const FAILBACK_AFTER: &str = "policy.karmada.io/failback-after";
+    /// The reason of events: what was evicted from a cluster goes back.
+    pub const FAILBACK: &str = "FailbackTriggered";
     /// The reason of an eviction that a user asked for by draining a cluster.
     pub const DRAINED: &str = "ClusterDrained";
     /// What makes evictions from a cluster that is drained: their producer.

@@ -1,8 +1,10 @@
 //! What became of a binding on its clusters, gathered from its Works.
 
+use std::collections::BTreeMap;
+
 use karmada_api::{
     conditions::{self, Condition, ConditionStatus},
-    consts::{condition, reason},
+    consts::{condition, extension::STATUS_STALE, reason},
     work::{
         AggregatedStatusItem, ManifestStatus, ObjectReference, ResourceBindingSpec, ResourceBindingStatus,
         ResourceHealth, Work,
@@ -26,6 +28,48 @@ pub fn status<'a>(
     status.aggregated_status = items;
     status
 }
+
+/// Says of clusters that have fallen silent (`silent`: since when) that what their items hold is old: their health is
+/// not known any more, their message says since when, and so does the condition StatusStale of the binding, whose
+/// `lastTransitionTime` is the earliest of these. Times are named, not ages, so that nothing is written while nothing
+/// changes.
+pub fn mark_stale(status: &mut ResourceBindingStatus, silent: &BTreeMap<String, Time>) {
+    let mut since = Vec::new();
+    for item in &mut status.aggregated_status {
+        let Some(at) = silent.get(&item.cluster_name) else { continue };
+        since.push((*at, item.cluster_name.clone()));
+        item.health = Some(ResourceHealth::Unknown);
+        if item.applied {
+            item.applied_message =
+                format!("no sign of life since {at}; what is reported is from before that");
+        }
+    }
+    since.sort();
+    let Some((first, _)) = since.first() else {
+        conditions::remove(&mut status.conditions, STATUS_STALE);
+        return;
+    };
+    let named: Vec<_> =
+        since.iter().take(NAMED).map(|(at, cluster)| format!("{cluster} since {at}")).collect();
+    let more = match since.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!(
+        "no sign of life from {}{more}; what is reported of them is from before that",
+        named.join(", ")
+    );
+    let stale = Condition::new(STATUS_STALE, true, "NotReported", message, *first);
+    // Its time is the clusters', and moves with them.
+    let differs = conditions::find(&status.conditions, STATUS_STALE) != Some(&stale);
+    if differs {
+        conditions::remove(&mut status.conditions, STATUS_STALE);
+        conditions::set(&mut status.conditions, stale, *first);
+    }
+}
+
+/// How many silent clusters a condition names.
+const NAMED: usize = 10;
 
 /// One item per Work, by cluster name.
 pub fn items<'a>(
@@ -104,6 +148,39 @@ mod tests {
             "status": {"conditions": applied, "manifestStatuses": statuses},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn what_silent_clusters_said_is_shown_as_old() {
+        let time = |text: &str| text.parse::<Time>().unwrap();
+        let mut status: ResourceBindingStatus = serde_json::from_value(json!({"aggregatedStatus": [
+            {"clusterName": "a", "applied": true, "health": "Healthy", "status": {"readyReplicas": 1}},
+            {"clusterName": "b", "applied": true, "health": "Healthy"},
+            {"clusterName": "c", "applied": false, "appliedMessage": "no", "health": "Unknown"},
+        ]}))
+        .unwrap();
+        let fresh = status.clone();
+        mark_stale(&mut status, &BTreeMap::new());
+        assert_eq!(status, fresh);
+        let silent = [("a", "2026-01-01T00:10:00Z"), ("c", "2026-01-01T00:05:00Z")];
+        let silent: BTreeMap<_, _> = silent.iter().map(|(name, at)| ((*name).to_owned(), time(at))).collect();
+        mark_stale(&mut status, &silent);
+        let items: Vec<_> = status
+            .aggregated_status
+            .iter()
+            .map(|item| (item.health, item.status.is_some(), item.applied_message.as_str()))
+            .collect();
+        let (unknown, healthy) = (Some(ResourceHealth::Unknown), Some(ResourceHealth::Healthy));
+        let old = "no sign of life since 2026-01-01T00:10:00Z; what is reported is from before that";
+        assert_eq!(items, [(unknown, true, old), (healthy, false, ""), (unknown, false, "no")]);
+        let stale = conditions::find(&status.conditions, STATUS_STALE).unwrap();
+        assert_eq!(stale.last_transition_time, time("2026-01-01T00:05:00Z"));
+        assert!(stale.message.contains("c since 2026-01-01T00:05:00Z, a since"), "{}", stale.message);
+        let again = status.clone();
+        mark_stale(&mut status, &silent);
+        assert_eq!(status, again, "nothing is written while nothing changes");
+        mark_stale(&mut status, &BTreeMap::new());
+        assert_eq!(conditions::find(&status.conditions, STATUS_STALE), None);
     }
 
     fn applied(status: &str, message: &str) -> Value {

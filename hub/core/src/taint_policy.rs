@@ -1,4 +1,17 @@
 //! ClusterTaintPolicies: which taints a cluster gets, and loses, for its conditions.
+//!
+//! Several policies may name one taint (key and effect). Karmada lets each have its say in turn, so that one takes off
+//! what another puts on, again and again, and a NoExecute taint is never old enough for a toleration to end. Here they
+//! are taken together, whatever their order:
+//!
+//! | a policy wants it on | a policy wants it off | then |
+//! |---|---|---|
+//! | yes | | it is put on, or stays with the time that it has |
+//! | no | yes | it is taken off |
+//! | no | no | it stays as it is |
+//!
+//! A policy whose own conditions for both hold wants it off, as in Karmada. Of several that put it on, the oldest gives
+//! the value.
 
 use karmada_api::{
     cluster::{Cluster, Taint},
@@ -17,27 +30,30 @@ pub fn taints<'a>(
     now: Time,
 ) -> Option<Vec<Taint>> {
     let reported = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let mut taints = cluster.spec.taints.clone();
-    for policy in policies {
-        if policy.target_clusters.as_ref().is_some_and(|target| !affinity::matches(target, cluster)) {
-            continue;
-        }
-        if holds(&policy.add_on_conditions, reported) {
+    let same = |taint: &Taint, key: &str, effect: &str| taint.key == key && taint.effect == effect;
+    let (mut on, mut off) = (Vec::<Taint>::new(), Vec::new());
+    let means = |policy: &&ClusterTaintPolicySpec| {
+        policy.target_clusters.as_ref().is_none_or(|target| affinity::matches(target, cluster))
+    };
+    for policy in policies.into_iter().filter(means) {
+        if holds(&policy.remove_on_conditions, reported) {
+            off.extend(&policy.taints);
+        } else if holds(&policy.add_on_conditions, reported) {
             for taint in &policy.taints {
-                if !taints.iter().any(|there| there.key == taint.key && there.effect == taint.effect) {
-                    let value = taint.value.clone();
+                if !on.iter().any(|wanted| same(wanted, &taint.key, &taint.effect)) {
                     let new = Taint::new(taint.key.as_str(), taint.effect.as_str());
-                    taints.push(Taint { value, time_added: Some(now), ..new });
+                    on.push(Taint { value: taint.value.clone(), time_added: Some(now), ..new });
                 }
             }
         }
-        if holds(&policy.remove_on_conditions, reported) {
-            let named = |there: &Taint| {
-                policy.taints.iter().any(|taint| there.key == taint.key && there.effect == taint.effect)
-            };
-            taints.retain(|there| !named(there));
-        }
     }
+    let mut taints = cluster.spec.taints.clone();
+    taints.retain(|there| {
+        on.iter().any(|wanted| same(there, &wanted.key, &wanted.effect))
+            || !off.iter().any(|unwanted| same(there, &unwanted.key, &unwanted.effect))
+    });
+    on.retain(|wanted| !taints.iter().any(|there| same(there, &wanted.key, &wanted.effect)));
+    taints.extend(on);
     (taints != cluster.spec.taints).then_some(taints)
 }
 
@@ -87,7 +103,8 @@ mod tests {
             "addOnConditions": on("In", json!(["True"])), "removeOnConditions": on("In", json!(["True"])),
         }));
         let none = policy(json!({}));
-        let table: [(&str, &[&ClusterTaintPolicySpec], &str, &[&str], Option<&[&str]>); 9] = [
+        let takes = policy(json!({"removeOnConditions": on("In", json!(["Unknown"]))}));
+        let table: [(&str, &[&ClusterTaintPolicySpec], &str, &[&str], Option<&[&str]>); 14] = [
             ("lost", &[&both], "Unknown", &["mine"], Some(&["mine:NoSchedule", "lost:NoExecute"])),
             ("lost, has it", &[&both], "False", &["lost"], None),
             ("back", &[&both], "True", &["mine", "lost"], Some(&["mine:NoSchedule"])),
@@ -97,6 +114,17 @@ mod tests {
             ("not all conditions", &[&two], "Unknown", &[], None),
             ("adding comes first", &[&fights], "True", &[], None),
             ("no conditions at all", &[&none], "Unknown", &["lost"], None),
+            (
+                "one puts on what another takes off",
+                &[&both, &takes],
+                "Unknown",
+                &[],
+                Some(&["lost:NoExecute"]),
+            ),
+            ("in any order", &[&takes, &both], "Unknown", &[], Some(&["lost:NoExecute"])),
+            ("and leaves it as it is", &[&takes, &both], "Unknown", &["lost"], None),
+            ("nobody wants it on", &[&takes, &none], "Unknown", &["lost"], Some(&[])),
+            ("two take it off", &[&both, &fights], "True", &["lost"], Some(&[])),
         ];
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         for (message, policies, ready, has, want) in table {

@@ -14,6 +14,7 @@ use karmada_api::{
     work::TargetCluster,
 };
 use karmada_core::{
+    evict,
     fleet::Fleet,
     place::{self, Request},
 };
@@ -72,7 +73,7 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
         let line = match anew(bound, &groups, &fleet, now) {
             Err(why) => format!("{}: stays, it cannot be placed anew: {why}", bound.object()),
             Ok(after) if same(placed, &after) => format!("{}: is where it belongs", bound.object()),
-            Ok(after) if args.cluster.as_ref().is_some_and(|name| !gains(placed, &after, name)) => {
+            Ok(after) if args.cluster.as_ref().is_some_and(|name| !evict::gains(placed, &after, name)) => {
                 format!("{}: would not go to that cluster", bound.object())
             }
             Ok(after) => {
@@ -160,14 +161,6 @@ fn same(before: &[TargetCluster], after: &[TargetCluster]) -> bool {
     replicas(before) == replicas(after)
 }
 
-/// Whether a cluster gets the object, or more of it.
-fn gains(before: &[TargetCluster], after: &[TargetCluster], cluster: &str) -> bool {
-    let of = |list: &[TargetCluster]| {
-        list.iter().find(|target| target.name == cluster).map(|target| target.replicas)
-    };
-    of(after) > of(before)
-}
-
 fn objects(count: usize) -> String {
     if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
@@ -227,7 +220,11 @@ mod tests {
             (targets(&[("a", 3), ("b", 0), ("c", 0)]), false, true),
         ];
         for (after, alike, more) in table {
-            assert_eq!((same(&before, &after), gains(&before, &after, "c")), (alike, more), "{after:?}");
+            assert_eq!(
+                (same(&before, &after), evict::gains(&before, &after, "c")),
+                (alike, more),
+                "{after:?}"
+            );
         }
     }
 }

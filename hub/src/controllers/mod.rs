@@ -10,6 +10,7 @@
 //!
 //!   clusters' taints ─▶ evictor ─────┐
 //!   health of copies ─▶ application ─┴─▶ tasks in bindings ─▶ graceful ─▶ tasks end
+//!   clusters that are well again ─▶ failback ─▶ bindings, to be placed anew
 //!   ClusterTaintPolicies, conditions ─▶ taint_policy ─▶ clusters' taints
 //! ```
 //!
@@ -23,6 +24,7 @@ pub(crate) mod cluster;
 pub(crate) mod dependencies;
 pub(crate) mod detector;
 pub(crate) mod evictor;
+pub(crate) mod failback;
 pub(crate) mod graceful;
 pub(crate) mod lease;
 pub(crate) mod namespace;

@@ -1,14 +1,14 @@
 //! The status controller: what Works report goes into their binding, and summed up into the template.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use karmada_api::{
     conditions,
-    consts::{condition, event},
+    consts::{condition, event, extension},
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, Work},
 };
 use karmada_client::{Error, Resource, WorkQueue};
-use karmada_core::aggregate;
+use karmada_core::{aggregate, names};
 use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     bindings, customizations,
-    heads::{BindingKey, Scope},
+    heads::{BindingKey, ClusterHead, Scope},
     hooks,
     kinds::WORKS,
     objects::{self, Key, Objects, Part},
@@ -58,11 +58,25 @@ impl StatusController {
                     let begun = new.collected && change.differs(|head| &head.collected);
                     begun && shared.upgrade().is_some_and(|context| all_silent(&context, &key))
                 };
-                if moved || stale() {
+                // A cluster may have come back while no hub was there.
+                let marked = change.old.is_none() && new.stale;
+                if moved || marked || stale() {
                     of_bindings.add(key);
                 }
             });
         }
+        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
+        context.clusters.listen(move |change| {
+            let since = |head: Option<&Arc<ClusterHead>>| head.and_then(|head| silent_since(head));
+            if since(change.old) == since(change.new) {
+                return;
+            }
+            let Some(context) = shared.upgrade() else { return };
+            let works = context.works.in_namespace(&names::execution_namespace(&change.key.name));
+            for binding in works.into_iter().filter_map(|(_, head)| head.binding.clone()) {
+                of_clusters.add(binding);
+            }
+        });
         let of_rules = queue.clone();
         let bind = context.to_bind.clone();
         let anew = move |key: BindingKey| {
@@ -79,6 +93,7 @@ impl StatusController {
     pub(crate) async fn run(self, stop: CancellationToken) {
         // Sums over half of the Works would be wrong.
         self.context.works.synced().await;
+        self.context.clusters.synced().await;
         self.context.customizations.synced().await;
         self.context.webhooks.synced().await;
         work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
@@ -93,10 +108,11 @@ impl StatusController {
         let objects = &self.context.objects;
         let works = self.works(&key).await?;
         let now = Time::now(&self.context.env);
+        let silent = self.silent(&works);
         let mut before = None;
         let collect = |binding: &mut Value| {
             before = fully_applied(binding);
-            object::deletion_timestamp(binding).is_none() && collect(binding, &works, now)
+            object::deletion_timestamp(binding).is_none() && collect(binding, &works, &silent, now)
         };
         let Some(binding) =
             objects.modify(bindings::resource(key.scope), &key.key, Part::Status, collect).await?
@@ -145,6 +161,17 @@ impl StatusController {
             }
         }
         Ok(works)
+    }
+
+    /// The clusters of these Works that have fallen silent, and since when.
+    fn silent(&self, works: &[Work]) -> BTreeMap<String, Time> {
+        let clusters =
+            works.iter().filter_map(|work| names::cluster_of_namespace(work.metadata.namespace.as_deref()?));
+        let silent = |name: &str| {
+            let head = self.context.clusters.get(&Key::cluster_scoped(name))?;
+            Some((name.to_owned(), silent_since(&head)?))
+        };
+        clusters.filter_map(silent).collect()
     }
 
     /// Brings the template's status in step with what its binding has collected.
@@ -206,8 +233,14 @@ fn all_silent(context: &Context, key: &BindingKey) -> bool {
     context.works.group(&key.to_string()).iter().all(|(_, head)| head.is_silent())
 }
 
-/// Collects what Works report into a binding's status. Whether that changed anything.
-fn collect(binding: &mut Value, works: &[Work], now: Time) -> bool {
+/// Since when nothing has been heard of a cluster, if it has fallen silent.
+fn silent_since(head: &ClusterHead) -> Option<Time> {
+    conditions::find(head.conditions(), extension::STATUS_STALE).map(|stale| stale.last_transition_time)
+}
+
+/// Collects what Works report into a binding's status; `silent` are the clusters of which it is old. Whether that
+/// changed anything.
+fn collect(binding: &mut Value, works: &[Work], silent: &BTreeMap<String, Time>, now: Time) -> bool {
     let Some(spec) = objects::read::<ResourceBindingSpec>(binding, "spec") else { return false };
     let Some(present) = objects::read::<ResourceBindingStatus>(binding, "status") else { return false };
     let reported =
@@ -216,7 +249,8 @@ fn collect(binding: &mut Value, works: &[Work], now: Time) -> bool {
         // Works that nobody has looked at yet say nothing that is worth a write.
         return false;
     }
-    let wanted = aggregate::status(&spec, &present, works, now);
+    let mut wanted = aggregate::status(&spec, &present, works, now);
+    aggregate::mark_stale(&mut wanted, silent);
     if wanted == present {
         return false;
     }

@@ -11,6 +11,7 @@
 mod agents;
 mod dependencies;
 mod determinism;
+mod failback;
 mod failover;
 mod fences;
 mod judgement;

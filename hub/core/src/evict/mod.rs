@@ -15,12 +15,14 @@
 //!
 //! Replicas do not go back by themselves: a division by static weights leaves out the clusters in the annotation
 //! [`extension::EVICTED_FROM`](karmada_api::consts::extension::EVICTED_FROM) until somebody asks for another division
-//! (`WorkloadRebalancer`), or placement or replicas change; divisions by room stay where they are anyway.
+//! (`WorkloadRebalancer`), or placement or replicas change; divisions by room stay where they are anyway. A policy may
+//! ask for it once and for all ([`failback`]).
 
 mod application;
 mod assess;
 mod clock;
 mod due;
+mod failback;
 mod state;
 mod task;
 
@@ -33,6 +35,7 @@ pub use self::{
     assess::{Facts, Left, Outcome, Wanted, assess, condition, missing, settled, takes_over},
     clock::Stopwatch,
     due::{Due, due, waits_for},
+    failback::{Home, Return, failback, failback_after, gains},
     state::{StateError, inherited, preserve},
     task::{
         Eviction, asks_for_failover, begin, end, evicted_from, give_up, purge_mode, purged, set_evicted_from,

@@ -21,7 +21,7 @@ pub mod grace;
 pub mod guard;
 pub mod opinion;
 #[cfg(test)]
-mod table;
+pub(crate) mod table;
 
 use std::{collections::BTreeMap, time::Duration};
 

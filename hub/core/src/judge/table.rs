@@ -1,7 +1,7 @@
 //! Reads the tables that stand in the documentation: they are the tests.
 
 /// The rows of a Markdown table, without its heads.
-pub(super) fn rows<const N: usize>(text: &str) -> Vec<[&str; N]> {
+pub(crate) fn rows<const N: usize>(text: &str) -> Vec<[&str; N]> {
     let rows: Vec<_> = text
         .lines()
         .filter(|line| line.starts_with('|'))

@@ -140,6 +140,10 @@ fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {
         Some(after) => object::set_annotation(binding, extension::FENCE_AFTER, after),
         None => drop(object::remove_annotation(binding, extension::FENCE_AFTER)),
     }
+    match policy.annotation(extension::FAILBACK_AFTER) {
+        Some(after) => object::set_annotation(binding, extension::FAILBACK_AFTER, after),
+        None => drop(object::remove_annotation(binding, extension::FAILBACK_AFTER)),
+    }
 }
 
 /// Sets the fields in which two typed views of `live` differ, and leaves those alone that neither knows.
