@@ -1,24 +1,23 @@
 //! Admission webhooks: who is asked, in which order, and what becomes of the write.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::future::BoxFuture;
 use karmada_apiserver::webhooks::{Place, WebhookCaller};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{MAPS, Server, config_map};
 
 type Reply = BoxFuture<'static, Result<Value, String>>;
+type Answer = dyn Fn(&str, &Value) -> Reply + Send + Sync;
 
 /// Services outside, by the hosts of their URLs.
 struct Outside {
     /// Host and request, in order.
     asked: Mutex<Vec<(String, Value)>>,
-    answer: Box<dyn Fn(&str, &Value) -> Reply + Send + Sync>,
+    answer: Box<Answer>,
 }
 
 impl std::fmt::Debug for Outside {
@@ -46,7 +45,7 @@ impl Outside {
     }
 
     fn requests(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+        std::mem::take(&mut *self.asked.lock())
     }
 }
 
@@ -54,7 +53,7 @@ impl WebhookCaller for Outside {
     fn call<'a>(&'a self, place: &'a Place, review: &'a Value) -> BoxFuture<'a, Result<Value, String>> {
         let host = place.url.trim_start_matches("https://").split(['/', ':']).next().unwrap().to_owned();
         let request = review["request"].clone();
-        self.asked.lock().unwrap().push((host.clone(), request.clone()));
+        self.asked.lock().push((host.clone(), request.clone()));
         let answer = (self.answer)(&host, &request);
         Box::pin(async move {
             let mut response = answer.await?;
@@ -263,11 +262,11 @@ async fn a_write_that_was_overtaken_is_asked_about_again() {
     let (reach, calls) = (cell.clone(), Mutex::new(0));
     let outside = Outside::new(move |_, _| {
         let first = {
-            let mut calls = calls.lock().unwrap();
+            let mut calls = calls.lock();
             *calls += 1;
             *calls == 1
         };
-        let api = reach.lock().unwrap().clone().filter(|_| first);
+        let api = reach.lock().clone().filter(|_| first);
         Box::pin(async move {
             if let Some(api) = api {
                 // Nothing is held while a webhook is asked: it may write itself.
@@ -283,7 +282,7 @@ async fn a_write_that_was_overtaken_is_asked_about_again() {
     });
     let server = with(&outside).await;
     server.call("POST", MAPS, config_map("a")).await;
-    *cell.lock().unwrap() = Some(server.api.clone());
+    *cell.lock() = Some(server.api.clone());
     let only =
         json!([{"name": "by-admin", "expression": "has(object.data.mine) && !(has(oldObject.data.mine))"}]);
     configure(&server, "Validating", "a", &[webhook("judge", json!({"matchConditions": only}))]).await;
