@@ -276,7 +276,12 @@ async fn logs_say_once_what_a_user_made_happen_and_nothing_per_heartbeat() {
         assert_eq!(line["duration_ms"].is_u64(), timed, "{line}");
     }
     // Leases are renewed every second here, and statuses every two.
-    let lines = || [&hub_log, &agent_log].map(|process| log(fleet.dir.path(), process).len());
+    // What is said of evictions is about the hub: a busy machine may keep it from its clock for a while.
+    let evictions = |line: &Value| line["message"].as_str().is_some_and(|m| m.starts_with("evictions are "));
+    let lines = || {
+        [&hub_log, &agent_log]
+            .map(|process| log(fleet.dir.path(), process).iter().filter(|line| !evictions(line)).count())
+    };
     let renewed = |p: &Figures| p.sum("apiserver_request_total", &[("resource", "leases"), ("code", "200")]);
     let (before, beats) = (lines(), renewed(&hub(&fleet).await));
     throughout("no line per heartbeat", Duration::from_secs(6), || async {

@@ -492,7 +492,9 @@ mod tests {
             let text = quantity.to_string();
             let read = Quantity::parse(&text).unwrap();
             prop_assert_eq!(read, quantity);
-            prop_assert_eq!(read.to_string(), text);
+            // Whole numbers of the binary format have no suffix that would tell it: they are read as decimal.
+            let again = if read.format == quantity.format { text } else { read.to_string() };
+            prop_assert_eq!(Quantity::parse(&again).unwrap().to_string(), again);
         }
 
         #[test]
