@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::Rest;
+use karmada_client::{Patch, Rest};
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options},
     link::Mode,
@@ -224,7 +224,7 @@ async fn a_drained_cluster_is_served_throughout() {
     // Divided 2:1 over two of three clusters by weights, one copy somewhere, one that can be nowhere else, and what
     // belongs to it.
     let web = samples::divided_policy("web", &[(one, 2), (two, 1)]);
-    let mut api = samples::deployment_policy("api", &[one, three]);
+    let mut api = samples::deployment_policy("api", &[one]);
     api["spec"]["placement"]["spreadConstraints"] =
         json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
     fleet.create([samples::deployment("web", 3), web, samples::deployment("api", 2), api]).await;
@@ -239,6 +239,19 @@ async fn a_drained_cluster_is_served_throughout() {
             && is(&["web", two, "1/1"])
             && is(&["api", one, "2/2"])
             && is(&["pinned", one, "1/1"])
+    })
+    .await;
+
+    // Only now may the one copy go elsewhere: before, the cluster with more room would have had it.
+    let policy = samples::policy_path(&fleet.namespace, "propagationpolicies", "api");
+    let wider = json!({ "spec": { "placement": { "clusterAffinity": { "clusterNames": [one, three] } } } });
+    fleet.api.patch(&policy, Patch::Merge, &wider).await.expect("a wider policy");
+    let binding = samples::binding_path(&fleet.namespace, "api-deployment");
+    until(&fleet.api, &binding, "placed by the wider policy, where it was", PATIENCE, |binding| {
+        let names = binding["spec"]["placement"]["clusterAffinity"]["clusterNames"].as_array();
+        names.is_some_and(|names| names.len() == 2)
+            && binding["status"]["schedulerObservedGeneration"] == binding["metadata"]["generation"]
+            && samples::placed(binding) == [(one.to_owned(), 2)]
     })
     .await;
 
