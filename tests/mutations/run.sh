@@ -44,12 +44,12 @@ build() {
 }
 
 for name in "$@"; do
-    git apply --check "$here/$name.patch" || { echo "$name.patch does not apply any more: mend it" >&2; exit 2; }
+    git apply -p0 --check "$here/$name.patch" || { echo "$name.patch does not apply any more: mend it" >&2; exit 2; }
 done
 build as-it-is
 missed=0
 for name in "$@"; do
-    git apply "$here/$name.patch"
+    git apply -p0 "$here/$name.patch"
     build "$name"
     git checkout --quiet -- .
     "$scratch/$name" --seeds "${SEEDS:-0..1000}" >"$scratch/told" 2>&1 && { echo "$name: not found"; missed=1; continue; }
