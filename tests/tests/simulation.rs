@@ -93,7 +93,8 @@ fn known_mistakes_can_still_be_put_back() {
     let patches = std::fs::read_dir(root.join("tests/mutations")).expect("the mutations are there");
     let patches = patches.map(|entry| entry.expect("an entry is read").path());
     for patch in patches.filter(|path| path.extension().is_some_and(|extension| extension == "patch")) {
-        let git = Command::new("git").args(["apply", "-p0", "--check"]).arg(&patch).current_dir(&root).output();
+        let git =
+            Command::new("git").args(["apply", "-p0", "--check"]).arg(&patch).current_dir(&root).output();
         let Ok(answer) = git else { return println!("skipped: there is no git") };
         let told = String::from_utf8_lossy(&answer.stderr);
         assert!(answer.status.success(), "{} is to be mended: {told}", patch.display());
