@@ -18,8 +18,8 @@ use karmada_tests::{
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-/// How many seeds are lived through: what two cores can do in about a minute and a half.
-const SEEDS: u64 = 100;
+/// How many seeds are lived through: two cores take about two minutes.
+const SEEDS: u64 = 300;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")

@@ -7,7 +7,7 @@ use karmada_core::judge::guard::State;
 use karmada_meta::object;
 use tokio::time::sleep;
 
-use super::Fence;
+use super::{Fence, Guarded};
 use crate::work::outbox::works;
 
 /// After a question that got no answer.
@@ -38,7 +38,9 @@ impl Fence {
         let now = self.moment();
         let (renewal, mut names) = {
             let inner = self.inner.lock();
-            let asks = inner.guards.values().filter(|guarded| guarded.guard.asks(inner.renewal, now));
+            let another = inner.history.another(now);
+            let asks = |guarded: &&Guarded| guarded.guard.asks(inner.renewal, another, now);
+            let asks = inner.guards.values().filter(asks);
             let names: BTreeMap<String, ()> = asks.map(|guarded| (guarded.work.clone(), ())).collect();
             (inner.renewal, names)
         };
@@ -64,12 +66,15 @@ impl Fence {
             };
             let now = self.moment();
             let mut changed = false;
-            for guarded in self.inner.lock().guards.values_mut().filter(|guarded| guarded.work == name) {
-                changed |= guarded.change(|guard| guard.answered(renewal, wanted, now));
+            let mut inner = self.inner.lock();
+            let another = inner.history.another(now);
+            for guarded in inner.guards.values_mut().filter(|guarded| guarded.work == name) {
+                changed |= guarded.change(|guard| guard.answered(renewal, another, wanted, now));
                 if guarded.guard.state() == State::Running {
                     tracing::debug!(cluster = %self.cluster, work = %name, "the hub wants what is fenced");
                 }
             }
+            drop(inner);
             if changed {
                 self.changed.wake();
             }

@@ -4,8 +4,8 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use futures::StreamExt;
 use karmada_api::consts::{extension, manager::AGENT};
-use karmada_client::{Error, ObjectRef, Patch};
-use karmada_core::judge::{fence, guard::State};
+use karmada_client::{Error, Patch};
+use karmada_core::judge::{fence, guard::State, history::History};
 use karmada_meta::{duration, time::Time};
 use tokio::time::sleep;
 
@@ -74,6 +74,7 @@ impl Fence {
         self.idle.store(true, Ordering::Relaxed);
         let mut inner = self.inner.lock();
         inner.guards.clear();
+        inner.history = History::default();
         inner.loaded = false;
     }
 
@@ -115,7 +116,9 @@ impl Fence {
             return false;
         };
         let age = inner.written.map(|written| renewed.abs_diff(written));
-        inner.outdated || (!inner.guards.is_empty() && age.is_none_or(|age| age >= LEDGER_AGE))
+        inner.outdated
+            || inner.history.is_unwritten(inner.written_revision)
+            || (!inner.guards.is_empty() && age.is_none_or(|age| age >= LEDGER_AGE))
     }
 
     /// Does what is to be done on the member. Whether all of it was.
@@ -199,19 +202,7 @@ impl Fence {
         let mut inner = self.inner.lock();
         let Some(guarded) = inner.guards.get_mut(id) else { return };
         let (work, after) = (guarded.work.clone(), guarded.guard.after());
-        let reference = |api_version: &str, kind: &str, namespace: &str, name: &str| ObjectRef {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid: String::new(),
-            resource_version: String::new(),
-        };
-        // An agent may not write events wherever templates are.
-        let about = [
-            reference("work.karmada.io/v1alpha1", "Work", &self.execution_namespace, &work),
-            reference(&guarded.api_version, &id.kind, &id.namespace, &id.name),
-        ];
+        let about = guarded.about(&self.execution_namespace, id);
         // What has changed meanwhile is looked at again.
         match (action, guarded.guard.state()) {
             (Action::Stop, State::Held) => guarded.stopped = true,

@@ -1,11 +1,11 @@
-//! What an agent that starts has to know, on the member: which objects are fenced, and when the hub last confirmed
-//! anything, by the time of day. One ConfigMap.
+//! What an agent that starts has to know, on the member: which objects are fenced, when the hub last confirmed anything,
+//! by the time of day, and at which revision that hub was. One ConfigMap.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use karmada_api::consts::manager::AGENT;
 use karmada_client::Error;
-use karmada_core::judge::guard::{Asked, Guard};
+use karmada_core::judge::guard::{Asked, Guard, State};
 use karmada_meta::{object, time::Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,6 +22,11 @@ const KEY: &str = "fenced.json";
 pub(super) struct Ledger {
     /// When the renewal that the hub took last was asked for.
     confirmed: Option<Time>,
+    /// The hub's revision at some time before, and when the hub turned out to be another than before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    another_since: Option<Time>,
     objects: Vec<Entry>,
 }
 
@@ -37,6 +42,16 @@ struct Entry {
     name: String,
     path: String,
     after_seconds: u64,
+    /// When it was confirmed itself, if renewals since do not count for it: it did not run, or nobody wanted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    confirmed: Option<Time>,
+}
+
+impl Entry {
+    fn id(&self) -> ObjectId {
+        let Self { group, kind, namespace, name, .. } = self.clone();
+        ObjectId { group, kind, namespace, name }
+    }
 }
 
 impl Ledger {
@@ -46,9 +61,17 @@ impl Ledger {
     }
 
     fn confirmed(&self) -> Option<Duration> {
-        let seconds = self.confirmed?.timestamp().as_second();
-        u64::try_from(seconds).ok().map(Duration::from_secs)
+        self.confirmed.and_then(since_1970)
     }
+
+    /// When an object was confirmed.
+    fn confirmed_of(&self, entry: &Entry) -> Option<Duration> {
+        entry.confirmed.or(self.confirmed).and_then(since_1970)
+    }
+}
+
+fn since_1970(time: Time) -> Option<Duration> {
+    u64::try_from(time.timestamp().as_second()).ok().map(Duration::from_secs)
 }
 
 impl Fence {
@@ -65,15 +88,14 @@ impl Fence {
             inner.renewal = Asked::recalled(confirmed);
         }
         inner.written = confirmed;
-        for entry in ledger.objects {
-            let id = ObjectId {
-                group: entry.group,
-                kind: entry.kind,
-                namespace: entry.namespace,
-                name: entry.name,
-            };
+        inner.written_revision = ledger.revision;
+        let now = self.moment();
+        let doubtful = inner.history.recall(ledger.revision, ledger.another_since.and_then(since_1970), now);
+        for entry in &ledger.objects {
+            let id = entry.id();
+            let entry = entry.clone();
             let guarded = Guarded {
-                guard: Guard::recalled(Duration::from_secs(entry.after_seconds), confirmed),
+                guard: Guard::recalled(Duration::from_secs(entry.after_seconds), ledger.confirmed_of(&entry)),
                 work: entry.work,
                 api_version: entry.api_version,
                 path: entry.path,
@@ -85,6 +107,9 @@ impl Fence {
         }
         inner.loaded = true;
         drop(inner);
+        if doubtful {
+            self.doubts();
+        }
         self.asking.wake();
         Ok(())
     }
@@ -92,9 +117,12 @@ impl Fence {
     /// Reads what another agent of this member may have written since.
     pub(super) async fn learn(&self) -> Result<(), Error> {
         let _one = self.ledger.lock().await;
-        let confirmed = self.fetch().await?.confirmed();
-        for guarded in self.inner.lock().guards.values_mut() {
-            guarded.guard.learnt(confirmed);
+        let ledger = self.fetch().await?;
+        let mut inner = self.inner.lock();
+        for entry in &ledger.objects {
+            if let Some(guarded) = inner.guards.get_mut(&entry.id()) {
+                guarded.guard.learnt(ledger.confirmed_of(entry));
+            }
         }
         Ok(())
     }
@@ -125,9 +153,21 @@ impl Fence {
                 name: id.name.clone(),
                 path: guarded.path.clone(),
                 after_seconds: guarded.guard.after().as_secs(),
+                confirmed: match guarded.guard.state() {
+                    State::Running => None,
+                    State::Recalled | State::Held => {
+                        guarded.guard.confirmed().map(|wall| Time::from_system(UNIX_EPOCH + wall))
+                    }
+                },
             });
             let confirmed = inner.renewal.wall.map(|wall| Time::from_system(UNIX_EPOCH + wall));
-            Ledger { confirmed, objects: objects.collect() }
+            let another = inner.history.another_at().map(|wall| Time::from_system(UNIX_EPOCH + wall));
+            Ledger {
+                confirmed,
+                revision: inner.history.revision(),
+                another_since: another,
+                objects: objects.collect(),
+            }
         };
         let answer = self.put(&ledger).await;
         let mut inner = self.inner.lock();
@@ -136,10 +176,11 @@ impl Fence {
             return Err(error);
         }
         inner.written = ledger.confirmed();
+        inner.written_revision = ledger.revision;
         for entry in ledger.objects {
-            let Entry { group, kind, namespace, name, work, after_seconds, .. } = entry;
-            if let Some(guarded) = inner.guards.get_mut(&ObjectId { group, kind, namespace, name }) {
-                guarded.noted = guarded.work == work && guarded.guard.after().as_secs() == after_seconds;
+            if let Some(guarded) = inner.guards.get_mut(&entry.id()) {
+                guarded.noted =
+                    guarded.work == entry.work && guarded.guard.after().as_secs() == entry.after_seconds;
             }
         }
         Ok(())
@@ -191,6 +232,8 @@ mod tests {
     fn a_ledger_is_read_as_it_was_written() {
         let ledger = Ledger {
             confirmed: Some(Time::from_system(UNIX_EPOCH + Duration::from_secs(77))),
+            revision: Some(500),
+            another_since: None,
             objects: vec![Entry {
                 work: "web-1".to_owned(),
                 api_version: "apps/v1".to_owned(),
@@ -200,6 +243,7 @@ mod tests {
                 name: "web".to_owned(),
                 path: "/apis/apps/v1/namespaces/shop/deployments/web".to_owned(),
                 after_seconds: 60,
+                confirmed: None,
             }],
         };
         let read = |text: String| Ledger::read(&json!({"data": {KEY: text}}));

@@ -25,12 +25,18 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use karmada_client::{Error, Recorder, Resource, Rest, Wake};
+use karmada_api::consts::extension;
+use karmada_client::{Error, ObjectRef, Recorder, Resource, Rest, Wake};
 use karmada_core::{
     health::Moment,
-    judge::guard::{Asked, Guard, State},
+    judge::{
+        fence::SKEW,
+        guard::{Asked, Guard, State},
+        history::History,
+    },
 };
 use karmada_env::Env;
+use karmada_meta::duration;
 use parking_lot::Mutex;
 
 use crate::{
@@ -62,12 +68,16 @@ struct Inner {
     guards: BTreeMap<ObjectId, Guarded>,
     /// The last renewal that the hub has taken, or what the ledger says of it.
     renewal: Asked,
+    /// Whether the hub is the one that it was.
+    history: History,
     /// The ledger has been read.
     loaded: bool,
     /// Something that the ledger says is not so any more.
     outdated: bool,
     /// The time of day that the ledger has, and when it was written.
     written: Option<Duration>,
+    /// The revision that the ledger has.
+    written_revision: Option<u64>,
 }
 
 /// The fence around this member.
@@ -119,9 +129,11 @@ impl Fence {
         let inner = Inner {
             guards: BTreeMap::new(),
             renewal: Asked::NEVER,
+            history: History::default(),
             loaded: false,
             outdated: false,
             written: None,
+            written_revision: None,
         };
         Self {
             hub: parts.hub,
@@ -148,13 +160,23 @@ impl Fence {
         Moment { monotonic: self.env.now(), wall }
     }
 
-    /// The hub has taken a renewal of the Lease that was asked for at this moment.
-    pub(crate) fn renewed(&self, asked: Moment) {
+    /// The hub has taken a renewal of the Lease that was asked for at this moment; it is at this revision, if it has one.
+    pub(crate) fn renewed(&self, asked: Moment, revision: Option<u64>) {
         let now = self.moment();
         let mut inner = self.inner.lock();
         let renewal = Asked::at(asked);
         inner.renewal = renewal;
+        if revision.is_some_and(|revision| inner.history.seen(revision, now)) {
+            drop(inner);
+            self.doubts();
+            inner = self.inner.lock();
+        }
+        let unwritten = inner.loaded && inner.history.is_unwritten(inner.written_revision);
         if inner.guards.is_empty() {
+            drop(inner);
+            if unwritten {
+                self.changed.wake();
+            }
             return;
         }
         for guarded in inner.guards.values_mut() {
@@ -164,6 +186,43 @@ impl Fence {
         drop(inner);
         self.changed.wake();
         self.asking.wake();
+    }
+
+    /// The hub has turned out to be another than the one that confirmed what is here.
+    fn doubts(&self) {
+        tracing::warn!(
+            cluster = %self.cluster,
+            "the hub is not as it was: it was made anew of an older copy, or a billion changes were made meanwhile; what \
+             may run in one place only is confirmed anew, or begun when no copy can run elsewhere"
+        );
+        let mut inner = self.inner.lock();
+        inner.outdated = true;
+        let mut waiting = Vec::new();
+        for (id, guarded) in &mut inner.guards {
+            if guarded.guard.state() == State::Running {
+                guarded.change(Guard::doubts);
+            } else {
+                waiting.push((
+                    guarded.about(&self.execution_namespace, id),
+                    id.path(),
+                    guarded.guard.after(),
+                ));
+            }
+        }
+        drop(inner);
+        waiting.into_iter().for_each(|(about, path, after)| self.tell_waiting(&about, &path, after));
+    }
+
+    /// Says why something is not begun.
+    fn tell_waiting(&self, about: &[ObjectRef], path: &str, after: Duration) {
+        let message = format!(
+            "{path} on cluster {} is begun when no copy of it can run elsewhere: the hub was made anew of an older copy, \
+             and does not know; {} and {} after that.",
+            self.cluster,
+            duration::format(after),
+            duration::format(SKEW),
+        );
+        about.iter().for_each(|about| self.recorder.warning(about, extension::FENCE_WAITS, message.as_str()));
     }
 
     /// Whether an object of a Work may be applied now. It is guarded from now on; what is wanted of it is told to
@@ -182,6 +241,8 @@ impl Fence {
         let noted = {
             let mut inner = self.inner.lock();
             let renewal = inner.renewal;
+            let another = inner.history.another(self.moment());
+            let is_new = !inner.guards.contains_key(id);
             let guarded = inner.guards.entry(id.clone()).or_insert_with(|| Guarded {
                 guard: Guard::new(after, renewal),
                 work: work.to_owned(),
@@ -191,6 +252,9 @@ impl Fence {
                 stopped: false,
                 resumed: false,
             });
+            if is_new && !guarded.guard.waits(another).is_zero() {
+                self.tell_waiting(&guarded.about(&self.execution_namespace, id), &id.path(), after);
+            }
             if guarded.work != work || guarded.guard.after() != after {
                 guarded.noted = false;
                 guarded.work = work.to_owned();
@@ -254,6 +318,22 @@ impl Fence {
 }
 
 impl Guarded {
+    /// What events about it are about. An agent may not write events wherever templates are.
+    fn about(&self, execution_namespace: &str, id: &ObjectId) -> [ObjectRef; 2] {
+        let reference = |api_version: &str, kind: &str, namespace: &str, name: &str| ObjectRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: String::new(),
+            resource_version: String::new(),
+        };
+        [
+            reference("work.karmada.io/v1alpha1", "Work", execution_namespace, &self.work),
+            reference(&self.api_version, &id.kind, &id.namespace, &id.name),
+        ]
+    }
+
     /// Lets something happen to the guard; after a change of state it is not known what the object is like.
     fn change<T>(&mut self, happens: impl FnOnce(&mut Guard) -> T) -> T {
         let before = self.guard.state();

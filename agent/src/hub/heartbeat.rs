@@ -96,7 +96,8 @@ impl Heartbeat {
             let asked = self.fence.moment();
             let pause = match self.beat().await {
                 Ok(true) => {
-                    self.fence.renewed(asked);
+                    let revision = self.held.as_ref().map(object::resource_version);
+                    self.fence.renewed(asked, revision.and_then(|revision| revision.parse().ok()));
                     self.stats.renewals.add();
                     backoff.reset();
                     phases.set(Phase::Active);

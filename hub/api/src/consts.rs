@@ -171,6 +171,8 @@ pub mod extension {
     pub const FENCED: &str = "WorkloadFenced";
     /// The reason of events: a workload that was stopped runs again.
     pub const UNFENCED: &str = "WorkloadUnfenced";
+    /// Reason of the warning about one that is not begun, since a hub that was restored may not know where it runs.
+    pub const FENCE_WAITS: &str = "WorkloadFenceWaits";
     /// A reason of a binding's condition: a new copy waits until those that are left have stopped.
     pub const FENCE_WAIT: &str = "WaitsForFence";
     /// The condition of a binding whose policy waits for override policies.

@@ -129,8 +129,6 @@ struct State {
     disturbed: BTreeMap<usize, Disturbed>,
     /// Members on which no agent runs, and those on which one does again, since when.
     asleep: BTreeMap<usize, Option<Duration>>,
-    /// Workloads that may run twice: a restored hub does not know where they are.
-    unfenced: BTreeSet<String>,
     ready: BTreeMap<usize, String>,
     bindings: BTreeMap<String, BTreeMap<usize, i64>>,
 }
@@ -229,7 +227,6 @@ impl Ledger {
         }
         // No agent deletes what no Work names any more.
         let copied = std::mem::take(&mut state.copied);
-        state.unfenced.extend(copied.iter().cloned());
         state.forgotten.extend(copied);
         let grown = std::mem::take(&mut state.grown);
         state.may_shrink.extend(grown);
@@ -244,7 +241,6 @@ impl Ledger {
         let mut state = self.state.lock();
         state.may_leave.clear();
         state.may_shrink.clear();
-        state.unfenced.clear();
         state.lost.clear();
         state.driven = state.intent.tainted.clone();
     }
@@ -502,10 +498,10 @@ impl State {
         self.intent.wants.get(name).and_then(|want| want.fence)
     }
 
-    /// Whether a workload that may run on one member only does. A member without an agent stops nothing, nobody knows of
-    /// one that has left, and a restored hub does not know of copies that were made since.
+    /// Whether a workload that may run on one member only does. A member without an agent stops nothing, and nobody knows
+    /// of one that has left.
     fn fenced(&self, now: Duration, name: &str) -> Result<(), String> {
-        if self.fence(name).is_none() || self.unfenced.contains(name) {
+        if self.fence(name).is_none() {
             return Ok(());
         }
         let runs = |(at, seen): &(&(usize, String), &Seen)| at.1 == name && seen.replicas > 0;

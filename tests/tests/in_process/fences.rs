@@ -271,6 +271,61 @@ async fn a_hub_that_restarts_waits_anew() {
     world.stop().await;
 }
 
+/// A hub that was made anew of an older copy wants it where it was then, and has no word of where it is now.
+async fn restored(seed: u64, agents_restart: bool) {
+    let (mut world, here, there) = singleton(seed, "60s", false).await;
+    let copy = world.copy();
+    let name = world.members[here].name.clone();
+    let taints = json!({ "spec": { "taints": [{ "key": "maintenance", "effect": "NoExecute" }] } });
+    world.api().patch(&cluster_path(&name), Patch::Merge, &taints).await.unwrap();
+    once_at_most(&world, "it has moved", async || runs(&world, there).await).await;
+    gone(&world.members[here].api, &deployment_path("web"), PATIENCE).await;
+    tokio::time::sleep(SETTLED).await;
+
+    if agents_restart {
+        world.stop_agent(here).await;
+        world.stop_agent(there).await;
+    }
+    world.restore_hub(&copy).await;
+    if agents_restart {
+        world.start_agent(here);
+        world.start_agent(there);
+    }
+    let restored = Instant::now();
+    let work = work(&world, here).await;
+    told_by_agent(&world, here, &work, extension::FENCE_WAITS, "made anew of an older copy").await;
+    once_at_most(&world, "it is stopped", async || !runs(&world, there).await).await;
+    once_at_most(&world, "it is begun where the copy wants it", async || runs(&world, here).await).await;
+    let waited = restored.elapsed();
+    let (least, most) = (Duration::from_secs(60) + SKEW, Duration::from_secs(60) + SKEW * 2);
+    assert!(waited >= least && waited <= most, "begun after {waited:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_hub_does_not_begin_what_may_run_elsewhere() {
+    restored(157, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_that_restart_under_a_restored_hub_know_it() {
+    restored(158, true).await;
+}
+
+/// Nothing is stopped where the copy wants it, too.
+#[tokio::test(start_paused = true)]
+async fn what_a_restored_hub_wants_where_it_runs_goes_on() {
+    let (mut world, here, there) = singleton(159, "60s", false).await;
+    let copy = world.copy();
+    world.restore_hub(&copy).await;
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        assert!(runs(&world, here).await && !runs(&world, there).await, "after {:?}", begun.elapsed());
+        tokio::time::sleep(STEP).await;
+    }
+    world.stop().await;
+}
+
 /// The annotation may come later, stand on the policy, and go: the workload is not touched for that.
 #[tokio::test(start_paused = true)]
 async fn what_runs_is_fenced_and_let_go_without_a_stop() {

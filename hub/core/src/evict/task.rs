@@ -86,10 +86,28 @@ pub fn end(binding: &mut Value, cluster: &str) -> bool {
 
 /// Takes a task out of a binding and gives it the cluster back, with so many replicas.
 pub fn withdraw(binding: &mut Value, cluster: &str, replicas: i32) -> bool {
-    if !remove(binding, "gracefulEvictionTasks", |task| task["fromCluster"] == cluster) {
+    let mut before = Value::Null;
+    let withdrawn = remove(binding, "gracefulEvictionTasks", |task| {
+        let is = task["fromCluster"] == cluster;
+        if is {
+            before = task["clustersBeforeFailover"].clone();
+        }
+        is
+    });
+    if !withdrawn {
         return false;
     }
     let spec = object::ensure_map(binding, "spec");
+    // It never left: a cluster that had a copy beside this one, and left after it, left two.
+    let beside = |task: &Value| before.as_array().is_some_and(|names| names.contains(&task["fromCluster"]));
+    let others = spec.get_mut("gracefulEvictionTasks").and_then(Value::as_array_mut).into_iter().flatten();
+    for other in others.filter(|task| beside(task)) {
+        if let Some(names) = other.get_mut("clustersBeforeFailover").and_then(Value::as_array_mut)
+            && !names.iter().any(|name| name == cluster)
+        {
+            names.push(json!(cluster));
+        }
+    }
     let clusters = spec.entry("clusters").or_insert_with(|| json!([]));
     if let Some(clusters) = clusters.as_array_mut()
         && !clusters.iter().any(|target| target["name"] == cluster)
@@ -106,7 +124,7 @@ pub fn give_up(binding: &mut Value, clusters: &[String]) -> bool {
 }
 
 /// Removes what matches from a list of a binding's spec, and the list when nothing is left.
-fn remove(binding: &mut Value, list: &str, matches: impl Fn(&Value) -> bool) -> bool {
+fn remove(binding: &mut Value, list: &str, mut matches: impl FnMut(&Value) -> bool) -> bool {
     let spec = object::ensure_map(binding, "spec");
     let Some(entries) = spec.get_mut(list).and_then(Value::as_array_mut) else { return false };
     let before = entries.len();
@@ -221,6 +239,18 @@ mod tests {
         assert_eq!((task.reason.as_str(), task.grace_period_seconds), ("TaintUntolerated", None));
         assert_eq!(purged(&spec(&live)), BTreeSet::from(["a".to_owned()]));
         assert!(live["spec"].get("clusters").is_none());
+
+        let mut other = live.clone();
+        assert!(withdraw(&mut other, "b", 2));
+        let task = &spec(&other).graceful_eviction_tasks[0];
+        assert_eq!(task.clusters_before_failover, ["a", "b"], "what was taken back had never left");
+
+        // A replacement was never beside what it replaced.
+        let mut moved = json!({"spec": {"gracefulEvictionTasks": [
+            {"fromCluster": "a", "clustersBeforeFailover": ["a"]}, {"fromCluster": "b", "clustersBeforeFailover": ["b"]},
+        ]}});
+        assert!(withdraw(&mut moved, "a", 1));
+        assert_eq!(moved["spec"]["gracefulEvictionTasks"][0]["clustersBeforeFailover"], json!(["b"]));
 
         assert!(withdraw(&mut live, "a", 1) && !withdraw(&mut live, "a", 1));
         assert_eq!(live["spec"]["clusters"], json!([{"name": "a", "replicas": 1}]));

@@ -16,7 +16,9 @@
 //! renewal of the Lease and, asked *after* that, still wants the Work. A hub that gives up on a copy marks the Work
 //! *before* it looks at the Lease a last time. So one of the two sees the other.
 //!
-//! These are the decisions alone: neither agent nor hub asks them yet, and the annotation does nothing so far.
+//! A hub that was made anew of an older copy does not know where things have gone since. An agent that finds itself
+//! talking to one ([`history`](super::history)) begins nothing fenced for T and the skew: a copy that runs elsewhere is not
+//! what that hub wants, and has stopped by then. An agent that first hears of this member after that cannot tell.
 //!
 //! A machine on which nothing runs, the agent included, stops nothing; the skew is for an agent that is being restarted.
 //!

@@ -13,6 +13,10 @@
 //!                                            the hub wants it
 //! ```
 //!
+//! When the hub turns out to be another than before ([`History`](super::history::History)), what is Running is Recalled
+//! and goes on if the hub wants it. What does not run begins only when a copy elsewhere, which this hub may not know of,
+//! has stopped: the hub is not asked before.
+//!
 //! "The hub wants it" is an answer to a question about the Work that was asked *after* a renewal of the Lease that the
 //! hub has taken, and that is not overdue itself. What was confirmed is as old as that renewal was when it was *asked*.
 //! A renewal alone moves a workload on only if it runs, was confirmed since the agent started, and was not overdue when
@@ -20,7 +24,7 @@
 
 use std::time::Duration;
 
-use super::fence::{self, Contact};
+use super::fence::{self, Contact, SKEW};
 use crate::health::Moment;
 
 /// When a renewal that the hub has taken was asked for; of one that was written down only the time of day is known.
@@ -72,22 +76,29 @@ pub struct Guard {
     after: Duration,
     asked: Asked,
     state: State,
+    /// While it is recalled: it has run here all the time.
+    ran: bool,
 }
 
 impl Guard {
     /// One that is new here, after this renewal: it is not begun before the hub was asked.
     pub fn new(after: Duration, renewal: Asked) -> Self {
-        Self { after, asked: renewal, state: State::Recalled }
+        Self { after, asked: renewal, state: State::Recalled, ran: false }
     }
 
     /// One that an agent finds written down when it starts, confirmed at this time of day.
     pub fn recalled(after: Duration, wall: Option<Duration>) -> Self {
-        Self { after, asked: Asked::recalled(wall), state: State::Recalled }
+        Self { asked: Asked::recalled(wall), ..Self::new(after, Asked::NEVER) }
     }
 
     /// What is done about it.
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// The time of day since 1970 as of which it was confirmed.
+    pub fn confirmed(&self) -> Option<Duration> {
+        self.asked.wall
     }
 
     /// For how long it may run unconfirmed.
@@ -131,14 +142,33 @@ impl Guard {
         }
     }
 
-    /// Whether the hub is to be asked about its Work, given the last renewal that it took.
-    pub fn asks(&self, renewal: Asked, now: Moment) -> bool {
-        self.state != State::Running && !fence::is_overdue(renewal.ago(now), self.after)
+    /// The hub is another than the one that confirmed it.
+    pub fn doubts(&mut self) {
+        if self.state == State::Running {
+            (self.state, self.ran) = (State::Recalled, true);
+        }
+    }
+
+    /// For how much longer it must not begin: `another` ago the hub turned out to be another.
+    pub fn waits(&self, another: Option<Duration>) -> Duration {
+        let ran = self.state == State::Running || (self.state == State::Recalled && self.ran);
+        match another {
+            Some(ago) if !ran => (self.after + SKEW).saturating_sub(ago),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether the hub is to be asked about its Work, given the last renewal that it took, and how long ago it turned
+    /// out to be another.
+    pub fn asks(&self, renewal: Asked, another: Option<Duration>, now: Moment) -> bool {
+        self.state != State::Running
+            && !fence::is_overdue(renewal.ago(now), self.after)
+            && self.waits(another).is_zero()
     }
 
     /// The hub has answered a question that was asked after this renewal. Whether that changed anything.
-    pub fn answered(&mut self, renewal: Asked, wanted: bool, now: Moment) -> bool {
-        if !self.asks(renewal, now) {
+    pub fn answered(&mut self, renewal: Asked, another: Option<Duration>, wanted: bool, now: Moment) -> bool {
+        if !self.asks(renewal, another, now) {
             return false;
         }
         let before = self.state;
@@ -170,6 +200,8 @@ mod tests {
         Renewed(u64, bool),
         /// An answer to a question after the renewal asked then.
         Answered(u64, bool),
+        /// The hub turns out to be another.
+        Another,
         /// Time passes.
         Tick,
     }
@@ -177,7 +209,7 @@ mod tests {
     #[test]
     fn histories_lead_where_they_should() {
         use State::{Held, Recalled, Running};
-        use Step::{Answered, Renewed, Tick};
+        use Step::{Another, Answered, Renewed, Tick};
         let fresh = || Guard::new(Duration::from_secs(60), Asked::at(at(0)));
         let found = |second| Guard::recalled(Duration::from_secs(60), wall(second));
         let table: Vec<(&str, Guard, Vec<(u64, Step, State)>)> = vec![
@@ -236,13 +268,61 @@ mod tests {
                 vec![(20, Renewed(20, true), Recalled), (21, Answered(20, false), Held)],
             ),
             ("a clock that was set back", found(500), vec![(1, Tick, Held)]),
+            (
+                "runs, and another hub wants it",
+                fresh(),
+                vec![
+                    (1, Answered(0, true), Running),
+                    (10, Another, Recalled),
+                    (10, Renewed(10, true), Recalled),
+                    (11, Answered(10, true), Running),
+                    (71, Tick, Held),
+                ],
+            ),
+            (
+                "runs, and another hub does not know it",
+                fresh(),
+                vec![
+                    (1, Answered(0, true), Running),
+                    (10, Another, Recalled),
+                    (11, Answered(10, false), Held),
+                ],
+            ),
+            (
+                "runs, and another hub does not answer",
+                fresh(),
+                vec![
+                    (1, Answered(0, true), Running),
+                    (10, Another, Recalled),
+                    (50, Renewed(50, true), Recalled),
+                    (60, Tick, Held),
+                ],
+            ),
+            (
+                "begun by another hub: after the copy elsewhere has stopped",
+                fresh(),
+                vec![
+                    (1, Another, Recalled),
+                    (50, Renewed(50, true), Recalled),
+                    (60, Answered(50, true), Held),
+                    (90, Answered(80, true), Held),
+                    (91, Answered(80, true), Running),
+                ],
+            ),
         ];
         for (what, mut guard, steps) in table {
+            let mut another = None;
             for (second, step, want) in steps {
+                let ago = another.map(|at| Duration::from_secs(second - at));
                 match step {
                     Renewed(asked, wanted) => guard.renewed(Asked::at(at(asked)), wanted, at(second)),
                     Answered(asked, wanted) => {
-                        guard.answered(Asked::at(at(asked)), wanted, at(second));
+                        guard.tick(at(second));
+                        guard.answered(Asked::at(at(asked)), ago, wanted, at(second));
+                    }
+                    Another => {
+                        another = Some(second);
+                        guard.doubts();
                     }
                     Tick => {
                         guard.tick(at(second));
@@ -257,7 +337,7 @@ mod tests {
     fn a_clock_that_jumps_ahead_stops_and_one_that_jumps_back_does_not() {
         let run = || {
             let mut guard = Guard::new(Duration::from_secs(60), Asked::at(at(0)));
-            guard.answered(Asked::at(at(0)), true, at(1));
+            guard.answered(Asked::at(at(0)), None, true, at(1));
             guard
         };
         let jump = |second: u64| Moment { wall: Duration::from_secs(second), ..at(10) };

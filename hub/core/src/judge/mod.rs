@@ -7,7 +7,8 @@
 //!                       ├─ losses ──▶ flaps ──▶ held out of new scheduling
 //!                       └─ missing ─▶ brake ──▶ evictions held      budget ──▶ evictions postponed
 //!
-//!   fence: what an agent stops when it cannot ask, and how long the hub waits for that;   guard: of one such workload
+//!   fence: what an agent stops when it cannot ask, and how long the hub waits for that;   guard: of one such workload;
+//!   history: whether the hub is the one that the agent knows
 //! ```
 //!
 //! Each part is a function of what happened to what is decided, with a table that is its documentation and its test.
@@ -19,6 +20,7 @@ pub mod fence;
 pub mod flaps;
 pub mod grace;
 pub mod guard;
+pub mod history;
 pub mod opinion;
 #[cfg(test)]
 pub(crate) mod table;

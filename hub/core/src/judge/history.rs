@@ -1,0 +1,156 @@
+//! Whether the hub is the one that an agent knows, or was made anew of an older copy: that one does not know where things
+//! have gone since, and may begin elsewhere what may run in one place only.
+//!
+//! It is seen by the resourceVersions of answers. They go up, and never by much between two renewals of a Lease. A hub that
+//! is restored begins 2^40 further on, an etcd that is restored by the book (`--bump-revision`) a billion, and one that is
+//! restored otherwise further back. An agent that was away while a billion changes were made takes the hub for another
+//! one, too, and waits a little for nothing.
+//!
+#![doc = include_str!("history.md")]
+
+use std::time::Duration;
+
+use crate::health::Moment;
+
+/// By how much a revision goes up in one hub's life between two answers at most.
+const LEAP: u64 = 1 << 30;
+
+/// How far a revision may have gone on before it is written down again.
+const OLD: u64 = 1 << 28;
+
+/// What an agent knows of the hub's past.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    revision: Option<u64>,
+    another: Option<Another>,
+}
+
+/// That the hub turned out to be another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Another {
+    /// The time of day.
+    wall: Duration,
+    /// That was so long before `since`, which is monotonic.
+    before: Duration,
+    since: Duration,
+}
+
+impl Another {
+    /// At this moment.
+    fn at(now: Moment) -> Self {
+        Self { wall: now.wall, before: Duration::ZERO, since: now.monotonic }
+    }
+
+    /// Written down at this time of day; one that is yet to come is as good as now.
+    fn recalled(wall: Duration, now: Moment) -> Self {
+        match now.wall.checked_sub(wall) {
+            Some(before) => Self { wall, before, since: now.monotonic },
+            None => Self::at(now),
+        }
+    }
+}
+
+impl History {
+    /// The last revision that was seen.
+    pub fn revision(&self) -> Option<u64> {
+        self.revision
+    }
+
+    /// The time of day since 1970 at which the hub turned out to be another.
+    pub fn another_at(&self) -> Option<Duration> {
+        self.another.map(|another| another.wall)
+    }
+
+    /// The hub has answered with this revision. Whether it turns out to be another.
+    pub fn seen(&mut self, revision: u64, now: Moment) -> bool {
+        let another = self.revision.is_some_and(|before| is_another(before, revision));
+        self.revision = Some(revision);
+        if another {
+            self.another = Some(Another::at(now));
+        }
+        another
+    }
+
+    /// This was written down before: the revision, and the time of day at which a hub had turned out to be another.
+    /// Whether the hub that has answered meanwhile turns out to be another by that.
+    pub fn recall(&mut self, revision: Option<u64>, another: Option<Duration>, now: Moment) -> bool {
+        self.another = self.another.or_else(|| another.map(|wall| Another::recalled(wall, now)));
+        match (revision, self.revision) {
+            (Some(before), Some(seen)) if is_another(before, seen) => {
+                self.another = Some(Another::at(now));
+                true
+            }
+            (before, seen) => {
+                self.revision = seen.or(before);
+                false
+            }
+        }
+    }
+
+    /// How long ago the hub turned out to be another.
+    pub fn another(&self, now: Moment) -> Option<Duration> {
+        self.another.map(|another| another.before + now.monotonic.saturating_sub(another.since))
+    }
+
+    /// Whether what was written down as the revision does not do any more.
+    pub fn is_unwritten(&self, written: Option<u64>) -> bool {
+        match (self.revision, written) {
+            (Some(revision), Some(written)) => revision.abs_diff(written) > OLD,
+            (revision, None) => revision.is_some(),
+            (None, Some(_)) => false,
+        }
+    }
+}
+
+fn is_another(before: u64, now: u64) -> bool {
+    now.checked_sub(before).is_none_or(|gone| gone >= LEAP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::table;
+
+    fn at(second: u64) -> Moment {
+        Moment { monotonic: Duration::from_secs(second), wall: Duration::from_secs(1000 + second) }
+    }
+
+    #[test]
+    fn the_table_holds() {
+        for [before, now, want] in table::rows(include_str!("history.md")) {
+            let mut history = History { revision: before.parse().ok(), ..History::default() };
+            let first = history.revision.is_none();
+            let got = match history.seen(now.parse().unwrap(), at(5)) {
+                true => "is another",
+                false if first => "is taken for the one that it is",
+                false => "is the same",
+            };
+            assert_eq!(got, want, "{before} {now}");
+            assert_eq!(history.another(at(7)).is_some(), got == "is another");
+            assert_eq!(history.revision(), now.parse().ok());
+        }
+    }
+
+    #[test]
+    fn what_was_written_down_is_recalled() {
+        let second = Duration::from_secs;
+        let mut history = History::default();
+        assert!(!history.recall(Some(7), Some(at(3).wall), at(10)));
+        assert_eq!((history.revision(), history.another(at(10))), (Some(7), Some(second(7))));
+        let mut back = History::default();
+        assert!(!back.recall(Some(7), Some(at(3).wall), Moment { wall: second(1), ..at(10) }));
+        assert_eq!(back.another(at(30)), Some(second(20)), "yet to come by a clock that was set back");
+        assert!(history.seen(6, at(20)));
+        assert_eq!(history.another(at(25)), Some(second(5)));
+        assert_eq!(history.another_at(), Some(at(20).wall));
+
+        // The hub answers before what was written down is read.
+        let mut history = History::default();
+        assert!(!history.seen(LEAP * 3, at(10)));
+        assert!(history.is_unwritten(None) && !history.is_unwritten(Some(LEAP * 3 - 1)));
+        assert!(history.is_unwritten(Some(LEAP)));
+        assert!(history.recall(Some(LEAP), None, at(11)));
+        assert_eq!((history.revision(), history.another(at(11))), (Some(LEAP * 3), Some(second(0))));
+        assert!(!History::default().is_unwritten(Some(1)) && !History::default().is_unwritten(None));
+    }
+}
