@@ -490,12 +490,13 @@ pub fn collection(object: &Value, namespace: &str) -> String {
     let plural = match kind {
         "PropagationPolicy" => "propagationpolicies",
         "OverridePolicy" => "overridepolicies",
+        "FederatedResourceQuota" => "federatedresourcequotas",
         "ClusterPropagationPolicy" => return format!("{root}/clusterpropagationpolicies"),
         "ClusterOverridePolicy" => return format!("{root}/clusteroverridepolicies"),
         "Namespace" => return format!("{root}/namespaces"),
         "ClusterRole" => return format!("{root}/clusterroles"),
         "CustomResourceDefinition" => return format!("{root}/customresourcedefinitions"),
-        "Deployment" | "ConfigMap" | "Secret" | "Service" | "Job" | "ServiceAccount" => {
+        "Deployment" | "ConfigMap" | "Secret" | "Service" | "Job" | "ServiceAccount" | "Pod" => {
             let plural = format!("{}s", kind.to_lowercase());
             return format!("{root}/namespaces/{namespace}/{plural}");
         }

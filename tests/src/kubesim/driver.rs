@@ -24,7 +24,10 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::plan::{self, Action, Resource};
+use super::{
+    plan::{self, Action, Resource},
+    quota,
+};
 
 /// Who writes, in managed fields.
 const FIELD_MANAGER: &str = "kube-controller-manager";
@@ -53,6 +56,7 @@ impl World {
             return;
         }
         self.mark_owner(&object);
+        self.mark_quotas(&key);
         self.dirty.insert(key.clone());
         self.objects.insert(key, object);
     }
@@ -60,6 +64,7 @@ impl World {
     fn remove(&mut self, key: &Id) {
         if let Some(object) = self.objects.remove(key) {
             self.mark_owner(&object);
+            self.mark_quotas(key);
             if key.0 == Resource::Pods {
                 // Room was made on a node.
                 self.mark_where(|o, p| o == Resource::Pods && p["spec"].get("nodeName").is_none());
@@ -71,6 +76,13 @@ impl World {
     fn mark_owner(&mut self, object: &Value) {
         let Some(owner) = plan::controller_uid(object).map(str::to_owned) else { return };
         self.mark_where(|_, o| uid(o) == owner);
+    }
+
+    /// What a pod asks for counts in its namespace.
+    fn mark_quotas(&mut self, (resource, of, _): &Id) {
+        if *resource == Resource::Pods {
+            self.mark_where(|r, o| r == Resource::ResourceQuotas && namespace(o) == of);
+        }
     }
 
     fn mark_where(&mut self, wanted: impl Fn(Resource, &Value) -> bool) {
@@ -100,6 +112,9 @@ impl World {
                 let nodes: Vec<&Value> = self.all(Resource::Nodes).collect();
                 let pods: Vec<&Value> = self.all(Resource::Pods).collect();
                 plan::pod(object, &nodes, &pods, now)
+            }
+            Resource::ResourceQuotas => {
+                quota::resource_quota(object, &self.all(Resource::Pods).collect::<Vec<_>>())
             }
         }
     }

@@ -3,20 +3,21 @@
 //! ```text
 //!   store (redb in a folder, or memory) ─▶ ApiServer ─▶ TLS listener ─▶ agents, kubectl
 //!                                             ▲
-//!                                  driver ────┘  (Deployments, ReplicaSets, Pods, Jobs, Nodes: see plan)
+//!                                  driver ────┘  (Deployments, ReplicaSets, Pods, Jobs, Nodes, ResourceQuotas: see plan)
 //! ```
 //!
 //! It is the hub's own API server without the Karmada kinds, plus workload controllers that make Pods ready within
 //! moments. It stands in for a real cluster as far as an agent can tell, not further: no containers run.
 
+mod admit;
 mod driver;
 pub mod plan;
+pub mod quota;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use karmada_apiserver::{
     ApiServer, Registration,
-    admission::AdmitAll,
     authn::{Authenticator, Tokens, UserInfo},
     authz::Coarse,
     listener::{self, Tls},
@@ -77,7 +78,7 @@ impl Kubesim {
         let registration = Registration {
             kinds: Vec::new(),
             crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
+            admission: Arc::new(admit::Accounts),
             authorizer: Arc::new(Coarse),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());

@@ -24,11 +24,14 @@ pub enum Resource {
     Jobs,
     /// v1 nodes
     Nodes,
+    /// v1 resourcequotas
+    ResourceQuotas,
 }
 
 impl Resource {
     /// All of them, in the order in which they are watched.
-    pub const ALL: [Self; 5] = [Self::Nodes, Self::Pods, Self::ReplicaSets, Self::Deployments, Self::Jobs];
+    pub const ALL: [Self; 6] =
+        [Self::Nodes, Self::Pods, Self::ReplicaSets, Self::Deployments, Self::Jobs, Self::ResourceQuotas];
 
     /// `/api/v1` or `/apis/GROUP/VERSION`, and the plural name.
     pub const fn path(self) -> (&'static str, &'static str) {
@@ -38,6 +41,7 @@ impl Resource {
             Self::Pods => ("/api/v1", "pods"),
             Self::Jobs => ("/apis/batch/v1", "jobs"),
             Self::Nodes => ("/api/v1", "nodes"),
+            Self::ResourceQuotas => ("/api/v1", "resourcequotas"),
         }
     }
 }
@@ -99,7 +103,7 @@ fn owner_reference(api_version: &str, kind: &str, owner: &Value) -> Value {
 }
 
 /// A status patch, if `wanted` differs from what is there. Keys that `wanted` lacks are removed.
-fn status(resource: Resource, object: &Value, wanted: &Map<String, Value>) -> Option<Action> {
+pub(super) fn status(resource: Resource, object: &Value, wanted: &Map<String, Value>) -> Option<Action> {
     let empty = Map::new();
     let have = object.get("status").and_then(Value::as_object).unwrap_or(&empty);
     if have == wanted {
@@ -313,7 +317,7 @@ fn is_ready(pod: &Value) -> bool {
         .is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
 }
 
-fn is_active(pod: &Value) -> bool {
+pub(super) fn is_active(pod: &Value) -> bool {
     deletion_timestamp(pod).is_none() && !matches!(phase(pod), "Succeeded" | "Failed")
 }
 
@@ -402,7 +406,7 @@ pub fn job(job: &Value, pods: &[&Value], now: &str) -> Vec<Action> {
     actions
 }
 
-fn request(pod: &Value, resource: &str) -> Quantity {
+pub(super) fn request(pod: &Value, resource: &str) -> Quantity {
     let one = |container: &Value| {
         container["resources"]["requests"][resource]
             .as_str()
