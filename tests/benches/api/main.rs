@@ -19,7 +19,7 @@ mod watchers;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{Report, binaries, figures};
+use karmada_tests::bench::{self, Report, figures};
 
 use self::bed::Bed;
 
@@ -77,13 +77,9 @@ struct Args {
 
 fn main() {
     let args = Args::parse();
-    // reqwest takes whichever provider the process has.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let folder = args.binaries.clone().unwrap_or_else(binaries::build);
+    let folder = bench::binaries(args.binaries.as_deref());
     // One thread: the clients have one core at most, and the hub the other.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let report = runtime.block_on(measure(&Bed::new(args, &folder)));
-    print!("\n{report}");
+    bench::print(1, measure(&Bed::new(args, &folder)));
 }
 
 async fn measure(bed: &Bed) -> Report {

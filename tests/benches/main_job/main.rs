@@ -22,7 +22,7 @@ mod wire;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{Report, binaries, figures};
+use karmada_tests::bench::{self, Report, figures};
 
 use self::bed::Bed;
 
@@ -88,16 +88,8 @@ struct Args {
 
 fn main() {
     let args = Args::parse();
-    // reqwest takes whichever provider the process has.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let folder = args.binaries.clone().unwrap_or_else(binaries::build);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let report = runtime.block_on(measure(&Bed::new(args, &folder)));
-    print!("\n{report}");
+    let folder = bench::binaries(args.binaries.as_deref());
+    bench::print(2, measure(&Bed::new(args, &folder)));
 }
 
 async fn measure(bed: &Bed) -> Report {

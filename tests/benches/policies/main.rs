@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use karmada_tests::bench::{
-    Report, binaries, figures,
+    self, Report, figures,
     placing::{best_of, fleet, placements},
     report::ms,
 };
@@ -74,12 +74,8 @@ struct Args {
 
 fn main() {
     let args = Args::parse();
-    // reqwest takes whichever provider the process has.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let folder = args.binaries.clone().unwrap_or_else(binaries::build);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let report = runtime.block_on(measure(&Bed::new(args, &folder)));
-    print!("\n{report}");
+    let folder = bench::binaries(args.binaries.as_deref());
+    bench::print(1, measure(&Bed::new(args, &folder)));
 }
 
 async fn measure(bed: &Bed) -> Report {

@@ -7,11 +7,12 @@ pub mod report;
 use std::{
     fmt::Debug,
     net::SocketAddr,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use clap::ValueEnum;
-use tokio::time::sleep;
+use tokio::{runtime, time::sleep};
 
 pub use report::Report;
 
@@ -27,6 +28,30 @@ const LOOK: Duration = Duration::from_millis(10);
 pub fn figures<F: ValueEnum + PartialEq + Debug + 'static>(only: &[F]) -> impl Iterator<Item = &'static F> {
     let wanted = F::value_variants().iter().filter(move |figure| only.is_empty() || only.contains(figure));
     wanted.inspect(|figure| eprintln!("{figure:?} …"))
+}
+
+/// Where the binaries are that are measured: in the folder that was named, or built now.
+///
+/// # Panics
+/// When they do not build.
+pub fn binaries(named: Option<&Path>) -> PathBuf {
+    // reqwest takes whichever provider the process has.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    named.map_or_else(binaries::build, Path::to_owned)
+}
+
+/// Takes the figures, on one thread or two, and prints the report.
+///
+/// # Panics
+/// When there is no runtime to be had.
+pub fn print(threads: usize, measure: impl Future<Output = Report>) {
+    let mut builder = match threads {
+        1 => runtime::Builder::new_current_thread(),
+        _ => runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(threads).enable_all().build().expect("a runtime");
+    let report = runtime.block_on(measure);
+    print!("\n{report}");
 }
 
 /// A stopwatch: a bench measures the real clock.

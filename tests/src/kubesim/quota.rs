@@ -51,7 +51,7 @@ mod tests {
         let [Action::Patch { patch, status: true, .. }] = &actions[..] else { panic!("{actions:?}") };
         assert_eq!(patch["status"]["used"], json!({"cpu": "1500m", "requests.memory": "0", "pods": "2"}));
         assert_eq!(patch["status"]["hard"], quota["spec"]["hard"]);
-        let mut told = quota.clone();
+        let mut told = quota;
         told["status"] = patch["status"].clone();
         assert_eq!(resource_quota(&told, &pods.iter().collect::<Vec<_>>()), [], "nothing new");
     }

@@ -205,6 +205,8 @@ impl Driver {
             self.ledger.disturb(member, begins);
         }
         match act {
+            Act::PauseHub => self.ledger.hub_stands_still(true),
+            Act::ResumeHub => self.ledger.hub_stands_still(false),
             Act::Pause(member) | Act::StopAgent(member, _) => self.ledger.sleeps(*member, true),
             Act::Resume(member) | Act::StartAgent(member) => self.ledger.sleeps(*member, false),
             _ => {}

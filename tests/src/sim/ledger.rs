@@ -127,6 +127,8 @@ struct State {
     ailing: BTreeMap<(usize, String), Option<Duration>>,
     objects: BTreeMap<(usize, String), Seen>,
     disturbed: BTreeMap<usize, Disturbed>,
+    /// Since when the hub's machine stands still.
+    hub_still: Option<Duration>,
     /// Members on which no agent runs, and those on which one does again, since when.
     asleep: BTreeMap<usize, Option<Duration>>,
     ready: BTreeMap<usize, String>,
@@ -327,6 +329,18 @@ impl Ledger {
         let it = state.disturbed.entry(member).or_default();
         it.now = if begins { it.now + 1 } else { it.now.saturating_sub(1) };
         it.until = Some(now);
+    }
+
+    /// The hub's machine stands still from now on, or goes on: what it had begun to write when it stopped, and what was
+    /// over meanwhile, it knows only then.
+    pub fn hub_stands_still(&self, begins: bool) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let since = if begins { state.hub_still.replace(now) } else { state.hub_still.take() };
+        let Some(since) = since.filter(|_| !begins) else { return };
+        for it in state.disturbed.values_mut().filter(|it| it.until.is_some_and(|until| until >= since)) {
+            it.until = Some(now);
+        }
     }
 
     /// An object is there or has changed. How long its pods take to start.
