@@ -1,8 +1,9 @@
 //! The link between agent and hub: what crosses it when nothing happens, and how soon all is well when it is back.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use karmada_client::Patch;
+use karmada_env::Env;
 use karmada_meta::time::MicroTime;
 use karmada_tests::{
     bench::{Report, median, now, report::seconds, until},
@@ -91,7 +92,7 @@ async fn one_hole(bed: &Bed, fleet: &Fleet, path: &str, value: &str) -> (Duratio
         condition(&cluster, "Ready") == Some("Unknown") && taints(&cluster) > 0
     })
     .await;
-    let silent = last_renewal(fleet, &member.name).await.elapsed(SystemTime::now());
+    let silent = last_renewal(fleet, &member.name).await.elapsed(Env::system().wall());
     sleep(Duration::from_secs(bed.args.hole).saturating_sub(cut.elapsed())).await;
     let change = json!({ "data": { "key": value } });
     fleet.api.patch(path, Patch::Merge, &change).await.expect("a ConfigMap is patched");
