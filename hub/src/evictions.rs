@@ -32,8 +32,10 @@ use crate::{
 pub(crate) trait Judge: Send + Sync {
     /// Whether the eviction may begin now.
     fn ask(&self, ask: &Ask<'_>) -> Allowance;
-    /// An eviction that was granted has been written.
-    fn began(&self, ask: &Ask<'_>);
+    /// The same, and what it costs is spent: it is written next.
+    fn take(&self, ask: &Ask<'_>, now: Duration) -> Allowance;
+    /// What was spent then has not been written.
+    fn give_back(&self, ask: &Ask<'_>, taken: Duration);
 }
 
 /// Lets everything begin.
@@ -44,7 +46,11 @@ impl Judge for Anything {
         Allowance::Granted
     }
 
-    fn began(&self, _: &Ask<'_>) {}
+    fn take(&self, _: &Ask<'_>, _: Duration) -> Allowance {
+        Allowance::Granted
+    }
+
+    fn give_back(&self, _: &Ask<'_>, _: Duration) {}
 }
 
 /// Why an eviction does not begin.
@@ -57,6 +63,18 @@ pub(crate) struct Held {
     /// When it is looked at again at the latest.
     pub(crate) again: Duration,
 }
+
+impl Held {
+    fn unless(allowance: Allowance) -> Result<(), Self> {
+        match allowance {
+            Allowance::Granted => Ok(()),
+            Allowance::Held { reason, message, again } => Err(Self { reason, message, again }),
+        }
+    }
+}
+
+/// Why an eviction is held that waits for its turn.
+pub(crate) const RATE: &str = "EvictionRate";
 
 /// When what could not be moved for want of a place is looked at again, if nothing says so earlier.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -115,11 +133,12 @@ impl Evictions {
     }
 
     /// Asks the judge.
-    pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<(), Held> {
-        match self.judge.read().clone().ask(ask) {
-            Allowance::Granted => Ok(()),
-            Allowance::Held { reason, message, again } => Err(Held { reason, message, again }),
-        }
+    fn ask(&self, ask: &Ask<'_>) -> Result<(), Held> {
+        Held::unless(self.judge().ask(ask))
+    }
+
+    fn judge(&self) -> Arc<dyn Judge> {
+        self.judge.read().clone()
     }
 
     /// How long an eviction has to wait for its turn. Its moment is kept until [`Evictions::release`].
@@ -305,7 +324,13 @@ impl Leaving<'_> {
             let wait = if paced { evictions.turn(self.key, &departure.cluster, now) } else { Duration::ZERO };
             if !wait.is_zero() {
                 let message = format!("leaves {} when it is its turn", departure.cluster);
-                held.get_or_insert(Held { reason: "EvictionRate", message, again: wait });
+                held.get_or_insert(Held { reason: RATE, message, again: wait });
+                continue;
+            }
+            // Others may have been granted the same budget meanwhile, and so have the departures before this one.
+            let taken = evictions.judge().take(&self.asked(context, &name, &departure), now);
+            if let Err(why) = Held::unless(taken) {
+                held.get_or_insert(why);
                 continue;
             }
             let eviction = Eviction {
@@ -323,15 +348,23 @@ impl Leaving<'_> {
             };
             if evict::begin(&mut self.binding, self.spec, &eviction, Time::now(&context.env)) {
                 written.push(departure);
+            } else {
+                evictions.judge().give_back(&self.asked(context, &name, &departure), now);
             }
         }
         if !written.is_empty() {
-            self.write(context, &name, &written).await?;
+            self.write(context, &name, &written, now).await?;
         }
         Ok(held)
     }
 
-    async fn write(&mut self, context: &Context, name: &str, written: &[Departure]) -> Result<(), Error> {
+    async fn write(
+        &mut self,
+        context: &Context,
+        name: &str,
+        written: &[Departure],
+        taken: Duration,
+    ) -> Result<(), Error> {
         let answer = context.objects.replace(bindings::resource(self.key.scope), &self.binding).await;
         let template = bindings::template_reference(self.spec);
         for departure in written {
@@ -351,7 +384,6 @@ impl Leaving<'_> {
             }
             if answer.is_ok() {
                 context.evictions.release(self.key, cluster, context.env.now());
-                context.evictions.began(&self.asked(context, name, departure));
                 tracing::info!(
                     kind = %self.spec.resource.kind,
                     namespace = %self.spec.resource.namespace,
@@ -360,15 +392,15 @@ impl Leaving<'_> {
                     why = %departure.message,
                     "evicted"
                 );
+            } else {
+                context.evictions.judge().give_back(&self.asked(context, name, departure), taken);
             }
         }
+        if answer.is_err() {
+            // Somebody may have been refused what is free again.
+            context.evictions.lift();
+        }
         answer.map(drop)
-    }
-}
-
-impl Evictions {
-    fn began(&self, ask: &Ask<'_>) {
-        self.judge.read().clone().began(ask);
     }
 }
 

@@ -7,7 +7,7 @@ use karmada_client::Error;
 use karmada_core::{
     evict::{Allowance, Ask},
     health::{Moment, Ready},
-    judge::{self, Cluster, Judge, Opinion, Record, Settings, Verdict, budget::Budgets},
+    judge::{self, Cluster, Judge, Opinion, Record, Settings, Verdict, brake, budget::Budgets},
 };
 use karmada_env::Env;
 use parking_lot::Mutex;
@@ -63,6 +63,19 @@ impl Judgement {
         self.judge.lock().heard(cluster).map_or(Duration::ZERO, |heard| now.saturating_sub(heard))
     }
 
+    /// One line about evictions that are held.
+    pub(crate) fn message(&self, held: &brake::Held) -> String {
+        brake::message(held, &self.settings.brake)
+    }
+
+    fn allow(&self, ask: &Ask<'_>, budgets: &mut Budgets) -> Allowance {
+        let answer = self.judge.lock().allow(ask, budgets, self.env.now());
+        if let Allowance::Held { reason, .. } = &answer {
+            self.figures.judged().postponed(reason);
+        }
+        answer
+    }
+
     /// What is to be written down of a cluster's link, if that is news.
     pub(crate) fn record(&self, cluster: &str) -> Option<Option<Record>> {
         self.judge.lock().record(cluster, moment(&self.env))
@@ -71,18 +84,21 @@ impl Judgement {
 
 impl evictions::Judge for Judgement {
     fn ask(&self, ask: &Ask<'_>) -> Allowance {
-        let held = self.judge.lock().held().cloned();
-        let answer =
-            judge::allow(ask, held.as_ref(), &mut self.budgets.lock(), self.env.now(), &self.settings);
-        if let Allowance::Held { reason, .. } = &answer {
-            self.figures.judged().postponed(reason);
+        self.allow(ask, &mut self.budgets.lock())
+    }
+
+    fn take(&self, ask: &Ask<'_>, now: Duration) -> Allowance {
+        let mut budgets = self.budgets.lock();
+        let answer = self.allow(ask, &mut budgets);
+        if answer == Allowance::Granted && judge::counts(ask) {
+            budgets.spend(ask.binding, now, &self.settings.budget);
         }
         answer
     }
 
-    fn began(&self, ask: &Ask<'_>) {
+    fn give_back(&self, ask: &Ask<'_>, taken: Duration) {
         if judge::counts(ask) {
-            self.budgets.lock().spend(ask.binding, self.env.now(), &self.settings.budget);
+            self.budgets.lock().give_back(ask.binding, taken);
         }
     }
 }

@@ -15,19 +15,21 @@ use karmada_core::{
     evict::{self, Due, Stopwatch},
     taints,
 };
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    evictions::{self, Departure, Leaving},
+    evictions::{self, Departure, Leaving, RATE},
     heads::{BindingHead, BindingKey},
     objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.
 const WORKERS: usize = 8;
+/// What waits for its turn for so long says so.
+const WORTH_TELLING: Duration = Duration::from_secs(30);
 /// What this controller is called where it holds something up.
 const NAME: &str = component::TAINT_MANAGER;
 
@@ -141,8 +143,8 @@ impl Evictor {
         let leaving = Leaving { key, binding, spec: &spec, status: &status, component: NAME, producer };
         let held = leaving.begin(context, departures, true).await?;
         next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
-        // That it waits for its turn is in the order of things, and would be a write for each.
-        evictions.hold(key, NAME, held.filter(|held| held.reason != "EvictionRate"));
+        // That it has its turn soon is in the order of things, and would be two writes for each.
+        evictions.hold(key, NAME, held.filter(|held| held.reason != RATE || held.again >= WORTH_TELLING));
         Ok(next.map_or(Next::Done, Next::After))
     }
 
@@ -168,7 +170,9 @@ pub(super) fn due(context: &Context, times: &TaintTimes, spec: &ResourceBindingS
     let tolerations = spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
     let (wall, now) = (context.env.wall(), context.env.now());
     let mut times = times.lock();
-    let there = &head.cluster.spec.taints;
+    let policies = context.taint_policies.all();
+    let policies = policies.iter().map(|(_, head)| &head.policy.spec);
+    let there = &evict::standing(&head.cluster, head.ready(), policies, Time::now(&context.env));
     times.retain(|(name, taint)| {
         name != cluster || there.iter().any(|there| taints::display(there) == *taint)
     });

@@ -200,10 +200,7 @@ impl GracefulEviction {
         done: &[&str],
         back: Option<&str>,
     ) {
-        let component = match key.scope {
-            Scope::Namespaced => component::GRACEFUL_EVICTION,
-            Scope::Cluster => component::CLUSTER_GRACEFUL_EVICTION,
-        };
+        let component = component(key.scope);
         let template = bindings::template_reference(spec);
         let mut said = Vec::new();
         match back {
@@ -254,7 +251,22 @@ impl GracefulEviction {
         if apply(&mut binding.clone()) {
             self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, apply).await?;
         }
+        let before = conditions::find(&status.conditions, FAILOVER_COMPLETE);
+        if let Some((reason, message)) = held.filter(|(reason, _)| before.is_none_or(|b| b.reason != *reason))
+        {
+            for about in [binding, &bindings::template_reference(spec)] {
+                let text = format!("{reason}: {message}");
+                self.context.normal(component(key.scope), about, event::EVICTIONS_HELD, text);
+            }
+        }
         Ok(())
+    }
+}
+
+fn component(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Namespaced => component::GRACEFUL_EVICTION,
+        Scope::Cluster => component::CLUSTER_GRACEFUL_EVICTION,
     }
 }
 

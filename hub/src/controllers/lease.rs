@@ -150,12 +150,14 @@ impl LeaseMonitor {
 
     /// Says that evictions stop, or go on.
     fn tell_brake(&self, held: Option<&brake::Held>) {
+        // What one cause held, another may not.
+        self.context.evictions.lift();
         // The hub has no object of its own; its clusters' namespace is what comes nearest.
         let about =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace::CLUSTER}});
         match held {
             Some(held) => {
-                let message = brake::message(held, self.context.env.now());
+                let message = self.context.judgement.message(held);
                 let reason = held.cause.reason();
                 tracing::warn!(reason, "evictions are held: {message}");
                 let text = format!("{reason}: {message}");
@@ -163,7 +165,6 @@ impl LeaseMonitor {
             }
             None => {
                 tracing::info!("evictions are not held");
-                self.context.evictions.lift();
                 let text = "Nothing stands against evictions from lost clusters.";
                 self.context.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
             }

@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod braking;
 mod dependencies;
 mod determinism;
 mod failback;

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use karmada_api::{
-    cluster::Taint,
+    cluster::{Cluster, Taint},
     consts::taint::{NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE},
-    policy::Toleration,
+    policy::{ClusterTaintPolicySpec, Toleration},
 };
+use karmada_meta::time::Time;
 
 use super::{Cause, Settings};
-use crate::taints::{self, tolerates};
+use crate::{
+    health::Ready,
+    taint_policy,
+    taints::{self, tolerates},
+};
 
 /// When an object has to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,23 @@ fn cause_of(taint: &Taint, failover: bool, settings: &Settings) -> Option<Cause>
 pub fn waits_for(taints: &[Taint]) -> bool {
     let every = Settings { no_execute: true, cluster_failover: true, ..Settings::default() };
     taints.iter().any(|taint| cause_of(taint, true, &every).is_some())
+}
+
+/// The taints of a cluster that stand for what its conditions say now. A condition changes a moment before the taints
+/// that follow from it, and what was lost with a cluster that is back is not to leave it in that moment.
+pub fn standing<'a>(
+    cluster: &Cluster,
+    ready: Ready,
+    policies: impl IntoIterator<Item = &'a ClusterTaintPolicySpec>,
+    now: Time,
+) -> Vec<Taint> {
+    let there = &cluster.spec.taints;
+    let by_condition = taints::for_condition(there, ready, now);
+    let by_policy = taint_policy::taints(cluster, policies, now);
+    let stays = |wanted: &Option<Vec<Taint>>, taint: &Taint| {
+        wanted.as_ref().is_none_or(|wanted| wanted.contains(taint))
+    };
+    there.iter().filter(|taint| stays(&by_condition, taint) && stays(&by_policy, taint)).cloned().collect()
 }
 
 /// Whether an object has to leave a cluster. `failover`: its policy has `failover.cluster`; `lasted`: how long a taint
@@ -88,12 +110,45 @@ pub fn due(
 
 #[cfg(test)]
 mod tests {
+    use karmada_api::conditions::Condition;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn taint(key: &str, effect: &str) -> Taint {
         Taint::new(key, effect)
+    }
+
+    #[test]
+    fn what_has_no_cause_any_more_drives_nothing_away() {
+        let at: Time = "2026-01-01T00:00:00Z".parse().unwrap();
+        let lost: ClusterTaintPolicySpec = serde_json::from_value(json!({
+            "taints": [{"key": "lost", "effect": NO_EXECUTE}],
+            "addOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["Unknown"]}],
+            "removeOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["True"]}],
+        }))
+        .unwrap();
+        let there = [(UNREACHABLE, NO_SCHEDULE), ("lost", NO_EXECUTE), ("mine", NO_EXECUTE)];
+        let table: [(&str, &str, bool, &[&str]); 4] = [
+            ("lost", "Unknown", true, &[UNREACHABLE, "lost", "mine"]),
+            ("back", "True", true, &["mine"]),
+            ("back, and not ready", "False", true, &["lost", "mine"]),
+            ("back, the policy is gone", "True", false, &["lost", "mine"]),
+        ];
+        for (message, status, policy, want) in table {
+            let mut cluster = Cluster::new("m", Default::default());
+            cluster.spec.taints = there.iter().map(|(key, effect)| taint(key, effect)).collect();
+            let ready: Condition =
+                serde_json::from_value(json!({"type": "Ready", "status": status, "reason": "R",
+                "message": "", "lastTransitionTime": at}))
+                .unwrap();
+            cluster.status = Some(Default::default());
+            cluster.status.as_mut().unwrap().conditions = vec![ready];
+            let policies = policy.then_some(&lost);
+            let got = standing(&cluster, Ready::from_status(Some(status)), policies, at);
+            let got: Vec<_> = got.iter().map(|taint| taint.key.as_str()).collect();
+            assert_eq!(got, want, "{message}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use self::{
     application::{Reported, reported},
     assess::{Facts, Left, Outcome, Wanted, assess, condition, missing, settled, takes_over},
     clock::Stopwatch,
-    due::{Due, due, waits_for},
+    due::{Due, due, standing, waits_for},
     failback::{Home, Return, failback, failback_after, gains},
     state::{StateError, inherited, preserve},
     task::{

@@ -193,10 +193,11 @@ impl Brake {
     }
 }
 
-/// One line about evictions that are held, with the time at which they resume.
-pub fn message(held: &Held, now: Duration) -> String {
+/// One line about evictions that are held, with the longest that this lasts. It names no time that passes: it stands in
+/// the conditions of all that wait, and is written when it changes.
+pub fn message(held: &Held, settings: &Settings) -> String {
     match held.until {
-        Some(until) => format!("{held}, or {} from now", duration::format(until.saturating_sub(now))),
+        Some(_) => format!("{held}, or for {} at most", duration::format(settings.timeout)),
         None => held.to_string(),
     }
 }
@@ -252,9 +253,9 @@ mod tests {
     fn it_says_why_and_until_when() {
         let held = story(10, "4@100", 125).unwrap();
         assert_eq!(
-            message(&held, Duration::from_secs(125)),
+            message(&held, &Settings::default()),
             "4 of 10 clusters vanished at the same time; nothing is evicted from lost clusters until some are back, or \
-             59m50s from now"
+             for 1h0m0s at most"
         );
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! An eviction takes one cluster from one binding. `--eviction-budget-per-binding` (2) keeps a fleet that wobbles from
 //! chasing one workload about; `--eviction-budget-per-minute` (100) bounds what a mistake can do before somebody looks.
-//! 0 is any number. What has no budget waits its turn (`BindingBudget`, `MinuteBudget` in the metric
-//! `karmada_hub_evictions_postponed_total`); nothing is forgotten.
+//! 0 is any number. What has no budget waits its turn (`BindingBudget`, `MinuteBudget` in the binding's condition
+//! `FailoverComplete`, in an event about it, and in the metric `karmada_hub_evictions_postponed_total`); nothing is
+//! forgotten. Budget is spent before the eviction is written, so that no two share it, and given back if it is not.
 //!
 #![doc = include_str!("budget.md")]
 
@@ -53,8 +54,12 @@ impl Spent {
 impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Binding => "this object was evicted as often as it may be within a minute",
-            Self::Minute => "there were as many evictions as there may be within a minute",
+            Self::Binding => {
+                "this object was evicted as often as it may be within a minute; it goes on by itself"
+            }
+            Self::Minute => {
+                "there were as many evictions as there may be within a minute; it has its turn after them"
+            }
         })
     }
 }
@@ -94,7 +99,16 @@ impl Budgets {
         Ok(())
     }
 
-    /// An eviction of a binding has begun.
+    /// The eviction for which this was spent then has not begun after all.
+    pub fn give_back(&mut self, binding: &str, at: Duration) {
+        for times in self.bindings.get_mut(binding).into_iter().chain([&mut self.all]) {
+            if let Some(place) = times.iter().rposition(|time| *time == at) {
+                times.remove(place);
+            }
+        }
+    }
+
+    /// An eviction of a binding is about to begin: whoever asks next finds less.
     pub fn spend(&mut self, binding: &str, now: Duration, settings: &Settings) {
         if settings.per_minute > 0 {
             self.all.push_back(now);
@@ -146,6 +160,26 @@ mod tests {
                 Err((spent, wait)) => format!("in {}s: {}", wait.as_secs(), spent.reason()),
             };
             assert_eq!(got, want, "{budget}: {history}, {asked}");
+        }
+    }
+
+    #[test]
+    fn what_did_not_begin_costs_nothing() {
+        let second = Duration::from_secs;
+        for settings in
+            [Settings { per_binding: 1, per_minute: 2 }, Settings { per_binding: 0, per_minute: 2 }]
+        {
+            let mut budgets = Budgets::default();
+            budgets.spend("web", second(0), &settings);
+            budgets.spend("shop", second(1), &settings);
+            let full = budgets.check("pay", second(2), &settings);
+            assert_eq!(full, Err((Spent::Minute, second(58))));
+            budgets.give_back("shop", second(1));
+            assert_eq!(budgets.check("shop", second(2), &settings), Ok(()));
+            budgets.spend("shop", second(3), &settings);
+            assert_eq!(budgets.check("pay", second(4), &settings), Err((Spent::Minute, second(56))));
+            budgets.give_back("shop", second(9));
+            assert_eq!(budgets.check("pay", second(4), &settings), Err((Spent::Minute, second(56))));
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) mod table;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use karmada_meta::{duration, time::Time};
+use karmada_meta::time::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -45,6 +45,12 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(12 * 3600);
 
 /// By how much an ordinary silence must differ to be written down.
 const RECORD_STEP: u64 = 5;
+
+/// Why nothing is evicted from a cluster that is heard of again before it has reported.
+pub const RETURNED: &str = "ClusterReturned";
+
+/// When those ask again that the brake holds, if nobody tells them earlier that it is off.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// All settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,6 +122,8 @@ struct Link {
     flaps: flaps::Flaps,
     /// The monitor has found it lost, and it has not been back.
     lost: bool,
+    /// When it was first heard of again, since it was lost.
+    returned: Option<Duration>,
     /// The present hold's end, and how people read it.
     held: Option<(Duration, Time)>,
     grace: Option<grace::Grace>,
@@ -135,32 +143,6 @@ pub struct Verdict {
 /// neither stopped nor counted. A drain is no mistake of the hub's.
 pub fn counts(ask: &Ask<'_>) -> bool {
     ask.cause != evict::Cause::NoExecute || !ask.reachable
-}
-
-/// Whether an eviction may begin now.
-pub fn allow(
-    ask: &Ask<'_>,
-    held: Option<&brake::Held>,
-    budgets: &mut budget::Budgets,
-    now: Duration,
-    settings: &Settings,
-) -> Allowance {
-    if !counts(ask) {
-        return Allowance::Granted;
-    }
-    // A mass outage says nothing of an application on a cluster that answers.
-    let stands = |held: &&brake::Held| !(ask.reachable && held.cause == brake::Cause::MassOutage);
-    if let Some(held) = held.filter(stands) {
-        let again = settings.health.period.max(Duration::from_secs(1));
-        return Allowance::Held { reason: held.cause.reason(), message: brake::message(held, now), again };
-    }
-    match budgets.check(ask.binding, now, &settings.budget) {
-        Ok(()) => Allowance::Granted,
-        Err((spent, again)) => {
-            let message = format!("{spent}; the next may begin in {}", duration::format(again));
-            Allowance::Held { reason: spent.reason(), message, again }
-        }
-    }
 }
 
 /// The state machine over all clusters.
@@ -185,10 +167,60 @@ impl Judge {
 
     /// A cluster's Lease as it is now.
     pub fn renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) {
+        let before = self.monitor.heard(cluster);
         let silence = self.monitor.renewed(cluster, renew_time, now);
-        if let (Some(silence), Some(link)) = (silence, self.links.get_mut(cluster)) {
+        let heard = self.monitor.heard(cluster);
+        let Some(link) = self.links.get_mut(cluster) else { return };
+        if let Some(silence) = silence {
             link.silences.ended(silence, now.monotonic, &self.settings.grace());
         }
+        let since = before.map_or(Duration::ZERO, |before| now.monotonic.saturating_sub(before));
+        let patience = link.grace.as_ref().map_or(self.settings.health.grace, |grace| grace.length);
+        if link.lost && heard != before && (link.returned.is_none() || since > patience) {
+            link.returned = heard;
+        }
+    }
+
+    /// Whether an eviction may begin now. Nothing is spent.
+    ///
+    /// | an eviction | is held while |
+    /// |---|---|
+    /// | that a user has asked for, from a cluster that reports | never |
+    /// | any other | the hub cannot tell who lives: `HubStarted`, `HubAway`, `HubCutOff` |
+    /// | from a cluster that does not report | there is a mass outage: `MassOutage` |
+    /// | from a cluster that is heard of again and has not reported yet | it has its time to: `ClusterReturned` |
+    /// | any other | a budget is spent: `BindingBudget`, `MinuteBudget` |
+    pub fn allow(&self, ask: &Ask<'_>, budgets: &mut budget::Budgets, now: Duration) -> Allowance {
+        if !counts(ask) {
+            return Allowance::Granted;
+        }
+        // A mass outage says nothing of an application on a cluster that answers.
+        let stands = |held: &&brake::Held| !(ask.reachable && held.cause == brake::Cause::MassOutage);
+        if let Some(held) = self.held.as_ref().filter(stands) {
+            let message = brake::message(held, &self.settings.brake);
+            return Allowance::Held { reason: held.cause.reason(), message, again: ASK_AGAIN };
+        }
+        if let Some(again) = self.reports_soon(ask.cluster, now).filter(|_| !ask.reachable) {
+            let message =
+                format!("stays on {}: it has just been heard of again, and has time to report", ask.cluster);
+            return Allowance::Held { reason: RETURNED, message, again };
+        }
+        match budgets.check(ask.binding, now, &self.settings.budget) {
+            Ok(()) => Allowance::Granted,
+            Err((spent, again)) => {
+                Allowance::Held { reason: spent.reason(), message: spent.to_string(), again }
+            }
+        }
+    }
+
+    /// For how long a cluster that was lost and is heard of again is given time to report.
+    fn reports_soon(&self, cluster: &str, now: Duration) -> Option<Duration> {
+        let link = self.links.get(cluster)?;
+        let returned = link.returned.filter(|_| link.lost)?;
+        let silent = now.saturating_sub(self.monitor.heard(cluster)?);
+        let patience = link.grace.as_ref().map_or(self.settings.health.grace, |grace| grace.length);
+        let left = (returned + self.settings.health.startup_grace).saturating_sub(now);
+        (silent <= patience && !left.is_zero()).then_some(left)
     }
 
     /// Looks at all clusters in pull mode. `watching`: the Lease watch is known to have been alive until now.
@@ -266,7 +298,7 @@ impl Judge {
                 Ready::True | Ready::False
                     if link.lost && !expired.iter().any(|(name, _)| *name == cluster.name) =>
                 {
-                    link.lost = false;
+                    (link.lost, link.returned) = (false, None);
                     link.flaps.back(now.monotonic, settings);
                 }
                 _ => {}

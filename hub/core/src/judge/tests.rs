@@ -239,17 +239,66 @@ fn brakes_and_budgets_are_for_what_nobody_asked_for() {
     for (cause, reachable, held, left, want) in rows {
         let ask =
             Ask { binding: "b", cluster: "m", cause, reachable, replicas: 1, clusters: 1, under_way: 0 };
-        let held = held.map(|cause| brake::Held { cause, missing: 3, of: 5, until: None });
         let (settings, mut budgets) = (Settings::default(), budget::Budgets::default());
+        let mut judge = Judge::new(settings, at(0));
+        judge.held = held.map(|cause| brake::Held { cause, missing: 3, of: 5, until: None });
         if !left {
             for _ in 0..settings.budget.per_binding {
                 budgets.spend("b", Duration::ZERO, &settings.budget);
             }
         }
-        let got = match allow(&ask, held.as_ref(), &mut budgets, Duration::ZERO, &settings) {
-            Allowance::Granted => None,
-            Allowance::Held { reason, .. } => Some(reason),
-        };
+        let got = stands_against(&judge, &ask, &mut budgets, 0);
         assert_eq!(got, want, "{cause:?} {reachable} {held:?} {left}");
     }
+}
+
+fn stands_against(
+    judge: &Judge,
+    ask: &Ask<'_>,
+    budgets: &mut budget::Budgets,
+    now: u64,
+) -> Option<&'static str> {
+    match judge.allow(ask, budgets, Duration::from_secs(now)) {
+        Allowance::Granted => None,
+        Allowance::Held { reason, .. } => Some(reason),
+    }
+}
+
+/// A cluster's Lease comes before its report, and its taints go after that.
+#[test]
+fn who_is_heard_of_again_has_time_to_report() {
+    let mut fleet = Fleet::new(10, Settings::default());
+    let stands = |fleet: &Fleet, reachable| {
+        let cause = evict::Cause::Failover;
+        let ask =
+            Ask { binding: "b", cluster: "m0", cause, reachable, replicas: 1, clusters: 1, under_way: 0 };
+        stands_against(&fleet.judge, &ask, &mut budget::Budgets::default(), fleet.now)
+    };
+    // So that nothing is learnt.
+    fleet.clusters[0].grace = Some("40s".to_owned());
+    fleet.until(100);
+    fleet.silence(1, true);
+    fleet.until(300);
+    assert_eq!(stands(&fleet, false), None, "lost");
+    let heard = |fleet: &mut Fleet, at_second: u64| {
+        fleet.until(at_second);
+        fleet.judge.renewed("m0", &format!("r{at_second}"), at(at_second));
+    };
+    heard(&mut fleet, 301);
+    assert_eq!(stands(&fleet, false), Some("ClusterReturned"));
+    assert_eq!(stands(&fleet, true), None, "it reports, and is not ready");
+    heard(&mut fleet, 330);
+    assert_eq!(stands(&fleet, false), Some("ClusterReturned"));
+    heard(&mut fleet, 361);
+    assert_eq!(stands(&fleet, false), None, "it renews, and does not report");
+    fleet.until(500);
+    heard(&mut fleet, 501);
+    assert_eq!(stands(&fleet, false), Some("ClusterReturned"), "the next time");
+    fleet.until(545);
+    assert_eq!(stands(&fleet, false), None, "it is gone again");
+    fleet.silence(1, false);
+    fleet.until(560);
+    fleet.silence(1, true);
+    fleet.until(700);
+    assert_eq!(stands(&fleet, false), None, "lost again");
 }
