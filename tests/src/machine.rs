@@ -140,6 +140,9 @@ impl Machine {
             async move {
                 let collection = watched(request.uri());
                 gate.open(None).await;
+                if gate.breaks(request.uri().path()) {
+                    return Err(kube::Error::Service("the connection is broken".into()));
+                }
                 let answer = client.send(request).await?;
                 gate.open(None).await;
                 Ok::<_, kube::Error>(gate.hold(collection, answer))
@@ -163,6 +166,7 @@ pub struct Gate(latest::Sender<Held>);
 struct Held {
     paused: bool,
     stalled: Option<&'static str>,
+    broken: Option<&'static str>,
 }
 
 impl Held {
@@ -170,12 +174,25 @@ impl Held {
         let stalls = |path: &str| self.stalled.is_some_and(|stalled| path.ends_with(stalled));
         self.paused || collection.is_some_and(stalls)
     }
+
+    fn breaks(&self, path: &str) -> bool {
+        self.broken.is_some_and(|broken| path.ends_with(broken))
+    }
 }
 
 impl Gate {
     /// Holds up all watches of collections whose path ends so; none if nothing is named.
     pub fn stall(&self, collection: Option<&'static str>) {
         self.0.send_modify(|held| held.stalled = collection);
+    }
+
+    /// Ends watches of collections whose path ends so, and refuses what is asked of them; none if nothing is named.
+    pub fn cut(&self, collection: Option<&'static str>) {
+        self.0.send_modify(|held| held.broken = collection);
+    }
+
+    fn breaks(&self, path: &str) -> bool {
+        self.0.borrow().breaks(path)
     }
 
     /// Waits until what comes next may pass: a part of a watch of `collection`, or anything else.
@@ -197,7 +214,14 @@ impl Gate {
         answer.map(|body| {
             let body = body.map_err(Into::into).boxed_unsync();
             let Some(collection) = collection else { return body };
-            let pieces = body.into_data_stream().then(move |piece| {
+            let mut state = gate.0.subscribe();
+            let watched = collection.clone();
+            let broken = async move {
+                if state.wait_for(|held| held.breaks(&watched)).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let pieces = body.into_data_stream().take_until(Box::pin(broken)).then(move |piece| {
                 let (gate, collection) = (gate.clone(), collection.clone());
                 async move {
                     gate.open(Some(&collection)).await;

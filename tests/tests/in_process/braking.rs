@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use karmada_api::consts::extension;
+use karmada_client::Patch;
 use karmada_core::{
     evict::Settings,
     judge::{self, brake, budget},
@@ -13,7 +14,10 @@ use karmada_tests::{
     inprocess::{PATIENCE, World},
     kubesim,
     link::Mode,
-    samples::{binding_path, condition_of, config_map, config_map_policy},
+    samples::{
+        binding_path, by_weight, condition_of, config_map, config_map_policy, deployment, deployment_policy,
+        placed,
+    },
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -107,6 +111,93 @@ async fn the_budget_of_the_minute_spreads_evictions_out() {
     world.stop().await;
 }
 
+/// Policies that put a Deployment on two clusters at least, and what they are called.
+fn placements(members: &[&str]) -> Vec<(&'static str, Value)> {
+    let plain = || deployment_policy("web", members);
+    let spread = |mut policy: Value, most: usize| {
+        policy["spec"]["placement"]["spreadConstraints"] =
+            json!([{ "spreadByField": "cluster", "minGroups": 2, "maxGroups": most }]);
+        policy
+    };
+    let weights: Vec<(&str, i64)> = members.iter().map(|name| (*name, 1)).collect();
+    let mut by_room = plain();
+    by_room["spec"]["placement"]["replicaScheduling"] = json!({ "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                "weightPreference": { "dynamicWeight": "AvailableReplicas" } });
+    vec![
+        ("duplicated, spread", spread(plain(), 2)),
+        ("static weights", by_weight(plain(), &weights)),
+        ("static weights, spread", spread(by_weight(plain(), &weights), 2)),
+        ("by room", by_room),
+    ]
+}
+
+fn web() -> String {
+    binding_path(World::NAMESPACE, "web-deployment")
+}
+
+/// Whatever a policy asks for: one cluster per minute, and nothing behind the budget's back.
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_a_binding_is_kept_however_it_is_placed() {
+    let members = ["member1", "member2", "member3", "member4"];
+    for (seed, (what, policy)) in (180..).zip(placements(&members)) {
+        let judge = judge::Settings {
+            budget: budget::Settings { per_binding: 1, per_minute: 0 },
+            ..judge::Settings::default()
+        };
+        let world = fleet(seed, 4, judge).await;
+        world.create([deployment("web", 4), policy]).await;
+        let total = |b: &Value| placed(b).iter().map(|(_, n)| n).sum::<i64>();
+        let bound = world.hub_until(&web(), "placed", PATIENCE, |b| clusters(b).len() >= 2).await;
+        let had = total(&bound);
+        tokio::time::sleep(SETTLED).await;
+        let lost = clusters(&bound)[..2].to_vec();
+        cut(&world, &lost, Mode::BlackHole);
+        let left = |b: &Value| lost.iter().filter(|name| !clusters(b).contains(name)).count();
+        let what = |more: &str| format!("{what}: {more}");
+        let one = |b: &Value| left(b) == 1 && held(b) == Some("BindingBudget");
+        world.hub_until(&web(), &what("that has left one, and says why it stays"), PATIENCE * 3, one).await;
+        let first = Instant::now();
+        world
+            .hub_until(&web(), &what("that has left both"), PATIENCE * 3, |b| {
+                left(b) == 2 && total(b) == had && held(b).is_none()
+            })
+            .await;
+        assert!(first.elapsed() >= Duration::from_secs(50), "{}", what(&format!("{:?}", first.elapsed())));
+        world.stop().await;
+    }
+}
+
+/// What a user asks for in the middle of an outage is no reason to take anything away from lost clusters.
+#[tokio::test(start_paused = true)]
+async fn a_user_who_scales_in_a_mass_outage_loses_nothing() {
+    let members = ["member1", "member2", "member3", "member4", "member5"];
+    for (seed, (what, policy)) in (190..).zip(placements(&members)) {
+        let world = fleet(seed, 5, judge::Settings::default()).await;
+        world.create([deployment("web", 10), policy]).await;
+        let bound = world.hub_until(&web(), "placed", PATIENCE, |b| clusters(b).len() >= 2).await;
+        tokio::time::sleep(SETTLED).await;
+        let before = placed(&bound);
+        let mut lost = clusters(&bound)[..2].to_vec();
+        lost.extend(members.iter().rev().map(|name| (*name).to_owned()).find(|name| !lost.contains(name)));
+        cut(&world, &lost, Mode::BlackHole);
+        for name in &lost {
+            let brakes = |c: &Value| condition(c, extension::EVICTIONS_HELD) == Some("True");
+            world.cluster_until(name, "lost, and left alone", PATIENCE * 2, brakes).await;
+        }
+        let more = json!({ "spec": { "replicas": 20 } });
+        world.api().patch(&crate::deployment_path("web"), Patch::Merge, &more).await.unwrap();
+        let scaled = |b: &Value| b["spec"]["replicas"] == 20 && held(b) == Some("MassOutage");
+        world.hub_until(&web(), &format!("{what}: scaled"), PATIENCE, scaled).await;
+        tokio::time::sleep(PATIENCE).await;
+        let after = placed(&world.api().get(&web()).await.unwrap());
+        for (name, had) in before.iter().filter(|(name, _)| lost.contains(name)) {
+            let has = after.iter().find(|(there, _)| there == name).map(|(_, n)| *n);
+            assert!(has.is_some_and(|has| has >= *had), "{what}: {before:?}, then {after:?}; lost: {lost:?}");
+        }
+        world.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_budget_of_a_binding_moves_it_bit_by_bit() {
     let judge = judge::Settings {
@@ -174,4 +265,74 @@ async fn a_mass_outage_that_lasts_is_believed_when_the_operators_time_is_up() {
     world.hub_until(&path("a"), "that has left", PATIENCE * 10, moved).await;
     assert!(begun.elapsed() >= timeout, "{:?}", begun.elapsed());
     world.stop().await;
+}
+
+/// What keeps a hub from knowing who lives.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    Stopped,
+    Restored,
+    Paused,
+    CutOff,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_was_away_evicts_nothing_before_all_had_time_to_report() {
+    let away = [
+        (Away::Stopped, "HubStarted"),
+        (Away::Restored, "HubStarted"),
+        (Away::Paused, "HubAway"),
+        (Away::CutOff, "HubCutOff"),
+    ];
+    let wait = Duration::from_secs(120);
+    for (seed, (away, reason)) in (174..).zip(away) {
+        let evictions = Settings {
+            cluster_failover: true,
+            failover_after: wait,
+            rate: f64::INFINITY,
+            ..Settings::default()
+        };
+        let hub = HubConfig { evictions, ..HubConfig::default() };
+        let mut world = World::configured(seed, 3, hub, &kubesim::Config::default()).await;
+        on_some(&world, &["a"], 1).await;
+        let home = clusters(&world.api().get(&path("a")).await.unwrap());
+        cut(&world, &home, Mode::BlackHole);
+        let lost = |c: &Value| condition(c, "Ready") == Some("Unknown");
+        world.cluster_until(&home[0], "lost", PATIENCE * 2, lost).await;
+        // It becomes due while the hub is away.
+        match away {
+            Away::Stopped => {
+                world.stop_hub().await;
+                tokio::time::sleep(wait * 2).await;
+                world.start_hub().await;
+            }
+            Away::Restored => {
+                let copy = world.copy();
+                world.stop_hub().await;
+                tokio::time::sleep(wait * 2).await;
+                world.restore_hub(&copy).await;
+            }
+            Away::Paused => {
+                world.machine.pause();
+                // It is due a moment after that: timers that a pause held up are not this test's matter.
+                tokio::time::sleep(wait * 5 / 8).await;
+                world.machine.resume();
+            }
+            Away::CutOff => {
+                world.machine.gate().cut(Some("/leases"));
+                tokio::time::sleep(wait * 2).await;
+            }
+        }
+        let back = Instant::now();
+        let waits = |b: &Value| held(b) == Some(reason) && clusters(b) == home;
+        world.hub_until(&path("a"), &format!("{away:?}: that says why it stays"), PATIENCE, waits).await;
+        event(&world, World::NAMESPACE, "a", "EvictionsHeld", reason).await;
+        if matches!(away, Away::CutOff) {
+            world.machine.gate().cut(None);
+        }
+        let moved = |b: &Value| clusters(b) != home && !clusters(b).is_empty() && held(b).is_none();
+        world.hub_until(&path("a"), &format!("{away:?}: that has moved"), PATIENCE * 3, moved).await;
+        assert!(back.elapsed() >= Duration::from_secs(55), "{away:?}: {:?}", back.elapsed());
+        world.stop().await;
+    }
 }
