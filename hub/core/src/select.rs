@@ -22,7 +22,7 @@ use karmada_api::{
     },
     work::WorkloadAffinityGroups,
 };
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use serde_json::Value;
 
 pub use self::explain::{Standing, standing};
@@ -141,6 +141,17 @@ impl<'a> Policy<'a> {
             Self::Cluster(policy) => policy.metadata.annotations.as_ref(),
         };
         annotations?.get(key).map(String::as_str)
+    }
+
+    /// Whether it was made later than an object, by the server's clock; no within the same second.
+    pub fn is_younger_than(self, object: &Value) -> bool {
+        let born = match self {
+            Self::Namespaced(policy) => policy.metadata.creation_timestamp.as_ref(),
+            Self::Cluster(policy) => policy.metadata.creation_timestamp.as_ref(),
+        };
+        born.map(|born| Time::from_timestamp(born.0))
+            .zip(object::creation_timestamp(object))
+            .is_some_and(|(born, of_object)| born > of_object)
     }
 
     /// Its namespace; empty for the whole hub.
@@ -348,6 +359,26 @@ mod tests {
             selector[key] = value.clone();
         }
         serde_json::from_value(selector).unwrap()
+    }
+
+    #[test]
+    fn the_younger_is_told_by_the_second() {
+        let born = |at: &str| {
+            serde_json::from_value::<PropagationPolicy>(json!({
+                "metadata": {"name": "p", "creationTimestamp": at}, "spec": {"resourceSelectors": []},
+            }))
+            .unwrap()
+        };
+        let object = json!({"metadata": {"creationTimestamp": "2026-01-02T03:04:05Z"}});
+        let table = [
+            ("2026-01-02T03:04:04Z", false),
+            ("2026-01-02T03:04:05Z", false),
+            ("2026-01-02T03:04:06Z", true),
+        ];
+        for (at, want) in table {
+            assert_eq!(Policy::Namespaced(&born(at)).is_younger_than(&object), want, "{at}");
+        }
+        assert!(!Policy::Namespaced(&born("2026-01-02T03:04:06Z")).is_younger_than(&json!({})));
     }
 
     #[test]

@@ -332,9 +332,26 @@ async fn a_lazy_policy_waits_for_the_next_change_of_the_template() {
         policy["spec"]["priority"] = json!(priority);
         policy
     };
+    // Of a template that was there before it it only takes possession.
     world.create(&deployments(), deployment("web", 1)).await;
+    world.settle().await;
     world.create(&PROPAGATION_POLICIES, lazy("first", "a", 0)).await;
+    let claimed = |d: &Value| object::annotation(d, "propagationpolicy.karmada.io/name") == Some("first");
+    world.becomes("it is claimed", &deployments(), "default", "web", claimed).await;
+    world.settle().await;
+    let binding = world.get(&RESOURCE_BINDINGS, "default", "web-deployment").await;
+    assert!(binding.is_none(), "{binding:?}");
+    world
+        .change(&deployments(), "default", "web", |d| d["metadata"]["annotations"]["new"] = json!("1"))
+        .await;
     placed(&world, "web", &[("a", 1)]).await;
+    // One that comes after it goes at once.
+    let mut early = lazy("early", "a", 0);
+    early["spec"]["resourceSelectors"][0]["name"] = json!("late");
+    world.create(&PROPAGATION_POLICIES, early).await;
+    world.create(&deployments(), deployment("late", 1)).await;
+    placed(&world, "late", &[("a", 1)]).await;
+
     world.change(&PROPAGATION_POLICIES, "default", "first", |p| p["spec"]["placement"] = on("b")).await;
     world.settle().await;
     placed(&world, "web", &[("a", 1)]).await;

@@ -52,6 +52,9 @@ struct Memory {
     claimed: BTreeMap<TemplateKey, u64>,
     /// The content of each template that its binding is known to be in step with.
     bound: BTreeMap<TemplateKey, u64>,
+    /// The content of templates that a lazy policy has claimed and not bound: it came after them, and they have not
+    /// changed since.
+    put_off: BTreeMap<TemplateKey, u64>,
     /// Templates without a policy.
     unmatched: BTreeMap<TemplateKey, Lonely>,
     /// Policies without templates, and the generation of which that was said.

@@ -34,6 +34,17 @@ const UNCLEAR: Duration = Duration::from_secs(30);
 /// How long a template waits for the PriorityClass that its policy names before it is looked for again.
 const PRIORITY_CLASS: Duration = Duration::from_secs(10);
 
+/// How a template came to a policy.
+#[derive(Clone, Copy)]
+struct Claims<'a> {
+    /// The claim that is on it.
+    claim: Option<&'a Claim>,
+    /// The policy that could have kept it, and is preempted.
+    holder: Option<Policy<'a>>,
+    /// It was there before any policy meant it.
+    waited: bool,
+}
+
 impl Detector {
     /// Looks at one template.
     pub(super) async fn template(&self, template: TemplateKey) -> Result<Next, Error> {
@@ -67,13 +78,17 @@ impl Detector {
                 Ok(Next::Done)
             }
             Some(policy) => {
-                self.memory.lock().unmatched.remove(template);
+                // A template that waited for a policy was there before it. Kinds that no policy meant until now are
+                // not watched; of those the times of birth tell.
+                let waited =
+                    self.memory.lock().unmatched.remove(template).is_some() || policy.is_younger_than(&live);
                 // Who held it until now, if that one could go on: then it is preempted.
                 let holder = claim.as_ref().filter(|claim| !claim.is(policy)).and_then(|claim| {
                     let mut held = policies.iter().map(|head| head.policy()).filter(|held| claim.is(*held));
                     held.find(|held| select::means(*held, &subject).is_some())
                 });
-                self.apply(template, &watched.resource, live, policy, claim.as_ref(), holder).await
+                let claims = Claims { claim: claim.as_ref(), holder, waited };
+                self.apply(template, &watched.resource, live, policy, claims).await
             }
             None => match claim {
                 Some(claim) if self.means_in_another_version(template, &subject, &claim, &policies) => {
@@ -92,6 +107,7 @@ impl Detector {
         let mut memory = self.memory.lock();
         memory.claimed.remove(template);
         memory.bound.remove(template);
+        memory.put_off.remove(template);
         memory.unmatched.remove(template);
     }
 
@@ -120,18 +136,15 @@ impl Detector {
         resource: &Resource,
         live: Value,
         policy: Policy<'_>,
-        claim: Option<&Claim>,
-        holder: Option<Policy<'_>>,
+        claims: Claims<'_>,
     ) -> Result<Next, Error> {
         let timer = self.context.figures.timer();
         let applied = match self.asked(policy).await {
-            Ok(Ok(asked)) => {
-                self.claim_and_bind(template, resource, live.clone(), asked, claim, holder.is_some()).await
-            }
+            Ok(Ok(asked)) => self.claim_and_bind(template, resource, live.clone(), asked, claims).await,
             Ok(Err(reason)) => Ok(Bound::Refused(reason)),
             Err(error) => Err(error),
         };
-        if let (Ok(Bound::Written), Some(holder)) = (&applied, holder) {
+        if let (Ok(Bound::Written), Some(holder)) = (&applied, claims.holder) {
             let text = select::preemption_message(policy, holder);
             self.context.normal(component::DETECTOR, &live, event::PREEMPT_POLICY_SUCCEED, text);
         }
@@ -208,13 +221,12 @@ impl Detector {
         resource: &Resource,
         mut live: Value,
         mut asked: Asked<'_>,
-        claim: Option<&Claim>,
-        preempting: bool,
+        claims: Claims<'_>,
     ) -> Result<Bound, Error> {
         let policy = asked.policy;
         let content = TemplateHead::project(&live).content;
         let known = self.memory.lock().bound.get(template).copied();
-        let claimed = claim.is_some_and(|claim| claim.is(policy));
+        let claimed = claims.claim.is_some_and(|claim| claim.is(policy));
         let lazy = policy.spec().activation_preference == Some(ActivationPreference::Lazy);
 
         let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
@@ -230,7 +242,8 @@ impl Detector {
         let bound_before = binding.as_ref().is_some_and(|binding| {
             binding.pointer("/spec/resource/uid").and_then(Value::as_str) == Some(object::uid(&live))
         });
-        if lazy && claimed && bound_before && known.is_none_or(|known| known == content) {
+        let put_off = self.memory.lock().put_off.get(template) == Some(&content);
+        if lazy && claimed && (put_off || bound_before && known.is_none_or(|known| known == content)) {
             // Changes of a lazy policy wait for the next change of the template.
             self.memory.lock().bound.insert(template.clone(), content);
             return Ok(Bound::Unchanged);
@@ -241,11 +254,14 @@ impl Detector {
             live = self.context.objects.replace(resource, &live).await?;
         }
         let content = TemplateHead::project(&live).content;
-        if lazy && preempting && bound_before {
+        if lazy && !claimed && (claims.holder.is_some() || claims.waited) {
             // The object is its from now on; what it asks for waits for the next change of the template, too.
-            self.memory.lock().bound.insert(template.clone(), content);
-            return Ok(Bound::Written);
+            let mut memory = self.memory.lock();
+            memory.put_off.insert(template.clone(), content);
+            memory.bound.insert(template.clone(), content);
+            return Ok(if claims.holder.is_some() { Bound::Written } else { Bound::Unchanged });
         }
+        self.memory.lock().put_off.remove(template);
         asked.workload = match self.workload(&live).await {
             Ok(workload) => workload,
             Err(error) => {
