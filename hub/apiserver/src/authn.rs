@@ -19,6 +19,7 @@ use std::{
 };
 
 use karmada_env::Env;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -67,6 +68,22 @@ impl UserInfo {
     /// The server's own controllers: may do everything.
     pub fn system(component: &str) -> Self {
         Self::new(format!("system:{component}"), ["system:masters"])
+    }
+
+    /// As `authentication.k8s.io/v1` UserInfo, without what is empty.
+    pub(crate) fn info(&self) -> Value {
+        let Self { name, groups, uid, extra } = self;
+        let mut info = Map::new();
+        let mut set = |field: &str, empty: bool, value: Value| {
+            if !empty {
+                info.insert(field.to_owned(), value);
+            }
+        };
+        set("username", name.is_empty(), name.as_str().into());
+        set("uid", uid.is_empty(), uid.as_str().into());
+        set("groups", groups.is_empty(), json!(groups));
+        set("extra", extra.is_empty(), json!(extra));
+        info.into()
     }
 
     /// Whether the user is in `group`.

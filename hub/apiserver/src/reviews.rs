@@ -72,7 +72,7 @@ impl Review {
         let status = match self {
             Self::SelfSubject => {
                 object::set_meta(review, "creationTimestamp", now);
-                json!({"userInfo": user_info(know.user)})
+                json!({"userInfo": know.user.info()})
             }
             Self::Token => token(&spec, know)?,
             Self::SelfAccess | Self::Access | Self::LocalAccess => {
@@ -166,23 +166,6 @@ impl Review {
 }
 
 /// A user as reviews show one.
-fn user_info(user: &UserInfo) -> Value {
-    let mut info = Map::new();
-    if !user.name.is_empty() {
-        info.insert("username".to_owned(), user.name.as_str().into());
-    }
-    if !user.uid.is_empty() {
-        info.insert("uid".to_owned(), user.uid.as_str().into());
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    info.into()
-}
-
 fn token(spec: &Value, know: &Knowledge<'_>) -> Result<Value, Status> {
     let token = spec["token"].as_str().unwrap_or_default();
     if token.is_empty() {
@@ -194,7 +177,7 @@ fn token(spec: &Value, know: &Knowledge<'_>) -> Result<Value, Status> {
         .unwrap_or_default();
     let for_us = audiences.is_empty() || audiences.contains(&AUDIENCE);
     Ok(match know.authenticator.and_then(|authenticator| authenticator.token(token)).filter(|_| for_us) {
-        Some(user) => json!({"authenticated": true, "user": user_info(user), "audiences": [AUDIENCE]}),
+        Some(user) => json!({"authenticated": true, "user": user.info(), "audiences": [AUDIENCE]}),
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
 }

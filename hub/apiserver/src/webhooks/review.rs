@@ -97,22 +97,10 @@ pub(crate) fn request(of: &Request<'_>, kind: &Kind) -> Value {
         let gvr = &kind.gvr;
         json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource})
     };
-    let user = of.user;
-    let mut info = Map::new();
-    info.insert("username".to_owned(), user.name.as_str().into());
-    if !user.uid.is_empty() {
-        info.insert("uid".to_owned(), user.uid.as_str().into());
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
     let mut request = json!({
         "kind": named(&spoken(kind, of.subresource)), "resource": resource(kind),
         "requestKind": named(&spoken(of.kind, of.subresource)), "requestResource": resource(of.kind),
-        "operation": operation_name(of.operation), "userInfo": info, "dryRun": of.options.dry_run(),
+        "operation": operation_name(of.operation), "userInfo": of.user.info(), "dryRun": of.options.dry_run(),
         "options": of.options.object(of.operation),
     });
     let texts = [
