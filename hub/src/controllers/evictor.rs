@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_api::{
+    cluster::Taint,
     consts::component,
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     evictions::{self, Departure, Leaving, RATE},
-    heads::{BindingHead, BindingKey},
+    heads::{BindingHead, BindingKey, ClusterHead},
     objects::{self, Key},
 };
 
@@ -170,13 +171,18 @@ pub(super) fn due(context: &Context, times: &TaintTimes, spec: &ResourceBindingS
     let tolerations = spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
     let (wall, now) = (context.env.wall(), context.env.now());
     let mut times = times.lock();
-    let policies = context.taint_policies.all();
-    let policies = policies.iter().map(|(_, head)| &head.policy.spec);
-    let there = &evict::standing(&head.cluster, head.ready(), policies, Time::now(&context.env));
+    let there = &standing(context, &head);
     times.retain(|(name, taint)| {
         name != cluster || there.iter().any(|there| taints::display(there) == *taint)
     });
     evict::due(there, tolerations, evict::asks_for_failover(spec), &context.evictions.settings, |taint| {
         times.elapsed(&(cluster.to_owned(), taints::display(taint)), taint.time_added, wall, now)
     })
+}
+
+/// The taints of a cluster that will stay.
+pub(super) fn standing(context: &Context, head: &ClusterHead) -> Vec<Taint> {
+    let policies = context.taint_policies.all();
+    let policies = policies.iter().map(|(_, head)| &head.policy.spec);
+    evict::standing(&head.cluster, head.ready(), policies, Time::now(&context.env))
 }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Next,
-    evictor::{TaintTimes, due},
+    evictor::{TaintTimes, due, standing},
     scheduler::may_mean,
     work,
 };
@@ -179,7 +179,11 @@ impl GracefulEviction {
             spec.placement.as_ref().is_none_or(|placement| may_mean(placement, &head.cluster))
         };
         let gone = !head.as_ref().is_some_and(meant);
-        Facts { gone, reachable, wanted, waited, unbegun: None }
+        let returns = task.reason == reason::TAINT_UNTOLERATED
+            && head
+                .as_ref()
+                .is_some_and(|head| evict::returns(spec, status, &head.cluster, &standing(context, head)));
+        Facts { gone, reachable, wanted, returns, waited, unbegun: None }
     }
 
     /// The clusters that a binding is scheduled to and that have no Work of it yet.

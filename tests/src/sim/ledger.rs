@@ -447,7 +447,15 @@ impl Ledger {
         let now = self.now();
         let mut state = self.state.lock();
         for member in clusters.keys().filter(|member| !leaving.contains_key(member)) {
-            state.evicted.remove(&(name.to_owned(), *member));
+            let key = (name.to_owned(), *member);
+            let directly = state.evicted.remove(&key).is_some_and(|evicted| {
+                evicted.cause.purge == PurgeMode::Directly
+                    && (!evicted.cause.lost || state.fence(name).is_some())
+            });
+            if directly {
+                // It had begun to go when that was taken back.
+                state.may_leave.insert(key);
+            }
         }
         for (member, cause) in leaving {
             let key = (name.to_owned(), member);

@@ -5,6 +5,7 @@
 //! | is gone from the hub | | | done |
 //! | cannot be reached | | | keep, whatever else |
 //! | reports | | scheduled, complete, all of it reported healthy, with as many replicas ready as it is to have | done |
+//! | reports | has gone | goes to every cluster that is meant, this one included | withdraw |
 //! | reports | has gone | not complete, and the scheduler has had its say | withdraw |
 //! | reports | a user's NoExecute | the grace period is over | done |
 //! | reports | | purged directly; the grace period is over: there is no copy to wait for, nor any report | done |
@@ -21,9 +22,10 @@
 use std::time::Duration;
 
 use karmada_api::{
+    cluster::{Cluster, Taint},
     conditions::{self, Condition, ConditionStatus},
     consts::{condition as types, extension::FAILOVER_COMPLETE},
-    policy::PurgeMode,
+    policy::{PurgeMode, SpreadConstraint, SpreadFieldValue},
     work::{
         AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
         ResourceHealth, TargetCluster,
@@ -33,7 +35,7 @@ use karmada_meta::time::Time;
 use serde_json::Value;
 
 use super::Settings;
-use crate::divide::Strategy;
+use crate::{affinity, divide::Strategy, taints};
 
 /// Whether the cause of an eviction is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct Facts<'a> {
     pub reachable: bool,
     /// Whether the eviction is still wanted.
     pub wanted: Wanted,
+    /// Whether the scheduler would have the cluster again at once ([`returns`]).
+    pub returns: bool,
     /// How long the task has been there while the cluster reported.
     pub waited: Duration,
     /// Of what may run in one place only: the clusters that are to have a copy and for which none was begun.
@@ -140,6 +144,9 @@ pub fn assess(
             return Outcome::Keep(Some(sure));
         }
     }
+    if facts.wanted == Wanted::No && facts.returns {
+        return Outcome::Withdraw(share(spec, task));
+    }
     if complete && spec.clusters.iter().all(|target| takes_over(status, target)) {
         return Outcome::Done;
     }
@@ -156,6 +163,34 @@ pub fn assess(
     let better = complete && (well || !is_healthy(status, &task.from_cluster));
     let purged = task.purge_mode == Some(PurgeMode::Directly);
     if facts.wanted == Wanted::ByTheUser || purged || better { Outcome::Done } else { Outcome::Keep(None) }
+}
+
+/// Whether the scheduler would place an object on a cluster again as soon as it is not evicted any more: what is not
+/// divided goes to every cluster that is meant, if nothing limits their number. A copy that goes there would come back
+/// at once. `taints` are those that will stay ([`standing`](super::standing)).
+pub fn returns(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    cluster: &Cluster,
+    taints: &[Taint],
+) -> bool {
+    let Some(placement) = &spec.placement else { return false };
+    let group = placement
+        .cluster_affinities
+        .iter()
+        .find(|term| status.scheduler_observed_affinity_name == term.affinity_name);
+    let affinity = group.map(|term| &term.affinity).or(placement.cluster_affinity.as_ref());
+    let meant = affinity.is_none_or(|affinity| affinity::matches(affinity, cluster))
+        && (placement.cluster_affinities.is_empty() || group.is_some());
+    let is_full = |constraint: &SpreadConstraint| {
+        constraint.spread_by_field != Some(SpreadFieldValue::Cluster)
+            || usize::try_from(constraint.max_groups).is_ok_and(|max| max > 0 && max <= spec.clusters.len())
+    };
+    let everywhere = spec.replicas == 0 || Strategy::of(placement) == Strategy::Duplicated;
+    everywhere
+        && meant
+        && !placement.spread_constraints.iter().any(is_full)
+        && taints::untolerated(taints, &placement.cluster_tolerations).is_none()
 }
 
 /// Whether the scheduler has had its say about a binding as it is now: has placed it, or refused to. Its refusals name
@@ -230,6 +265,7 @@ mod tests {
         gone: false,
         reachable: true,
         wanted: Wanted::ByTheHub,
+        returns: false,
         waited: Duration::from_secs(10),
         unbegun: None,
     };
@@ -299,6 +335,40 @@ mod tests {
             let task = &placed.graceful_eviction_tasks[0];
             assert_eq!(assess(&placed, &seen, 2, task, &facts, &Settings::default()), want, "{message}");
         }
+    }
+
+    #[test]
+    fn what_goes_everywhere_stays_where_it_would_come_back_to() {
+        let mut cluster = Cluster::default();
+        cluster.metadata.name = Some("lost".to_owned());
+        let keep = [Taint { key: "cordon".into(), effect: "NoSchedule".into(), ..Taint::default() }];
+        let max = |max: i64| json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": max}]);
+        let group = |name: &str| json!([{"affinityName": "a", "clusterNames": [name]}]);
+        let table = [
+            ("everywhere", json!({}), &[][..], true),
+            ("a taint that stays", json!({}), &keep[..], false),
+            ("tolerated", json!({"clusterTolerations": [{"operator": "Exists"}]}), &keep[..], true),
+            ("another cluster", json!({"clusterAffinity": {"clusterNames": ["kept"]}}), &[][..], false),
+            ("room for a third", json!({"spreadConstraints": max(3)}), &[][..], true),
+            ("no more than there are", json!({"spreadConstraints": max(2)}), &[][..], false),
+            ("by region", json!({"spreadConstraints": [{"spreadByField": "region"}]}), &[][..], false),
+            ("its group", json!({"clusterAffinities": group("lost")}), &[][..], true),
+            ("not its group", json!({"clusterAffinities": group("kept")}), &[][..], false),
+        ];
+        for (what, placement, taints, want) in table {
+            let mut spec = spec(3, false, &[("kept", 3), ("new", 3)], json!({}));
+            spec.placement = Some(serde_json::from_value(placement).unwrap());
+            let mut status = status(2, true, &[("kept", "Healthy"), ("new", "Healthy")]);
+            status.scheduler_observed_affinity_name = "a".to_owned();
+            assert_eq!(returns(&spec, &status, &cluster, taints), want, "{what}");
+        }
+        let divided = spec(3, true, &[("kept", 1), ("new", 2)], json!({}));
+        assert!(!returns(&divided, &status(2, true, &[]), &cluster, &[]), "replicas do not move back");
+
+        let (full, well) = (spec(3, false, &[("kept", 3), ("new", 3)], json!({})), status(2, true, &[]));
+        let back = Facts { returns: true, wanted: Wanted::No, ..FACTS };
+        let task = &full.graceful_eviction_tasks[0];
+        assert_eq!(assess(&full, &well, 2, task, &back, &Settings::default()), Outcome::Withdraw(2));
     }
 
     fn counted(mut status: ResourceBindingStatus, cluster: &str, told: Value) -> ResourceBindingStatus {
