@@ -187,7 +187,7 @@ clean_member() {
     for object in clusterrolebinding/karmada-agent clusterrole/karmada-agent; do
         member delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
-    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig; do
+    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig "configmap/karmada-agent-fence-$cluster"; do
         member -n "$namespace" delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
     local by others

@@ -49,6 +49,11 @@ impl Fence {
             self.idle.store(false, Ordering::Relaxed);
             let pause = match self.look(now == Phase::Active).await {
                 Ok(pause) => pause,
+                // Nothing stands behind the fence: it is enough to try again with the next renewal.
+                Err(error) if self.guards_nothing() => {
+                    tracing::debug!(cluster = %self.cluster, %error, "cannot write down on the member which hub this is");
+                    None
+                }
                 Err(error) => {
                     tracing::warn!(cluster = %self.cluster, %error, "cannot keep the fence on the member");
                     Some(LOOK)
@@ -67,6 +72,12 @@ impl Fence {
                 () = rest => {}
             }
         }
+    }
+
+    /// Nothing is fenced here, as far as has been read.
+    fn guards_nothing(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.loaded && inner.guards.is_empty()
     }
 
     /// Another agent is at work here, or none is to be: what is known is forgotten.
