@@ -12,6 +12,7 @@ mod common;
 mod following;
 mod interpreting;
 mod leaving;
+mod parity;
 mod placing;
 mod quotas;
 mod scheduling;
