@@ -111,6 +111,8 @@ async fn webhooks_and_the_embedded_api_say_the_same() {
     let mut failing_over = of("p", json!({}));
     failing_over["spec"]["failover"] =
         json!({"application": {"decisionConditions": {"tolerationSeconds": -1}}});
+    let mut elsewhere = of("p", json!({}));
+    elsewhere["spec"]["resourceSelectors"][0]["namespace"] = json!("shop");
     let spread = |min: i64, max: i64| json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": min, "maxGroups": max}]});
     let policies = &PROPAGATION_POLICIES;
     let table = [
@@ -138,6 +140,7 @@ async fn webhooks_and_the_embedded_api_say_the_same() {
             failing_over,
             "spec.failover.application.decisionConditions.tolerationSeconds",
         ),
+        ("elsewhere", policies, elsewhere, "spec.resourceSelectors[0].namespace"),
         ("override", &CLUSTER_OVERRIDE_POLICIES, overrides("/spec/x"), ""),
         (
             "no pointer",

@@ -195,9 +195,12 @@ impl Known {
                 let policy: ClusterPropagationPolicy = shape::read(obj)?;
                 policy::validate(&policy.spec, "", old)
             }
-            Self::OverridePolicy => overrides::validate(&shape::read::<OverridePolicy>(obj)?.spec),
+            Self::OverridePolicy => {
+                let policy: OverridePolicy = shape::read(obj)?;
+                overrides::validate(&policy.spec, object::namespace(obj), old)
+            }
             Self::ClusterOverridePolicy => {
-                overrides::validate(&shape::read::<ClusterOverridePolicy>(obj)?.spec)
+                overrides::validate(&shape::read::<ClusterOverridePolicy>(obj)?.spec, "", old)
             }
             Self::FederatedResourceQuota => {
                 quota::validate(object::name(obj), &shape::read::<FederatedResourceQuota>(obj)?.spec)
@@ -272,7 +275,14 @@ fn affinity_errors(affinity: &ClusterAffinity, path: &Path) -> Vec<FieldError> {
 }
 
 /// What is wrong with resource selectors.
-fn selector_errors(selectors: &[karmada_api::policy::ResourceSelector]) -> Vec<FieldError> {
+///
+/// A policy of a namespace selects there alone; what says otherwise is refused, unless it stands in `old` already.
+fn selector_errors(
+    selectors: &[karmada_api::policy::ResourceSelector],
+    namespace: &str,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
+    let known = |i: usize| old.and_then(|old| old["spec"]["resourceSelectors"][i]["namespace"].as_str());
     let path = Path::new("spec").child("resourceSelectors");
     let mut errors = Vec::new();
     for (i, selector) in selectors.iter().enumerate() {
@@ -287,6 +297,11 @@ fn selector_errors(selectors: &[karmada_api::policy::ResourceSelector]) -> Vec<F
         }
         if let Some(labels) = &selector.label_selector {
             errors.extend(labels.validate(&path.child("labelSelector")));
+        }
+        let elsewhere = !namespace.is_empty() && selector.namespace != namespace;
+        if elsewhere && known(i) != Some(selector.namespace.as_str()) {
+            let detail = format!("must be the policy's own namespace {namespace:?}");
+            errors.push(FieldError::invalid(&path.child("namespace"), selector.namespace.as_str(), detail));
         }
     }
     errors

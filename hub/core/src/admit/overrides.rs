@@ -6,6 +6,8 @@ use karmada_meta::{
     path::{FieldError, Path},
 };
 
+use serde_json::Value;
+
 use super::{affinity_errors, selector_errors, shape::Shape, shown};
 use crate::overrides::check_pointer;
 
@@ -43,10 +45,14 @@ pub(super) const SHAPE: Shape = Shape {
     ],
 };
 
-/// Checks a policy.
-pub(super) fn validate(spec: &OverrideSpec) -> Result<Vec<String>, Vec<FieldError>> {
+/// Checks a policy; `namespace` is empty for a cluster-wide one.
+pub(super) fn validate(
+    spec: &OverrideSpec,
+    namespace: &str,
+    old: Option<&Value>,
+) -> Result<Vec<String>, Vec<FieldError>> {
     let path = Path::new("spec");
-    let mut errors = selector_errors(&spec.resource_selectors);
+    let mut errors = selector_errors(&spec.resource_selectors, namespace, old);
     let old_spelling = spec.target_cluster.is_some() || spec.overriders != Overriders::default();
     if let Some(target) = &spec.target_cluster {
         errors.extend(affinity_errors(target, &path.child("targetCluster")));

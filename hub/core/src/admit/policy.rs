@@ -124,7 +124,7 @@ pub(super) fn validate(
     old: Option<&Value>,
 ) -> Result<Vec<String>, Vec<FieldError>> {
     let path = Path::new("spec");
-    let mut errors = selector_errors(&spec.resource_selectors);
+    let mut errors = selector_errors(&spec.resource_selectors, namespace, old);
     errors.extend(placement_errors(&spec.placement, &path.child("placement")));
     let application = spec.failover.as_ref().and_then(|failover| failover.application.as_ref());
     if let Some(application) = application {

@@ -337,8 +337,23 @@ fn what_has_no_effect_is_said() {
     let mut elsewhere = policy(json!({}));
     elsewhere["spec"]["resourceSelectors"][0]["namespace"] = json!("shop");
     elsewhere["spec"]["schedulerName"] = json!("mine");
-    let (_, warnings) = create(PP, elsewhere).unwrap();
-    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    let mut same = elsewhere.clone();
+    let update = admit(PP, Verb::Update, Some(&elsewhere), &mut same, &mut || "id".into(), NOW);
+    assert_eq!(update.as_ref().map(Vec::len), Ok(2), "what stood there already may stay: {update:?}");
+}
+
+#[test]
+fn policies_of_a_namespace_select_there_alone() {
+    let text = "spec.resourceSelectors[0].namespace: Invalid value: \"shop\": must be the policy's own namespace \"default\"";
+    let mut elsewhere = policy(json!({}));
+    elsewhere["spec"]["resourceSelectors"][0]["namespace"] = json!("shop");
+    assert_eq!(create(PP, elsewhere.clone()).unwrap_err(), [text]);
+    elsewhere["metadata"].as_object_mut().unwrap().remove("namespace");
+    assert!(create(CPP, elsewhere).is_ok(), "a cluster-wide one selects anywhere");
+    let selectors = json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop"}]);
+    let rules = json!([{"overriders": {}}]);
+    let elsewhere = override_policy(json!({"resourceSelectors": selectors, "overrideRules": rules}));
+    assert_eq!(create(OP, elsewhere).unwrap_err(), [text]);
 }
 
 fn override_policy(spec: Value) -> Value {
