@@ -366,5 +366,22 @@ async fn a_lazy_policy_waits_for_the_next_change_of_the_template() {
     placed(&world, "web", &[("b", 2)]).await;
     scale(&world, "web", 3).await;
     placed(&world, "web", &[("c", 3)]).await;
+
+    // One that goes before anything was bound leaves the object to others.
+    world.create(&deployments(), deployment("free", 1)).await;
+    world.settle().await;
+    let mut idle = lazy("idle", "a", 0);
+    idle["spec"]["resourceSelectors"][0]["name"] = json!("free");
+    world.create(&PROPAGATION_POLICIES, idle.clone()).await;
+    let held_by = |name: Option<&'static str>| {
+        move |d: &Value| object::annotation(d, "propagationpolicy.karmada.io/name") == name
+    };
+    world.becomes("it is claimed", &deployments(), "default", "free", held_by(Some("idle"))).await;
+    world.delete(&PROPAGATION_POLICIES, "default", "idle").await.expect("deleted");
+    world.becomes("it is free", &deployments(), "default", "free", held_by(None)).await;
+    idle["metadata"]["name"] = json!("eager");
+    idle["spec"].as_object_mut().unwrap().remove("activationPreference");
+    world.create(&PROPAGATION_POLICIES, idle).await;
+    placed(&world, "free", &[("a", 1)]).await;
     world.stop().await;
 }
