@@ -16,10 +16,6 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             left_and_came_again(),
         ),
         (
-            "both clusters of what is duplicated are evicted, one after the other, and the second is not missed",
-            evicted_twice(),
-        ),
-        (
             "an agent that restarts under a restored hub keeps what nobody wants running by its own notes",
             orphaned(),
         ),
@@ -53,25 +49,12 @@ fn want(spread: Spread, replicas: i64, clusters: &[usize]) -> Want {
 fn left_and_came_again() -> Plan {
     let acts = vec![
         (10, Act::Taint(2)),
-        (15, Act::Set("w0".to_owned(), want(Spread::Config, 2, &[0, 1, 2]))),
+        (15, Act::Set("w0".to_owned(), want(Spread::Duplicated, 2, &[0, 1, 2]))),
         (40, Act::Cut(0, Cut::Partition)),
         (90, Act::Untaint(2)),
         (115, Act::Mend(0)),
     ];
     plan(818, 3, &[("w1", want(Spread::Single, 1, &[1]))], acts)
-}
-
-/// While the hub is down the first opens again; the second comes back a moment after that.
-fn evicted_twice() -> Plan {
-    let acts = vec![
-        (22, Act::Taint(0)),
-        (26, Act::Cut(1, Cut::Refuse)),
-        (75, Act::StopHub),
-        (78, Act::Untaint(0)),
-        (124, Act::Mend(1)),
-        (143, Act::StartHub),
-    ];
-    plan(102, 2, &[("w1", want(Spread::Duplicated, 1, &[0, 1]))], acts)
 }
 
 /// It is moved after the backup, and its agent stops. The restored hub wants it where it was.
