@@ -107,7 +107,7 @@ pub fn zones_of(cluster: &Cluster) -> &[String] {
 }
 
 /// One requirement on `provider`, `region` or `zone`. A cluster has one provider and one region but several zones:
-/// `In` asks that all of them are in the list, `NotIn` that none is.
+/// `In` asks that one of them is in the list, `NotIn` that none is.
 fn field_matches(requirement: &NodeSelectorRequirement, cluster: &Cluster) -> bool {
     fn one(text: &String) -> &[String] {
         if text.is_empty() { &[] } else { std::slice::from_ref(text) }
@@ -119,7 +119,7 @@ fn field_matches(requirement: &NodeSelectorRequirement, cluster: &Cluster) -> bo
         _ => return false,
     };
     match requirement.operator.as_str() {
-        "In" => !have.is_empty() && have.iter().all(|value| requirement.values.contains(value)),
+        "In" => have.iter().any(|value| requirement.values.contains(value)),
         "NotIn" => !have.iter().any(|value| requirement.values.contains(value)),
         "Exists" => !have.is_empty(),
         "DoesNotExist" => have.is_empty(),
@@ -183,7 +183,8 @@ pub(crate) mod tests {
             ("region not in", field("region", "NotIn", json!(["eu"])), false, true),
             ("provider", field("provider", "In", json!(["p"])), true, false),
             ("all zones in", field("zone", "In", json!(["a", "b", "c"])), true, true),
-            ("not all zones in", field("zone", "In", json!(["a"])), false, true),
+            ("one of the zones in", field("zone", "In", json!(["b"])), true, false),
+            ("no zone in", field("zone", "In", json!(["c"])), false, false),
             ("a zone not in", field("zone", "NotIn", json!(["b"])), false, true),
             ("an unknown field", field("name", "In", json!(["m"])), false, false),
         ];

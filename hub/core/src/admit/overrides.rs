@@ -122,6 +122,10 @@ fn overrider_errors(overriders: &Overriders, path: &Path) -> Vec<FieldError> {
             let detail = "FieldOverrider has both YAML and JSON set. Only one is allowed";
             errors.push(FieldError::invalid(&path, shown(field), detail));
         }
+        if field.json.is_empty() && field.yaml.is_empty() {
+            let detail = "FieldOverrider must have either JSON or YAML set";
+            errors.push(FieldError::invalid(&path, shown(field), detail));
+        }
         errors.extend(pointer_error(&field.field_path, &path.child("fieldPath")));
         errors.extend(operation_errors(&field.json, &path.child("json")));
         errors.extend(operation_errors(&field.yaml, &path.child("yaml")));

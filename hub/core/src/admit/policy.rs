@@ -249,13 +249,20 @@ fn overflow_errors(placement: &Placement, term: &ClusterAffinityTerm, path: &Pat
 fn group_errors(affinity: &WorkloadAffinity, path: &Path) -> Vec<FieldError> {
     let terms = [("affinity", &affinity.affinity), ("antiAffinity", &affinity.anti_affinity)];
     let terms = terms.into_iter().filter_map(|(field, term)| Some((field, term.as_ref()?)));
-    terms
-        .flat_map(|(field, term)| {
-            let path = path.child(field).child("groupByLabelKey");
-            let key = term.group_by_label_key.as_str();
-            names::qualified_name_errors(key).into_iter().map(move |e| FieldError::invalid(&path, key, e))
-        })
-        .collect()
+    let keys = terms.flat_map(|(field, term)| {
+        let path = path.child(field).child("groupByLabelKey");
+        let key = term.group_by_label_key.as_str();
+        names::qualified_name_errors(key).into_iter().map(move |e| FieldError::invalid(&path, key, e))
+    });
+    let mut errors: Vec<_> = keys.collect();
+    if let (Some(with), Some(without)) = (&affinity.affinity, &affinity.anti_affinity)
+        && with.group_by_label_key == without.group_by_label_key
+    {
+        let path = path.child("antiAffinity").child("groupByLabelKey");
+        let detail = "must be another key than that of affinity: one group cannot go together and apart";
+        errors.push(FieldError::invalid(&path, without.group_by_label_key.as_str(), detail));
+    }
+    errors
 }
 
 fn toleration_errors(toleration: &Toleration, path: &Path) -> Vec<FieldError> {

@@ -288,6 +288,10 @@ fn bad_policies_are_refused_with_the_field() {
         assert_eq!(got.len(), wants.len(), "{got:?}");
         assert!(got.iter().zip(&wants).all(|(got, want)| got.contains(want)), "{got:?}");
     }
+    let both = json!({"affinity": {"groupByLabelKey": "app"}, "antiAffinity": {"groupByLabelKey": "app"}});
+    let errors = create(PP, policy(json!({"workloadAffinity": both}))).unwrap_err().join("; ");
+    let at = "spec.placement.workloadAffinity.antiAffinity.groupByLabelKey: Invalid value: \"app\"";
+    assert!(errors.starts_with(at), "{errors}");
     let bad = policy(json!({"workloadAffinity": {"affinity": {"groupByLabelKey": "a b"}}}));
     let errors = create(PP, bad).unwrap_err().join("; ");
     assert!(
@@ -419,6 +423,12 @@ fn override_policies_are_checked() {
             json!({"fieldOverrider": [{"fieldPath": "/d", "json": [{"subPath": "/a", "operator": "add"}]}]}),
             format!(
                 "{at}.fieldOverrider[0].json[0].value: Required value: value is required for add or replace operation"
+            ),
+        ),
+        (
+            json!({"fieldOverrider": [{"fieldPath": "/d"}]}),
+            format!(
+                "{at}.fieldOverrider[0]: Invalid value: {{\"fieldPath\":\"/d\"}}: FieldOverrider must have either JSON or YAML set"
             ),
         ),
         (

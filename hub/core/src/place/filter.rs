@@ -8,7 +8,7 @@ use karmada_api::{
     work::ResourceBindingSpec,
 };
 
-use super::{Peer, Request, spread::Topology};
+use super::{Peer, Request, has_replicas, spread::Topology};
 use crate::{affinity::Compiled, fleet::Member, taints};
 
 /// Why a cluster cannot take an object. Prints as Karmada's scheduler says it.
@@ -85,13 +85,15 @@ pub(super) enum Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    /// Its affinities, each taking what those before have no room for.
-    pub(super) fn tiers(self) -> Vec<&'a ClusterAffinity> {
+    /// Its affinities, each taking what those before have no room for. Nothing overflows of an object without
+    /// replicas that could be divided.
+    pub(super) fn tiers(self, spec: &ResourceBindingSpec) -> Vec<&'a ClusterAffinity> {
         match self {
             Self::All => Vec::new(),
             Self::One(affinity) => vec![affinity],
             Self::Group(_, term) => {
                 let overflow = term.overflow_affinities.iter().map(|overflow| &overflow.affinity);
+                let overflow = overflow.filter(|_| has_replicas(spec));
                 std::iter::once(&term.affinity).chain(overflow).collect()
             }
         }
@@ -135,7 +137,7 @@ impl<'a> Filter<'a> {
         Self {
             spec,
             placement,
-            tiers: term.tiers().into_iter().map(Compiled::new).collect(),
+            tiers: term.tiers(spec).into_iter().map(Compiled::new).collect(),
             there: spec.clusters.iter().map(|target| target.name.as_str()).collect(),
             evicting: spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str()).collect(),
             left: request.left,

@@ -163,7 +163,7 @@ pub fn applied_placement(placement: &Placement) -> String {
 }
 
 /// Decides where an object goes. Among several groups of clusters (`clusterAffinities`) the first is taken that
-/// has clusters for it, beginning with the one taken last.
+/// has clusters for it, beginning with the one taken last, or with the first where everything is to be placed anew.
 ///
 /// # Errors
 /// Why it goes nowhere; with several groups, what was wrong with the first.
@@ -191,7 +191,8 @@ fn terms<'a>(request: &Request<'a>) -> Result<(&'a Placement, Vec<Term<'a>>), Pl
         let term = placement.cluster_affinity.as_ref().map_or(Term::All, Term::One);
         return Ok((placement, vec![term]));
     }
-    let from = groups.iter().position(|group| group.affinity_name == request.observed_affinity);
+    let anew = reschedule::asked(request.spec, request.last_scheduled);
+    let from = groups.iter().position(|group| !anew && group.affinity_name == request.observed_affinity);
     let terms = groups.iter().enumerate().skip(from.unwrap_or_default());
     Ok((placement, terms.map(|(at, group)| Term::Group(at, group)).collect()))
 }
@@ -253,16 +254,25 @@ fn ask<'a>(spec: &'a ResourceBindingSpec, placement: &Placement) -> Option<Ask<'
     {
         return None;
     }
-    // Several components go to one cluster together; only then is it known what one cluster has to hold.
-    let alone = placement.spread_constraints.iter().any(|constraint| {
-        constraint.spread_by_field == Some(SpreadFieldValue::Cluster)
-            && (constraint.min_groups, constraint.max_groups) == (1, 1)
-    });
-    Some(if spec.components.len() > 1 && alone {
+    Some(if goes_as_set(spec, placement) {
         Ask::set(&spec.components)
     } else {
         Ask::replica(spec.replica_requirements.as_ref())
     })
+}
+
+/// Whether components go to one cluster together; only then is it known what one cluster has to hold.
+fn goes_as_set(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    !spec.components.is_empty()
+        && placement.spread_constraints.iter().any(|constraint| {
+            constraint.spread_by_field == Some(SpreadFieldValue::Cluster)
+                && (constraint.min_groups, constraint.max_groups) == (1, 1)
+        })
+}
+
+/// Whether an object has replicas of one kind, which can be divided.
+fn has_replicas(spec: &ResourceBindingSpec) -> bool {
+    (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1
 }
 
 /// Gives the chosen clusters their replicas. What has no replicas to divide, or several kinds of them, goes everywhere.
@@ -277,8 +287,12 @@ fn assign(
     if chosen.is_empty() {
         return Err(PlaceError::Unschedulable("no clusters available to schedule".into()));
     }
-    let workload = (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1;
-    if !workload {
+    if !has_replicas(spec) {
+        let full = |c: &&Candidate<'_>| !c.there && c.room.replicas < 1;
+        if let Some(c) = chosen.iter().find(full).filter(|_| goes_as_set(spec, placement)) {
+            let why = format!("{} has no room for all components together ({})", c.name(), c.room.limit);
+            return Err(PlaceError::Unschedulable(why));
+        }
         return Ok(everywhere(0));
     }
     let ties = TieBreak::of_uid(&spec.resource.uid);

@@ -163,6 +163,18 @@ fn groups_are_tried_in_order_from_the_one_taken() {
     assert_eq!(from("").as_deref(), Ok("second"));
     assert_eq!(from("third").as_deref(), Ok("third"), "it does not go back");
     assert_eq!(from("unheard of").as_deref(), Ok("second"));
+    let mut anew = binding.clone();
+    anew.reschedule_triggered_at = Some("2026-01-01T00:00:05Z".parse().unwrap());
+    let since = |last: &str| {
+        let request = Request {
+            observed_affinity: "third",
+            last_scheduled: Some(last.parse().unwrap()),
+            ..Request::new(&anew, &fleet)
+        };
+        schedule(&request).unwrap().affinity
+    };
+    assert_eq!(since("2026-01-01T00:00:01Z"), "second", "asked for since, it begins anew");
+    assert_eq!(since("2026-01-01T00:00:06Z"), "third", "that was answered");
 
     let fleet = Fleet::of([roomy("a", json!({}), 2), roomy("b", json!({}), 9)]);
     let groups = json!([{"affinityName": "small", "clusterNames": ["a"]}, {"affinityName": "large", "clusterNames": ["b"]}]);
@@ -254,6 +266,17 @@ fn overflow_fills_in_order_and_empties_from_the_last() {
             })
             .to_vec();
     }
+    for (message, extra) in [
+        ("no replicas", json!({"replicas": 0})),
+        (
+            "several kinds of replicas",
+            json!({"replicas": 0, "components": [
+            {"name": "x", "replicas": 1, "replicaRequirements": core()}, {"name": "y", "replicas": 1}]}),
+        ),
+    ] {
+        let got = placed_on(&fleet, with(aggregated(), "clusterAffinities", groups.clone()), extra);
+        assert_eq!(got, ok(&[("house", 0)]), "{message}: nothing overflows");
+    }
     let too_many = json!({"replicas": 60, "replicaRequirements": core()});
     let error = placed_on(&fleet, with(dynamic(), "clusterAffinities", groups), too_many).unwrap_err();
     assert!(error.contains("60 are wanted"), "{error}");
@@ -329,7 +352,20 @@ fn components_that_go_to_one_cluster_need_room_there() {
                             {"name": "y", "replicas": 3, "replicaRequirements": core()}]);
     let alone = json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
     let extra = json!({"replicas": 0, "components": components});
-    assert_eq!(placed_on(&fleet, alone, extra), ok(&[("b", 0)]), "the roomier, though b comes after a");
+    assert_eq!(
+        placed_on(&fleet, alone.clone(), extra),
+        ok(&[("b", 0)]),
+        "the roomier, though b comes after a"
+    );
+    let of = |replicas: i64| {
+        json!({"replicas": 0, "components": [
+            {"name": "x", "replicas": replicas, "replicaRequirements": core()}]})
+    };
+    assert_eq!(placed_on(&fleet, alone.clone(), of(9)), ok(&[("b", 0)]), "one component is a set, too");
+    let error = placed_on(&fleet, alone.clone(), of(10)).unwrap_err();
+    assert!(error.contains("no room for all components together"), "{error}");
+    let stays = with(of(10), "clusters", json!([{"name": "a", "replicas": 0}]));
+    assert_eq!(placed_on(&fleet, alone, stays), ok(&[("a", 0)]), "what is there stays");
 }
 
 #[test]
