@@ -66,6 +66,17 @@ impl<P: PartialEq + Send + Sync + 'static> Pair<P> {
     }
 }
 
+impl Pair<BindingHead> {
+    /// Queues all bindings of which something holds.
+    pub(crate) fn queue_where(&self, queue: &WorkQueue<BindingKey>, holds: impl Fn(&BindingHead) -> bool) {
+        for (scope, index) in self.both() {
+            for (key, _) in index.all().into_iter().filter(|(_, head)| holds(head)) {
+                queue.add(BindingKey { scope, key });
+            }
+        }
+    }
+}
+
 /// The shared state of the hub's controllers.
 pub(crate) struct Context {
     pub objects: Objects,

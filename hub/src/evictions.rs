@@ -127,9 +127,14 @@ impl Evictions {
         self.lifted.notify_waiters();
     }
 
-    /// Resolves when held evictions are worth another question.
-    pub(crate) async fn lifted(&self) {
-        self.lifted.notified().await;
+    /// Queues what a controller holds up whenever it is worth another question. Runs for ever.
+    pub(crate) async fn ask_again(&self, who: &'static str, queue: &WorkQueue<BindingKey>) {
+        loop {
+            self.lifted.notified().await;
+            for key in self.held_by(who) {
+                queue.add(key);
+            }
+        }
     }
 
     /// Asks the judge.
@@ -196,7 +201,7 @@ impl Evictions {
     }
 
     /// The bindings that a controller holds up.
-    pub(crate) fn held_by(&self, who: &'static str) -> Vec<BindingKey> {
+    fn held_by(&self, who: &'static str) -> Vec<BindingKey> {
         self.held.lock().keys().filter(|(_, by)| *by == who).map(|(key, _)| key.clone()).collect()
     }
 }

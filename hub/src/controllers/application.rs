@@ -52,14 +52,9 @@ impl ApplicationFailover {
             if !evictions::matters(change.old, change.new) {
                 return;
             }
-            for (scope, index) in context.bindings.both() {
-                let there = |head: &BindingHead| {
-                    head.application_failover && head.clusters.contains(&change.key.name)
-                };
-                for (key, _) in index.all().into_iter().filter(|(_, head)| there(head)) {
-                    of_clusters.add(BindingKey { scope, key });
-                }
-            }
+            let there =
+                |head: &BindingHead| head.application_failover && head.clusters.contains(&change.key.name);
+            context.bindings.queue_where(&of_clusters, there);
         });
         context.figures.queue("application-failover", &queue);
         Self { context: context.clone(), queue, ill: Mutex::default() }
@@ -70,19 +65,11 @@ impl ApplicationFailover {
         self.context.clusters.synced().await;
         self.context.bindings.synced().await;
         self.context.works.synced().await;
-        let asking_again = async {
-            loop {
-                self.context.evictions.lifted().await;
-                for key in self.context.evictions.held_by(NAME) {
-                    self.queue.add(key);
-                }
-            }
-        };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work("application-failover", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
-            () = asking_again => {}
+            () = self.context.evictions.ask_again(NAME, &self.queue) => {}
         }
     }
 

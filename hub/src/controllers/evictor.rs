@@ -57,12 +57,7 @@ impl Evictor {
             let drives = change.new.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
             let drove = change.old.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
             if drives || drove {
-                for (scope, index) in context.bindings.both() {
-                    let there = |head: &BindingHead| head.clusters.contains(&change.key.name);
-                    for (key, _) in index.all().into_iter().filter(|(_, head)| there(head)) {
-                        of_clusters.add(BindingKey { scope, key });
-                    }
-                }
+                context.bindings.queue_where(&of_clusters, |head| head.clusters.contains(&change.key.name));
             }
         });
         for (scope, index) in context.bindings.both() {
@@ -87,23 +82,12 @@ impl Evictor {
         self.context.bindings.synced().await;
         self.context.works.synced().await;
         // While half of the clusters were known, bindings on the others looked as if they had nothing to leave.
-        for (scope, index) in self.context.bindings.both() {
-            let concerned = index.all().into_iter().filter(|(_, head)| tainted(&self.context, head));
-            concerned.for_each(|(key, _)| self.queue.add(BindingKey { scope, key }));
-        }
-        let asking_again = async {
-            loop {
-                self.context.evictions.lifted().await;
-                for key in self.context.evictions.held_by(NAME) {
-                    self.queue.add(key);
-                }
-            }
-        };
+        self.context.bindings.queue_where(&self.queue, |head| tainted(&self.context, head));
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work("taint-manager", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
-            () = asking_again => {}
+            () = self.context.evictions.ask_again(NAME, &self.queue) => {}
         }
     }
 

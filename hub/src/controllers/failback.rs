@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     bindings, evictions,
-    heads::{BindingHead, BindingKey, ClusterHead},
+    heads::{BindingKey, ClusterHead},
     objects::{self, Key},
     placing,
 };
@@ -62,12 +62,7 @@ impl Failback {
             if ready(change.old) == ready(change.new) && !evictions::matters(change.old, change.new) {
                 return;
             }
-            for (scope, index) in context.bindings.both() {
-                let asks = |head: &BindingHead| head.fails_back;
-                for (key, _) in index.all().into_iter().filter(|(_, head)| asks(head)) {
-                    of_clusters.add(BindingKey { scope, key });
-                }
-            }
+            context.bindings.queue_where(&of_clusters, |head| head.fails_back);
         });
         context.figures.queue("failback", &queue);
         Self { context: context.clone(), queue, well: Mutex::default() }

@@ -66,12 +66,7 @@ impl GracefulEviction {
             if !evictions::matters(change.old, change.new) {
                 return;
             }
-            for (scope, index) in context.bindings.both() {
-                let leaves = |head: &BindingHead| head.leaving.contains(&change.key.name);
-                for (key, _) in index.all().into_iter().filter(|(_, head)| leaves(head)) {
-                    of_clusters.add(BindingKey { scope, key });
-                }
-            }
+            context.bindings.queue_where(&of_clusters, |head| head.leaving.contains(&change.key.name));
         });
         context.figures.queue("graceful-eviction", &queue);
         Self { context: context.clone(), waiting: Mutex::default(), times: TaintTimes::default() }

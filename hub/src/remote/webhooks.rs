@@ -252,23 +252,28 @@ where
         }
         let (at, judge) = (at.to_owned(), Arc::clone(&self.judge));
         Box::pin(async move {
-            let answer = async {
+            let judged = async {
                 let text = axum::body::to_bytes(request.into_body(), REVIEW_LIMIT)
                     .await
                     .map_err(|error| error.to_string())?;
                 let review: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
                 judge.review(&at, &review).await
             };
-            let (code, kind, text) = match answer.await {
+            let (code, kind, text) = match judged.await {
                 Ok(review) => (StatusCode::OK, "application/json", review.to_string()),
                 Err(why) => (StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", format!("{why}\n")),
             };
-            let mut response = Response::new(Body::from(text));
-            *response.status_mut() = code;
-            response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-            Ok(response)
+            Ok(answer(code, kind, text))
         })
     }
+}
+
+/// An answer of a listener's own.
+pub(crate) fn answer(code: StatusCode, content_type: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    response
 }
 
 #[cfg(test)]

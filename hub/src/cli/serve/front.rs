@@ -8,7 +8,6 @@ use std::{
 };
 
 use axum::body::Body;
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use karmada_api::consts::subject;
@@ -22,7 +21,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::remote::{CONTROLLERS_CHECK, Phase};
+use crate::remote::{CONTROLLERS_CHECK, Phase, webhooks::answer};
 
 /// Where a hub that runs gives a copy of its store.
 pub(in crate::cli) const COPY_PATH: &str = "/karmada-hub/store";
@@ -276,9 +275,7 @@ fn plain(code: StatusCode, text: String) -> Response<Body> {
 }
 
 fn with_type(code: StatusCode, content_type: &'static str, text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::from(text)));
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    let mut response = answer(code, content_type, text);
     response
         .headers_mut()
         .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
