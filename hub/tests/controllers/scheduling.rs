@@ -151,6 +151,37 @@ async fn what_is_divided_by_room_is_divided_anew_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wish_begins_with_the_first_group_of_clusters_again() {
+    let world = World::start().await;
+    join(&world, "home", 0).await;
+    join(&world, "away", 9).await;
+    let groups = json!({"clusterAffinities": [
+        {"affinityName": "first", "clusterNames": ["home"]},
+        {"affinityName": "second", "clusterNames": ["away"]},
+    ]});
+    world.create(&deployments(), hungry("web", 2)).await;
+    let p = policy("p", "apps/v1", "Deployment", "web", divided(dynamic(), groups));
+    world.create(&PROPAGATION_POLICIES, p).await;
+    placed(&world, "web", &[("away", 2)]).await;
+    report(&world, "home", 9, 0).await;
+    scale(&world, "web", 3).await;
+    placed(&world, "web", &[("away", 3)]).await;
+
+    sleep(Duration::from_secs(2)).await;
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"});
+    let wish = json!({
+        "apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer", "metadata": {"name": "back"},
+        "spec": {"workloads": [web]},
+    });
+    world.create(&WORKLOAD_REBALANCERS, wish).await;
+    placed(&world, "web", &[("home", 3)]).await;
+    world.settle().await;
+    let binding = placed(&world, "web", &[("home", 3)]).await;
+    assert_eq!(binding["status"]["schedulerObservingAffinityName"], "first");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn overflow_is_taken_in_order_and_the_group_taken_is_remembered() {
     let world = World::start().await;
     join(&world, "house", 3).await;

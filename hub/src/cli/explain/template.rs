@@ -194,10 +194,20 @@ async fn explain_unbound(
         placement: Some(policy.spec().placement.clone()),
         ..ResourceBindingSpec::default()
     };
-    report.notes.push(
-        "It has no binding yet: the hub has not looked at it, or could not make one (see the events of the object)."
-            .into(),
-    );
+    if policy.spec().activation_preference == Some(ActivationPreference::Lazy) {
+        report.notes.push(
+            "It has no binding yet: a lazy policy that comes after an object waits for its next change."
+                .into(),
+        );
+        report
+            .advice
+            .push("Change the object, if only by an annotation, to have the policy take effect.".into());
+    } else {
+        report.notes.push(
+            "It has no binding yet: the hub has not looked at it, or could not make one (see the events of the object)."
+                .into(),
+        );
+    }
     let fleet = placed::fleet(server, clusters, &spec).await?;
     let explained = place::explain(&place::Request::new(&spec, &fleet));
     let placement = &policy.spec().placement;
