@@ -133,6 +133,10 @@ struct State {
     asleep: BTreeMap<usize, Option<Duration>>,
     ready: BTreeMap<usize, String>,
     bindings: BTreeMap<String, BTreeMap<usize, i64>>,
+    /// Those of the hub before, which the next finds.
+    found: BTreeMap<String, BTreeMap<usize, i64>>,
+    /// A restored hub finds what nobody has noted.
+    anew: bool,
 }
 
 /// See the module.
@@ -236,6 +240,8 @@ impl Ledger {
         state.may_leave.extend(leave);
         state.may_shrink.extend(shrink);
         state.evicted.clear();
+        (state.bindings.clear(), state.found.clear());
+        state.anew = true;
     }
 
     /// Everything agrees: what was a reason once is none any more.
@@ -244,6 +250,7 @@ impl Ledger {
         state.may_leave.clear();
         state.may_shrink.clear();
         state.lost.clear();
+        state.anew = false;
         state.driven = state.intent.tainted.clone();
     }
 
@@ -464,17 +471,24 @@ impl Ledger {
                 state.evicted.insert(key, Evicted { since: now, cause, confirmed: false });
             }
         }
-        let known = state.bindings.get(name).cloned().unwrap_or_default();
+        let known = state.bindings.get(name).cloned();
+        if known.as_ref() == Some(&clusters) {
+            return;
+        }
+        // What a hub finds when it starts it has not decided: its policy may have changed a moment before it ended.
+        let decided = known.is_some() || !state.anew;
+        let known = known.or_else(|| state.found.remove(name)).unwrap_or_default();
+        state.bindings.insert(name.to_owned(), clusters.clone());
         if known == clusters {
             return;
         }
         let text: Vec<String> = clusters.iter().map(|(m, n)| format!("member{}={n}", m + 1)).collect();
         state.tell(now, format!("hub: {name} goes to {}", text.join(" ")));
-        for member in clusters.keys().filter(|m| !known.contains_key(*m) && !allowed.contains(*m)) {
+        let outside = clusters.keys().filter(|m| decided && !known.contains_key(*m) && !allowed.contains(*m));
+        for member in outside {
             state.accuse(now, format!("{name} is placed on member{}, outside of its policy", member + 1));
             self.wrong.cancel();
         }
-        state.bindings.insert(name.to_owned(), clusters);
     }
 
     /// The hub has another opinion of a cluster.
@@ -497,7 +511,8 @@ impl Ledger {
     /// What the hub said is no longer known: it has stopped.
     pub(super) fn hub_is_gone(&self) {
         let mut state = self.state.lock();
-        state.bindings.clear();
+        let bindings = std::mem::take(&mut state.bindings);
+        state.found.extend(bindings);
         state.ready.clear();
     }
 }
