@@ -587,8 +587,9 @@ async fn order(fleet: &Fleet) {
     fleet.create([everywhere]).await;
     there(fleet, 0, &format!("{gadgets}/by-hand")).await;
     prompt(begun, "an object of a kind");
-    // Where a kind is served stands in the member's next report.
+    // That the member serves it is told before its next report.
     there(fleet, 0, &format!("{gadgets}/placed")).await;
+    prompt(begun, "an object that is placed where its kind is");
 }
 
 /// The path of the Work on a cluster that an object of this name is in.

@@ -17,7 +17,7 @@ use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::cluster::ClusterView;
 use crate::{
@@ -37,6 +37,9 @@ const TRIES: u32 = 4;
 
 /// The first report waits this long for the first lists of nodes and pods, so that it need not be corrected.
 const FIRST_LISTS: Duration = Duration::from_secs(3);
+
+/// Kinds that came or went on the member are told so much later: whoever installs something brings several.
+const KINDS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Between reports of what is free on nodes: pods come and go in groups.
 const ROOMS_PAUSE: Duration = Duration::from_secs(30);
@@ -91,6 +94,14 @@ impl Version {
     }
 }
 
+/// Resolves at a time; never, if there is none.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Collects and tells.
 #[derive(Debug)]
 pub(crate) struct Reporter {
@@ -114,6 +125,8 @@ impl Reporter {
         let mut back = self.config.hub_back.listen();
         let mut member_back = self.config.member_back.listen();
         let mut view = self.view.subscribe();
+        let mut kinds = self.discovery.changes();
+        let mut kinds_due: Option<Instant> = None;
         phases.active().await;
         self.first_lists().await;
         let mut tick = interval_at(Instant::now(), self.config.status_interval);
@@ -127,6 +140,15 @@ impl Reporter {
                 biased;
                 () = back.woken() => refresh = true,
                 changed = view.changed() => if changed.is_err() { return },
+                () = kinds.woken() => {
+                    kinds_due = kinds_due.or_else(|| Some(Instant::now() + KINDS_PAUSE));
+                    continue;
+                }
+                () = until(kinds_due) => {
+                    kinds_due = None;
+                    looked = Some(self.env.now());
+                    last = Some(self.look().await);
+                }
                 () = member_back.woken() => {
                     looked = Some(self.env.now());
                     last = Some(self.look().await);

@@ -11,7 +11,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use karmada_api::cluster::{ApiEnablement, ApiResource};
-use karmada_client::{Error, Resource, Rest};
+use karmada_client::{Error, Resource, Rest, Wake, wake::Listener};
 use karmada_env::Env;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -246,6 +246,7 @@ pub(crate) struct Discovery {
     member: Rest,
     env: Env,
     known: Mutex<Known>,
+    changed: Wake,
 }
 
 #[derive(Debug, Default)]
@@ -257,7 +258,12 @@ struct Known {
 
 impl Discovery {
     pub(crate) fn new(member: Rest, env: Env) -> Self {
-        Self { member, env, known: Mutex::default() }
+        Self { member, env, known: Mutex::default(), changed: Wake::new() }
+    }
+
+    /// An ear for looks that found something else than the one before.
+    pub(crate) fn changes(&self) -> Listener {
+        self.changed.listen()
     }
 
     /// Looks now. Answers what there is and whether it differs from what was known.
@@ -270,7 +276,9 @@ impl Discovery {
         {
             return Ok((Arc::clone(old), false));
         }
-        known.apis = Some(Arc::clone(&apis));
+        if known.apis.replace(Arc::clone(&apis)).is_some() {
+            self.changed.wake();
+        }
         Ok((apis, true))
     }
 

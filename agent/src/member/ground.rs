@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The watches are there only while something is waited for, and a little longer. A definition that is there is not
-//! served yet; so discovery is asked a few times after it came. Where a watch is refused, or a kind comes another way
+//! served yet; so discovery is asked a few times after it came. A Work that brings a definition waits for its kinds, too,
+//! so that the hub hears of them at once. Where a watch is refused, or a kind comes another way
 //! (an aggregated API), a Work looks again by itself: see [`Ground::wait`].
 
 use std::{
@@ -73,6 +74,23 @@ impl Field {
 }
 
 impl Need {
+    /// The kinds that a definition makes, to be waited for until they are served.
+    pub(crate) fn of_definition(text: &str) -> Vec<Self> {
+        let Ok(definition) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, kind) = (text("/spec/group").to_owned(), text("/spec/names/kind").to_owned());
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        versions
+            .filter(|version| version["served"] == true)
+            .filter_map(|version| version["name"].as_str())
+            .map(|version| Self::Kind {
+                group: group.clone(),
+                version: version.to_owned(),
+                kind: kind.clone(),
+            })
+            .collect()
+    }
+
     fn field(&self) -> Field {
         match self {
             Self::Namespace(_) => Field::Namespaces,
@@ -366,5 +384,28 @@ async fn one(watcher: Option<&mut Watcher<Seen>>) -> Event<Seen> {
     match watcher {
         Some(watcher) => watcher.next().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_makes_the_kinds_that_it_serves() {
+        let definition = json!({"spec": {
+            "group": "example.com", "names": {"kind": "Thing", "plural": "things"},
+            "versions": [{"name": "v1", "served": true}, {"name": "v1beta1", "served": false}],
+        }});
+        let kind = |version: &str| Need::Kind {
+            group: "example.com".into(),
+            version: version.into(),
+            kind: "Thing".into(),
+        };
+        assert_eq!(Need::of_definition(&definition.to_string()), [kind("v1")]);
+        assert_eq!(Need::of_definition("{}"), []);
+        assert_eq!(Need::of_definition("no JSON"), []);
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     member::{
         apply::{Applier, Failure, Hope, Order, Removed},
         discovery::Discovery,
-        ground::Ground,
+        ground::{Ground, Need},
         observe::Observer,
         released::Released,
     },
@@ -161,6 +161,7 @@ impl Executor {
                         self.wrote(work, manifest, correction, done.by_put.as_deref());
                     }
                     again = again.and(done.later.map(Again::after).unwrap_or_default());
+                    again = again.and(self.until_served(&work.name, manifest));
                     if manifest.fence.is_some() {
                         self.fence.is_running(&manifest.id);
                     }
@@ -201,6 +202,16 @@ impl Executor {
         let Some(resource) = self.discovery.resource(group, version, kind).await? else { return Ok(false) };
         self.observer.watch(&resource);
         Ok(!self.fence.may_apply(&work.name, &manifest.id, &resource, after).await?)
+    }
+
+    /// Of a definition: waits until its kinds are served.
+    fn until_served(&self, work: &str, manifest: &Manifest) -> Again {
+        if manifest.id.kind != "CustomResourceDefinition" {
+            return Again::default();
+        }
+        let kinds = Need::of_definition(&manifest.text);
+        let waits = kinds.iter().filter_map(|kind| self.ground.wait(kind, work));
+        waits.map(Again::after).fold(Again::default(), Again::and)
     }
 
     /// When a Work of which something failed is looked at again.

@@ -176,6 +176,23 @@ async fn what_somebody_else_makes_is_heard_of_and_not_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_hub_hears_of_new_kinds_before_the_next_report() {
+    let world = World::new().await;
+    let _agent = world.active_agent().await;
+    let serves = async || {
+        let cluster = world.cluster().await;
+        let enabled = cluster["status"]["apiEnablements"].as_array().cloned().unwrap_or_default();
+        enabled.iter().any(|group| group["groupVersion"] == "example.com/v1")
+    };
+    sleep(Duration::from_secs(31)).await;
+    assert!(!serves().await);
+    let begun = Instant::now();
+    world.work("d", &[definition()]).await;
+    eventually(SECOND * 5, "it is told", serves).await;
+    assert!(begun.elapsed() < SECOND * 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn manifests_go_in_the_order_of_their_kinds_and_leave_the_other_way_round() {
     let world = World::new().await;
     let _agent = world.active_agent().await;
