@@ -9,25 +9,24 @@
     reason = "a failing step fails the test"
 )]
 
+mod order;
+mod quota;
+
 use std::time::Duration;
 
 use karmada_client::Patch;
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path, condition},
     samples::{
-        self, binding_path, by_weight, condition_of, config_map, config_map_path, config_map_policy,
-        deployment, deployment_path, deployment_policy, divided_policy, placed, policy, policy_path,
-        selector, works_path,
+        binding_path, by_weight, condition_of, config_map, config_map_path, config_map_policy, deployment,
+        deployment_path, deployment_policy, divided_policy, policy_path, selector,
     },
-    wait::{eventually, gone, throughout, until},
+    wait::{gone, throughout, until},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long something may take that is told and not asked for: a little of what looking again by itself would take.
-const PROMPT: Duration = Duration::from_secs(5);
 /// How long what must not happen is watched.
 const WHILE: Duration = Duration::from_secs(1);
 
@@ -45,8 +44,8 @@ async fn a_platform_teams_day() {
     leftovers_and_conflicts(&fleet).await;
     dependencies(&fleet).await;
     namespaces(&fleet).await;
-    quota(&fleet).await;
-    order(&fleet).await;
+    quota::story(&fleet).await;
+    order::story(&fleet).await;
     fleet.clean_up().await;
 }
 
@@ -417,194 +416,4 @@ async fn namespaces(fleet: &Fleet) {
         condition_of(c, "NamespacesReleased").is_none()
     })
     .await;
-}
-
-/// A quota is split over the members and summed up, and nobody grows beyond it.
-async fn quota(fleet: &Fleet) {
-    let [first, second] = members(fleet);
-    let quota = |overall: &str, each: &str| {
-        let part = |cluster: &str| json!({ "clusterName": cluster, "hard": { "cpu": each } });
-        json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
-            "metadata": { "name": "ration" },
-            "spec": { "overall": { "cpu": overall }, "staticAssignments": [part(first), part(second)] },
-        })
-    };
-    let all =
-        format!("/apis/policy.karmada.io/v1alpha1/namespaces/{}/federatedresourcequotas", fleet.namespace);
-    let refused = fleet.api.post(&all, &quota("2", "1500m")).await.expect_err("3 of 2 assigned");
-    let why = "spec.overall[cpu]: Invalid value: \"2\": overall is less than assignments";
-    assert!(refused.to_string().contains(why), "{refused}");
-
-    let mut rationed = deployment("rationed", 2);
-    let pod = &mut rationed["spec"]["template"]["spec"];
-    pod["containers"][0]["resources"] = json!({ "requests": { "cpu": "500m" } });
-    fleet.create([quota("2", "1"), rationed, divided_policy("rationed", &[(first, 1), (second, 1)])]).await;
-    let at = format!("/api/v1/namespaces/{}/resourcequotas/ration", fleet.namespace);
-    for member in &fleet.members {
-        until(&member.api, &at, "a part of it", PATIENCE, |q| q["spec"] == json!({ "hard": { "cpu": "1" } }))
-            .await;
-    }
-    let ration = format!("{all}/ration");
-    let used = |overall: &'static str, used: &'static str, hard: &'static str, each: &'static str| {
-        let of = |cluster: &str| json!({ "clusterName": cluster, "hard": { "cpu": hard }, "used": { "cpu": each } });
-        let wanted = json!({
-            "overall": { "cpu": overall }, "overallUsed": { "cpu": used },
-            "aggregatedStatus": [of(first), of(second)],
-        });
-        move |q: &Value| q["status"] == wanted
-    };
-    until(&fleet.api, &ration, "half used", PATIENCE, used("2", "1", "1", "500m")).await;
-
-    // What is placed stays as it is; what is new is not placed. Both are told why.
-    let path = deployment_path(&fleet.namespace, "rationed");
-    patch(fleet, &path, json!({ "spec": { "replicas": 8 } })).await;
-    let mut greedy = deployment("greedy", 1);
-    let pod = &mut greedy["spec"]["template"]["spec"];
-    pod["containers"][0]["resources"] = json!({ "requests": { "cpu": "1100m" } });
-    fleet.create([greedy, deployment_policy("greedy", &[first])]).await;
-    for (name, sum, stays) in [("rationed", "4", 2), ("greedy", "2100m", 0)] {
-        let binding = binding_path(&fleet.namespace, &format!("{name}-deployment"));
-        let told = until(&fleet.api, &binding, "refused", PATIENCE, |b| {
-            condition_of(b, "Scheduled").is_some_and(|c| c["reason"] == "QuotaExceeded")
-        })
-        .await;
-        assert_eq!(
-            condition_of(&told, "Scheduled").unwrap()["message"],
-            format!(
-                "FederatedResourceQuota({}/ration) exceeded for resource cpu: requested sum {sum}, limit 2.",
-                fleet.namespace
-            )
-        );
-        assert_eq!(placed(&told).iter().map(|(_, replicas)| replicas).sum::<i64>(), stays, "{name}");
-    }
-    fleet.api.delete(&deployment_path(&fleet.namespace, "greedy"), &json!({})).await.unwrap();
-    for member in &fleet.members {
-        assert_eq!(member.api.get(&path).await.unwrap()["spec"]["replicas"], 1);
-    }
-
-    patch(fleet, &ration, json!({ "spec": quota("4", "2")["spec"] })).await;
-    for member in &fleet.members {
-        until(&member.api, &path, "of 4 replicas", PATIENCE, |o| o["spec"]["replicas"] == 4).await;
-    }
-    until(&fleet.api, &ration, "used up", PATIENCE, used("4", "4", "2", "2")).await;
-    fleet.api.delete(&ration, &json!({})).await.unwrap();
-    for member in &fleet.members {
-        gone(&member.api, &at, PATIENCE).await;
-    }
-}
-
-/// What is not there yet is named and waited for, and what waits goes on at once when it comes.
-async fn order(fleet: &Fleet) {
-    let [first, second] = members(fleet);
-    let waits = |path: String, says: String| async move {
-        until(&fleet.api, &path, "waiting", PATIENCE, |work| {
-            condition(work, "Applied") == Some("False")
-                && condition_of(work, "Applied").unwrap()["message"]
-                    .as_str()
-                    .is_some_and(|m| m.contains(&says))
-        })
-        .await;
-    };
-    let prompt = |begun: Instant, what: &str| {
-        let took = begun.elapsed();
-        println!("{what}: {took:?} after what it waited for");
-        assert!(took < PROMPT, "{what}: {took:?} after what it waited for");
-    };
-
-    // A Namespace that the hub keeps to itself until the member has it.
-    let alone = format!("{}-alone", fleet.namespace);
-    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": alone, "labels": { "namespace.karmada.io/skip-auto-propagation": "true" } } });
-    fleet.api.post("/api/v1/namespaces", &object).await.unwrap();
-    let policies = format!("/apis/policy.karmada.io/v1alpha1/namespaces/{alone}/propagationpolicies");
-    fleet.api.post(&policies, &config_map_policy("early", &[first])).await.unwrap();
-    let config_maps = format!("/api/v1/namespaces/{alone}/configmaps");
-    fleet.api.post(&config_maps, &config_map("early", "a")).await.unwrap();
-    let early = work_of(fleet, first, "early").await;
-    waits(early, format!("namespaces \"{alone}\" not found")).await;
-    let begun = Instant::now();
-    fleet.members[0].api.post("/api/v1/namespaces", &samples::namespace(&alone)).await.unwrap();
-    there(fleet, 0, &config_map_path(&alone, "early")).await;
-    prompt(begun, "an object of a Namespace");
-
-    // A ServiceAccount.
-    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "served" }, "spec": {
-        "serviceAccountName": "servant", "containers": [{ "name": "nginx", "image": "nginx" }] } });
-    fleet.create([pod, policy("served", selector("v1", "Pod", "served"), &[second])]).await;
-    let served = work_of(fleet, second, "served").await;
-    waits(served, format!("error looking up service account {}/servant", fleet.namespace)).await;
-    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "servant" } });
-    let begun = Instant::now();
-    fleet.create([account, policy("servant", selector("v1", "ServiceAccount", "servant"), &[second])]).await;
-    there(fleet, 1, &format!("/api/v1/namespaces/{}/pods/served", fleet.namespace)).await;
-    prompt(begun, "a Pod of a ServiceAccount");
-
-    // A kind: of a Work that is there already, and of an object that no cluster can take yet.
-    let group = format!("{}.example.com", fleet.namespace);
-    let gadget = |name: &str| {
-        json!({ "apiVersion": format!("{group}/v1"), "kind": "Gadget", "metadata": {
-        "name": name, "namespace": fleet.namespace } })
-    };
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("gadgets.{group}") },
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": { "plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList" },
-            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
-        },
-    });
-    let by_hand = json!({
-        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": { "name": "by-hand" },
-        "spec": { "workload": { "manifests": [gadget("by-hand")] } },
-    });
-    fleet.api.post(&works_path(first), &by_hand).await.unwrap();
-    waits(
-        format!("{}/by-hand", works_path(first)),
-        format!("no matches for kind \"Gadget\" in version \"{group}/v1\""),
-    )
-    .await;
-    fleet.create([definition.clone()]).await;
-    let gadgets = format!("/apis/{group}/v1/namespaces/{}/gadgets", fleet.namespace);
-    until(&fleet.api, &gadgets, "served", PATIENCE, |_| true).await;
-    fleet.api.post(&gadgets, &gadget("placed")).await.unwrap();
-    fleet.create([policy("placed", selector(&format!("{group}/v1"), "Gadget", "placed"), &[first])]).await;
-    let binding = binding_path(&fleet.namespace, "placed-gadget");
-    until(&fleet.api, &binding, "without a cluster", PATIENCE, |b| {
-        condition_of(b, "Scheduled").is_some_and(|c| c["message"].as_str().is_some_and(|m| m.contains("API")))
-    })
-    .await;
-    let mut everywhere = policy(
-        &fleet.namespace,
-        selector("apiextensions.k8s.io/v1", "CustomResourceDefinition", ""),
-        &[first],
-    );
-    everywhere["kind"] = "ClusterPropagationPolicy".into();
-    everywhere["spec"]["resourceSelectors"][0]["name"] = definition["metadata"]["name"].clone();
-    let begun = Instant::now();
-    fleet.create([everywhere]).await;
-    there(fleet, 0, &format!("{gadgets}/by-hand")).await;
-    prompt(begun, "an object of a kind");
-    // That the member serves it is told before its next report.
-    there(fleet, 0, &format!("{gadgets}/placed")).await;
-    prompt(begun, "an object that is placed where its kind is");
-}
-
-/// The path of the Work on a cluster that an object of this name is in.
-async fn work_of(fleet: &Fleet, cluster: &str, name: &str) -> String {
-    let works = works_path(cluster);
-    let work = eventually(&format!("a Work for {name}"), PATIENCE, || async {
-        let all = fleet.api.get(&works).await.map_err(|e| e.to_string())?;
-        let found =
-            all["items"].as_array().into_iter().flatten().find(|work| {
-                work.pointer("/spec/workload/manifests/0/metadata/name").is_some_and(|n| n == name)
-            });
-        found
-            .and_then(|work| work["metadata"]["name"].as_str().map(str::to_owned))
-            .ok_or_else(|| "none".to_owned())
-    })
-    .await;
-    format!("{works}/{work}")
 }
