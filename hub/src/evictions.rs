@@ -76,6 +76,9 @@ impl Held {
 /// Why an eviction is held that waits for its turn.
 pub(crate) const RATE: &str = "EvictionRate";
 
+/// Why an eviction is held whose new copy would begin without what the old one knows.
+pub(crate) const NO_STATE: &str = "StateNotPreserved";
+
 /// When what could not be moved for want of a place is looked at again, if nothing says so earlier.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -218,6 +221,14 @@ pub(crate) struct Leaving<'a> {
     pub(crate) producer: &'static str,
 }
 
+/// What of the departures of a binding has begun.
+pub(crate) struct Begun {
+    /// The clusters that it has left.
+    pub(crate) clusters: Vec<String>,
+    /// What holds up the first of the others.
+    pub(crate) held: Option<Held>,
+}
+
 /// One cluster that a binding is to leave.
 pub(crate) struct Departure {
     pub(crate) cluster: String,
@@ -288,7 +299,7 @@ impl Leaving<'_> {
         context: &Context,
         departures: Vec<Departure>,
         paced: bool,
-    ) -> Result<Option<Held>, Error> {
+    ) -> Result<Begun, Error> {
         let evictions = &context.evictions;
         let now = context.env.now();
         let name = self.key.to_string();
@@ -322,7 +333,7 @@ impl Leaving<'_> {
                 Ok(preserved) => preserved,
                 Err(error) => {
                     let message = format!("stays on {}: {error}", departure.cluster);
-                    held.get_or_insert(Held { reason: "StateNotPreserved", message, again: PATIENCE });
+                    held.get_or_insert(Held { reason: NO_STATE, message, again: PATIENCE });
                     continue;
                 }
             };
@@ -360,7 +371,7 @@ impl Leaving<'_> {
         if !written.is_empty() {
             self.write(context, &name, &written, now).await?;
         }
-        Ok(held)
+        Ok(Begun { clusters: written.into_iter().map(|departure| departure.cluster).collect(), held })
     }
 
     async fn write(

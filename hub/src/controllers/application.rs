@@ -104,7 +104,7 @@ impl ApplicationFailover {
             Scope::Cluster => component::CLUSTER_APPLICATION_FAILOVER,
         };
         let leaving = Leaving { key, binding, spec: &spec, status: &status, component, producer: component };
-        let held = leaving.begin(context, departures, false).await?;
+        let held = leaving.begin(context, departures, false).await?.held;
         next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
         context.evictions.hold(key, NAME, held);
         Ok(next.map_or(Next::Done, Next::After))

@@ -22,8 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    evictions::{self, Departure, Leaving, RATE},
+    evictions::{self, Begun, Departure, Leaving, NO_STATE, RATE},
     heads::{BindingHead, BindingKey, ClusterHead},
+    metrics::Waiting,
     objects::{self, Key},
 };
 
@@ -110,9 +111,15 @@ impl Evictor {
         let Some(status) = objects::read::<ResourceBindingStatus>(&binding, "status") else {
             return Ok(self.nothing(key));
         };
-        let (mut departures, mut next) = (Vec::new(), None::<Duration>);
+        let (timer, figures) = (context.figures.timer(), context.figures.evictions());
+        let (mut departures, mut waiting, mut next) = (Vec::new(), Vec::new(), None::<Duration>);
         for target in &spec.clusters {
-            match due(context, &self.times, &spec, &target.name) {
+            let due = due(context, &self.times, &spec, &target.name);
+            if due != Due::Never {
+                let now = matches!(due, Due::Now { .. });
+                waiting.push(Waiting { cluster: target.name.clone(), due: now });
+            }
+            match due {
                 Due::Never => {}
                 Due::In(left) => next = Some(next.map_or(left, |next| next.min(left))),
                 Due::Now { cause, taint } => departures.push(Departure {
@@ -126,7 +133,18 @@ impl Evictor {
         evictions.release_others(key, &names, context.env.now());
         let producer = component::EVICTION_TAINT_MANAGER;
         let leaving = Leaving { key, binding, spec: &spec, status: &status, component: NAME, producer };
-        let held = leaving.begin(context, departures, true).await?;
+        figures.wait(key, waiting.clone());
+        let begun = leaving.begin(context, departures, true).await;
+        let Begun { clusters, held } =
+            begun.inspect_err(|_| figures.processed(key.scope, false, timer.took()))?;
+        for _ in &clusters {
+            figures.processed(key.scope, true, timer.took());
+        }
+        if held.as_ref().is_some_and(|held| held.reason == NO_STATE) {
+            figures.processed(key.scope, false, timer.took());
+        }
+        waiting.retain(|waiting| !clusters.contains(&waiting.cluster));
+        figures.wait(key, waiting);
         next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
         // That it has its turn soon is in the order of things, and would be two writes for each.
         evictions.hold(key, NAME, held.filter(|held| held.reason != RATE || held.again >= WORTH_TELLING));
@@ -135,6 +153,7 @@ impl Evictor {
 
     fn nothing(&self, key: &BindingKey) -> Next {
         self.context.evictions.hold(key, NAME, None);
+        self.context.figures.evictions().wait(key, Vec::new());
         self.context.evictions.release_others(key, &[], self.context.env.now());
         Next::Done
     }

@@ -12,6 +12,7 @@
 //! Nothing is kept per object but while a report is awaited ([`propagation`]), and that is bounded.
 
 mod clusters;
+mod evictions;
 mod judgement;
 mod propagation;
 #[cfg(test)]
@@ -24,7 +25,8 @@ use karmada_env::Env;
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
 
-use self::{clusters::Clusters, judgement::Judged, propagation::Propagation};
+pub(crate) use self::evictions::Waiting;
+use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation};
 use crate::{context::Context, objects::Key, remote::Phase, templates::TemplateKey};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
@@ -87,6 +89,7 @@ struct Inner {
     queues: Queues,
     clusters: Clusters,
     judged: Judged,
+    evictions: Evictions,
     propagation: Propagation,
     match_policy: Histogram,
     apply_policy: Timed,
@@ -138,6 +141,7 @@ impl HubFigures {
             queues: Queues::default(),
             clusters: Clusters::default(),
             judged: Judged::default(),
+            evictions: Evictions::default(),
             propagation: Propagation::default(),
             match_policy: exponential(0.001, 2.0, 12),
             apply_policy: Timed::new(),
@@ -166,6 +170,10 @@ impl HubFigures {
 
     pub(crate) fn judged(&self) -> &Judged {
         &self.0.judged
+    }
+
+    pub(crate) fn evictions(&self) -> &Evictions {
+        &self.0.evictions
     }
 
     pub(crate) fn propagation(&self) -> &Propagation {
@@ -209,6 +217,7 @@ impl HubFigures {
         self.0.queues.clear();
         self.0.clusters.clear();
         self.0.judged.clear();
+        self.0.evictions.clear();
         self.0.propagation.clear();
     }
 
@@ -237,6 +246,7 @@ impl Source for HubFigures {
         let inner = &self.0;
         inner.clusters.write(sheet, &inner.env)?;
         inner.judged.write(sheet)?;
+        inner.evictions.write(sheet)?;
         inner.propagation.write(sheet)?;
         inner.queues.write(sheet)?;
         sheet.one_histogram(

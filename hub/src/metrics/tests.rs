@@ -8,9 +8,10 @@ use karmada_telemetry::metrics::{Figures, Kind, read};
 use serde_json::json;
 
 use super::*;
+use crate::heads::{BindingKey, Scope};
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 35] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 39] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -21,6 +22,10 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 35] = [
     ("cluster_pod_allocated_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_ready_node_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_ready_state", Kind::Gauge, &["member_cluster"]),
+    ("eviction_kind_total", Kind::Gauge, &["member_cluster", "resource_kind"]),
+    ("eviction_processing", Kind::Counter, &["name", "result"]),
+    ("eviction_processing_latency_seconds", Kind::Histogram, &["name"]),
+    ("eviction_queue_depth", Kind::Gauge, &["name"]),
     ("karmada_hub_cluster_grace_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_held_out", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_recent_losses", Kind::Gauge, &["member_cluster"]),
@@ -74,6 +79,14 @@ fn count(hub: &HubFigures, operation: &str) -> Option<f64> {
     figures(hub).value("karmada_hub_propagation_duration_seconds_count", &[("operation", operation)])
 }
 
+fn binding(scope: Scope, name: &str) -> BindingKey {
+    BindingKey { scope, key: Key::new("shop", name) }
+}
+
+fn waiting(cluster: &str, due: bool) -> Waiting {
+    Waiting { cluster: cluster.to_owned(), due }
+}
+
 #[tokio::test]
 async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     let (_, hub) = world();
@@ -92,6 +105,7 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     let opinion = karmada_core::judge::Opinion::default();
     hub.judged().seen([("m", &opinion)].into_iter(), None);
     hub.judged().postponed("MinuteBudget");
+    hub.evictions().wait(&binding(Scope::Namespaced, "web"), vec![waiting("m", true)]);
     hub.scheduled(true, false, &hub.timer());
     hub.incoming(Incoming::Added);
     let page = figures(&hub);
@@ -132,6 +146,43 @@ fn a_lease_ages_by_the_hubs_clock_and_goes_with_its_cluster() {
 
     hub.clusters().gone("m");
     assert_eq!((age(&hub, "m"), ready(&hub)), (None, None));
+}
+
+#[test]
+fn evictions_wait_and_are_processed_by_cluster_and_kind() {
+    let (_, hub) = world();
+    let shown = |name: &str, labels: &[(&str, &str)]| figures(&hub).value(name, labels);
+    let depth = |queue: &str| shown("eviction_queue_depth", &[("name", queue)]);
+    let kinds = |cluster: &str, kind: &str| {
+        shown("eviction_kind_total", &[("member_cluster", cluster), ("resource_kind", kind)])
+    };
+    assert_eq!((depth("binding-eviction"), depth("cluster-binding-eviction")), (Some(0.0), Some(0.0)));
+    let (web, pay, crd) = (
+        binding(Scope::Namespaced, "web"),
+        binding(Scope::Namespaced, "pay"),
+        binding(Scope::Cluster, "crd"),
+    );
+    hub.evictions().wait(&web, vec![waiting("a", true), waiting("b", false)]);
+    hub.evictions().wait(&pay, vec![waiting("a", true)]);
+    hub.evictions().wait(&crd, vec![waiting("a", false)]);
+    assert_eq!((depth("binding-eviction"), depth("cluster-binding-eviction")), (Some(2.0), Some(0.0)));
+    assert_eq!((kinds("a", "ResourceBinding"), kinds("b", "ResourceBinding")), (Some(2.0), Some(1.0)));
+    assert_eq!(kinds("a", "ClusterResourceBinding"), Some(1.0));
+    hub.evictions().wait(&web, Vec::new());
+    hub.evictions().processed(Scope::Namespaced, true, Duration::from_millis(3));
+    hub.evictions().processed(Scope::Namespaced, false, Duration::from_millis(4));
+    assert_eq!((kinds("a", "ResourceBinding"), kinds("b", "ResourceBinding")), (Some(1.0), None));
+    let total = |result: &str| {
+        shown("eviction_processing_total", &[("name", "binding-eviction"), ("result", result)])
+    };
+    assert_eq!((total("success"), total("error")), (Some(1.0), Some(1.0)));
+    let took = shown("eviction_processing_latency_seconds_sum", &[("name", "binding-eviction")]);
+    assert_eq!(took, Some(0.007));
+    hub.rest();
+    assert_eq!(
+        (depth("binding-eviction"), total("success"), kinds("a", "ResourceBinding")),
+        (Some(0.0), Some(1.0), None)
+    );
 }
 
 #[test]
