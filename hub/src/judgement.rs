@@ -38,6 +38,11 @@ impl Judgement {
         self.settings.health.period
     }
 
+    /// By how much longer than an agent the hub waits for what is fenced.
+    pub(crate) fn fence_skew(&self) -> Duration {
+        self.settings.fence_skew
+    }
+
     /// A cluster's Lease as it is now.
     pub(crate) fn renewed(&self, cluster: &str, renew_time: &str) {
         self.judge.lock().renewed(cluster, renew_time, moment(&self.env));

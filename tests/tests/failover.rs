@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use karmada_api::consts::extension;
+use karmada_telemetry::metrics::{Figures, read};
 use karmada_tests::{
-    fleet::{Binaries, Fleet, Options, condition},
+    fleet::{Binaries, Fleet, Member, Options, condition},
     link::Mode,
     samples::{
         self, binding_path, condition_of, config_map, config_map_path, deployment, deployment_path, placed,
@@ -20,13 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A hub that notices within seconds that a cluster is away, and moves what was there soon after.
 async fn fleet(test: &str, members: usize) -> Option<Fleet> {
     let mut options = Options::impatient();
-    let flags =
-        ["--enable-cluster-failover", "--failover-eviction-timeout=2s", "--resource-eviction-rate=inf"];
+    let flags = [
+        "--enable-cluster-failover",
+        "--failover-eviction-timeout=2s",
+        "--resource-eviction-rate=inf",
+        "--fence-skew=5s",
+    ];
     options.hub.extend(flags.map(str::to_owned));
     let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
     let fleet = Fleet::start(test, members, &binaries, options).await?;
     fleet.create_namespace().await;
     Some(fleet)
+}
+
+async fn metrics(fleet: &Fleet) -> Figures {
+    let text = fleet.api.get_text("/metrics").await.expect("the hub's page");
+    read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 fn leaving(binding: &Value) -> usize {
@@ -57,6 +68,11 @@ async fn divided_replicas_move_and_stay_where_they_went() {
     fleet.members[1].api.get(&path).await.expect("what is on a lost cluster stays");
     let bound = fleet.api.get(&binding).await.unwrap();
     assert_eq!(leaving(&bound), 1, "the lost cluster is waited for");
+    let page = metrics(&fleet).await;
+    let queue = ("name", "binding-eviction");
+    assert_eq!(page.value("eviction_processing_total", &[queue, ("result", "success")]), Some(1.0));
+    assert_eq!(page.value("eviction_processing_latency_seconds_count", &[queue]), Some(1.0));
+    assert_eq!(page.value("eviction_queue_depth", &[queue]), Some(0.0));
 
     fleet.members[1].link.set(Mode::Pass);
     gone(&fleet.members[1].api, &path, PATIENCE).await;
@@ -92,6 +108,10 @@ async fn duplicated_goes_to_the_spare_and_without_one_stays() {
     let told = until(&fleet.api, &three, "that says why it stays", PATIENCE, told).await;
     assert_eq!(condition_of(&told, "FailoverComplete").unwrap()["reason"], "NoSpareCluster");
     assert_eq!((placed(&told).len(), leaving(&told)), (3, 0));
+    let page = metrics(&fleet).await;
+    assert_eq!(page.value("eviction_queue_depth", &[("name", "binding-eviction")]), Some(1.0));
+    let kind = [("member_cluster", lost.as_str()), ("resource_kind", "ResourceBinding")];
+    assert_eq!(page.value("eviction_kind_total", &kind), Some(1.0));
 
     member.link.set(Mode::Pass);
     gone(&member.api, &path("spread"), PATIENCE).await;
@@ -99,5 +119,74 @@ async fn duplicated_goes_to_the_spare_and_without_one_stays() {
     let at_peace = |b: &Value| condition_of(b, "FailoverComplete").is_none();
     until(&fleet.api, &three, "at peace", PATIENCE, at_peace).await;
     until(&fleet.api, &two, "at rest", PATIENCE, |b| moved(b) && leaving(b) == 0).await;
+    fleet.clean_up().await;
+}
+
+/// How many replicas of a Deployment are to run on a member, and how many are ready.
+async fn running(member: &Member, path: &str) -> (i64, i64) {
+    let Ok(live) = member.api.get(path).await else { return (0, 0) };
+    let number = |pointer| live.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+    (number("/spec/replicas"), number("/status/readyReplicas"))
+}
+
+/// Looks at both members until something is so, and sees to it that no two copies run or are ready at once.
+async fn once_at_most(fleet: &Fleet, path: &str, what: &str, mut is: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !is().await {
+        // Of a copy that ends between the two looks the first one says more than is so; none begins that fast.
+        let one = running(&fleet.members[0], path).await;
+        let other = running(&fleet.members[1], path).await;
+        assert!(one.0 == 0 || other.0 == 0, "it is to run twice, before {what}: {one:?} and {other:?}");
+        assert!(one.1 == 0 || other.1 == 0, "it runs twice, before {what}: {one:?} and {other:?}");
+        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fenced_singleton_never_runs_twice() {
+    let (after, skew) = (Duration::from_secs(30), Duration::from_secs(5));
+    let Some(fleet) = fleet("failover-fenced", 2).await else { return };
+    let names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
+    let mut policy = samples::deployment_policy("web", &names);
+    policy["spec"]["placement"]["spreadConstraints"] =
+        json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]);
+    let mut template = deployment("web", 1);
+    template["metadata"]["annotations"] = json!({ extension::FENCE_AFTER: "30s" });
+    fleet.create([template, policy]).await;
+    let path = deployment_path(&fleet.namespace, "web");
+    let binding = binding_path(&fleet.namespace, "web-deployment");
+    let bound = until(&fleet.api, &binding, "placed", PATIENCE, |b| placed(b).len() == 1).await;
+    let here = usize::from(placed(&bound)[0].0 != names[0]);
+    let (old, new) = (&fleet.members[here], &fleet.members[1 - here]);
+    until(&old.api, &path, "ready", PATIENCE, |o| o["status"]["readyReplicas"] == 1).await;
+
+    old.link.set(Mode::BlackHole);
+    let cut = Instant::now();
+    once_at_most(&fleet, &path, "its agent stops it", async || running(old, &path).await.0 == 0).await;
+    // The last renewal that the hub took may be as old as two periods of the Lease.
+    let stopped = cut.elapsed();
+    assert!(stopped + Duration::from_secs(8) >= after && stopped < after + skew, "stopped after {stopped:?}");
+    let live = old.api.get(&path).await.expect("it stays, stopped");
+    assert!(live["metadata"]["annotations"][extension::FENCED_SINCE].is_string(), "{live}");
+    let told =
+        |b: &Value| condition_of(b, "WorksSynced").is_some_and(|c| c["reason"] == extension::FENCE_WAIT);
+    let waiting = fleet.api.get(&binding).await.unwrap();
+    assert!(told(&waiting), "it says what it waits for: {waiting}");
+    once_at_most(&fleet, &path, "another begins", async || running(new, &path).await.1 == 1).await;
+    let begun = cut.elapsed();
+    assert!(begun + Duration::from_secs(8) >= after + skew, "begun after {begun:?}");
+    assert!(
+        begun >= stopped + Duration::from_millis(500),
+        "stopped after {stopped:?}, begun after {begun:?}"
+    );
+
+    old.link.set(Mode::Pass);
+    let goes = async || old.api.get(&path).await.is_err_and(|error| error.is_not_found());
+    once_at_most(&fleet, &path, "the old copy goes", goes).await;
+    let at_rest = |b: &Value| placed(b).len() == 1 && placed(b)[0].0 == new.name && leaving(b) == 0;
+    let rests = async || fleet.api.get(&binding).await.is_ok_and(|b| at_rest(&b));
+    once_at_most(&fleet, &path, "all is said", rests).await;
+    assert_eq!(running(new, &path).await, (1, 1));
     fleet.clean_up().await;
 }

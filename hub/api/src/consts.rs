@@ -187,6 +187,10 @@ pub mod extension {
     pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
     /// The condition of a binding whose template a user's rule cannot make sense of.
     pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
+    /// The condition of a binding whose template or policy has annotations of ours that ask for nothing as they are.
+    pub const ANNOTATIONS_UNDERSTOOD: &str = "AnnotationsUnderstood";
+    /// The reason of that condition, and of events about it.
+    pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
     /// The condition of a binding whose dependencies cannot be read, or cannot follow it.
     pub const DEPENDENCIES_SYNCED: &str = "DependenciesSynced";
     /// The condition of a dependency's binding: the bindings that need it disagree about what becomes of it.

@@ -48,6 +48,10 @@ pub struct JudgeArgs {
     /// How many evictions there may be within a minute. 0: any number.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub eviction_budget_per_minute: usize,
+    /// By how much longer than its work.karmada.io/fence-after the hub waits before a workload that its agent has stopped
+    /// is begun elsewhere: for clocks that differ, agents that restart, and containers that take their time to end.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub fence_skew: Duration,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -81,5 +85,6 @@ pub(super) fn settings(args: &ServeArgs) -> Settings {
             per_binding: judge.eviction_budget_per_binding,
             per_minute: judge.eviction_budget_per_minute,
         },
+        fence_skew: judge.fence_skew,
     }
 }

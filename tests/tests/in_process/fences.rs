@@ -7,7 +7,7 @@ use karmada_client::Patch;
 use karmada_core::{evict::Settings, judge::fence::SKEW};
 use karmada_hub::HubConfig;
 use karmada_tests::{
-    fleet::{cluster_path, condition},
+    fleet::{cluster_path, collection, condition},
     inprocess::{PATIENCE, World},
     kubesim,
     link::Mode,
@@ -322,6 +322,24 @@ async fn what_a_restored_hub_wants_where_it_runs_goes_on() {
     while begun.elapsed() < LONG {
         assert!(runs(&world, here).await && !runs(&world, there).await, "after {:?}", begun.elapsed());
         tokio::time::sleep(STEP).await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_annotations_cannot_ask_for_is_refused() {
+    let world = World::start(163, 1).await;
+    let mut template = deployment("web", 1);
+    template["metadata"]["annotations"] = json!({ extension::FENCE_AFTER: "5s" });
+    let mut policy = deployment_policy("web", &["member1"]);
+    policy["metadata"]["annotations"] = json!({ extension::FAILBACK_AFTER: "soon" });
+    for (object, annotation) in [(template, extension::FENCE_AFTER), (policy, extension::FAILBACK_AFTER)] {
+        let path = collection(&object, World::NAMESPACE);
+        let error = world.api().post(&path, &object).await.expect_err("it is refused");
+        let status = error.status().cloned().unwrap();
+        assert_eq!(status.code, 422, "{}", status.message);
+        let field = format!("metadata.annotations[{annotation}]: Invalid value: ");
+        assert!(status.message.contains(&field), "{}", status.message);
     }
     world.stop().await;
 }

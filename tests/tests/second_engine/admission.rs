@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use karmada_api::consts::extension;
 use karmada_client::{Error, Patch, Rest};
 use karmada_tests::{
-    samples::{config_map_policy, policy_path},
+    samples::{binding_path, condition_of, config_map_policy, policy_path},
     wait::{eventually, gone, until},
 };
 use serde_json::{Value, json};
@@ -93,6 +94,38 @@ async fn users_hear_of_errors_at_once() {
     let dry = format!("{}?dryRun=All", policies());
     let tried = api.post(&dry, &config_map_policy("dry", &[])).await.expect("tried");
     assert!(tried["metadata"]["labels"][PERMANENT_ID].is_string(), "also where nothing is stored: {tried}");
+
+    // Annotations of ours.
+    for (annotation, value) in [(extension::FENCE_AFTER, "5s"), (extension::FAILBACK_AFTER, "soon")] {
+        let mut policy = config_map_policy("annotated", &[]);
+        policy["metadata"]["annotations"] = json!({ annotation: value });
+        let (code, message) = said(api.post(&policies(), &policy).await);
+        assert_eq!(code, 422, "{message}");
+        let field = format!("metadata.annotations[{annotation}]: Invalid value: \"{value}\": ");
+        assert!(message.contains(&field), "{message}");
+    }
+    // Templates are of any kind, and not looked at: the binding says what does not hold.
+    let mut template = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fenced"}});
+    template["metadata"]["annotations"] = json!({extension::FENCE_AFTER: "soon"});
+    let maps = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+    api.post(&maps, &template).await.expect("nobody looks at it");
+    let mut policy = config_map_policy("fenced", &[]);
+    policy["metadata"]["annotations"] = json!({extension::FENCE_AFTER: "2m"});
+    api.post(&policies(), &policy).await.expect("a good policy");
+    let binding = binding_path(NAMESPACE, "fenced-configmap");
+    let understood = |b: &Value| condition_of(b, extension::ANNOTATIONS_UNDERSTOOD).cloned();
+    let told = until(api, &binding, "that says so", PATIENCE, |b| understood(b).is_some()).await;
+    let told = understood(&told).expect("found just before");
+    let message = told["message"].as_str().expect("a message");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!(extension::INVALID_ANNOTATION)));
+    for part in ["template: metadata.annotations[", "\"soon\" is not a duration", "the policy's 2m holds"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let mend = json!({"metadata": {"annotations": {extension::FENCE_AFTER: "3m"}}});
+    api.patch(&format!("{maps}/fenced"), Patch::Merge, &mend).await.expect("it is mended");
+    let mended =
+        |b: &Value| understood(b).is_none() && b["metadata"]["annotations"][extension::FENCE_AFTER] == "3m";
+    until(api, &binding, "mended", PATIENCE, mended).await;
 
     // What the hub needs to stay.
     let cluster = json!({

@@ -9,6 +9,7 @@
 //! may run on an API server that knows nothing of it. It changes only what it knows about, so fields newer than
 //! our types survive. Texts are those of Karmada's webhooks.
 
+mod annotations;
 mod cluster;
 mod idle;
 mod overrides;
@@ -48,8 +49,8 @@ pub enum Verb {
     Update,
 }
 
-/// Admits an object of a kind (`policy.karmada.io/PropagationPolicy`; others pass untouched): sets its defaults,
-/// ids and stamps, checks it, and answers with what its author should know. Not for subresources. `old` is what is there, for an update;
+/// Admits an object of a kind (`policy.karmada.io/PropagationPolicy`; of others only annotations of ours are checked, since
+/// any of them may be a template): sets its defaults, ids and stamps, checks it, and answers with what its author should know. Not for subresources. `old` is what is there, for an update;
 /// `new_id` makes permanent ids; `now` is the time of day in RFC 3339.
 ///
 /// # Errors
@@ -62,11 +63,15 @@ pub fn admit(
     new_id: &mut dyn FnMut() -> String,
     now: &str,
 ) -> Result<Vec<String>, Vec<FieldError>> {
-    let Some(known) = Known::of(kind) else { return Ok(Vec::new()) };
+    let known = Known::of(kind);
     if verb == Verb::Update && object::deletion_timestamp(obj).is_some() {
         // It only waits for its finalizers; whoever takes one off must not stumble over a rule that came later.
         return Ok(Vec::new());
     }
+    let Some(known) = known else {
+        let errors = annotations::template(old, obj);
+        return if errors.is_empty() { Ok(Vec::new()) } else { Err(errors) };
+    };
     if let Some(id) = known.id_label() {
         permanent_id(old, obj, id, new_id);
     }
@@ -79,6 +84,9 @@ pub fn admit(
     let mut errors = shape::check(obj, known.shape());
     if let (Some(id), Some(old)) = (known.id_label(), old) {
         errors.extend(immutable_id(old, obj, id));
+    }
+    if matches!(known, Known::PropagationPolicy | Known::ClusterPropagationPolicy) {
+        errors.extend(annotations::policy(old, obj));
     }
     if !errors.is_empty() {
         return Err(errors);

@@ -614,3 +614,46 @@ fn protected_objects_stay() {
     assert!(refuse_deletion(&protected).unwrap().ends_with(label::DELETION_PROTECTED));
     assert_eq!(refuse_deletion(&json!({"metadata": {"labels": {label::DELETION_PROTECTED: "Never"}}})), None);
 }
+
+#[test]
+fn annotations_of_ours_are_read_when_they_are_written() {
+    use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER};
+    let annotated = |mut obj: Value, key: &str, value: &str| {
+        object::set_annotation(&mut obj, key, value);
+        obj
+    };
+    let template = || json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
+    let mut cluster_wide = policy(json!({}));
+    cluster_wide["kind"] = json!("ClusterPropagationPolicy");
+    cluster_wide["metadata"] = json!({"name": "nginx"});
+    let table = [
+        ("apps/Deployment", template(), FENCE_AFTER, "2m", None),
+        ("apps/Deployment", template(), FENCE_AFTER, "soon", Some("\"soon\" is not a duration like 40s")),
+        ("apps/Deployment", template(), FENCE_AFTER, "5s", Some("a duration of 30s or more, like 2m")),
+        ("/ConfigMap", template(), FENCE_AFTER, "", Some("is not a duration")),
+        ("apps/Deployment", template(), FAILBACK_AFTER, "soon", None),
+        (PP, policy(json!({})), FENCE_AFTER, "1h", None),
+        (PP, policy(json!({})), FENCE_AFTER, "1d", Some("a duration of 30s or more, like 2m")),
+        (PP, policy(json!({})), FAILBACK_AFTER, "10m", None),
+        (PP, policy(json!({})), FAILBACK_AFTER, "ten minutes", Some("is not a duration like 40s")),
+        (CPP, cluster_wide, FAILBACK_AFTER, "-1m", Some("is not a duration like 40s")),
+    ];
+    for (kind, obj, key, value, want) in table {
+        let obj = annotated(obj, key, value);
+        match (create(kind, obj.clone()), want) {
+            (Ok(_), None) => {}
+            (Err(errors), Some(part)) => {
+                let field = format!("metadata.annotations[{key}]: Invalid value: {value:?}: ");
+                assert!(errors.len() == 1 && errors[0].starts_with(&field), "{errors:?}");
+                assert!(errors[0].contains(part), "{errors:?}");
+                let mut later = obj.clone();
+                object::set_label(&mut later, "a", "b");
+                let updated = admit(kind, Verb::Update, Some(&obj), &mut later, &mut || "id".into(), NOW);
+                assert!(updated.is_ok(), "what was there does not hold up other changes: {updated:?}");
+                object::set_annotation(&mut later, key, format!("{value}!"));
+                assert!(admit(kind, Verb::Update, Some(&obj), &mut later, &mut || "id".into(), NOW).is_err());
+            }
+            (got, want) => panic!("{kind} {key} {value}: {got:?}, not {want:?}"),
+        }
+    }
+}

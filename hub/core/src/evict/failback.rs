@@ -11,7 +11,10 @@
 use std::time::Duration;
 
 use karmada_api::{consts::extension::FAILBACK_AFTER, work::TargetCluster};
-use karmada_meta::{duration, object};
+use karmada_meta::{
+    duration, object,
+    path::{FieldError, Path},
+};
 use serde_json::Value;
 
 /// A cluster that an object was evicted from.
@@ -39,6 +42,12 @@ pub enum Return {
 /// After how long a binding goes back, if its policy has it do so; what cannot be read asks for nothing.
 pub fn failback_after(binding: &Value) -> Option<Duration> {
     duration::parse(object::annotation(binding, FAILBACK_AFTER)?).ok()
+}
+
+/// What is wrong with what a policy's annotation says about that, if something is.
+pub fn failback_refusal(text: &str) -> Option<FieldError> {
+    let path = Path::new("metadata").child("annotations").key(FAILBACK_AFTER);
+    duration::parse(text).err().map(|why| FieldError::invalid(&path, text, why))
 }
 
 /// Whether an object goes back to one of the clusters that it was evicted from.

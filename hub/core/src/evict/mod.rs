@@ -35,7 +35,7 @@ pub use self::{
     assess::{Facts, Left, Outcome, Wanted, assess, condition, missing, returns, settled, takes_over},
     clock::Stopwatch,
     due::{Due, due, standing, waits_for},
-    failback::{Home, Return, failback, failback_after, gains},
+    failback::{Home, Return, failback, failback_after, failback_refusal, gains},
     state::{StateError, inherited, preserve},
     task::{
         Eviction, asks_for_failover, begin, end, evicted_from, give_up, purge_mode, purged, set_evicted_from,

@@ -33,10 +33,13 @@
 use std::time::Duration;
 
 use karmada_api::consts::extension;
-use karmada_meta::{duration, object};
+use karmada_meta::{
+    duration, object,
+    path::{FieldError, Path},
+};
 use serde_json::{Value, json};
 
-/// By how much longer the hub waits than the agent: clocks that run at different rates, an agent that is restarted, a
+/// By how much longer the hub waits than the agent, unless the operator says (`--fence-skew`): clocks that run at different rates, an agent that is restarted, a
 /// member that takes its time to stop something.
 pub const SKEW: Duration = Duration::from_secs(30);
 
@@ -50,9 +53,17 @@ pub fn after(object: &Value) -> Option<Duration> {
 }
 
 /// What is wrong with the annotation, if something is.
-pub fn problem(object: &Value) -> Option<String> {
-    let text = object::annotation(object, extension::FENCE_AFTER)?;
-    read(text).err().map(|why| format!("metadata.annotations[{}]: {why}", extension::FENCE_AFTER))
+pub fn problem(object: &Value) -> Option<FieldError> {
+    refusal(object::annotation(object, extension::FENCE_AFTER)?)
+}
+
+/// What is wrong with what the annotation says.
+pub fn refusal(text: &str) -> Option<FieldError> {
+    let path = Path::new("metadata").child("annotations").key(extension::FENCE_AFTER);
+    read(text).err().map(|why| {
+        let wanted = format!("{why}; wanted is a duration of {} or more, like 2m", duration::format(LEAST));
+        FieldError::invalid(&path, text, wanted)
+    })
 }
 
 /// Reads what an annotation says.
@@ -178,8 +189,8 @@ pub enum Wait {
     For(Duration),
 }
 
-/// What the new copies of a fenced object wait for because of one that is left.
-pub fn wait(left: Option<Left>, after: Duration) -> Wait {
+/// What the new copies of a fenced object wait for because of one that is left. `skew`: by how much longer than its agent.
+pub fn wait(left: Option<Left>, after: Duration, skew: Duration) -> Wait {
     let Some(left) = left.filter(|left| left.exists) else { return Wait::No };
     if left.reports {
         return Wait::Gone;
@@ -187,7 +198,7 @@ pub fn wait(left: Option<Left>, after: Duration) -> Wait {
     if !left.marked {
         return Wait::Marked;
     }
-    match (after + SKEW).saturating_sub(left.silent) {
+    match after.saturating_add(skew).saturating_sub(left.silent) {
         Duration::ZERO => Wait::No,
         rest => Wait::For(rest),
     }
@@ -219,7 +230,7 @@ mod tests {
                 silent: seconds(silent),
                 marked: copy != "unmarked",
             });
-            let got = match wait(left, seconds(after)) {
+            let got = match wait(left, seconds(after), SKEW) {
                 Wait::No => "is made".to_owned(),
                 Wait::Gone => "waits for the old one to go".to_owned(),
                 Wait::Marked => "waits for the mark".to_owned(),
@@ -283,7 +294,10 @@ mod tests {
         assert_eq!(after(&object("2m")), Some(Duration::from_secs(120)));
         for text in ["soon", "5s", "-1m", ""] {
             assert_eq!(after(&object(text)), None);
-            assert!(problem(&object(text)).is_some_and(|why| why.contains("fence-after")), "{text}");
+            assert!(
+                problem(&object(text)).is_some_and(|why| why.to_string().contains("fence-after")),
+                "{text}"
+            );
         }
         assert_eq!(problem(&json!({})), None);
     }

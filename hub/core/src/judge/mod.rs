@@ -65,6 +65,8 @@ pub struct Settings {
     pub brake: brake::Settings,
     /// How many evictions there may be.
     pub budget: budget::Settings,
+    /// By how much longer than an agent the hub waits for what is fenced.
+    pub fence_skew: Duration,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             flaps: flaps::Settings::default(),
             brake: brake::Settings::default(),
             budget: budget::Settings::default(),
+            fence_skew: fence::SKEW,
         }
     }
 }

@@ -337,7 +337,7 @@ fn of_binding(bound: &Bound, report: &mut TemplateReport) {
             if task.message.is_empty() { String::new() } else { format!(": {}", task.message) }
         ));
     }
-    for type_ in [WORKS_SYNCED, extension::TEMPLATE_INTERPRETED] {
+    for type_ in [WORKS_SYNCED, extension::TEMPLATE_INTERPRETED, extension::ANNOTATIONS_UNDERSTOOD] {
         if let Some(condition) = conditions::find(&bound.status.conditions, type_) {
             report.advice.push(format!("{}: {}", condition.reason, condition.message));
         }

@@ -8,7 +8,7 @@ use std::{
 use karmada_api::work::TargetCluster;
 use karmada_client::Error;
 use karmada_core::{
-    judge::fence::{self, Left, SKEW, Wait},
+    judge::fence::{self, Left, Wait},
     names,
 };
 use karmada_meta::{duration, object};
@@ -30,6 +30,7 @@ const MARKED: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     after: Duration,
+    skew: Duration,
     /// The clusters that may have no copy yet, and for which others that is.
     held: BTreeMap<String, Vec<String>>,
     /// When to look again at the latest.
@@ -50,7 +51,7 @@ impl Fences {
                  sign of life",
                 left.join(", "),
                 duration::format(self.after),
-                duration::format(SKEW),
+                duration::format(self.skew),
             )
         });
         said.collect::<Vec<_>>().join("; ")
@@ -68,7 +69,7 @@ impl Binder {
     ) -> Result<Fences, Error> {
         let Some(after) = fence::after(binding) else { return Ok(Fences::default()) };
         let context = &self.context;
-        let mut fences = Fences { after, ..Fences::default() };
+        let mut fences = Fences { after, skew: context.judgement.fence_skew(), ..Fences::default() };
         let is_begun = |head: &WorkHead| !head.deleting && !head.unwanted;
         let begun = |cluster: &str| {
             let work = Key::new(names::execution_namespace(cluster), work_name);
@@ -144,6 +145,6 @@ impl Binder {
             silent: self.context.judgement.silent(cluster),
             marked,
         };
-        fence::wait(Some(left), after)
+        fence::wait(Some(left), after, self.context.judgement.fence_skew())
     }
 }

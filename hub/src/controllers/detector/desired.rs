@@ -6,6 +6,7 @@ use karmada_api::{
     work::{Component, ObjectReference, ResourceBindingSpec, SchedulePriority, Suspension},
 };
 use karmada_core::{
+    evict,
     judge::fence,
     select::{self, Policy},
 };
@@ -140,10 +141,31 @@ fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {
         Some(after) => object::set_annotation(binding, extension::FENCE_AFTER, after),
         None => drop(object::remove_annotation(binding, extension::FENCE_AFTER)),
     }
-    match policy.annotation(extension::FAILBACK_AFTER) {
+    let failback = policy.annotation(extension::FAILBACK_AFTER);
+    match failback.filter(|text| evict::failback_refusal(text).is_none()) {
         Some(after) => object::set_annotation(binding, extension::FAILBACK_AFTER, after),
         None => drop(object::remove_annotation(binding, extension::FAILBACK_AFTER)),
     }
+}
+
+/// What of that cannot be read, and what is done instead. An API server that the hub's webhooks do not reach takes it, and
+/// templates are of any kind.
+pub(super) fn unread(template: &Value, policy: Policy<'_>) -> Option<String> {
+    let mut said = Vec::new();
+    let of_policy = policy.annotation(extension::FENCE_AFTER);
+    let fences = [("template", object::annotation(template, extension::FENCE_AFTER)), ("policy", of_policy)];
+    for (whose, text) in fences {
+        let Some(text) = text else { continue };
+        let Some(error) = fence::refusal(text) else { break };
+        let other = of_policy.filter(|text| whose == "template" && fence::read(text).is_ok());
+        let instead =
+            other.map_or("nothing is fenced".to_owned(), |after| format!("the policy's {after} holds"));
+        said.push(format!("{whose}: {error}: {instead}"));
+    }
+    if let Some(error) = policy.annotation(extension::FAILBACK_AFTER).and_then(evict::failback_refusal) {
+        said.push(format!("policy: {error}: nothing goes back by itself"));
+    }
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// Sets the fields in which two typed views of `live` differ, and leaves those alone that neither knows.

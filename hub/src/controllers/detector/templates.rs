@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use karmada_api::{
-    consts::{component, event},
+    conditions,
+    consts::{component, event, extension},
     policy::ActivationPreference,
     work::ResourceBindingSpec,
 };
@@ -11,7 +12,7 @@ use karmada_client::{Error, Resource};
 use karmada_core::select::{self, Claim, Policy, Subject};
 use karmada_meta::object;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Detector, Lonely, Patience,
@@ -23,7 +24,7 @@ use crate::{
     controllers::Next,
     heads::{BindingKey, PolicyHead, TemplateHead},
     kinds,
-    objects::{Key, Part},
+    objects::{self, Key, Part},
     placing, quotas,
     templates::{TemplateKey, Watched},
 };
@@ -33,6 +34,11 @@ use crate::{
 const UNCLEAR: Duration = Duration::from_secs(30);
 /// How long a template waits for the PriorityClass that its policy names before it is looked for again.
 const PRIORITY_CLASS: Duration = Duration::from_secs(10);
+
+/// The condition of a binding whose template a rule cannot make sense of, and its reason.
+const INTERPRETED: [&str; 2] = [extension::TEMPLATE_INTERPRETED, "InterpretFailed"];
+/// That of one whose template or policy has annotations that cannot be read.
+const ANNOTATIONS: [&str; 2] = [extension::ANNOTATIONS_UNDERSTOOD, extension::INVALID_ANNOTATION];
 
 /// How a template came to a policy.
 #[derive(Clone, Copy)]
@@ -267,14 +273,17 @@ impl Detector {
             Err(error) => {
                 let why = error.to_string();
                 if let Some(binding) = &binding {
-                    self.tell_understood(&key, binding, Some(&why)).await?;
+                    self.tell_problem(&key, binding, INTERPRETED, Some(&why)).await?;
                 }
                 return Ok(Bound::Unclear(why));
             }
         };
         if let Some(binding) = &binding {
-            self.tell_understood(&key, binding, None).await?;
+            self.tell_problem(&key, binding, INTERPRETED, None).await?;
         }
+        let unread = desired::unread(&live, policy);
+        let told = binding.as_ref().and_then(objects::conditions).unwrap_or_default();
+        let told = conditions::find(&told, ANNOTATIONS[0]).cloned();
         let bound = match binding {
             None => {
                 let mut new = match desired::new_binding(&key, &live, &asked, &self.context.env) {
@@ -291,6 +300,19 @@ impl Detector {
                 self.update_binding(&key, binding, &live, &asked, keep_version).await?
             }
         };
+        if told.as_ref().map(|told| &told.message) != unread.as_ref()
+            && self
+                .tell_problem(
+                    &key,
+                    &json!({"status": {"conditions": told.as_slice()}}),
+                    ANNOTATIONS,
+                    unread.as_deref(),
+                )
+                .await?
+            && let Some(why) = &unread
+        {
+            self.context.warning(component::DETECTOR, &live, extension::INVALID_ANNOTATION, why.as_str());
+        }
         if known != Some(content) {
             if bound == Bound::Unchanged {
                 // Nothing in the binding shows that the template may have changed while nobody was looking.

@@ -2,7 +2,7 @@
 
 use karmada_api::{
     conditions::{self, Condition},
-    consts::{component, event, extension},
+    consts::{component, event},
 };
 use karmada_client::Error;
 use karmada_interpreter::{RuleError, rules::Operation};
@@ -38,23 +38,23 @@ impl Detector {
         })
     }
 
-    /// Says in the condition of a binding whether its template is understood: the binding stays as it was while it
-    /// is not. The condition is there only then.
-    pub(super) async fn tell_understood(
+    /// Says in a condition of a binding what is wrong with its template. The condition is there only then. Answers whether
+    /// that is news.
+    pub(super) async fn tell_problem(
         &self,
         key: &BindingKey,
         binding: &Value,
+        [type_, reason]: [&'static str; 2],
         problem: Option<&str>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let now = Time::now(&self.context.env);
         let apply = |live: &mut Value| {
             let Some(mut list) = objects::conditions(live) else { return false };
             let changed = match problem {
-                None => conditions::remove(&mut list, extension::TEMPLATE_INTERPRETED),
+                None => conditions::remove(&mut list, type_),
                 Some(why) => {
                     let why: String = why.chars().take(REASON_LIMIT).collect();
-                    let type_ = extension::TEMPLATE_INTERPRETED;
-                    conditions::set(&mut list, Condition::new(type_, false, "InterpretFailed", why, now), now)
+                    conditions::set(&mut list, Condition::new(type_, false, reason, why, now), now)
                 }
             };
             if changed {
@@ -62,10 +62,11 @@ impl Detector {
             }
             changed
         };
-        if apply(&mut binding.clone()) {
+        let news = apply(&mut binding.clone());
+        if news {
             let resource = bindings::resource(key.scope);
             self.context.objects.modify(resource, &key.key, Part::Status, apply).await?;
         }
-        Ok(())
+        Ok(news)
     }
 }

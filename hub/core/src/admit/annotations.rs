@@ -1,0 +1,26 @@
+//! What annotations of ours ask for, on policies and on templates of any kind.
+//!
+//! Only what is written now is judged: whoever changes something else in an object that has been there is not held up.
+
+use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER};
+use karmada_meta::{object, path::FieldError};
+use serde_json::Value;
+
+use crate::{evict, judge::fence};
+
+/// What is wrong with a template's.
+pub(super) fn template(old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
+    fence::problem(obj).filter(|_| is_news(old, obj, FENCE_AFTER)).into_iter().collect()
+}
+
+/// What is wrong with a policy's.
+pub(super) fn policy(old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
+    let failback = object::annotation(obj, FAILBACK_AFTER)
+        .and_then(evict::failback_refusal)
+        .filter(|_| is_news(old, obj, FAILBACK_AFTER));
+    template(old, obj).into_iter().chain(failback).collect()
+}
+
+fn is_news(old: Option<&Value>, obj: &Value, key: &str) -> bool {
+    old.is_none_or(|old| object::annotation(old, key) != object::annotation(obj, key))
+}
