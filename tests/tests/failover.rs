@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use karmada_api::consts::extension;
 use karmada_telemetry::metrics::{Figures, read};
@@ -15,6 +15,7 @@ use karmada_tests::{
     wait::{gone, until},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// How long anything may take on a busy machine that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(60);

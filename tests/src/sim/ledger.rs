@@ -240,7 +240,8 @@ impl Ledger {
         state.may_leave.extend(leave);
         state.may_shrink.extend(shrink);
         state.evicted.clear();
-        (state.bindings.clear(), state.found.clear());
+        state.bindings.clear();
+        state.found.clear();
         state.anew = true;
     }
 
@@ -478,17 +479,16 @@ impl Ledger {
         // What a hub finds when it starts it has not decided: its policy may have changed a moment before it ended.
         let decided = known.is_some() || !state.anew;
         let known = known.or_else(|| state.found.remove(name)).unwrap_or_default();
-        state.bindings.insert(name.to_owned(), clusters.clone());
-        if known == clusters {
-            return;
+        if known != clusters {
+            let text: Vec<String> = clusters.iter().map(|(m, n)| format!("member{}={n}", m + 1)).collect();
+            state.tell(now, format!("hub: {name} goes to {}", text.join(" ")));
+            let is_outside = |m: &&usize| decided && !known.contains_key(*m) && !allowed.contains(*m);
+            for member in clusters.keys().filter(is_outside) {
+                state.accuse(now, format!("{name} is placed on member{}, outside of its policy", member + 1));
+                self.wrong.cancel();
+            }
         }
-        let text: Vec<String> = clusters.iter().map(|(m, n)| format!("member{}={n}", m + 1)).collect();
-        state.tell(now, format!("hub: {name} goes to {}", text.join(" ")));
-        let outside = clusters.keys().filter(|m| decided && !known.contains_key(*m) && !allowed.contains(*m));
-        for member in outside {
-            state.accuse(now, format!("{name} is placed on member{}, outside of its policy", member + 1));
-            self.wrong.cancel();
-        }
+        state.bindings.insert(name.to_owned(), clusters);
     }
 
     /// The hub has another opinion of a cluster.

@@ -158,8 +158,8 @@ pub(super) fn unread(template: &Value, policy: Policy<'_>) -> Option<String> {
         let Some(text) = text else { continue };
         let Some(error) = fence::refusal(text) else { break };
         let other = of_policy.filter(|text| whose == "template" && fence::read(text).is_ok());
-        let instead =
-            other.map_or("nothing is fenced".to_owned(), |after| format!("the policy's {after} holds"));
+        let instead = other
+            .map_or_else(|| "nothing is fenced".to_owned(), |after| format!("the policy's {after} holds"));
         said.push(format!("{whose}: {error}: {instead}"));
     }
     if let Some(error) = policy.annotation(extension::FAILBACK_AFTER).and_then(evict::failback_refusal) {
