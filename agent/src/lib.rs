@@ -231,6 +231,7 @@ impl Agent {
                 env.clone(),
                 config.cluster.clone(),
                 namespace,
+                Arc::clone(&desired),
                 Arc::clone(&interpreter),
             ),
             discovery: Arc::clone(&discovery),

@@ -48,6 +48,11 @@ impl Judgement {
         self.judge.lock().renewed(cluster, renew_time, moment(&self.env));
     }
 
+    /// A cluster's Lease as it was found when it was asked for, which the watch had not told.
+    fn found_renewed(&self, cluster: &str, renew_time: &str) {
+        self.judge.lock().found_renewed(cluster, renew_time, moment(&self.env));
+    }
+
     /// Looks at all clusters.
     pub(crate) fn tick<'a>(
         &self,
@@ -117,7 +122,7 @@ pub(crate) async fn has_renewed(context: &Context, cluster: &str) -> Result<bool
     if context.leases.get(&key).is_none_or(|known| known.renew_time == live.renew_time) {
         return Ok(false);
     }
-    context.judgement.renewed(cluster, &live.renew_time);
+    context.judgement.found_renewed(cluster, &live.renew_time);
     Ok(true)
 }
 

@@ -20,7 +20,7 @@ use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest};
 use karmada_core::{
     delete::{Budget, Verdict, WorkFacts, may_delete},
     members::{self, Written},
-    vacancy::Vacancy,
+    vacancy::{Ours, Vacancy},
 };
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
@@ -159,8 +159,6 @@ pub(crate) struct Order<'a> {
     pub(crate) manifest: &'a Manifest,
     /// The hub's record says that the object was put here under this Work.
     pub(crate) recorded: bool,
-    /// Whether another Work of this cluster wants the object, too.
-    pub(crate) desired: &'a Desired,
 }
 
 /// Writes objects on the member.
@@ -170,6 +168,8 @@ pub(crate) struct Applier {
     env: Env,
     cluster: String,
     execution_namespace: String,
+    /// Which Works there are, and what others of them want.
+    desired: Arc<Desired>,
     interpreter: Arc<Interpreter>,
     records: Mutex<BTreeMap<ObjectId, Record>>,
 }
@@ -187,9 +187,10 @@ impl Applier {
         env: Env,
         cluster: String,
         execution_namespace: String,
+        desired: Arc<Desired>,
         interpreter: Arc<Interpreter>,
     ) -> Self {
-        Self { member, env, cluster, execution_namespace, interpreter, records: Mutex::default() }
+        Self { member, env, cluster, execution_namespace, desired, interpreter, records: Mutex::default() }
     }
 
     /// Watches a manifest's kind, if the member serves it.
@@ -364,7 +365,7 @@ impl Applier {
         let ours = owner == members::Owner::This || known || recorded;
         if let members::Owner::Other { namespace, name } = &owner
             && *namespace == self.execution_namespace
-            && order.desired.claims(name, id)
+            && self.desired.claims(name, id)
         {
             return Err(Failure::sometime(format!("{} {} is in the Work {name}, too", id.kind, id.path())));
         }
@@ -528,7 +529,11 @@ impl Applier {
             let mut verdict = may_delete(facts, &live, Budget::UNLIMITED);
             let mut kept_by = None;
             if matches!(verdict, Verdict::Delete { .. }) && is_namespace(&live) {
-                match vacancy(&self.member, discovery, &id.name, &self.execution_namespace).await? {
+                let ours = Ours {
+                    execution_namespace: &self.execution_namespace,
+                    has_work: &|work| self.desired.get(work).is_some(),
+                };
+                match vacancy(&self.member, discovery, &id.name, ours).await? {
                     Vacancy::Empty => {}
                     Vacancy::Emptying(what) => return Ok(Removed::Emptying(what)),
                     Vacancy::Occupied(what) => {

@@ -1,7 +1,7 @@
 //! What lives in a Namespace of the member: asked before the Namespace is deleted.
 
 use karmada_client::{Error, Rest};
-use karmada_core::vacancy::{self, Occupants, Vacancy};
+use karmada_core::vacancy::{self, Occupants, Ours, Vacancy};
 use serde_json::Value;
 
 use super::discovery::Discovery;
@@ -21,7 +21,7 @@ pub(crate) async fn vacancy(
     member: &Rest,
     discovery: &Discovery,
     namespace: &str,
-    execution_namespace: &str,
+    ours: Ours<'_>,
 ) -> Result<Vacancy, Error> {
     // Anew: a kind that came just now may have objects.
     let (apis, _) = discovery.look().await?;
@@ -57,7 +57,7 @@ pub(crate) async fn vacancy(
                 return Ok(Vacancy::Emptying(format!("the list of {kind} cannot be read")));
             };
             for object in list["items"].as_array().into_iter().flatten() {
-                found.see(&resource.kind, object, execution_namespace);
+                found.see(&resource.kind, object, ours);
             }
             if found.occupied() {
                 return Ok(found.judge());

@@ -147,12 +147,7 @@ impl Executor {
                     continue;
                 }
             }
-            let order = Order {
-                work: &work.name,
-                manifest,
-                recorded: recorded.contains_key(&manifest.id),
-                desired: &self.desired,
-            };
+            let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&manifest.id) };
             let correction = self.applier.is_known(&manifest.id, &order);
             match self.applier.apply(&self.discovery, &self.observer, order).await {
                 Ok(done) => {

@@ -130,11 +130,13 @@ struct Seen {
     at: Option<Duration>,
     /// A tick found it with this condition first, before any sign of life.
     found: Option<Ready>,
+    /// The watch did not tell of the last sign of life.
+    late: bool,
 }
 
 impl Seen {
     fn new(now: Moment) -> Self {
-        Self { since: now.monotonic, renewed: None, at: None, found: None }
+        Self { since: now.monotonic, renewed: None, at: None, found: None, late: false }
     }
 }
 
@@ -194,11 +196,20 @@ impl Monitor {
         if seen.renewed.as_deref() == Some(renew_time) {
             return None;
         }
-        let first = seen.renewed.replace(renew_time.to_owned()).is_none();
+        let first = seen.renewed.replace(renew_time.to_owned()).is_none() || std::mem::take(&mut seen.late);
         let before = seen.at.replace(now.monotonic);
         // What is seen first may have been written long ago.
         let watched = before.filter(|at| !first && *at >= self.sighted_since && self.blind_since.is_none());
         watched.map(|at| now.monotonic.saturating_sub(at))
+    }
+
+    /// A cluster's Lease as it was found when it was asked for, which the watch had not told. How long the cluster had
+    /// been silent is not known then, nor with the next sign of life.
+    pub fn found_renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) {
+        self.renewed(cluster, renew_time, now);
+        if let Some(seen) = self.clusters.get_mut(cluster) {
+            seen.late = true;
+        }
     }
 
     /// When a cluster last gave a sign of life; of one that has given none, since when the hub has waited for it.

@@ -7,11 +7,11 @@
 //! condition of the Cluster, [`extension::NAMESPACES_RELEASED`]: it names such Namespaces until they go, or are wanted
 //! again. Its message is the record, too: an agent that starts goes on from there.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use karmada_api::{
     conditions::{self, Condition},
-    consts::{annotation::WORK_NAMESPACE, extension},
+    consts::extension,
 };
 use karmada_meta::{object, time::Time};
 use serde_json::Value;
@@ -51,6 +51,16 @@ pub fn counts(group: &str, kind: &str) -> bool {
     !(RECORDS.contains(&group) || group.is_empty() && CORE_RECORDS.contains(&kind))
 }
 
+/// Which objects the hub takes away again: those that carry the marks of a Work that it has. What an earlier life of the
+/// hub has left, before it was restored from an older copy, is nobody's now, and stays.
+#[derive(Clone, Copy)]
+pub struct Ours<'a> {
+    /// The cluster's execution namespace.
+    pub execution_namespace: &'a str,
+    /// Whether there is a Work of that name, be it on its way out.
+    pub has_work: &'a (dyn Fn(&str) -> bool + Sync),
+}
+
 /// What was found in a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupants {
@@ -72,8 +82,8 @@ pub enum Vacancy {
 }
 
 impl Occupants {
-    /// Takes note of an object, of which metadata are enough. `execution_namespace` is that of the cluster.
-    pub fn see(&mut self, kind: &str, object: &Value, execution_namespace: &str) {
+    /// Takes note of an object, of which metadata are enough.
+    pub fn see(&mut self, kind: &str, object: &Value, ours: Ours<'_>) {
         let name = object::name(object);
         let token = kind == "Secret" && object::annotation(object, TOKEN_OF) == Some("default");
         if token || BY_ITSELF.contains(&(kind, name)) {
@@ -82,7 +92,7 @@ impl Occupants {
         let text = format!("{kind} {name}");
         let going = object::deletion_timestamp(object).is_some()
             || !object::owner_references(object).is_empty()
-            || is_ours(object, execution_namespace);
+            || ours.is(object);
         if going { self.going.push(text) } else { self.others.push(text) }
     }
 
@@ -136,10 +146,18 @@ pub fn released(list: &[Condition]) -> Released {
         .collect()
 }
 
-/// Whether an object was written by the agent for a Work of this cluster.
-fn is_ours(object: &Value, execution_namespace: &str) -> bool {
-    object::annotation(object, WORK_NAMESPACE) == Some(execution_namespace)
-        && matches!(members::owner(object, "", ""), Owner::Other { .. })
+impl fmt::Debug for Ours<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ours").field(&self.execution_namespace).finish()
+    }
+}
+
+impl Ours<'_> {
+    /// Whether an object was written by the agent for a Work of this cluster, which is there.
+    fn is(self, object: &Value) -> bool {
+        matches!(members::owner(object, "", ""), Owner::Other { namespace, name }
+            if namespace == self.execution_namespace && (self.has_work)(&name))
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +190,8 @@ mod tests {
         let token = json!({"annotations": {"kubernetes.io/service-account.name": "default"}});
         let mut copied = ours(SPACE);
         copied["managedFields"] = json!([{"manager": "kubectl", "operation": "Apply"}]);
+        let mut orphan = ours(SPACE);
+        orphan["annotations"]["work.karmada.io/name"] = json!("forgotten");
         let empty = || Vacancy::Empty;
         let emptying = |text: &str| Vacancy::Emptying(text.to_owned());
         let occupied = |text: &str| Vacancy::Occupied(text.to_owned());
@@ -182,6 +202,7 @@ mod tests {
             (vec![("Secret", object("default-token-x", token))], empty()),
             (vec![("Deployment", object("web", ours(SPACE)))], emptying("Deployment web")),
             (vec![("Deployment", object("web", ours("karmada-es-other")))], occupied("Deployment web")),
+            (vec![("Deployment", object("web", orphan))], occupied("Deployment web")),
             (vec![("Deployment", object("web", copied))], occupied("Deployment web")),
             (vec![("Pod", object("web-1", owned))], emptying("Pod web-1")),
             (vec![("Pod", object("p", going))], emptying("Pod p")),
@@ -197,7 +218,7 @@ mod tests {
         for (objects, want) in table {
             let mut found = Occupants::default();
             for (kind, object) in &objects {
-                found.see(kind, object, SPACE);
+                found.see(kind, object, Ours { execution_namespace: SPACE, has_work: &|work| work == "w" });
             }
             assert_eq!(found.judge(), want, "{objects:?}");
         }

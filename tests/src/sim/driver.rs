@@ -8,6 +8,7 @@ use karmada_client::{Error, Patch};
 use karmada_core::evict;
 use karmada_hub::HubConfig;
 use karmada_meta::object;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
@@ -69,6 +70,10 @@ pub(super) struct Driver {
     copy: Option<Vec<u8>>,
     modes: Vec<Mode>,
     fired: BTreeSet<&'static str>,
+    /// What users wished for while something of that name was on its way out; they do so again.
+    again: Mutex<BTreeSet<String>>,
+    /// Members that had been taken out when their agents were to start.
+    unstarted: BTreeSet<usize>,
 }
 
 impl Driver {
@@ -94,7 +99,17 @@ impl Driver {
             let path = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies";
             world.api().post(path, &taint_policy()).await.expect("a ClusterTaintPolicy");
         }
-        Self { world, ledger, observers, members, copy: None, modes, fired: BTreeSet::new() }
+        Self {
+            world,
+            ledger,
+            observers,
+            members,
+            copy: None,
+            modes,
+            fired: BTreeSet::new(),
+            again: Mutex::default(),
+            unstarted: BTreeSet::new(),
+        }
     }
 
     /// Lives through a plan. Ends early when the ledger has found something wrong.
@@ -155,6 +170,7 @@ impl Driver {
                 return begin.elapsed();
             };
             self.confirm().await;
+            self.wish_again().await;
             if begin.elapsed() > AGREEMENT {
                 self.ledger.accuse(format!("no agreement {when} within {AGREEMENT:?}: {missing}"));
             }
@@ -187,6 +203,11 @@ impl Driver {
 
     async fn act(&mut self, act: &Act) {
         if !self.applies(act) {
+            if let Act::StartAgent(member) = act
+                && self.world.members[*member].agent.is_none()
+            {
+                self.unstarted.insert(*member);
+            }
             return;
         }
         if let Act::Ail(name) = act
@@ -349,6 +370,11 @@ impl Driver {
                 self.world.stop_agent(member).await;
                 self.world.start_agent(member);
             }
+            if !left && self.unstarted.remove(&member) {
+                self.ledger.disturb(member, false);
+                self.ledger.sleeps(member, false);
+                self.world.start_agent(member);
+            }
         }
     }
 
@@ -359,7 +385,7 @@ impl Driver {
         });
         for object in [template(name, want), policy(name, want)] {
             let path = collection(&object, World::NAMESPACE);
-            insist("a user's wish", || async {
+            let live = insist("a user's wish", || async {
                 match api.post(&path, &object).await {
                     Err(error) if error.is_already_exists() => {
                         api.patch(&samples::path(&object, World::NAMESPACE), Patch::Merge, &object).await
@@ -368,6 +394,20 @@ impl Driver {
                 }
             })
             .await;
+            if object::deletion_timestamp(&live).is_some() {
+                self.again.lock().insert(name.to_owned());
+            }
+        }
+    }
+
+    /// Lets users wish again for what may have gone since.
+    async fn wish_again(&self) {
+        let names = std::mem::take(&mut *self.again.lock());
+        let wants = self.ledger.intent().wants;
+        for name in names {
+            if let Some(want) = wants.get(&name) {
+                self.set(&name, want).await;
+            }
         }
     }
 
@@ -418,11 +458,11 @@ fn settings(plan: &Plan) -> HubConfig {
 }
 
 /// Tries until it is done.
-async fn insist<T, F: Future<Output = Result<T, Error>>>(what: &str, mut attempt: impl FnMut() -> F) {
+async fn insist<T, F: Future<Output = Result<T, Error>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
     let mut last = None;
     for _ in 0..10 {
         match attempt().await {
-            Ok(_) => return,
+            Ok(answer) => return answer,
             Err(error) => last = Some(error),
         }
         sleep(AGAIN).await;

@@ -248,7 +248,10 @@ impl Ledger {
     /// Everything agrees: what was a reason once is none any more.
     pub fn settled(&self) {
         let mut state = self.state.lock();
-        state.may_leave.clear();
+        // What has no place may still be on its way out.
+        let intent = state.intent.clone();
+        let is_nowhere = |name: &str| intent.clusters(name).is_subset(&intent.tainted);
+        state.may_leave.retain(|(name, _)| is_nowhere(name));
         state.may_shrink.clear();
         state.lost.clear();
         state.anew = false;
@@ -465,8 +468,10 @@ impl Ledger {
                 state.may_leave.insert(key);
             }
         }
-        for (member, cause) in leaving {
+        for (member, mut cause) in leaving {
             let key = (name.to_owned(), member);
+            // One that answers and is not well is not lost: its user may say what becomes of what is there.
+            cause.lost &= state.ready.get(&member).is_none_or(|ready| ready != "False");
             if !state.evicted.contains_key(&key) {
                 state.tell(now, format!("hub: {name} is to leave member{}, {}", member + 1, cause.purge));
                 state.evicted.insert(key, Evicted { since: now, cause, confirmed: false });

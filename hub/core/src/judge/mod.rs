@@ -125,6 +125,8 @@ struct Link {
     flaps: flaps::Flaps,
     /// The monitor has found it lost, and it has not been back.
     lost: bool,
+    /// When the monitor found that, as long as the condition does not say so.
+    unconfirmed: Option<Duration>,
     /// When it was first heard of again, since it was lost.
     returned: Option<Duration>,
     /// The present hold's end, and how people read it.
@@ -172,11 +174,30 @@ impl Judge {
     pub fn renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) {
         let before = self.monitor.heard(cluster);
         let silence = self.monitor.renewed(cluster, renew_time, now);
-        let heard = self.monitor.heard(cluster);
-        let Some(link) = self.links.get_mut(cluster) else { return };
-        if let Some(silence) = silence {
+        if let Some((link, silence)) = self.links.get_mut(cluster).zip(silence) {
             link.silences.ended(silence, now.monotonic, &self.settings.grace());
         }
+        self.back(cluster, before, now);
+    }
+
+    /// A cluster's Lease as it was found when it was asked for: the watch had not told. If that is why the cluster was
+    /// found lost, it was no loss.
+    pub fn found_renewed(&mut self, cluster: &str, renew_time: &str, now: Moment) {
+        let before = self.monitor.heard(cluster);
+        self.monitor.found_renewed(cluster, renew_time, now);
+        if let Some(link) = self.links.get_mut(cluster)
+            && let Some(since) = link.unconfirmed.take()
+        {
+            link.lost = false;
+            link.flaps.forgive(since);
+        }
+        self.back(cluster, before, now);
+    }
+
+    /// Notes that a lost cluster is heard of again. `before`: when it had been heard last.
+    fn back(&mut self, cluster: &str, before: Option<Duration>, now: Moment) {
+        let heard = self.monitor.heard(cluster);
+        let Some(link) = self.links.get_mut(cluster) else { return };
         let since = before.map_or(Duration::ZERO, |before| now.monotonic.saturating_sub(before));
         let patience = link.grace.as_ref().map_or(self.settings.health.grace, |grace| grace.length);
         if link.lost && heard != before && (link.returned.is_none() || since > patience) {
@@ -288,20 +309,21 @@ impl Judge {
         for (name, how) in expired {
             if let Some(link) = self.links.get_mut(*name)
                 && !std::mem::replace(&mut link.lost, true)
-                && *how == Expired::Stopped
-                && !everybodys
             {
-                link.flaps.lost(now.monotonic, settings);
+                link.unconfirmed = Some(now.monotonic);
+                if *how == Expired::Stopped && !everybodys {
+                    link.flaps.lost(now.monotonic, settings);
+                }
             }
         }
         for cluster in listed {
             let Some(link) = self.links.get_mut(cluster.name) else { continue };
             match cluster.ready {
-                Ready::Unknown => link.lost = true,
+                Ready::Unknown => (link.lost, link.unconfirmed) = (true, None),
                 Ready::True | Ready::False
                     if link.lost && !expired.iter().any(|(name, _)| *name == cluster.name) =>
                 {
-                    (link.lost, link.returned) = (false, None);
+                    (link.lost, link.unconfirmed, link.returned) = (false, None, None);
                     link.flaps.back(now.monotonic, settings);
                 }
                 _ => {}

@@ -302,3 +302,23 @@ fn who_is_heard_of_again_has_time_to_report() {
     fleet.until(700);
     assert_eq!(stands(&fleet, false), None, "lost again");
 }
+
+/// A watch that stands still without being broken: each time the Lease is asked for and found renewed.
+#[test]
+fn what_the_watch_did_not_tell_is_no_loss() {
+    let mut fleet = Fleet::new(2, Settings::default());
+    fleet.until(100);
+    for round in 0..5 {
+        fleet.silence(1, true);
+        while fleet.expired.len() == round {
+            fleet.until(fleet.now + 1);
+        }
+        fleet.clusters[0].ready = Ready::True;
+        fleet.judge.found_renewed("m0", &format!("asked{round}"), at(fleet.now));
+    }
+    fleet.silence(1, false);
+    fleet.until(fleet.now + 60);
+    let shown = fleet.opinion();
+    assert_eq!((shown.losses, shown.held_until), (0, None));
+    assert_eq!(shown.grace.unwrap().length, Settings::default().health.grace, "nothing is learnt from it");
+}
