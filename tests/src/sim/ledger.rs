@@ -90,6 +90,8 @@ struct Evicted {
     cause: Cause,
     /// A user has said that the copy may go.
     confirmed: bool,
+    /// The fewest replicas that users have wanted since: it may have been over before they wanted more.
+    least: i64,
 }
 
 /// What happened to a member's way to the hub.
@@ -474,7 +476,8 @@ impl Ledger {
             cause.lost &= state.ready.get(&member).is_none_or(|ready| ready != "False");
             if !state.evicted.contains_key(&key) {
                 state.tell(now, format!("hub: {name} is to leave member{}, {}", member + 1, cause.purge));
-                state.evicted.insert(key, Evicted { since: now, cause, confirmed: false });
+                let least = state.intent.wants.get(name).map_or(0, |want| want.replicas);
+                state.evicted.insert(key, Evicted { since: now, cause, confirmed: false, least });
             }
         }
         let known = state.bindings.get(name).cloned();
@@ -586,7 +589,7 @@ impl State {
             Spread::Duplicated => self.intent.clusters(name).len() as i64,
             _ => 1,
         };
-        let enough = (copies * want.replicas).min(others + gone.ready);
+        let enough = (copies * evicted.least).min(others + gone.ready);
         let by_user = self.driven.contains(&member);
         let grace = now >= evicted.since + GRACE;
         // Duplicated and driven from one of its places by a user, there may be no other place.
@@ -594,7 +597,14 @@ impl State {
         // That it does its job again may not be known yet.
         let failed = self.ailing.get(&(member, name.to_owned()));
         let failed = failed.is_some_and(|until| until.is_none_or(|until| now <= until + ECHO));
-        if others >= enough || (grace && (by_user || failed)) || nowhere {
+        // With the time, copies that are well are enough, by the count that they know of.
+        let is_well = |member: &usize| {
+            let seen = self.objects.get(&(*member, name.to_owned()));
+            seen.is_some_and(|seen| seen.ready > 0 && seen.ready >= seen.replicas)
+        };
+        let there = self.bindings.get(name).filter(|there| !there.is_empty());
+        let all_well = there.is_some_and(|there| there.keys().all(is_well));
+        if others >= enough || (grace && (by_user || failed || all_well)) || nowhere {
             return Ok(());
         }
         Err(format!("of {enough} replicas that were ready {others} are left"))
@@ -616,6 +626,9 @@ impl State {
                 }
             }
             if changed {
+                let replicas = new.map_or(0, |want| want.replicas);
+                let of_it = self.evicted.iter_mut().filter(|((other, _), _)| *other == name);
+                of_it.for_each(|(_, evicted)| evicted.least = evicted.least.min(replicas));
                 self.may_shrink.insert(name);
             }
         }
