@@ -41,6 +41,8 @@ pub(crate) struct GracefulEviction {
     context: Arc<Context>,
     /// How long tasks have waited while their cluster reported.
     waiting: Mutex<Stopwatch<(BindingKey, String)>>,
+    /// How long what replaces them has been well.
+    well: Mutex<Stopwatch<BindingKey>>,
     times: TaintTimes,
 }
 
@@ -69,7 +71,12 @@ impl GracefulEviction {
             context.bindings.queue_where(&of_clusters, |head| head.leaving.contains(&change.key.name));
         });
         context.figures.queue("graceful-eviction", &queue);
-        Self { context: context.clone(), waiting: Mutex::default(), times: TaintTimes::default() }
+        Self {
+            context: context.clone(),
+            waiting: Mutex::default(),
+            well: Mutex::default(),
+            times: TaintTimes::default(),
+        }
     }
 
     /// Runs until told to stop.
@@ -91,6 +98,7 @@ impl GracefulEviction {
         let live = context.binding(key).await?;
         let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             self.waiting.lock().retain(|(binding, _)| binding != key);
+            self.well.lock().stop(key);
             return Ok(Next::Done);
         };
         let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
@@ -102,6 +110,9 @@ impl GracefulEviction {
         let leaves =
             |cluster: &str| spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
         self.waiting.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
+        if spec.graceful_eviction_tasks.is_empty() {
+            self.well.lock().stop(key);
+        }
         self.report(key, &binding, &spec, &status).await?;
         let generation = object::generation(&binding);
         let unbegun = fence::after(&binding).map(|_| self.unbegun(key, &spec));
@@ -153,6 +164,15 @@ impl GracefulEviction {
             Duration::ZERO
         };
         drop(waiting);
+        let well = {
+            let mut well = self.well.lock();
+            if evict::well(spec, status) {
+                well.elapsed(key, None, context.env.wall(), context.env.now())
+            } else {
+                well.stop(key);
+                Duration::ZERO
+            }
+        };
         let wanted = match task.reason.as_str() {
             reason::TAINT_UNTOLERATED => match due(context, &self.times, spec, cluster) {
                 Due::Now { cause: Cause::NoExecute, .. } => Wanted::ByTheUser,
@@ -178,7 +198,7 @@ impl GracefulEviction {
             && head
                 .as_ref()
                 .is_some_and(|head| evict::returns(spec, status, &head.cluster, &standing(context, head)));
-        Facts { gone, reachable, wanted, returns, waited, unbegun: None }
+        Facts { gone, reachable, wanted, returns, waited, well, unbegun: None }
     }
 
     /// The clusters that a binding is scheduled to and that have no Work of it yet.

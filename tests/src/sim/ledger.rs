@@ -470,6 +470,7 @@ impl Ledger {
                 state.may_leave.insert(key);
             }
         }
+        let going: BTreeSet<usize> = leaving.keys().copied().collect();
         for (member, mut cause) in leaving {
             let key = (name.to_owned(), member);
             // One that answers and is not well is not lost: its user may say what becomes of what is there.
@@ -480,6 +481,7 @@ impl Ledger {
                 state.evicted.insert(key, Evicted { since: now, cause, confirmed: false, least });
             }
         }
+        state.concludes(now, name, &clusters, &going);
         let known = state.bindings.get(name).cloned();
         if known.as_ref() == Some(&clusters) {
             return;
@@ -510,7 +512,10 @@ impl Ledger {
         state.tell(now, format!("hub: member{} is Ready={ready}", member + 1));
         let disturbed = state.disturbed.get(&member).copied().unwrap_or_default();
         let echo = disturbed.until.is_some_and(|until| now <= until + ECHO);
-        if before.as_deref() == Some("True") && ready == "Unknown" && disturbed.now == 0 && !echo {
+        // Of one that has left a restored hub may know still.
+        let left = state.intent.left.contains(&member);
+        let calm = disturbed.now == 0 && !echo && !left;
+        if before.as_deref() == Some("True") && ready == "Unknown" && calm {
             state.accuse(now, format!("member{} was never out of reach and is taken for lost", member + 1));
             self.wrong.cancel();
         }
@@ -567,6 +572,31 @@ impl State {
         self.may_leave.contains(&(name.to_owned(), member))
     }
 
+    /// Evictions that the hub has ended well may be carried out from now on, whatever happens until the member hears of it.
+    fn concludes(
+        &mut self,
+        now: Duration,
+        name: &str,
+        clusters: &BTreeMap<usize, i64>,
+        going: &BTreeSet<usize>,
+    ) {
+        let over: Vec<usize> = self
+            .evicted
+            .keys()
+            .filter(|(other, member)| {
+                other == name && !going.contains(member) && !clusters.contains_key(member)
+            })
+            .map(|(_, member)| *member)
+            .collect();
+        for member in over {
+            let key = (member, name.to_owned());
+            let Some(seen) = self.objects.get(&key) else { continue };
+            if self.evicts(now, name, member, seen).is_ok() {
+                self.may_leave.insert((name.to_owned(), member));
+            }
+        }
+    }
+
     /// Whether an eviction that the hub has begun may end so: service is kept.
     fn evicts(&self, now: Duration, name: &str, member: usize, gone: &Seen) -> Result<(), String> {
         let Some(evicted) = self.evicted.get(&(name.to_owned(), member)) else {
@@ -583,8 +613,9 @@ impl State {
             PurgeMode::Directly | PurgeMode::Gracefully => {}
         }
         let Some(want) = self.intent.wants.get(name) else { return Ok(()) };
+        let is_other = |at: &(usize, String)| at.1 == name && at.0 != member;
         let others: i64 =
-            self.objects.iter().filter(|((_, other), _)| other == name).map(|(_, seen)| seen.ready).sum();
+            self.objects.iter().filter(|(at, _)| is_other(at)).map(|(_, seen)| seen.ready).sum();
         let copies = match want.spread {
             Spread::Duplicated => self.intent.clusters(name).len() as i64,
             _ => 1,

@@ -359,7 +359,7 @@ async fn what_runs_is_fenced_and_let_go_without_a_stop() {
     runs_on(&world, Duration::from_secs(30)).await;
     let ledger = "/api/v1/namespaces/karmada-system/configmaps/karmada-agent-fence-member1";
     world.member_until(0, ledger, "there", PATIENCE, |_| true).await;
-    world.api().patch(&policy, Patch::Merge, &asked(json!("never"))).await.unwrap();
+    world.api().patch(&policy, Patch::Merge, &asked(Value::Null)).await.unwrap();
     world.member_until(0, &path, "let go", PATIENCE, |o| !fenced(o)).await;
     cut(&world, 0);
     runs_on(&world, LONG).await;

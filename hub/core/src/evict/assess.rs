@@ -9,7 +9,7 @@
 //! | reports | has gone | not complete, and the scheduler has had its say | withdraw |
 //! | reports | a user's NoExecute | the grace period is over | done |
 //! | reports | | purged directly; the grace period is over: there is no copy to wait for, nor any report | done |
-//! | reports | | complete; the grace period is over; all of it is healthy, or the old copy is not either | done |
+//! | reports | | complete; the grace period is over; all of it has been healthy for 30 s, or the old copy is not either | done |
 //! | reports | | none of these | keep |
 //!
 //! Of an object that may run in one place only (`judge::fence`) the old copy is stopped or goes before the new one is
@@ -61,6 +61,9 @@ pub struct Facts<'a> {
     pub returns: bool,
     /// How long the task has been there while the cluster reported.
     pub waited: Duration,
+    /// How long the whole replacement has been [`well`] without a break. A cluster that is back shows what it reported
+    /// before it went, and has had no time to say otherwise.
+    pub well: Duration,
     /// Of what may run in one place only: the clusters that are to have a copy and for which none was begun.
     pub unbegun: Option<&'a [String]>,
 }
@@ -101,7 +104,8 @@ pub fn missing(spec: &ResourceBindingSpec) -> Option<Left> {
     (left > 0).then_some(Left::Clusters(left))
 }
 
-/// How long a cluster that is back must go on being not ready before it loses a copy that has not been replaced.
+/// How long a cluster that is back must go on being not ready before it loses a copy that has not been replaced, and a
+/// replacement being well that shows other counts than it is to have.
 const SURE: Duration = Duration::from_secs(30);
 
 /// Judges one task of a binding of this `generation`.
@@ -159,10 +163,21 @@ pub fn assess(
     if !left.is_zero() {
         return Outcome::Keep(Some(left));
     }
-    let well = spec.clusters.iter().all(|target| is_healthy(status, &target.name));
-    let better = complete && (well || !is_healthy(status, &task.from_cluster));
     let purged = task.purge_mode == Some(PurgeMode::Directly);
-    if facts.wanted == Wanted::ByTheUser || purged || better { Outcome::Done } else { Outcome::Keep(None) }
+    let no_worse = complete && !is_healthy(status, &task.from_cluster);
+    if facts.wanted == Wanted::ByTheUser || purged || no_worse {
+        return Outcome::Done;
+    }
+    if !(complete && well(spec, status)) {
+        return Outcome::Keep(None);
+    }
+    let left = SURE.saturating_sub(facts.well);
+    if left.is_zero() { Outcome::Done } else { Outcome::Keep(Some(left)) }
+}
+
+/// Whether every cluster of a binding has reported the object healthy, be it of fewer replicas than it is to have.
+pub fn well(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
+    !spec.clusters.is_empty() && spec.clusters.iter().all(|target| is_healthy(status, &target.name))
 }
 
 /// Whether the scheduler would place an object on a cluster again as soon as it is not evicted any more: what is not
@@ -267,6 +282,7 @@ mod tests {
         wanted: Wanted::ByTheHub,
         returns: false,
         waited: Duration::from_secs(10),
+        well: Duration::from_secs(30),
         unbegun: None,
     };
 
@@ -382,6 +398,7 @@ mod tests {
         let full: &[(&str, i32)] = &[("kept", 1), ("new", 2)];
         let part: &[(&str, i32)] = &[("kept", 1)];
         let well: &[(&str, &str)] = &[("kept", "Healthy"), ("new", "Healthy")];
+        let both: &[(&str, &str)] = &[("kept", "Healthy"), ("new", "Healthy"), ("lost", "Healthy")];
         let none = json!({});
         let minute = Duration::from_secs(60);
         let over = Duration::from_secs(600);
@@ -442,6 +459,13 @@ mod tests {
                 counted(status(2, true, well), "new", json!({"replicas": 1, "readyReplicas": 1})),
                 late,
                 Outcome::Done,
+            ),
+            (
+                "the same, and only just",
+                two(full),
+                counted(status(2, true, both), "new", json!({"replicas": 1, "readyReplicas": 1})),
+                Facts { well: Duration::from_secs(1), ..late },
+                Outcome::Keep(Some(Duration::from_secs(29))),
             ),
             ("one silent", two(full), status(2, true, &[("kept", "Healthy")]), FACTS, wait),
             ("nowhere to go", two(&[]), status(2, true, &[]), FACTS, wait),
