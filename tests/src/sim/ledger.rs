@@ -608,8 +608,8 @@ impl State {
         }
         match evicted.cause.purge {
             PurgeMode::Never => return Err("was to stay until a user says otherwise".to_owned()),
-            // What a lost cluster has is not removed first: nobody could.
-            PurgeMode::Directly if !evicted.cause.lost => return Ok(()),
+            // What a lost cluster has is not removed first: nobody could. With the time it is what the user asked for.
+            PurgeMode::Directly if !evicted.cause.lost || now >= evicted.since + GRACE => return Ok(()),
             PurgeMode::Directly | PurgeMode::Gracefully => {}
         }
         let Some(want) = self.intent.wants.get(name) else { return Ok(()) };
