@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How old the ledger may be, beside a renewal.
 const LEDGER_AGE: Duration = Duration::from_secs(8);
 
+/// What was seen to be stopped is looked at again so often: somebody on the member may have started it.
+const WATCH: Duration = Duration::from_secs(5);
+
 /// How many objects are stopped at a time.
 const AT_ONCE: usize = 8;
 
@@ -37,6 +40,7 @@ impl Fence {
     pub(crate) async fn keep(&self, phases: &Phases) {
         let mut changed = self.changed.listen();
         let mut phase = phases.subscribe();
+        let mut said = String::new();
         loop {
             let now = phase.borrow_and_update().clone();
             if matches!(now, Phase::StandingBy | Phase::Removed) {
@@ -48,14 +52,21 @@ impl Fence {
             }
             self.idle.store(false, Ordering::Relaxed);
             let pause = match self.look(now == Phase::Active).await {
-                Ok(pause) => pause,
+                Ok(pause) => {
+                    said.clear();
+                    pause
+                }
                 // Nothing stands behind the fence: it is enough to try again with the next renewal.
                 Err(error) if self.guards_nothing() => {
                     tracing::debug!(cluster = %self.cluster, %error, "cannot write down on the member which hub this is");
                     None
                 }
                 Err(error) => {
-                    tracing::warn!(cluster = %self.cluster, %error, "cannot keep the fence on the member");
+                    let text = error.to_string();
+                    if text != said {
+                        tracing::warn!(cluster = %self.cluster, %error, "cannot keep the fence on the member");
+                    }
+                    said = text;
                     Some(LOOK)
                 }
             };
@@ -134,11 +145,13 @@ impl Fence {
 
     /// Does what is to be done on the member. Whether all of it was.
     async fn carry_out(&self) -> bool {
+        let now = self.env.now();
+        let is_old = |seen: Option<Duration>| seen.is_none_or(|seen| now.saturating_sub(seen) >= WATCH);
         let actions: Vec<(ObjectId, String, Action)> = {
             let inner = self.inner.lock();
             let due = inner.guards.iter().filter_map(|(id, guarded)| {
                 let action = match guarded.guard.state() {
-                    State::Held if !guarded.stopped => Action::Stop,
+                    State::Held if is_old(guarded.stopped) => Action::Stop,
                     State::Running if !guarded.resumed => Action::Resume,
                     _ => return None,
                 };
@@ -210,13 +223,14 @@ impl Fence {
 
     /// Takes note of what was done, and says so.
     fn done(&self, id: &ObjectId, action: Action, written: bool) {
+        let now = self.env.now();
         let mut inner = self.inner.lock();
         let Some(guarded) = inner.guards.get_mut(id) else { return };
         let (work, after) = (guarded.work.clone(), guarded.guard.after());
         let about = guarded.about(&self.execution_namespace, id);
         // What has changed meanwhile is looked at again.
         match (action, guarded.guard.state()) {
-            (Action::Stop, State::Held) => guarded.stopped = true,
+            (Action::Stop, State::Held) => guarded.stopped = Some(now),
             (Action::Resume, State::Running) => guarded.resumed = true,
             _ => {}
         }

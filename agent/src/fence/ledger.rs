@@ -3,6 +3,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use http::Method;
 use karmada_api::consts::manager::AGENT;
 use karmada_client::Error;
 use karmada_core::judge::guard::{Asked, Guard, State};
@@ -100,7 +101,7 @@ impl Fence {
                 api_version: entry.api_version,
                 path: entry.path,
                 noted: true,
-                stopped: false,
+                stopped: None,
                 resumed: false,
             };
             inner.guards.entry(id).or_insert(guarded);
@@ -129,10 +130,14 @@ impl Fence {
 
     async fn fetch(&self) -> Result<Ledger, Error> {
         match self.member.get(&self.ledger_path()).await {
-            Ok(config_map) => Ok(Ledger::read(&config_map).unwrap_or_else(|error| {
-                tracing::error!(cluster = %self.cluster, path = %self.ledger_path(), %error, "the ledger of fenced workloads cannot be read");
-                Ledger::default()
-            })),
+            // Nothing fenced is begun on a guess: what it held may run elsewhere, or is to be stopped.
+            Ok(config_map) => Ledger::read(&config_map).map_err(|error| Error::Answer {
+                method: Method::GET,
+                path: self.ledger_path(),
+                cause: format!(
+                    "{error}; it says what may run in one place only: mend its {KEY}, or delete it when nothing fenced runs elsewhere"
+                ),
+            }),
             Err(error) if error.is_not_found() => Ok(Ledger::default()),
             Err(error) => Err(error),
         }

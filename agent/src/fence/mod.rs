@@ -57,8 +57,8 @@ struct Guarded {
     path: String,
     /// It stands in the ledger as it is here.
     noted: bool,
-    /// While it is held: it has been seen to be stopped.
-    stopped: bool,
+    /// While it is held: when it was last seen to be stopped.
+    stopped: Option<Duration>,
     /// While it runs: it has been seen not to be stopped.
     resumed: bool,
 }
@@ -249,7 +249,7 @@ impl Fence {
                 api_version: resource.api_version(),
                 path: resource.object(Some(&id.namespace), &id.name),
                 noted: false,
-                stopped: false,
+                stopped: None,
                 resumed: false,
             });
             if is_new && !guarded.guard.waits(another).is_zero() {
@@ -274,7 +274,7 @@ impl Fence {
         let Some(guarded) = inner.guards.get_mut(id) else { return true };
         let runs = guarded.guard.state() == State::Running && guarded.resumed;
         // Something has happened to it.
-        guarded.stopped = false;
+        guarded.stopped = None;
         drop(inner);
         if !runs {
             self.changed.wake();
@@ -339,7 +339,7 @@ impl Guarded {
         let before = self.guard.state();
         let answer = happens(&mut self.guard);
         if self.guard.state() != before {
-            self.stopped = false;
+            self.stopped = None;
             self.resumed = false;
         }
         answer

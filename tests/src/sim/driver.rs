@@ -281,7 +281,7 @@ impl Driver {
             Act::Set(name, want) => self.set(name, want).await,
             Act::Delete(name) => self.delete(name).await,
             Act::Drift(member, name) => {
-                self.ledger.drifts(name);
+                self.ledger.drifts(*member, name);
                 let patch = json!({ "spec": { "replicas": 9 }, "data": { "key": "drift" } });
                 let _ = self.world.members[*member]
                     .api

@@ -131,6 +131,8 @@ struct State {
     disturbed: BTreeMap<usize, Disturbed>,
     /// Since when the hub's machine stands still.
     hub_still: Option<Duration>,
+    /// When somebody on a member changed an object.
+    drifted: BTreeMap<(usize, String), Duration>,
     /// Members on which no agent runs, and those on which one does again, since when.
     asleep: BTreeMap<usize, Option<Duration>>,
     ready: BTreeMap<usize, String>,
@@ -266,8 +268,11 @@ impl Ledger {
     }
 
     /// Somebody on a member changes an object, which will be changed back.
-    pub fn drifts(&self, name: &str) {
-        self.state.lock().may_shrink.insert(name.to_owned());
+    pub fn drifts(&self, member: usize, name: &str) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.may_shrink.insert(name.to_owned());
+        state.drifted.insert((member, name.to_owned()), now);
     }
 
     /// A user drives everything from a member, or not any more.
@@ -559,7 +564,9 @@ impl State {
         let excused = |member: &usize| {
             let slept = self.asleep.get(member);
             let slept = slept.is_some_and(|until| until.is_none_or(|until| now <= until + AWAKE));
-            slept || self.intent.left.contains(member)
+            let drifted = self.drifted.get(&(*member, name.to_owned()));
+            let drifted = drifted.is_some_and(|at| now <= *at + AWAKE);
+            slept || drifted || self.intent.left.contains(member)
         };
         if members.len() < 2 || members.iter().any(excused) {
             return Ok(());
