@@ -30,6 +30,7 @@ fn look(judge: &mut Judge, names: &[String], ready: &[Ready], now: Moment) -> Du
         ready: *ready,
         grace: None,
         history: None,
+        held: None,
     });
     let verdict = judge.tick(now, true, listed);
     let mut news = verdict.expired.len();

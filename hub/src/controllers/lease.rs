@@ -118,6 +118,7 @@ impl LeaseMonitor {
                 ready: head.ready(),
                 grace: head.annotation(extension::GRACE_PERIOD),
                 history: head.annotation(extension::LINK_HISTORY),
+                held: brake::held_since(head.conditions()),
             }),
         );
         let expired: BTreeMap<&str, Expired> =

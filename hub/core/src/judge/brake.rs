@@ -5,7 +5,8 @@
 //! of them counts as lost. More than three tenths of the clusters, and three at least, that fell silent within one grace
 //! period are a mass outage. It ends when of those so few are still missing that they would be none, or when the
 //! operator's time is up (`--eviction-brake-timeout`, an hour; 0: never): what is missing then is really gone, and counts
-//! towards no further outage until it has been back. Clusters that were lost before the hub started did not vanish now.
+//! towards no further outage until it has been back. Clusters that were lost before the hub started did not vanish now,
+//! but an outage goes on under the next hub, which reads it, and how long it has lasted, from their conditions.
 //!
 //! While the hub cannot judge anybody (it has just started or taken the lead, it was late, it slept, its watch is
 //! broken; a restored hub has just started, too) evictions stop as well, until everybody has had the startup grace.
@@ -17,7 +18,11 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use karmada_meta::duration;
+use karmada_api::{
+    conditions::{self, Condition, ConditionStatus},
+    consts::extension,
+};
+use karmada_meta::{duration, time::Time};
 
 /// When evictions stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,7 +111,8 @@ pub struct Sighting<'a> {
     pub name: &'a str,
     /// When it last gave a sign of life, or since when the hub has waited for one.
     pub heard: Duration,
-    /// It has been silent for more than half its grace, and was not so before the hub started.
+    /// It has been silent for more than half its grace, and was not so before the hub started, unless it went in the
+    /// outage that lasts.
     pub missing: bool,
 }
 
@@ -121,10 +127,30 @@ pub struct Brake {
 #[derive(Clone, Debug)]
 struct Outage {
     since: Duration,
+    /// How long it had lasted then, under hubs before.
+    before: Duration,
     members: BTreeSet<String>,
 }
 
+impl Outage {
+    /// When it is over whatever happens, if ever.
+    fn until(&self, settings: &Settings) -> Option<Duration> {
+        (!settings.timeout.is_zero()).then(|| self.since + settings.timeout.saturating_sub(self.before))
+    }
+}
+
 impl Brake {
+    /// A hub before this one has held evictions from a cluster for so long, because many vanished together.
+    pub fn recall(&mut self, name: &str, held_for: Duration, now: Duration) {
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: now,
+            before: Duration::ZERO,
+            members: BTreeSet::new(),
+        });
+        outage.before = outage.before.max(held_for);
+        outage.members.insert(name.to_owned());
+    }
+
     /// Looks at all clusters. `hub`: why the hub itself cannot tell. Answers whether evictions are held.
     pub fn look(
         &mut self,
@@ -145,12 +171,15 @@ impl Brake {
             count >= settings.least.max(1) && count as f64 > settings.share * fleet.len() as f64
         };
         if many(together.len()) {
-            let outage = self.outage.get_or_insert_with(|| Outage { since: now, members: BTreeSet::new() });
+            let outage = self.outage.get_or_insert_with(|| Outage {
+                since: now,
+                before: Duration::ZERO,
+                members: BTreeSet::new(),
+            });
             outage.members.extend(together.into_iter().map(str::to_owned));
         }
         if let Some(outage) = self.outage.take_if(|outage| {
-            !many(outage.members.len())
-                || (!settings.timeout.is_zero() && now >= outage.since + settings.timeout)
+            !many(outage.members.len()) || outage.until(settings).is_some_and(|until| now >= until)
         }) && many(outage.members.len())
         {
             self.waived.extend(outage.members);
@@ -163,7 +192,7 @@ impl Brake {
             cause: Cause::MassOutage,
             missing: outage.members.len(),
             of: fleet.len(),
-            until: (!settings.timeout.is_zero()).then(|| outage.since + settings.timeout),
+            until: outage.until(settings),
         })
     }
 
@@ -191,6 +220,13 @@ impl Brake {
         }
         silent[best].iter().map(|sighting| sighting.name).collect()
     }
+}
+
+/// Since when a Cluster's conditions say that a mass outage holds evictions from it, if they do.
+pub fn held_since(list: &[Condition]) -> Option<Time> {
+    let held = conditions::find(list, extension::EVICTIONS_HELD)?;
+    let outage = held.status == ConditionStatus::True && held.reason == Cause::MassOutage.reason();
+    outage.then_some(held.last_transition_time)
 }
 
 /// One line about evictions that are held, with the longest that this lasts. It names no time that passes: it stands in

@@ -59,7 +59,7 @@ impl Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flaps {
     /// The last losses, the oldest first; as many as it takes.
-    losses: VecDeque<Duration>,
+    losses: VecDeque<Loss>,
     /// Doublings so far.
     level: u32,
     /// The present or the last hold.
@@ -70,6 +70,32 @@ pub struct Flaps {
     good_since: Duration,
 }
 
+/// What is known of a cluster from another hub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Doublings so far.
+    pub level: u32,
+    /// What is left of the present hold.
+    pub left: Duration,
+    /// How long ago it was lost each time, the oldest first.
+    pub losses: Vec<Duration>,
+}
+
+/// One loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Loss {
+    /// When this hub noted it.
+    at: Duration,
+    /// How long ago it was then: another hub had noted it.
+    ago: Duration,
+}
+
+impl Loss {
+    fn age(self, now: Duration) -> Duration {
+        now.saturating_sub(self.at) + self.ago
+    }
+}
+
 impl Flaps {
     /// The cluster was lost.
     pub fn lost(&mut self, now: Duration, settings: &Settings) {
@@ -77,13 +103,16 @@ impl Flaps {
         if settings.losses == 0 {
             return;
         }
-        self.losses.push_back(now);
+        self.losses.push_back(Loss { at: now, ago: Duration::ZERO });
         while self.losses.len() > settings.losses {
             self.losses.pop_front();
         }
-        let oldest = now.saturating_sub(settings.window);
-        self.due = self.losses.len() == settings.losses && self.losses.iter().all(|loss| *loss >= oldest);
+        self.due = self.is_too_often(now, settings);
         self.good_since = now;
+    }
+
+    fn is_too_often(&self, now: Duration, settings: &Settings) -> bool {
+        settings.losses > 0 && self.recent(now, settings) >= settings.losses
     }
 
     /// It is back.
@@ -100,7 +129,7 @@ impl Flaps {
     /// Losses since then were not the cluster's own.
     pub fn forgive(&mut self, since: Duration) {
         let before = self.losses.len();
-        self.losses.retain(|loss| *loss < since);
+        self.losses.retain(|loss| loss.at < since || !loss.ago.is_zero());
         self.due &= self.losses.len() == before;
     }
 
@@ -111,8 +140,13 @@ impl Flaps {
 
     /// How many losses count at present.
     pub fn recent(&self, now: Duration, settings: &Settings) -> usize {
-        let oldest = now.saturating_sub(settings.window);
-        self.losses.iter().filter(|loss| **loss >= oldest).count()
+        self.ages(now, settings).count()
+    }
+
+    /// How long ago each of them was.
+    pub fn ages(&self, now: Duration, settings: &Settings) -> impl Iterator<Item = Duration> {
+        let window = settings.window;
+        self.losses.iter().map(move |loss| loss.age(now)).filter(move |age| *age <= window)
     }
 
     /// The doublings that the next hold would have.
@@ -121,10 +155,15 @@ impl Flaps {
         self.level
     }
 
-    /// What another hub knew: how many doublings, and how much of a hold was left.
-    pub fn recall(&mut self, level: u32, left: Duration, now: Duration, settings: &Settings) {
-        self.level = level.min(settings.highest());
-        self.held_until = (!left.is_zero()).then(|| now + left.min(settings.most));
+    /// What another hub knew: how many doublings, how much of a hold was left, and how long ago losses were, the oldest
+    /// first. `lost`: the cluster has not been back since the last.
+    pub fn recall(&mut self, known: &Known, lost: bool, now: Duration, settings: &Settings) {
+        let Known { level, left, losses } = known;
+        self.level = (*level).min(settings.highest());
+        let newest = losses.len().saturating_sub(settings.losses);
+        self.losses = losses.iter().skip(newest).map(|ago| Loss { at: now, ago: *ago }).collect();
+        self.due = lost && self.is_too_often(now, settings);
+        self.held_until = (!left.is_zero()).then(|| now + (*left).min(settings.most));
         self.good_since = self.held_until.unwrap_or(now);
     }
 
@@ -187,9 +226,31 @@ mod tests {
     #[test]
     fn good_behaviour_takes_doublings_back() {
         let (settings, mut flaps) = (Settings::default(), Flaps::default());
-        flaps.recall(5, minutes(10), minutes(0), &settings);
+        let known = Known { level: 5, left: minutes(10), losses: Vec::new() };
+        flaps.recall(&known, false, minutes(0), &settings);
         for (at, level) in [(0, 5), (39, 5), (40, 4), (70, 3), (160, 0), (1000, 0)] {
             assert_eq!(flaps.level(minutes(at), &settings), level, "after {at} minutes");
+        }
+    }
+
+    #[test]
+    fn losses_count_under_the_next_hub() {
+        let settings = Settings::default();
+        // (minutes ago, whether it is lost now, the next loss if there is one) → when it is held from minute 2 on
+        let rows: [(&[u64], bool, Option<u64>, Option<u64>); 5] = [
+            (&[20, 10, 1], true, None, Some(7)),
+            (&[20, 10, 1], false, None, None),
+            (&[20, 10], false, Some(1), Some(7)),
+            (&[29, 10], false, Some(1), Some(7)),
+            (&[40, 10], false, Some(1), None),
+        ];
+        for (ago, lost, next, want) in rows {
+            let mut flaps = Flaps::default();
+            let losses = ago.iter().copied().map(minutes).collect();
+            flaps.recall(&Known { losses, ..Known::default() }, lost, Duration::ZERO, &settings);
+            next.into_iter().for_each(|at| flaps.lost(minutes(at), &settings));
+            flaps.back(minutes(2), &settings);
+            assert_eq!(flaps.held_until(minutes(2)), want.map(minutes), "{ago:?} {lost} {next:?}");
         }
     }
 

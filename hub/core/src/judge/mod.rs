@@ -99,6 +99,8 @@ pub struct Cluster<'a> {
     pub grace: Option<&'a str>,
     /// What a hub wrote down of its link.
     pub history: Option<&'a str>,
+    /// Since when evictions from it are held because many vanished with it, by its condition.
+    pub held: Option<Time>,
 }
 
 /// What a hub writes down of a link, as JSON in an annotation.
@@ -116,6 +118,31 @@ pub struct Record {
     /// The end of the present hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Time>,
+    /// When it was lost of late.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Time>,
+}
+
+/// Two times of one loss differ by less: the clocks are read anew for each.
+const SAME_LOSS: Duration = Duration::from_secs(3);
+
+impl Record {
+    /// Whether it tells of no loss that `other` does not tell of.
+    fn has_no_loss_beyond(&self, other: &Self) -> bool {
+        let is_known = |loss: &Time| {
+            let gap = |known: &Time| loss.timestamp().duration_since(known.timestamp()).unsigned_abs();
+            other.losses.iter().any(|known| gap(known) < SAME_LOSS)
+        };
+        self.losses.iter().all(is_known)
+    }
+
+    /// Without losses that count no more: that they do not is no news.
+    fn but_recent(&self, now: Moment, flaps: &flaps::Settings) -> Self {
+        let wall = std::time::UNIX_EPOCH + now.wall;
+        let mut recent = self.clone();
+        recent.losses.retain(|loss| loss.elapsed(wall) + SAME_LOSS < flaps.window);
+        recent
+    }
 }
 
 /// What is remembered of one cluster.
@@ -259,7 +286,16 @@ impl Judge {
         let mut listed = Vec::new();
         for cluster in clusters {
             let known = self.links.remove(cluster.name);
-            let mut link = known.unwrap_or_else(|| Link::recall(cluster.history, now, &settings));
+            if let Some(since) = cluster.held
+                && known.is_none()
+                && cluster.ready == Ready::Unknown
+            {
+                let held_for = since.elapsed(std::time::UNIX_EPOCH + now.wall);
+                self.brake.recall(cluster.name, held_for, now.monotonic);
+            }
+            let mut link = known.unwrap_or_else(|| {
+                Link::recall(cluster.history, cluster.ready == Ready::Unknown, now, &settings)
+            });
             let grace = link.silences.grace(cluster.grace, now.monotonic, &settings.grace());
             // The hub's own is the monitor's, with its rules for beginners.
             let own = (grace.length != settings.health.grace).then_some(grace.length);
@@ -282,8 +318,11 @@ impl Judge {
                 let heard = self.monitor.heard(cluster.name).unwrap_or(now.monotonic);
                 let grace = cluster.grace.unwrap_or(self.settings.health.grace);
                 let silent = now.monotonic.saturating_sub(heard) > grace / 2;
-                let vanished = cluster.ready != Ready::Never && !self.monitor.lost_before(cluster.name);
-                brake::Sighting { name: cluster.name, heard, missing: silent && vanished }
+                let lost_before = self.monitor.lost_before(cluster.name);
+                let recalled = lost_before
+                    && self.brake.outage().is_some_and(|(_, members)| members.contains(cluster.name));
+                let vanished = cluster.ready != Ready::Never && !lost_before;
+                brake::Sighting { name: cluster.name, heard, missing: recalled || (silent && vanished) }
             })
             .collect();
         let before = self.brake.outage().is_some();
@@ -348,7 +387,6 @@ impl Judge {
     /// What is to be shown of a cluster.
     pub fn opinion(&self, cluster: &str, ready: Ready, now: Moment) -> Opinion {
         let link = self.links.get(cluster);
-        let outage = self.held.as_ref().filter(|held| held.cause == brake::Cause::MassOutage);
         let known = !self.monitor.lost_before(cluster);
         Opinion {
             grace: link.and_then(|link| link.grace.clone()),
@@ -356,7 +394,7 @@ impl Judge {
             losses: link.map_or(0, |link| link.flaps.recent(now.monotonic, &self.settings.flaps)),
             stale: ready == Ready::Unknown,
             heard: self.monitor.heard(cluster).filter(|_| known).map(|heard| wall_of(heard, now)),
-            evictions_held: ready == Ready::Unknown && outage.is_some(),
+            evictions_held: ready == Ready::Unknown && self.brake.outage().is_some(),
         }
     }
 
@@ -369,7 +407,7 @@ impl Judge {
 
 impl Link {
     /// What a hub wrote down. An annotation that cannot be read is no history.
-    fn recall(history: Option<&str>, now: Moment, settings: &Settings) -> Self {
+    fn recall(history: Option<&str>, lost: bool, now: Moment, settings: &Settings) -> Self {
         let mut link = Self::default();
         let Some(record) = history.and_then(|text| serde_json::from_str::<Record>(text).ok()) else {
             return link;
@@ -385,7 +423,12 @@ impl Link {
             let passed = until.elapsed(wall);
             if passed.is_zero() { left_until(until, now) } else { Duration::ZERO }
         });
-        link.flaps.recall(record.doublings.unwrap_or(0), left, now.monotonic, &settings.flaps);
+        let known = flaps::Known {
+            level: record.doublings.unwrap_or(0),
+            left,
+            losses: record.losses.iter().map(|loss| loss.elapsed(wall)).collect(),
+        };
+        link.flaps.recall(&known, lost, now.monotonic, &settings.flaps);
         let until = link.flaps.held_until(now.monotonic);
         link.held = until.zip(record.held_until);
         link.record = Some(record);
@@ -406,9 +449,16 @@ impl Link {
             ordinary_silence_seconds: rounded,
             doublings: Some(level).filter(|level| *level > 0),
             held_until: self.held.map(|(_, until)| until),
+            losses: self
+                .flaps
+                .ages(now.monotonic, flaps)
+                .map(|ago| Time::from_system(std::time::UNIX_EPOCH + now.wall.saturating_sub(ago)))
+                .collect(),
         };
-        let says_nothing =
-            new.ordinary_silence_seconds.is_none() && new.doublings.is_none() && new.held_until.is_none();
+        let says_nothing = new.ordinary_silence_seconds.is_none()
+            && new.doublings.is_none()
+            && new.held_until.is_none()
+            && new.losses.is_empty();
         let Some(old) = &self.record else {
             if says_nothing {
                 return None;
@@ -421,7 +471,8 @@ impl Link {
             return Some(None);
         }
         let age = old.at.elapsed(std::time::UNIX_EPOCH + now.wall);
-        let same_flaps = new.doublings == old.doublings && new.held_until == old.held_until;
+        let same_flaps =
+            new.doublings == old.doublings && new.held_until == old.held_until && new.has_no_loss_beyond(old);
         let same_silence = new.ordinary_silence_seconds == old.ordinary_silence_seconds;
         let rests = match (same_flaps, same_silence) {
             (true, true) => age < REFRESH_PERIOD,

@@ -15,6 +15,7 @@ struct Member {
     silent: bool,
     grace: Option<String>,
     history: Option<String>,
+    held: Option<Time>,
 }
 
 fn at(seconds: u64) -> Moment {
@@ -29,6 +30,7 @@ impl Fleet {
             silent: false,
             grace: None,
             history: None,
+            held: None,
         };
         Self {
             judge: Judge::new(settings, at(0)),
@@ -56,6 +58,7 @@ impl Fleet {
                     ready: member.ready,
                     grace: member.grace.as_deref(),
                     history: member.history.as_deref(),
+                    held: member.held,
                 });
                 let verdict = self.judge.tick(at(now), self.watching, clusters);
                 for (name, _) in verdict.expired {
@@ -216,6 +219,38 @@ fn who_was_lost_before_the_hub_started_did_not_vanish() {
     fleet.silence(6, true);
     fleet.until(200);
     assert_eq!(fleet.judge.held().map(|held| held.cause), Some(brake::Cause::MassOutage));
+}
+
+#[test]
+fn an_outage_goes_on_under_the_next_hub() {
+    let hub = |lost: usize, held: u64| {
+        let mut fleet = Fleet::new(10, Settings::default());
+        fleet.silence(lost, true);
+        for member in fleet.clusters.iter_mut().take(lost) {
+            member.ready = Ready::Unknown;
+            let began = std::time::UNIX_EPOCH + at(0).wall - Duration::from_secs(held);
+            member.held = Some(Time::from_system(began));
+        }
+        fleet.until(200);
+        fleet
+    };
+    let held = |fleet: &Fleet| fleet.judge.held().map(|held| held.cause);
+    let mass = Some(brake::Cause::MassOutage);
+    let mut fleet = hub(5, 600);
+    assert_eq!(held(&fleet), mass);
+    assert!(fleet.opinion().evictions_held);
+    fleet.until(2900);
+    assert_eq!(held(&fleet), mass, "an hour less ten minutes");
+    fleet.until(3100);
+    assert_eq!(held(&fleet), None, "the operator's time is up");
+    let mut fleet = hub(5, 600);
+    for member in fleet.clusters.iter_mut().take(2) {
+        member.silent = false;
+    }
+    fleet.until(300);
+    assert_eq!(held(&fleet), None, "the share has fallen");
+    assert_eq!(held(&hub(5, 4000)), None, "it was over already");
+    assert_eq!(held(&hub(2, 600)), None, "so few are none");
 }
 
 #[test]
