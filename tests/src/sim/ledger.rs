@@ -386,8 +386,13 @@ impl Ledger {
                     state.grown.insert(name.clone());
                 }
                 let stopped = replicas == 0 && state.fence(&name).is_some();
+                // Static weights are a user's word on what each cluster has of those that there are.
+                let weighted = state.intent.wants.get(&name).is_some_and(|w| w.spread == Spread::Weighted);
+                let by_weight = weighted
+                    && state.bindings.get(&name).and_then(|there| there.get(&member)) == Some(&replicas);
                 if replicas < known.replicas
                     && !stopped
+                    && !by_weight
                     && !state.may_shrink.contains(&name)
                     && !state.leaves(&name, member)
                 {

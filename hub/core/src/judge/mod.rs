@@ -471,8 +471,10 @@ impl Link {
             return Some(None);
         }
         let age = old.at.elapsed(std::time::UNIX_EPOCH + now.wall);
-        let same_flaps =
-            new.doublings == old.doublings && new.held_until == old.held_until && new.has_no_loss_beyond(old);
+        let same_flaps = new.doublings == old.doublings
+            && new.held_until == old.held_until
+            && new.has_no_loss_beyond(old)
+            && old.but_recent(now, flaps).has_no_loss_beyond(&new);
         let same_silence = new.ordinary_silence_seconds == old.ordinary_silence_seconds;
         let rests = match (same_flaps, same_silence) {
             (true, true) => age < REFRESH_PERIOD,
