@@ -117,6 +117,8 @@ pub(crate) struct Context {
     pub written: Written,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
+    /// Whether clusters that get no replicas get objects all the same.
+    pub empty_workloads: bool,
     /// What is made of clusters that fall silent, and whether evictions are allowed.
     pub judgement: Arc<Judgement>,
     /// What the controllers count.
@@ -162,6 +164,7 @@ impl Context {
             leases: Index::new(),
             taint_policies: Index::new(),
             evictions,
+            empty_workloads: false,
             rebalancers: Index::new(),
             definitions: Index::new(),
             customizations: Index::new(),

@@ -33,6 +33,8 @@ pub struct HubConfig {
     pub skipped_namespaces: Vec<String>,
     /// Kinds that are never propagated, in the notation of `--skipped-propagating-apis`.
     pub skipped_apis: String,
+    /// Whether clusters that get no replicas get the object all the same.
+    pub empty_workloads: bool,
 }
 
 impl Default for HubConfig {
@@ -42,6 +44,7 @@ impl Default for HubConfig {
             judge: judge::Settings::default(),
             skipped_namespaces: vec!["kube-.*".to_owned()],
             skipped_apis: String::new(),
+            empty_workloads: false,
         }
     }
 }
@@ -136,8 +139,9 @@ impl Hub {
         let stop = shutdown.child_token();
         let figures = self.figures;
         let (evictions, judge) = (self.config.evictions, self.config.judge);
-        let context =
+        let mut context =
             Context::new(self.client, self.env, self.skip, evictions, judge, figures.clone(), stop.clone());
+        context.empty_workloads = self.config.empty_workloads;
         let context = Arc::new(context);
         crate::metrics::listen(&context);
         self.new_templates.ask(&context);

@@ -353,7 +353,8 @@ fn with_request<T>(
         fleet: &context.fleet.get(context, place::asks_for_room(spec)),
         peers: &peers,
         left,
-        empty_workloads: false,
+        empty_workloads: context.empty_workloads,
+        now: Some(Time::now(&context.env)),
     })
 }
 

@@ -267,7 +267,7 @@ fn goes_into(name: &str, request: Amount, left: Amount) -> i64 {
 fn may_run(node: &Node, claim: &NodeClaim) -> bool {
     claim.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && claim.hard_node_affinity.as_ref().is_none_or(|selector| selects(selector, node))
-        && taints::untolerated(&node.taints, &claim.tolerations).is_none()
+        && taints::untolerated(&node.taints, &claim.tolerations, None).is_none()
 }
 
 /// Whether one of the terms holds; an empty term holds for no node.

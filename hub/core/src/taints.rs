@@ -30,12 +30,23 @@ pub fn for_condition(taints: &[Taint], ready: Ready, now: Time) -> Option<Vec<Ta
     (result != taints).then_some(result)
 }
 
-/// The first taint with an effect on scheduling that none of the tolerations puts up with.
-pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
-    taints
-        .iter()
-        .filter(|taint| taint.effect == NO_SCHEDULE || taint.effect == NO_EXECUTE)
-        .find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+/// The first taint with an effect on scheduling that none of the tolerations puts up with. A NoExecute taint that is
+/// tolerated for some seconds is not any more when they are over, by the time of day, if one is given: what was placed
+/// there would have to leave at once.
+pub fn untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+    now: Option<Time>,
+) -> Option<&'a Taint> {
+    let is_over = |taint: &Taint, seconds: i64| {
+        let (Some(now), Some(added)) = (now, taint.time_added) else { return false };
+        taint.effect == NO_EXECUTE && added.elapsed(now.timestamp().into()).as_secs() as i64 >= seconds
+    };
+    taints.iter().filter(|taint| taint.effect == NO_SCHEDULE || taint.effect == NO_EXECUTE).find(|taint| {
+        let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
+        matching.peek().is_none()
+            || matching.filter_map(|t| t.toleration_seconds).min().is_some_and(|s| is_over(taint, s))
+    })
 }
 
 /// Whether a toleration puts up with a taint: same effect (an empty one stands for all), same key (an empty one
@@ -153,9 +164,36 @@ mod tests {
         for (message, toleration, want) in table {
             let toleration: Toleration = serde_json::from_value(toleration).unwrap();
             assert_eq!(tolerates(&toleration, &taint), want, "{message}");
-            assert_eq!(untolerated(std::slice::from_ref(&taint), &[toleration]).is_none(), want, "{message}");
+            let got = untolerated(std::slice::from_ref(&taint), &[toleration], None);
+            assert_eq!(got.is_none(), want, "{message}");
         }
-        assert!(untolerated(&[Taint::new("k", "PreferNoSchedule")], &[]).is_none());
+        assert!(untolerated(&[Taint::new("k", "PreferNoSchedule")], &[], None).is_none());
+    }
+
+    #[test]
+    fn what_is_tolerated_for_a_while_is_not_for_ever() {
+        let added: Time = "2026-01-01T00:00:00Z".parse().unwrap();
+        let taint = |effect: &str| Taint { time_added: Some(added), ..Taint::new("k", effect) };
+        let toleration = |seconds: Option<i64>| -> Toleration {
+            serde_json::from_value(json!({"key": "k", "operator": "Exists", "tolerationSeconds": seconds}))
+                .unwrap()
+        };
+        let (before, after) =
+            ("2026-01-01T00:00:59Z".parse().unwrap(), "2026-01-01T00:01:00Z".parse().unwrap());
+        let (none, minute) = (vec![toleration(None)], vec![toleration(None), toleration(Some(60))]);
+        let rows = [
+            (NO_EXECUTE, &minute, Some(before), true),
+            (NO_EXECUTE, &minute, Some(after), false),
+            (NO_EXECUTE, &minute, None, true),
+            (NO_EXECUTE, &none, Some(after), true),
+            (NO_SCHEDULE, &minute, Some(after), true),
+        ];
+        for (effect, tolerations, now, want) in rows {
+            let got = untolerated(&[taint(effect)], tolerations, now).is_none();
+            assert_eq!(got, want, "{effect} {tolerations:?} {now:?}");
+        }
+        let unknown = Taint::new("k", NO_EXECUTE);
+        assert!(untolerated(&[unknown], &minute, Some(after)).is_none(), "since when is not known");
     }
 
     #[test]

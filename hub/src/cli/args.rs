@@ -117,6 +117,14 @@ pub struct ServeArgs {
     /// Namespaces that are never propagated, as regular expressions over the whole name.
     #[arg(long, value_name = "REGEX", value_delimiter = ',', default_value = "kube-.*")]
     pub skipped_propagating_namespaces: Vec<String>,
+    /// Kinds that are never propagated: GROUP;GROUP/VERSION;GROUP/VERSION/KIND,KIND; the core group is left out, as in v1/Pod.
+    #[arg(long, value_name = "APIS", default_value = "", hide_default_value = true)]
+    pub skipped_propagating_apis: String,
+    /// Whether clusters that get no replicas of a divided workload get the workload all the same, with none: also when
+    /// it is scaled to none.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub enable_empty_workload_propagation: bool,
     #[command(flatten)]
     pub failover: FailoverArgs,
     #[command(flatten)]

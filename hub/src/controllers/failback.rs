@@ -141,7 +141,9 @@ impl Failback {
             conditions::find(head.conditions(), condition::READY).map(|ready| ready.last_transition_time);
         let tolerations =
             spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
-        let tainted = taints::untolerated(&head.cluster.spec.taints, tolerations).is_some();
+        let tainted =
+            taints::untolerated(&head.cluster.spec.taints, tolerations, Some(Time::now(&self.context.env)))
+                .is_some();
         let (wall, now) = (self.context.env.wall(), self.context.env.now());
         let well = self.well.lock().elapsed(&name.to_owned(), since, wall, now);
         Some(Home { ready, tainted, well })

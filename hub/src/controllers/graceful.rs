@@ -195,9 +195,9 @@ impl GracefulEviction {
         };
         let gone = !head.as_ref().is_some_and(meant);
         let returns = task.reason == reason::TAINT_UNTOLERATED
-            && head
-                .as_ref()
-                .is_some_and(|head| evict::returns(spec, status, &head.cluster, &standing(context, head)));
+            && head.as_ref().is_some_and(|head| {
+                evict::returns(spec, status, &head.cluster, &standing(context, head), Time::now(&context.env))
+            });
         Facts { gone, reachable, wanted, returns, waited, well, unbegun: None }
     }
 

@@ -188,6 +188,7 @@ pub fn returns(
     status: &ResourceBindingStatus,
     cluster: &Cluster,
     taints: &[Taint],
+    now: Time,
 ) -> bool {
     let Some(placement) = &spec.placement else { return false };
     let group = placement
@@ -205,7 +206,7 @@ pub fn returns(
     everywhere
         && meant
         && !placement.spread_constraints.iter().any(is_full)
-        && taints::untolerated(taints, &placement.cluster_tolerations).is_none()
+        && taints::untolerated(taints, &placement.cluster_tolerations, Some(now)).is_none()
 }
 
 /// Whether the scheduler has had its say about a binding as it is now: has placed it, or refused to. Its refusals name
@@ -358,12 +359,20 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.metadata.name = Some("lost".to_owned());
         let keep = [Taint { key: "cordon".into(), effect: "NoSchedule".into(), ..Taint::default() }];
+        let now: Time = "2026-01-01T00:01:00Z".parse().unwrap();
+        let tainted = [Taint {
+            time_added: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+            ..Taint::new("k", "NoExecute")
+        }];
+        let for_seconds = |seconds: i64| json!({"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]});
         let max = |max: i64| json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": max}]);
         let group = |name: &str| json!([{"affinityName": "a", "clusterNames": [name]}]);
         let table = [
             ("everywhere", json!({}), &[][..], true),
             ("a taint that stays", json!({}), &keep[..], false),
             ("tolerated", json!({"clusterTolerations": [{"operator": "Exists"}]}), &keep[..], true),
+            ("tolerated for a while", for_seconds(61), &tainted[..], true),
+            ("tolerated for long enough", for_seconds(60), &tainted[..], false),
             ("another cluster", json!({"clusterAffinity": {"clusterNames": ["kept"]}}), &[][..], false),
             ("room for a third", json!({"spreadConstraints": max(3)}), &[][..], true),
             ("no more than there are", json!({"spreadConstraints": max(2)}), &[][..], false),
@@ -376,10 +385,10 @@ mod tests {
             spec.placement = Some(serde_json::from_value(placement).unwrap());
             let mut status = status(2, true, &[("kept", "Healthy"), ("new", "Healthy")]);
             status.scheduler_observed_affinity_name = "a".to_owned();
-            assert_eq!(returns(&spec, &status, &cluster, taints), want, "{what}");
+            assert_eq!(returns(&spec, &status, &cluster, taints, now), want, "{what}");
         }
         let divided = spec(3, true, &[("kept", 1), ("new", 2)], json!({}));
-        assert!(!returns(&divided, &status(2, true, &[]), &cluster, &[]), "replicas do not move back");
+        assert!(!returns(&divided, &status(2, true, &[]), &cluster, &[], now), "replicas do not move back");
 
         let (full, well) = (spec(3, false, &[("kept", 3), ("new", 3)], json!({})), status(2, true, &[]));
         let back = Facts { returns: true, wanted: Wanted::No, ..FACTS };

@@ -208,7 +208,7 @@ impl<'a> Words<'a> {
         }
         if filter.is_there(member.name()) {
             let taints = &member.cluster().spec.taints;
-            match taints::untolerated(taints, &self.placement.cluster_tolerations) {
+            match taints::untolerated(taints, &self.placement.cluster_tolerations, None) {
                 Some(taint) => grounds.push(format!(
                     "it has the object, so the taint {} keeps nothing away",
                     taints::display(taint)

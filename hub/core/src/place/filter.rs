@@ -7,6 +7,7 @@ use karmada_api::{
     policy::{ClusterAffinity, ClusterAffinityTerm, Placement},
     work::ResourceBindingSpec,
 };
+use karmada_meta::time::Time;
 
 use super::{Peer, Request, has_replicas, spread::Topology};
 use crate::{affinity::Compiled, fleet::Member, taints};
@@ -121,6 +122,7 @@ pub(super) struct Filter<'a> {
     topologies: Vec<Topology<'a>>,
     /// Whether members of one list of APIs serve the object's kind.
     serving: BTreeMap<u64, bool>,
+    now: Option<Time>,
 }
 
 impl<'a> Filter<'a> {
@@ -145,6 +147,7 @@ impl<'a> Filter<'a> {
             without: peers(|peer| peer.anti_affinity_group, groups.map(|groups| &groups.anti_affinity_group)),
             topologies: placement.spread_constraints.iter().filter_map(Topology::of).collect(),
             serving: BTreeMap::new(),
+            now: request.now,
         }
     }
 
@@ -167,7 +170,7 @@ impl<'a> Filter<'a> {
         let tier = if self.tiers.is_empty() { 0 } else { tier.ok_or(Reason::Affinity)? };
         if !self.there.contains(name) {
             if let Some(taint) =
-                taints::untolerated(&cluster.spec.taints, &self.placement.cluster_tolerations)
+                taints::untolerated(&cluster.spec.taints, &self.placement.cluster_tolerations, self.now)
             {
                 return Err(Reason::Taint(taints::display(taint)));
             }

@@ -56,6 +56,8 @@ pub struct Request<'a> {
     pub left: Option<&'a BTreeSet<String>>,
     /// Whether clusters that get no replicas get the object all the same (`--enable-empty-workload-propagation`).
     pub empty_workloads: bool,
+    /// The time of day, by which tolerations for some seconds are over; `None`: they are not.
+    pub now: Option<Time>,
 }
 
 impl<'a> Request<'a> {
@@ -69,6 +71,7 @@ impl<'a> Request<'a> {
             peers: &[],
             left: None,
             empty_workloads: false,
+            now: None,
         }
     }
 }

@@ -73,7 +73,8 @@ fn config(args: &ServeArgs) -> HubConfig {
             grace: args.failover.graceful_eviction_timeout,
         },
         skipped_namespaces: args.skipped_propagating_namespaces.clone(),
-        ..HubConfig::default()
+        skipped_apis: args.skipped_propagating_apis.clone(),
+        empty_workloads: args.enable_empty_workload_propagation,
     }
 }
 
