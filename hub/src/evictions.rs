@@ -16,7 +16,6 @@ use karmada_core::{
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use parking_lot::{Mutex, RwLock};
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -254,28 +253,11 @@ impl Leaving<'_> {
 
     /// Whether other clusters could take all that these departures take away.
     fn covered(&self, context: &Context, departures: &[Departure]) -> bool {
-        let mut after = self.binding.clone();
-        let mut spec = self.spec.clone();
-        for departure in departures {
-            let none = Eviction {
-                cluster: &departure.cluster,
-                cause: departure.cause,
-                producer: self.producer,
-                message: String::new(),
-                purge_mode: karmada_api::policy::PurgeMode::Gracefully,
-                preserved: BTreeMap::new(),
-            };
-            evict::begin(&mut after, &spec, &none, Time::now(&context.env));
-            let Ok(read) = ResourceBindingSpec::deserialize(&after["spec"]) else { return false };
-            spec = read;
-        }
-        match placing::decide(context, self.key, &spec, self.status) {
-            Ok(decision) => {
-                spec.clusters = decision.clusters;
-                !spec.clusters.is_empty() && evict::missing(&spec).is_none()
-            }
-            Err(_) => false,
-        }
+        let leaves: Vec<_> = departures.iter().map(|departure| departure.cluster.as_str()).collect();
+        let schedule = |spec: &ResourceBindingSpec| {
+            placing::decide(context, self.key, spec, self.status).map(|decision| decision.clusters)
+        };
+        evict::replace(self.spec, &leaves, schedule).is_ok()
     }
 
     fn preserved(&self, departure: &Departure) -> Result<BTreeMap<String, String>, StateError> {

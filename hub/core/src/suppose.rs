@@ -2,7 +2,8 @@
 //! now, on paper.
 //!
 //! ```text
-//!   fleet ─▶ as it would be ─▶ evict::due ─▶ which clusters it leaves ─▶ place::schedule ─▶ where it goes, what is lacking
+//!   fleet ─▶ as it would be ─▶ evict::due ─▶ which clusters it is to leave ─▶ evict::replace ─▶ where it goes, what is
+//!                                                                                            lacking, where it stays
 //! ```
 
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
@@ -10,11 +11,11 @@ use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duratio
 use karmada_api::{
     cluster::Taint,
     policy::PurgeMode,
-    work::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster},
+    work::{ResourceBindingSpec, TargetCluster},
 };
 
 use crate::{
-    evict::{self, Cause, Due, Left, Settings},
+    evict::{self, Cause, Due, Lack, Left, Settings},
     fleet::{Fleet, Member},
     place::{self, PlaceError, Request},
 };
@@ -89,39 +90,57 @@ pub fn leaving(spec: &ResourceBindingSpec, fenced: bool, fleet: &Fleet, settings
     spec.clusters.iter().filter_map(leave).collect()
 }
 
-/// Where an object would go if it left some clusters, by the function that places it.
+/// What would become of an object that is to leave clusters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Departed {
+    /// Where it would be.
+    pub moved: Moved,
+    /// What it would leave.
+    pub leaves: Vec<Leaving>,
+    /// The clusters on which it would stay all the same, since no others can take all that is there, and why.
+    pub kept: Vec<(String, String)>,
+}
+
+/// What would become of an object that is to leave clusters ([`leaving`]), as the hub goes about it: for a user's taint
+/// it leaves in any case; lost clusters one after the other, each only if others can take all that is there.
+pub fn depart(request: &Request<'_>, mut leaving: Vec<Leaving>) -> Departed {
+    leaving.sort_by_key(|leaving| (leaving.after, leaving.cause));
+    let (mut leaves, mut kept) = (Vec::<Leaving>::new(), Vec::new());
+    for next in leaving {
+        if next.cause != Cause::NoExecute {
+            let with_next = leaves.iter().chain([&next]).map(|leaving| leaving.cluster.as_str()).collect();
+            if let Moved::Short { why, .. } = leave(request, &with_next) {
+                kept.push((next.cluster, why));
+                continue;
+            }
+        }
+        leaves.push(next);
+    }
+    let names = leaves.iter().map(|leaving| leaving.cluster.as_str()).collect();
+    Departed { moved: leave(request, &names), leaves, kept }
+}
+
+/// Where an object would go if it left some clusters whatever becomes of it, by the function that places it.
 pub fn leave(request: &Request<'_>, leaves: &BTreeSet<&str>) -> Moved {
-    let present = &request.spec.clusters;
-    let gone: Vec<_> = present.iter().filter(|target| leaves.contains(target.name.as_str())).collect();
+    let clusters = request.spec.clusters.iter().map(|target| target.name.as_str());
+    let gone: Vec<_> = clusters.filter(|name| leaves.contains(name)).collect();
     if gone.is_empty() {
         return Moved::Stays;
     }
-    let before: Vec<_> = present.iter().map(|target| target.name.clone()).collect();
-    let mut spec = request.spec.clone();
-    spec.clusters.retain(|target| !leaves.contains(target.name.as_str()));
-    spec.graceful_eviction_tasks.extend(gone.into_iter().map(|target| GracefulEvictionTask {
-        from_cluster: target.name.clone(),
-        clusters_before_failover: before.clone(),
-        ..GracefulEvictionTask::default()
-    }));
-    let schedule = |spec: &ResourceBindingSpec| place::schedule(&Request { spec, ..*request });
-    let error = match schedule(&spec) {
-        Ok(decision) => {
-            spec.clusters = decision.clusters;
-            None
-        }
-        Err(error) => Some(error),
+    let schedule = |spec: &ResourceBindingSpec| {
+        place::schedule(&Request { spec, ..*request }).map(|decision| decision.clusters)
     };
-    let left = evict::missing(&spec);
-    if error.is_none() && left.is_none() {
-        return Moved::To(spec.clusters);
-    }
+    let Lack { spec, error } = match evict::replace(request.spec, &gone, schedule) {
+        Ok(clusters) => return Moved::To(clusters),
+        Err(lack) => *lack,
+    };
     let why = match error {
         // What is lacking is clusters: which of the others refuse, and why.
         None | Some(PlaceError::NoFit(_)) => why_no_other(&Request { spec: &spec, ..*request }, leaves),
         Some(error) => error.to_string(),
     };
-    Moved::Short { clusters: spec.clusters, left, why }
+    let why = format!("no other cluster can take it: {why}");
+    Moved::Short { left: evict::missing(&spec), clusters: spec.clusters, why }
 }
 
 /// Why none of the clusters that an object does not leave takes more of it.
@@ -131,9 +150,10 @@ fn why_no_other(request: &Request<'_>, leaves: &BTreeSet<&str>) -> String {
     });
     let refused: Vec<_> = refused.collect();
     if refused.is_empty() {
-        return "every other cluster that may have it has it".to_owned();
+        "every other cluster that may have it has it".to_owned()
+    } else {
+        place::brief(&refused)
     }
-    format!("no other cluster can take it: {}", place::brief(&refused))
 }
 
 #[cfg(test)]
@@ -251,7 +271,7 @@ mod tests {
         assert_eq!(go(&pair, &["c"]), Moved::Stays);
         let Moved::Short { clusters, left, why } = go(&pair, &["a"]) else { panic!("there is no spare") };
         assert_eq!((clusters, left), (target(&[("b", 1)]), Some(Left::Clusters(1))));
-        assert!(why.contains("c: no, it is not named"), "{why}");
+        assert!(why.starts_with("no other cluster can take it: c: no, it is not named"), "{why}");
         let Moved::Short { clusters, why, .. } = go(&spec(only, 1, &[("a", 1)], none), &["a"]) else {
             panic!("there is nothing else")
         };
@@ -259,5 +279,76 @@ mod tests {
             clusters.is_empty() && why.starts_with("no other cluster can take it: b: no, it is not named"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn lost_clusters_are_left_only_for_others_that_take_everything() {
+        let with_room = |name: &str, free: i64| {
+            let mut cluster = serving(name);
+            let status = cluster.status.get_or_insert_default();
+            status.resource_summary = serde_json::from_value(json!({
+                "allocatable": {"cpu": "100", "memory": "100Gi", "pods": 100},
+                "allocated": {"cpu": "0", "memory": "0", "pods": 100 - free},
+            }))
+            .unwrap();
+            cluster
+        };
+        let fleet =
+            Fleet::of([("a", 98), ("b", 0), ("c", 1), ("d", 0)].map(|(name, free)| with_room(name, free)));
+        let packed = json!({"replicaScheduling": {"replicaSchedulingType": "Divided",
+                                                  "replicaDivisionPreference": "Aggregated"}});
+        let only = json!({"clusterAffinity": {"clusterNames": ["a"]}});
+        let two = json!({"clusterAffinity": {"clusterNames": ["a", "b", "c"]},
+                         "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}]});
+        let (lost, user) = (Taint::new(UNREACHABLE, NO_SCHEDULE), Taint::new("k", NO_EXECUTE));
+        let pair: &[(&str, i32)] = &[("a", 2), ("b", 2)];
+        let table: [(&str, &Value, &[(&str, i32)], &[(&str, &Taint)], &str); 9] = [
+            ("room for one of two", &packed, pair, &[("a", &lost)], "stays; kept a"),
+            ("room for one of one", &packed, &[("a", 1), ("b", 2)], &[("a", &lost)], "b:2 c:1; left a"),
+            ("a user asks", &packed, pair, &[("a", &user)], "short b:2; left a"),
+            ("pinned", &only, &[("a", 4)], &[("a", &lost)], "stays; kept a"),
+            ("pinned, a user asks", &only, &[("a", 4)], &[("a", &user)], "short ; left a"),
+            ("lost, and a user asks", &only, &[("a", 4)], &[("a", &lost), ("a", &user)], "short ; left a"),
+            ("not there", &only, &[("a", 4)], &[("b", &lost)], "stays"),
+            (
+                "both lost, and room for one copy",
+                &two,
+                &[("a", 1), ("b", 1)],
+                &[("a", &lost), ("b", &lost)],
+                "b:2 c:2; left a; kept b",
+            ),
+            (
+                "what a user takes is first, and what is lacking then keeps the lost",
+                &two,
+                &[("a", 1), ("b", 1)],
+                &[("a", &lost), ("b", &user), ("c", &lost)],
+                "short a:2; left b; kept a",
+            ),
+        ];
+        for (message, placement, clusters, taints, want) in table {
+            let mut changes = Changes::new();
+            for (name, taint) in taints {
+                changes.entry((*name).to_owned()).or_default().push((*taint).clone());
+            }
+            let replicas = clusters.iter().map(|(_, n)| n).sum();
+            let spec = spec(placement.clone(), replicas, clusters, json!(null));
+            let fleet = changed(&fleet, &changes);
+            let leaving = leaving(&spec, false, &fleet, &Settings::default());
+            let Departed { moved, leaves, kept } = depart(&Request::new(&spec, &fleet), leaving);
+            let list = |clusters: &[TargetCluster]| {
+                let each = clusters.iter().map(|target| format!("{}:{}", target.name, target.replicas));
+                each.collect::<Vec<_>>().join(" ")
+            };
+            let mut got = match &moved {
+                Moved::Stays => "stays".to_owned(),
+                Moved::To(clusters) => list(clusters),
+                Moved::Short { clusters, .. } => format!("short {}", list(clusters)),
+            };
+            leaves.iter().for_each(|leaving| got += &format!("; left {}", leaving.cluster));
+            kept.iter().for_each(|(cluster, _)| got += &format!("; kept {cluster}"));
+            assert_eq!(got, want, "{message}: {moved:?}");
+            let why = |why: &str| why.starts_with("no other cluster can take it: ");
+            assert!(kept.iter().all(|(_, text)| why(text)), "{message}: {kept:?}");
+        }
     }
 }

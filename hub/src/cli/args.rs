@@ -34,7 +34,8 @@ pub(super) enum Command {
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(ExplainArgs),
     /// Say what would move where if clusters were lost, tainted or cordoned, and change nothing. Over all namespaces
-    /// unless one is given.
+    /// unless one is given. As the hub does it: an object leaves a lost cluster only if others can take all that it has
+    /// there, and a user's NoExecute taint in any case.
     WhatIf(WhatIfArgs),
     /// Keep new objects away from clusters; what is there stays.
     Cordon(CordonArgs),

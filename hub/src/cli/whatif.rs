@@ -5,7 +5,7 @@
 //!   bindings, page by page ───────┴─▶ karmada_core::suppose ─▶ rows of what is not as it is now
 //! ```
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use karmada_api::{
     cluster::Taint,
@@ -15,11 +15,12 @@ use karmada_api::{
 use karmada_core::{
     evict::{Cause, Left, Settings, asks_for_failover},
     fleet::Fleet,
-    suppose::{self, Changes, Leaving, Moved},
+    judge::brake,
+    suppose::{self, Changes, Departed, Leaving, Moved},
     taint_edits::Edit,
 };
 use karmada_env::Env;
-use karmada_meta::time::human_duration;
+use karmada_meta::{duration, time::human_duration};
 use serde::Serialize;
 use serde_json::json;
 
@@ -58,14 +59,19 @@ pub(super) async fn run(args: WhatIfArgs, env: Env) -> Result<(), Failure> {
     .await?;
     let fleet = coming.off(&suppose::changed(&before, &changes));
     let rows: Vec<_> = concerned.iter().map(|bound| suppose(bound, &groups, &fleet, &changes)).collect();
+    let outage = outage(&before, &changes);
     match args.output {
-        Document::Text => print(&text(&rows, &changes)),
+        Document::Text => print(&text(&rows, &changes, outage.as_ref())),
         Document::Json => {
             let taints: Vec<_> = changes
                 .iter()
                 .map(|(cluster, taints)| json!({"cluster": cluster, "taints": taints}))
                 .collect();
-            let document = json!({"changes": taints, "objects": rows});
+            let after = Settings::default().failover_after.as_secs();
+            let document = json!({
+                "changes": taints, "assumed": {"failoverEvictionTimeoutSeconds": after}, "brake": outage,
+                "objects": rows,
+            });
             print(&format!("{}\n", serde_json::to_string_pretty(&document).map_err(Failure::failed)?))
         }
     }
@@ -95,6 +101,51 @@ fn changes(args: &WhatIfArgs) -> Result<Changes, String> {
     Ok(changes)
 }
 
+/// The brake that a hub with the default settings would put on, since too many clusters would be lost at once.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outage {
+    lost: usize,
+    of: usize,
+    /// Evictions go on after this time, whoever is back by then.
+    at_most_seconds: u64,
+}
+
+/// Whether taints say that a cluster is not heard of.
+fn is_lost(taints: &[Taint]) -> bool {
+    taints.iter().any(|taint| taint.key == UNREACHABLE)
+}
+
+/// Whether too many clusters would be lost at once. What is lost already does not vanish again.
+fn outage(before: &Fleet, changes: &Changes) -> Option<Outage> {
+    let (settings, of) = (brake::Settings::default(), before.members().len());
+    let vanishes = |(name, taints): &(&String, &Vec<Taint>)| {
+        is_lost(taints) && before.get(name).is_some_and(|member| !is_lost(&member.cluster().spec.taints))
+    };
+    let lost = changes.iter().filter(vanishes).count();
+    let at_most_seconds = settings.timeout.as_secs();
+    settings.is_outage(lost, of).then_some(Outage { lost, of, at_most_seconds })
+}
+
+impl Outage {
+    fn text(&self) -> String {
+        let settings = brake::Settings::default();
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        format!(
+            "{} of {} clusters ({}) at once would put on the brake on mass outages: what is to leave lost clusters is \
+             held until some are back, or for {} at most. That is by its default settings: more than {}, and {} \
+             clusters at least (--eviction-brake-share, --eviction-brake-clusters, --eviction-brake-timeout).\n\n",
+            self.lost,
+            self.of,
+            // Counts of clusters are far below what a float holds exactly.
+            percent(self.lost as f64 / self.of as f64),
+            duration::format(Duration::from_secs(self.at_most_seconds)),
+            percent(settings.share),
+            settings.least,
+        )
+    }
+}
+
 /// What would become of one object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,6 +157,9 @@ struct Row {
     #[serde(rename = "then")]
     after: Vec<TargetCluster>,
     leaves: Vec<Leave>,
+    /// The lost clusters on which it would stay as it is, since no others can take all that is there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stays_on: Vec<String>,
     /// Why not all of it finds a place, or why it stays.
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
@@ -117,6 +171,9 @@ struct Row {
 struct Leave {
     cluster: String,
     after_seconds: u64,
+    /// Whether it is lost, and no user's taint is the cause.
+    #[serde(skip)]
+    lost: bool,
     /// Whether that needs a hub that fails over clusters for every object, since the policy does not ask for it.
     needs_hub_setting: bool,
     purge_mode: String,
@@ -129,31 +186,28 @@ fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> 
         now: bound.placed().to_vec(),
         after,
         leaves: leaves.iter().map(|leaving| Leave::of(leaving, bound)).collect(),
+        stays_on: Vec::new(),
         why,
     };
-    let stays = |why: &str| row("stays", bound.placed().to_vec(), &[], why.to_owned());
+    let as_it_is = |result, why: &str| row(result, bound.placed().to_vec(), &[], why.to_owned());
     if bound.spec.placement.is_none() {
-        return row(
-            "follows",
-            bound.placed().to_vec(),
-            &[],
-            "it goes where what refers to it goes".to_owned(),
-        );
+        return as_it_is("follows", "it goes where what refers to it goes");
     }
     let leaving = suppose::leaving(&bound.spec, bound.fenced, fleet, &Settings::default());
     if leaving.is_empty() {
         let tainted =
             changes.values().flatten().all(|taint| taint.effect == NO_SCHEDULE && taint.key != UNREACHABLE);
-        return stays(if tainted {
-            "the taint keeps new objects away alone"
-        } else {
-            "it tolerates the taint"
-        });
+        return as_it_is(
+            "stays",
+            if tainted { "the taint keeps new objects away alone" } else { "it tolerates the taint" },
+        );
     }
-    let names: BTreeSet<_> = leaving.iter().map(|leaving| leaving.cluster.as_str()).collect();
-    match suppose::leave(&bound.request(&bound.spec, fleet, &groups.peers_of(bound)), &names) {
-        Moved::Stays => stays(""),
-        Moved::To(after) => row("moves", after, &leaving, String::new()),
+    let peers = groups.peers_of(bound);
+    let Departed { moved, leaves, kept } =
+        suppose::depart(&bound.request(&bound.spec, fleet, &peers), leaving);
+    let mut row = match moved {
+        Moved::Stays => as_it_is("stays", ""),
+        Moved::To(after) => row("moves", after, &leaves, String::new()),
         Moved::Short { clusters, left, why } => {
             let result = if clusters.is_empty() { "lost" } else { "short" };
             let why = match left {
@@ -162,17 +216,26 @@ fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> 
                 }
                 Some(Left::Clusters(_)) | None => why,
             };
-            row(result, clusters, &leaving, why)
+            row(result, clusters, &leaves, why)
         }
-    }
+    };
+    let stays = kept.iter().map(|(cluster, why)| {
+        if leaves.is_empty() && kept.len() == 1 { why.clone() } else { format!("stays on {cluster}: {why}") }
+    });
+    let whys: Vec<_> = [row.why].into_iter().filter(|why| !why.is_empty()).chain(stays).collect();
+    row.why = whys.join("; ");
+    row.stays_on = kept.into_iter().map(|(cluster, _)| cluster).collect();
+    row
 }
 
 impl Leave {
     fn of(leaving: &Leaving, bound: &Bound) -> Self {
+        let lost = leaving.cause == Cause::Failover;
         Self {
             cluster: leaving.cluster.clone(),
             after_seconds: leaving.after.as_secs(),
-            needs_hub_setting: leaving.cause == Cause::Failover && !asks_for_failover(&bound.spec),
+            lost,
+            needs_hub_setting: lost && !asks_for_failover(&bound.spec),
             purge_mode: leaving.purge_mode.to_string(),
         }
     }
@@ -187,7 +250,7 @@ impl Leave {
 }
 
 /// For people: a table, and what it amounts to.
-fn text(rows: &[Row], changes: &Changes) -> String {
+fn text(rows: &[Row], changes: &Changes, outage: Option<&Outage>) -> String {
     let clusters: Vec<_> = changes.keys().map(String::as_str).collect();
     if rows.is_empty() {
         return format!("Nothing is on {}.\n", clusters.join(", "));
@@ -204,7 +267,10 @@ fn text(rows: &[Row], changes: &Changes) -> String {
             row.why.clone(),
         ]
     }));
-    let mut text = align(&lines, &mut Vec::new());
+    let leaves = || rows.iter().flat_map(|row| &row.leaves);
+    let leaves_lost = leaves().any(|leave| changes.get(&leave.cluster).is_some_and(|taints| is_lost(taints)));
+    let mut text = outage.filter(|_| leaves_lost).map(Outage::text).unwrap_or_default();
+    text.push_str(&align(&lines, &mut Vec::new()));
     let count = |result: &str| rows.iter().filter(|row| row.result == result).count();
     let parts = [
         ("moves", "would move"),
@@ -225,7 +291,14 @@ fn text(rows: &[Row], changes: &Changes) -> String {
         clusters.join(", "),
         parts.join(", ")
     ));
-    if rows.iter().flat_map(|row| &row.leaves).any(|leave| leave.needs_hub_setting) {
+    if leaves().any(|leave| leave.lost) {
+        text.push_str(&format!(
+            "Lost clusters are left after the time that the policy tolerates it, or else after --failover-eviction-timeout, \
+             taken here as its default, {}: the hub's own flags are not known to this command.\n",
+            human_duration(Settings::default().failover_after)
+        ));
+    }
+    if leaves().any(|leave| leave.needs_hub_setting) {
         text.push_str(
             "Without `--enable-cluster-failover` on the hub, or spec.failover.cluster in the policy, what is on a lost \
              cluster stays there and waits for it.\n",
@@ -308,8 +381,7 @@ mod tests {
             let binding = json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec});
             Bound::read(Scope::Namespaced, &binding).map_err(|_| "unreadable").unwrap()
         };
-        let changes = changes(&args("h what-if --lose a")).unwrap();
-        let fleet = suppose::changed(&Fleet::of([cluster("a"), cluster("b")]), &changes);
+        let before = Fleet::of([cluster("a"), cluster("b")]);
         let at = |name: &str, replicas: i32| json!({"name": name, "replicas": replicas});
         let bounds = [
             bound(
@@ -317,6 +389,7 @@ mod tests {
                 json!([at("a", 1), at("b", 1)]),
                 json!({"failover": {"cluster": {"purgeMode": "Gracefully"}}}),
             ),
+            bound("free", json!([at("a", 2)]), json!({})),
             bound(
                 "api",
                 json!([at("a", 2)]),
@@ -328,18 +401,74 @@ mod tests {
                 json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}}),
             ),
         ];
-        let rows: Vec<_> =
-            bounds.iter().map(|bound| suppose(bound, &Groups::default(), &fleet, &changes)).collect();
-        let got = text(&rows, &changes);
+        let rows = |line: &str| {
+            let changes = changes(&args(line)).unwrap();
+            let fleet = suppose::changed(&before, &changes);
+            let rows: Vec<_> =
+                bounds.iter().map(|bound| suppose(bound, &Groups::default(), &fleet, &changes)).collect();
+            (text(&rows, &changes, None), rows, changes)
+        };
+        let (got, lost, changes) = rows("h what-if --lose a");
         for part in [
-            "Deployment shop/web    moves    a:1, b:1   b:2       after 5m",
-            "Deployment shop/api    lost     a:2        nowhere   after 5m, with --enable-cluster-failover",
+            "Deployment shop/web    moves    a:1, b:1   b:2    after 5m",
+            "Deployment shop/free   moves    a:2        b:2    after 5m, with --enable-cluster-failover",
             "Deployment shop/tied   stays    a:2        a:2",
-            "Of 3 objects on a: 1 would move, 1 would be nowhere, 1 would stay. Nothing was changed.",
+            "no other cluster can take it: b: no, it is not named",
+            "Of 4 objects on a: 2 would move, 2 would stay. Nothing was changed.",
+            "--failover-eviction-timeout, taken here as its default, 5m:",
         ] {
             assert!(got.contains(part), "{part}\n{got}");
         }
-        assert_eq!(text(&[], &changes), "Nothing is on a.\n");
-        assert_eq!(json!(rows)[0]["then"], json!([at("b", 2)]));
+        assert_eq!(json!(lost)[0]["then"], json!([at("b", 2)]));
+        let stays = &json!(lost)[2];
+        assert_eq!((&stays["result"], &stays["then"]), (&json!("stays"), &json!([at("a", 2)])));
+        assert_eq!((&stays["leaves"], &stays["staysOn"]), (&json!([]), &json!(["a"])));
+        assert_eq!(text(&[], &changes, None), "Nothing is on a.\n");
+
+        let (got, ..) = rows("h what-if --taint a=k:NoExecute");
+        for part in [
+            "Deployment shop/api    lost     a:2        nowhere   at once",
+            "Of 4 objects on a: 2 would move, 1 would be nowhere, 1 would stay. Nothing was changed.",
+        ] {
+            assert!(got.contains(part), "{part}\n{got}");
+        }
+        assert!(!got.contains("failover"), "no word of lost clusters: {got}");
+
+        let brake = Outage { lost: 4, of: 10, at_most_seconds: 3600 };
+        let got = text(&lost, &changes, Some(&brake));
+        assert!(
+            got.starts_with("4 of 10 clusters (40 %) at once would put on the brake")
+                && got.contains("or for 1h0m0s at most.")
+                && got.contains("more than 30 %, and 3 clusters at least")
+                && got.contains("2 would move"),
+            "{got}"
+        );
+        let got = text(&lost[3..], &changes, Some(&brake));
+        assert!(got.starts_with("OBJECT"), "what stays is not held: {got}");
+    }
+
+    #[test]
+    fn the_brake_is_foretold() {
+        let table = [
+            (10, "h what-if --lose m0,m1,m2,m3", Some(4)),
+            (10, "h what-if --lose m0,m1,m2", None),
+            (5, "h what-if --lose m0,m1", None),
+            (5, "h what-if --lose m0,m1,m2", Some(3)),
+            (5, "h what-if --lose m0,m1 --cordon m2 --taint m3=k:NoExecute", None),
+            (5, "h what-if --lose m0,m1 --taint m2=cluster.karmada.io/unreachable:NoSchedule", Some(3)),
+            // It was lost before.
+            (5, "h what-if --lose m0,m1,m4", None),
+        ];
+        for (clusters, line, want) in table {
+            let fleet = Fleet::of((0..clusters).map(|n| {
+                let taints = if n == 4 { vec![Taint::new(UNREACHABLE, NO_SCHEDULE)] } else { Vec::new() };
+                let cluster = json!({
+                    "metadata": {"name": format!("m{n}")}, "spec": {"syncMode": "Pull", "taints": taints},
+                });
+                serde_json::from_value(cluster).unwrap()
+            }));
+            let got = outage(&fleet, &changes(&args(line)).unwrap());
+            assert_eq!(got.map(|outage| outage.lost), want, "{line}");
+        }
     }
 }

@@ -23,6 +23,7 @@ mod assess;
 mod clock;
 mod due;
 mod failback;
+mod replace;
 mod state;
 mod task;
 
@@ -36,6 +37,7 @@ pub use self::{
     clock::Stopwatch,
     due::{Due, due, standing, waits_for},
     failback::{Home, Return, failback, failback_after, failback_refusal, gains},
+    replace::{Lack, replace},
     state::{StateError, inherited, preserve},
     task::{
         Eviction, asks_for_failover, begin, end, evicted_from, give_up, purge_mode, purged, set_evicted_from,

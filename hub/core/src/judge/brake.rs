@@ -48,6 +48,14 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether it is a mass outage when so many `of` all clusters vanish at once.
+    pub fn is_outage(&self, vanished: usize, of: usize) -> bool {
+        // Counts of clusters are far below what a float holds exactly.
+        vanished >= self.least.max(1) && vanished as f64 > self.share * of as f64
+    }
+}
+
 /// Why evictions are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -166,10 +174,7 @@ impl Brake {
             outage.members.retain(|name| still.contains(name.as_str()));
         }
         let together = self.together(missing(), settings);
-        let many = |count: usize| {
-            // Counts of clusters are far below what a float holds exactly.
-            count >= settings.least.max(1) && count as f64 > settings.share * fleet.len() as f64
-        };
+        let many = |count: usize| settings.is_outage(count, fleet.len());
         if many(together.len()) {
             let outage = self.outage.get_or_insert_with(|| Outage {
                 since: now,

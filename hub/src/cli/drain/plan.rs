@@ -200,7 +200,9 @@ mod tests {
             (
                 "on all of them",
                 json!({"clusters": all}),
-                Plan::Stuck("every other cluster that may have it has it".into()),
+                Plan::Stuck(
+                    "no other cluster can take it: every other cluster that may have it has it".into(),
+                ),
             ),
             (
                 "suspended",
@@ -210,7 +212,9 @@ mod tests {
             (
                 "nothing runs of it",
                 json!({"replicas": 0, "clusters": all}),
-                Plan::Leave("every other cluster that may have it has it".into()),
+                Plan::Leave(
+                    "no other cluster can take it: every other cluster that may have it has it".into(),
+                ),
             ),
             ("no placement", json!({"placement": null}), Plan::Follow),
             (
