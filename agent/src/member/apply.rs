@@ -329,9 +329,7 @@ impl Applier {
         let config = configuration(manifest.clone(), owner, None, false);
         match self.member.apply(path, AGENT, false, &config).await {
             Ok((true, object)) => Ok(Wrote::object(object)),
-            Ok((false, object)) if overwrite || is_namespace(&object) || !has_other_writers(&object) => {
-                Ok(Wrote::object(object))
-            }
+            Ok((false, object)) if overwrite || !has_other_writers(&object) => Ok(Wrote::object(object)),
             Ok((false, object)) => {
                 // Somebody made it just before us and said the same so far. It is theirs.
                 let nothing = config::nothing(&object);
@@ -369,10 +367,7 @@ impl Applier {
         {
             return Err(Failure::sometime(format!("{} {} is in the Work {name}, too", id.kind, id.path())));
         }
-        if !ours
-            && !is_namespace(&live)
-            && !members::may_adopt(&owner, &self.execution_namespace, overwrites(&manifest))
-        {
+        if !ours && !members::may_adopt(&owner, &self.execution_namespace, overwrites(&manifest)) {
             return Err(self.refusal(&live));
         }
         let adopted = is_namespace(&live)

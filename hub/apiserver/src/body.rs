@@ -234,6 +234,8 @@ pub(crate) fn is_too_deep(value: &Value) -> bool {
 fn yaml_options(duplicate_keys: serde_saphyr::DuplicateKeyPolicy) -> serde_saphyr::Options {
     serde_saphyr::options! {
         duplicate_keys: duplicate_keys,
+        // `defaultMode: 0400`, as Go's decoder reads it.
+        legacy_octal_numbers: true,
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
             max_nodes: LIMIT,

@@ -72,7 +72,10 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// The documents of a YAML stream; lists are taken apart, empty documents skipped.
 fn parse(text: &str) -> Result<Vec<Value>, String> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|e| e.to_string())?;
+    // `defaultMode: 0400`, as kubectl reads it.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())?;
     let mut objects = Vec::new();
     for mut document in documents {
         match &mut document {

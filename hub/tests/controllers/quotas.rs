@@ -72,6 +72,12 @@ async fn nobody_uses_more_than_the_namespace_may() {
     world.delete(&deployments(), "default", "b").await.expect("deleted");
     binding(&world, "c", "placed", |b| placed_on(b) == ["m1"]).await;
 
+    // What a template was refused it gets when there is room.
+    world
+        .change(&FEDERATED_RESOURCE_QUOTAS, "default", "q", |q| q["spec"]["overall"]["cpu"] = json!("9"))
+        .await;
+    world.becomes("7 of 9", &FEDERATED_RESOURCE_QUOTAS, "default", "q", used("7")).await;
+
     // Whoever writes bindings by hand meets the same.
     let mut by_hand = world.get(&RESOURCE_BINDINGS, "default", "c-deployment").await.expect("there");
     by_hand["spec"]["clusters"] = json!([{"name": "m1", "replicas": 7}]);

@@ -30,6 +30,8 @@ pub(super) enum Bound {
     Written,
     /// It cannot be; the reason is for people.
     Refused(String),
+    /// The same for now: what stands in the way may go.
+    Waits(String),
     /// The rules of its kind have no answer about the template; the binding, if there is one, stays as it was.
     Unclear(String),
 }

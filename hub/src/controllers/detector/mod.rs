@@ -15,7 +15,11 @@ mod policies;
 mod templates;
 mod workload;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_client::WorkQueue;
 use parking_lot::Mutex;
@@ -55,6 +59,8 @@ struct Memory {
     /// The content of templates that a lazy policy has claimed and not bound: it came after them, and they have not
     /// changed since.
     put_off: BTreeMap<TemplateKey, u64>,
+    /// Templates that wait for a name or for a quota.
+    waiting: BTreeSet<TemplateKey>,
     /// Templates without a policy.
     unmatched: BTreeMap<TemplateKey, Lonely>,
     /// Policies without templates, and the generation of which that was said.
@@ -171,6 +177,14 @@ impl Detector {
             for (key, _) in watched.into_iter().flat_map(|watched| watched.index.all()) {
                 queue.add(TemplateKey { kind: kind.clone(), key });
             }
+        });
+        let (queue, waiting): (WorkQueue<TemplateKey>, _) = (templates.clone(), memory.clone());
+        context.quotas.listen(move |change| {
+            let namespace = &change.key.namespace;
+            let waiting = &waiting.lock().waiting;
+            waiting.iter().filter(|template| template.key.namespace == *namespace).for_each(|template| {
+                queue.add(template.clone());
+            });
         });
         let shared = Arc::downgrade(context);
         context.definitions.listen(move |_| {

@@ -32,6 +32,8 @@ use crate::{
 /// How long after a user's rule has failed about a template it is asked again: it may have been out of time, or out of
 /// reach.
 const UNCLEAR: Duration = Duration::from_secs(30);
+/// How long a template waits whose binding's name is taken, or whose change a quota does not allow.
+const WAITS: Duration = Duration::from_secs(10);
 /// How long a template waits for the PriorityClass that its policy names before it is looked for again.
 const PRIORITY_CLASS: Duration = Duration::from_secs(10);
 
@@ -115,6 +117,7 @@ impl Detector {
         memory.bound.remove(template);
         memory.put_off.remove(template);
         memory.unmatched.remove(template);
+        memory.waiting.remove(template);
     }
 
     /// Whether the policy that claimed an object means it under another version of its kind: the same object is then
@@ -155,6 +158,14 @@ impl Detector {
             self.context.normal(component::DETECTOR, &live, event::PREEMPT_POLICY_SUCCEED, text);
         }
         self.context.figures.applied_policy(matches!(applied, Ok(Bound::Written | Bound::Unchanged)), &timer);
+        {
+            let waiting = &mut self.memory.lock().waiting;
+            if matches!(applied, Ok(Bound::Waits(_))) {
+                waiting.insert(template.clone());
+            } else {
+                waiting.remove(template);
+            }
+        }
         let said = match policy {
             Policy::Namespaced(_) => format!("Apply policy({}/{})", policy.namespace(), policy.name()),
             Policy::Cluster(_) => format!("Apply cluster policy({})", policy.name()),
@@ -178,7 +189,7 @@ impl Detector {
                 );
                 Ok(Next::Done)
             }
-            Ok(Bound::Refused(ref reason) | Bound::Unclear(ref reason)) => {
+            Ok(Bound::Refused(ref reason) | Bound::Waits(ref reason) | Bound::Unclear(ref reason)) => {
                 tracing::warn!(template = %template, policy = %policy.name(), %reason, "policy not applied");
                 let text = format!("{said} failed: {reason}");
                 self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
@@ -186,6 +197,7 @@ impl Detector {
                 let waits = policy.spec().schedule_priority.is_some();
                 Ok(match applied {
                     Ok(Bound::Unclear(_)) => Next::After(UNCLEAR),
+                    Ok(Bound::Waits(_)) => Next::After(WAITS),
                     _ if waits => Next::After(PRIORITY_CLASS),
                     _ => Next::Done,
                 })
@@ -242,7 +254,7 @@ impl Detector {
             Some(_) => self.context.objects.get(bindings::resource(key.scope), &key.key).await?,
         };
         if let Some(reason) = binding.as_ref().and_then(|binding| bindings::collision(binding, &live)) {
-            return Ok(Bound::Refused(reason));
+            return Ok(Bound::Waits(reason));
         }
         // A binding of a template that was there before: made again, or moved here from another API server.
         let bound_before = binding.as_ref().is_some_and(|binding| {
@@ -343,7 +355,7 @@ impl Detector {
             Ok(false) => Ok(Bound::Unchanged),
             Ok(true) => {
                 if let Some(why) = self.over_quota(key, &before, &binding) {
-                    return Ok(Bound::Refused(why));
+                    return Ok(Bound::Waits(why));
                 }
                 self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
                 Ok(Bound::Written)
