@@ -305,7 +305,16 @@ async fn a_deleted_work_takes_its_objects_along_unless_they_are_to_stay() {
             json!({"preserveResourcesOnDeletion": true}),
         )
         .await;
-    world.work("ns", &[namespace("was-here")]).await;
+    // As with any object, somebody has to say that what is there may be taken over.
+    world.work("refused", &[namespace("was-here")]).await;
+    eventually(SECOND, "that is refused", async || {
+        let (status, message) = world.condition("refused", "Applied").await;
+        status == "False" && message.contains("already exists in the cluster")
+    })
+    .await;
+    let mut taken_over = namespace("was-here");
+    taken_over["metadata"]["annotations"] = json!({"work.karmada.io/conflict-resolution": "overwrite"});
+    world.work("ns", &[taken_over]).await;
     for work in ["gone", "kept", "ns"] {
         world.applied(work).await;
     }

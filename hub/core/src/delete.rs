@@ -224,6 +224,8 @@ pub struct Leaving {
     pub works_alive: usize,
     /// Works that are terminating and still have the agent's finalizer.
     pub works_terminating: usize,
+    /// One of those holds what may run in one place only, and the agent may not have stopped it yet (`judge::fence`).
+    pub fenced: bool,
     /// The execution namespace exists.
     pub namespace: bool,
     /// It has a deletion timestamp.
@@ -235,7 +237,7 @@ pub struct Leaving {
 pub enum Removal {
     /// Delete the Works.
     DeleteWorks,
-    /// The agent is taking its objects down: wait.
+    /// The agent is taking its objects down, or will have stopped what is fenced soon: wait.
     Wait,
     /// The agent cannot be reached: drop its finalizer from the Works. What is on the member stays there.
     DropWorkFinalizers,
@@ -250,7 +252,7 @@ pub fn removal(state: &Leaving) -> Removal {
     if state.works_alive > 0 {
         Removal::DeleteWorks
     } else if state.works_terminating > 0 {
-        if state.reporting { Removal::Wait } else { Removal::DropWorkFinalizers }
+        if state.reporting || state.fenced { Removal::Wait } else { Removal::DropWorkFinalizers }
     } else if !state.namespace {
         Removal::Done
     } else if state.namespace_terminating {
@@ -425,6 +427,7 @@ mod tests {
             reporting: true,
             works_alive: 1,
             works_terminating: 1,
+            fenced: false,
             namespace: true,
             namespace_terminating: false,
         };
@@ -433,6 +436,11 @@ mod tests {
             ("Works first", state, Removal::DeleteWorks),
             ("the agent is at it", Leaving { works_alive: 0, ..state }, Removal::Wait),
             ("no agent", Leaving { works_alive: 0, reporting: false, ..state }, Removal::DropWorkFinalizers),
+            (
+                "no agent, and it may not have stopped what is fenced",
+                Leaving { works_alive: 0, reporting: false, fenced: true, ..state },
+                Removal::Wait,
+            ),
             ("then the namespace", gone, Removal::DeleteNamespace),
             ("it takes a while", Leaving { namespace_terminating: true, ..gone }, Removal::Wait),
             ("then the Cluster", Leaving { namespace: false, ..gone }, Removal::Done),

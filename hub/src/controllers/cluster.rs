@@ -1,7 +1,8 @@
 //! Clusters: their execution namespaces, and their way out.
 //!
 //! A Cluster that is deleted keeps its finalizer until its Works and its namespace are gone. While its agent
-//! reports, the agent takes down what the Works hold; when it does not, the Works' finalizers are dropped and what
+//! reports, the agent takes down what the Works hold; when it does not, the Works' finalizers are dropped (of what may
+//! run in one place only when the agent has stopped it, so that no copy begins elsewhere before) and what
 //! is on the member stays there ([`karmada_core::delete::removal`]).
 
 use std::{sync::Arc, time::Duration};
@@ -11,6 +12,7 @@ use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     admit,
     delete::{Leaving, Removal, removal},
+    judge::fence::{self, Left},
     names,
 };
 use karmada_meta::{object, path::aggregate};
@@ -196,6 +198,7 @@ impl ClusterController {
             reporting: ClusterHead::project(cluster).reporting(),
             works_alive: alive.len(),
             works_terminating: terminating.len(),
+            fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work)),
             namespace: namespace.is_some(),
             namespace_terminating: namespace
                 .as_ref()
@@ -223,6 +226,14 @@ impl ClusterController {
                 Err(error)
             }
         }
+    }
+
+    /// Whether something in a Work may run in one place only, and on its cluster for some time yet.
+    fn may_run_still(&self, cluster: &str, work: &Reference) -> bool {
+        let Some(after) = work.fence else { return false };
+        let judgement = &self.context.judgement;
+        let left = Left { reports: false, exists: true, silent: judgement.silent(cluster), marked: true };
+        fence::wait(Some(left), after, judgement.fence_skew()) != fence::Wait::No
     }
 
     async fn take(
@@ -269,7 +280,12 @@ impl ClusterController {
             .objects
             .list(&WORKS, Some(namespace), "", |page| {
                 for work in page {
-                    let reference = Reference { key: Key::of(&work), uid: object::uid(&work).to_owned() };
+                    let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
+                    let reference = Reference {
+                        key: Key::of(&work),
+                        uid: object::uid(&work).to_owned(),
+                        fence: manifests.into_iter().flatten().filter_map(fence::after).max(),
+                    };
                     if object::deletion_timestamp(&work).is_none() {
                         alive.push(reference);
                     } else if object::finalizers(&work).contains(&finalizer::EXECUTION) {
@@ -286,4 +302,6 @@ impl ClusterController {
 struct Reference {
     key: Key,
     uid: String,
+    /// For how long something in it may run without the hub's confirmation, if anything in it is fenced.
+    fence: Option<Duration>,
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use karmada_agent::Phase;
 use karmada_api::{consts::extension, policy::PurgeMode};
 use karmada_client::{Error, Patch};
-use karmada_core::evict;
+use karmada_core::{evict, judge::flaps};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ use crate::{
 
 /// How long after the last fault everything may take to agree. The longest waits in there: a connection that is given
 /// up after 17 s and dialed anew, 60 s in which a hub that has just started judges nobody, 97 s until a watch that is
-/// silent is opened anew, and a member that has to be well for 30 s.
+/// silent is opened anew, and a member that has to be well for 30 s. One that was lost three times is held out for longer.
 const AGREEMENT: Duration = Duration::from_secs(240);
 
 /// The key of users' taints.
@@ -171,8 +171,10 @@ impl Driver {
             };
             self.confirm().await;
             self.wish_again().await;
-            if begin.elapsed() > AGREEMENT {
-                self.ledger.accuse(format!("no agreement {when} within {AGREEMENT:?}: {missing}"));
+            let held = missing.contains(extension::FLAPPING);
+            let patience = if held { AGREEMENT + flaps::Settings::default().first } else { AGREEMENT };
+            if begin.elapsed() > patience {
+                self.ledger.accuse(format!("no agreement {when} within {patience:?}: {missing}"));
             }
             sleep(LOOK).await;
         }
