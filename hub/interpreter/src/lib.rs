@@ -33,6 +33,7 @@ mod replicas;
 mod requests;
 mod retain;
 pub mod rules;
+mod runs;
 mod thirdparty;
 pub mod webhook;
 
@@ -48,6 +49,7 @@ pub use self::{
     replicas::{Replicas, completions, get_components, get_replicas, revise_completions, revise_replicas},
     requests::{pod_requests, pod_template_requests},
     retain::{Field, retain, retain_rules},
+    runs::{Runs, runs},
 };
 
 /// A field that does not hold what its kind says.

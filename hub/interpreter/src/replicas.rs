@@ -39,7 +39,7 @@ impl Replicas {
 }
 
 /// The field that holds a kind's number of replicas.
-fn replica_field(native: Native) -> Option<&'static [&'static str]> {
+pub(crate) fn replica_field(native: Native) -> Option<&'static [&'static str]> {
     match native {
         Native::Deployment | Native::ReplicaSet | Native::StatefulSet => Some(&["spec", "replicas"]),
         Native::Job => Some(&["spec", "parallelism"]),

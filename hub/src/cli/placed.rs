@@ -19,6 +19,7 @@ use karmada_core::{
     judge::fence,
     place::{self, Peer, Request},
 };
+use karmada_interpreter::Runs;
 use karmada_meta::object;
 use serde::Deserialize;
 use serde_json::Value;
@@ -75,10 +76,16 @@ impl Bound {
         &self.spec.clusters
     }
 
-    /// Whether something of it runs: it has replicas, or parts that have.
-    pub(super) fn is_workload(&self) -> bool {
+    /// What runs of it. Of what has replicas, or parts that have, nothing does when there are none.
+    pub(super) fn runs(&self) -> Runs {
         let spec = &self.spec;
-        spec.replicas > 0 || spec.replica_requirements.is_some() || !spec.components.is_empty()
+        if spec.replicas > 0 || spec.replica_requirements.is_some() || !spec.components.is_empty() {
+            return Runs::Replicas;
+        }
+        match karmada_interpreter::runs(&spec.resource.api_version, &spec.resource.kind) {
+            Runs::Replicas => Runs::Nothing,
+            runs => runs,
+        }
     }
 
     /// The spec as the scheduler sees it: before the first decision a cluster that has the object from an earlier binding

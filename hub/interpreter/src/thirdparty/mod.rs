@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::health::Judge;
 use self::{aggregate::Sum, parts::Parts};
 use crate::{
-    DependentObjectReference, Field, InterpretError, Replicas,
+    DependentObjectReference, Field, InterpretError, Replicas, Runs,
     dependencies::{references, template_dependencies},
     fields::{at, int, list, set, text},
     replicas::{pod_requirements, whole_number},
@@ -97,7 +97,10 @@ pub(crate) const PLAIN: Known = Known {
 
 /// The row of an object's kind.
 fn of(value: &Value) -> Option<&'static Known> {
-    let (api_version, kind) = (object::api_version(value), object::kind(value));
+    find(object::api_version(value), object::kind(value))
+}
+
+fn find(api_version: &str, kind: &str) -> Option<&'static Known> {
     rows().find(|known| known.kind == kind && known.api_version == api_version)
 }
 
@@ -119,6 +122,19 @@ pub(crate) fn replicas(value: &Value) -> Result<Option<Replicas>, InterpretError
         None => None,
     };
     Ok(Some(Replicas { replicas, requirements }))
+}
+
+/// What runs of an object of a known kind; none where the row says nothing about it, and for other kinds.
+pub(crate) fn runs(api_version: &str, kind: &str) -> Option<Runs> {
+    let known = find(api_version, kind)?;
+    match known.count {
+        Some(Count::Fixed(0)) => Some(Runs::Nothing),
+        Some(_) => Some(Runs::Replicas),
+        None if !matches!(known.parts, Parts::None) => Some(Runs::Replicas),
+        None if known.pods.is_empty() => None,
+        None if known.kind == "DaemonSet" => Some(Runs::OnEveryNode),
+        None => Some(Runs::Pods),
+    }
 }
 
 pub(crate) fn components(value: &Value) -> Result<Vec<Component>, InterpretError> {

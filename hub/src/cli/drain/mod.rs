@@ -157,6 +157,9 @@ async fn begin(
             }
             Plan::Follow => format!("{object}: goes where what refers to it goes"),
             Plan::Leave(why) => format!("{object}: stays, nothing of it runs ({why})"),
+            Plan::Daemons(why) => {
+                format!("{object}: stays, and a {}'s Pods with it ({why})", bound.spec.resource.kind)
+            }
             Plan::Stuck(why) if args.force => {
                 if !args.dry_run {
                     evict(server, bound, args).await?;

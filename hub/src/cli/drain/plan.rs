@@ -11,7 +11,7 @@ use karmada_core::{
     place::{self, Request, Trigger},
     suppose::{self, Moved},
 };
-use karmada_interpreter::ready;
+use karmada_interpreter::{Runs, ready};
 use serde_json::{Value, json};
 
 use super::super::placed::{Bound, Groups};
@@ -27,6 +27,8 @@ pub(super) enum Plan {
     Follow,
     /// Nothing runs of it, and no other cluster takes it: it may stay.
     Leave(String),
+    /// It runs a Pod on every node there, and no other cluster takes it: its Pods stay for as long as the nodes do.
+    Daemons(String),
     /// It runs, and cannot go without being missed.
     Stuck(String),
 }
@@ -38,7 +40,14 @@ pub(super) fn plan(bound: &Bound, groups: &Groups, fleet: &Fleet, cluster: &str)
         return if leaves(bound, cluster) { Plan::UnderWay } else { Plan::Follow };
     }
     let Some(placement) = &bound.spec.placement else { return Plan::Follow };
-    let stuck = |why: String| if bound.is_workload() { Plan::Stuck(why) } else { Plan::Leave(why) };
+    let stuck = |why: String| match bound.runs() {
+        Runs::Replicas | Runs::Pods => Plan::Stuck(why),
+        Runs::Unknown => {
+            Plan::Stuck(format!("{why} (what runs of a {} is not known)", bound.spec.resource.kind))
+        }
+        Runs::OnEveryNode => Plan::Daemons(why),
+        Runs::Nothing => Plan::Leave(why),
+    };
     if bound.spec.suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true)) {
         return stuck("its scheduling is suspended".into());
     }
@@ -240,6 +249,43 @@ mod tests {
         let stuck =
             plan(&bound(&json!({"placement": only}), &json!(null)), &Groups::default(), &fleet, "old");
         assert!(matches!(&stuck, Plan::Stuck(why) if why.contains("new: no, it is not named")), "{stuck:?}");
+    }
+
+    #[test]
+    fn what_runs_is_not_passed_over() {
+        let fleet = Fleet::of(["old", "new"].map(cluster));
+        let why = "its scheduling is suspended";
+        let stuck = Plan::Stuck(why.into());
+        let leave = Plan::Leave(why.into());
+        let pods = json!({"resourceRequest": {"cpu": "1"}});
+        let table = [
+            ("apps/v1", "Deployment", json!({"replicas": 1}), stuck.clone()),
+            ("apps/v1", "Deployment", json!({}), leave.clone()),
+            ("batch/v1", "CronJob", json!({}), stuck.clone()),
+            ("apps/v1", "DaemonSet", json!({}), Plan::Daemons(why.into())),
+            ("v1", "ConfigMap", json!({}), leave.clone()),
+            ("v1", "Service", json!({}), leave.clone()),
+            ("rbac.authorization.k8s.io/v1", "Role", json!({}), leave.clone()),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({}), leave),
+            (
+                "example.io/v1",
+                "Database",
+                json!({}),
+                Plan::Stuck(format!("{why} (what runs of a Database is not known)")),
+            ),
+            ("example.io/v1", "Database", json!({"replicaRequirements": pods}), stuck),
+        ];
+        for (api_version, kind, spec, want) in table {
+            let mut full = json!({
+                "resource": {"apiVersion": api_version, "kind": kind, "namespace": "shop", "name": "it", "uid": "u"},
+                "replicas": 0, "clusters": [{"name": "old"}], "suspension": {"scheduling": true},
+            });
+            for (key, value) in spec.as_object().unwrap() {
+                full[key] = value.clone();
+            }
+            let got = plan(&bound(&full, &json!(null)), &Groups::default(), &fleet, "old");
+            assert_eq!(got, want, "{kind} {spec}");
+        }
     }
 
     #[test]
