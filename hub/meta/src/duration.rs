@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The most that Go has: 292 years.
+const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
+
 /// Parses Go's notation, without a sign.
 ///
 /// # Errors
@@ -31,7 +34,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| bad())?;
         total = total.checked_add(part).ok_or_else(bad)?;
     }
-    if text.is_empty() { Err(bad()) } else { Ok(total) }
+    match total {
+        _ if text.is_empty() => Err(bad()),
+        // Sums of a moment and a longer time may have no number.
+        total if total > LONGEST => {
+            Err(format!("{text} is longer than {}, the longest that Go knows", format(LONGEST)))
+        }
+        total => Ok(total),
+    }
 }
 
 /// Writes a duration in Go's notation, to the millisecond: `1h0m5s`, `40s`, `1.5s`.
@@ -64,6 +74,9 @@ mod tests {
             ("-5s", None),
             ("5 s", None),
             ("1e9h", None),
+            ("2562047h", Some(9_223_369_200_000)),
+            ("2562048h", None),
+            ("18446744073709551615s", None),
             ("5y", None),
             ("s", None),
             (".s", None),

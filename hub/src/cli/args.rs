@@ -1,6 +1,7 @@
 //! What can be said on the command line. Plain data: nothing is opened or read here.
 
 mod look;
+mod numbers;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -11,7 +12,7 @@ use karmada_telemetry::logs::Format as LogFormat;
 
 use super::judge::JudgeArgs;
 
-pub(super) use self::look::*;
+pub(super) use self::{look::*, numbers::positive};
 
 /// The hub: policies, bindings and the API that agents pull from.
 #[derive(Debug, Parser)]
@@ -107,10 +108,10 @@ pub struct ServeArgs {
     #[arg(long, requires = "kubeconfig")]
     pub allow_foreign_controllers: bool,
     /// How often the health of clusters is judged.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     pub cluster_monitor_period: Duration,
     /// How long a cluster may show no sign of life before it counts as unhealthy.
-    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = positive)]
     pub cluster_monitor_grace_period: Duration,
     /// The same for a cluster that has just joined, and for all of them when the hub has just started.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
@@ -158,7 +159,7 @@ pub struct FailoverArgs {
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Purge::Gracefully)]
     pub no_execute_taint_eviction_purge_mode: Purge,
     /// How many objects may leave clusters per second; inf for no limit, 0 for one every half hour.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.5)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.5, value_parser = numbers::rate)]
     pub resource_eviction_rate: f64,
     /// How long the copy on a cluster that is left waits for the new one to be healthy, unless the policy says.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
@@ -196,10 +197,10 @@ pub struct LimitArgs {
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_mutating_requests_inflight: usize,
     /// How long a request may take, watches aside; a client may ask for less, and writes get 34s at most.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive)]
     pub request_timeout: Duration,
     /// How long a watch lasts that names no end; each gets up to twice as long, so that not all come back at once.
-    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = positive)]
     pub min_request_timeout: Duration,
     /// Bytes of lists of more than a megabyte that are being made or sent at one time; one more gets a 429. 0: any number.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
@@ -215,7 +216,7 @@ pub struct LimitArgs {
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub max_connections_per_address: usize,
     /// HTTP/2 streams, that is requests and watches, of one connection at one time.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub http2_max_streams_per_connection: u32,
     /// How long the hub goes on after SIGTERM, no longer ready, so that whatever sends clients here can notice. Then it
     /// takes no more connections, and has 10 s to end what runs.

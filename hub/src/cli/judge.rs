@@ -9,7 +9,7 @@ use karmada_core::{
 };
 use karmada_meta::duration;
 
-use super::args::ServeArgs;
+use super::args::{ServeArgs, positive};
 
 /// How links that are not good are judged. The tables behind the rules stand in the documentation of
 /// `karmada_core::judge`.
@@ -24,7 +24,7 @@ pub struct JudgeArgs {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cluster_flap_losses: usize,
     /// The time within which losses count, and after which good behaviour takes one doubling back.
-    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = positive)]
     pub cluster_flap_window: Duration,
     /// How long such a cluster gets nothing new; doubled each time it goes on.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
@@ -64,7 +64,7 @@ pub(super) fn settings(args: &ServeArgs) -> Settings {
     let judge = &args.judge;
     Settings {
         health: health::Settings {
-            period: args.cluster_monitor_period.max(Duration::from_millis(1)),
+            period: args.cluster_monitor_period,
             grace: args.cluster_monitor_grace_period,
             startup_grace: args.cluster_startup_grace_period,
         },

@@ -63,7 +63,7 @@ fn limits(args: &ServeArgs) -> Limits {
     Limits {
         reading: args.limits.max_requests_inflight,
         writing: args.limits.max_mutating_requests_inflight,
-        request_timeout: args.limits.request_timeout.max(Duration::from_millis(1)),
+        request_timeout: args.limits.request_timeout,
         watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
         list_bytes: args.limits.max_list_bytes,
         event_ttl: args.limits.event_ttl,

@@ -173,7 +173,7 @@ fn tls(args: &ServeArgs, pki: &Pki, env: &Env) -> Result<Tls, Failure> {
     let limits = Limits {
         connections: args.limits.max_connections,
         strangers_per_address: args.limits.max_connections_per_address,
-        streams: args.limits.http2_max_streams_per_connection.max(1),
+        streams: args.limits.http2_max_streams_per_connection,
         ..Limits::default()
     };
     Ok(Tls::new(pki, env).map_err(Failure::failed)?.limited(limits))

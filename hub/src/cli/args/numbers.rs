@@ -1,0 +1,75 @@
+//! Numbers that a hub can work with.
+
+use std::time::Duration;
+
+use karmada_meta::duration;
+
+/// A time that passes: what is done so often, or ends after it, would otherwise never rest or always fail.
+pub(in super::super) fn positive(text: &str) -> Result<Duration, String> {
+    let length = duration::parse(text)?;
+    if length.is_zero() {
+        Err(format!("{text} is no time at all; more than 0 is needed"))
+    } else {
+        Ok(length)
+    }
+}
+
+/// So many per second: 0 and more, or inf.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    if rate >= 0.0 { Ok(rate) } else { Err(format!("{text} is not 0, more than that, or inf")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Args, Command};
+
+    #[test]
+    fn serve_refuses_numbers_without_sense() {
+        let serve = |flag: &str| {
+            let args = Args::try_parse_from(["karmada-hub", "serve", "--data-dir=d", flag]);
+            match args.map(|args| args.command) {
+                Ok(Command::Serve(args)) => Ok(args),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let refused = [
+            ("--resource-eviction-rate=-1", "-1 is not 0, more than that, or inf"),
+            ("--resource-eviction-rate=NaN", "NaN is not 0"),
+            ("--resource-eviction-rate=-inf", "-inf is not 0"),
+            ("--resource-eviction-rate=fast", "is not a number"),
+            ("--eviction-brake-share=NaN", "not between 0 and 1"),
+            ("--eviction-brake-share=-0.1", "not between 0 and 1"),
+            ("--eviction-brake-clusters=-1", "invalid"),
+            ("--cluster-monitor-period=0s", "0s is no time at all"),
+            ("--cluster-monitor-period=-5s", "is not a duration"),
+            ("--cluster-monitor-grace-period=0", "0 is no time at all"),
+            ("--cluster-flap-window=0s", "0s is no time at all"),
+            ("--request-timeout=0s", "0s is no time at all"),
+            ("--min-request-timeout=0s", "0s is no time at all"),
+            ("--http2-max-streams-per-connection=0", "0 is not in 1.."),
+            ("--eviction-brake-timeout=10000000000h", "is longer than"),
+        ];
+        for (flag, want) in refused {
+            let error = serve(flag).map(drop).unwrap_err();
+            let name = flag.split('=').next().unwrap();
+            assert!(error.contains(want) && error.contains(name), "{flag}: {error}");
+        }
+        for (flag, want) in [("0", 0.0), ("0.5", 0.5), ("inf", f64::INFINITY)] {
+            let args = serve(&format!("--resource-eviction-rate={flag}")).unwrap();
+            assert_eq!(
+                args.failover.resource_eviction_rate.total_cmp(&want),
+                std::cmp::Ordering::Equal,
+                "{flag}"
+            );
+        }
+        for flag in
+            ["--failover-eviction-timeout=0s", "--event-ttl=0", "--max-connections=0", "--fence-skew=0s"]
+        {
+            assert!(serve(flag).is_ok(), "{flag}");
+        }
+    }
+}
