@@ -416,3 +416,68 @@ async fn a_lazy_policy_waits_for_the_next_change_of_the_template() {
     placed(&world, "free", &[("a", 1)]).await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_scheduled_while_that_is_suspended() {
+    let world = World::start().await;
+    join(&world, "a", 10).await;
+    world.create(&deployments(), hungry("web", 2)).await;
+    let p = policy("p", "apps/v1", "Deployment", "web", divided(dynamic(), json!({})));
+    world.create(&PROPAGATION_POLICIES, p).await;
+    placed(&world, "web", &[("a", 2)]).await;
+    let suspend = async |is: bool| {
+        let change = |b: &mut Value| b["spec"]["suspension"] = json!({ "scheduling": is });
+        world.change(&RESOURCE_BINDINGS, "default", "web-deployment", change).await;
+    };
+    suspend(true).await;
+    scale(&world, "web", 4).await;
+    let asked = |b: &Value| b["spec"]["replicas"] == 4;
+    world.becomes("it asks for more", &RESOURCE_BINDINGS, "default", "web-deployment", asked).await;
+    world.settle().await;
+    let binding = placed(&world, "web", &[("a", 2)]).await;
+    assert_eq!(
+        binding["spec"]["suspension"]["scheduling"], true,
+        "policies do not lift what others suspended"
+    );
+    suspend(false).await;
+    placed(&world, "web", &[("a", 4)]).await;
+    world.stop().await;
+}
+
+/// Karmada lets it go with the policy's next change, and does not carry out the template's own until then.
+#[tokio::test(start_paused = true)]
+async fn a_template_that_its_policy_selects_no_more_leaves_it_and_stays_where_it_is() {
+    let world = World::start().await;
+    join(&world, "a", 10).await;
+    join(&world, "b", 10).await;
+    let labelled = |value: &str| {
+        let mut policy = policy(
+            value,
+            "apps/v1",
+            "Deployment",
+            "web",
+            json!({"clusterAffinity": {"clusterNames": [value]}}),
+        );
+        let selector = &mut policy["spec"]["resourceSelectors"][0];
+        *selector = json!({"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {"at": value}}});
+        policy
+    };
+    world.create(&PROPAGATION_POLICIES, labelled("a")).await;
+    let mut web = deployment("web", 1);
+    web["metadata"]["labels"] = json!({"at": "a"});
+    world.create(&deployments(), web).await;
+    placed(&world, "web", &[("a", 1)]).await;
+    let relabel = async |value: &str| {
+        let change = |d: &mut Value| d["metadata"]["labels"]["at"] = json!(value);
+        world.change(&deployments(), "default", "web", change).await;
+    };
+    let policy_of = |d: &Value| object::annotation(d, "propagationpolicy.karmada.io/name").map(str::to_owned);
+    relabel("b").await;
+    world.becomes("let go", &deployments(), "default", "web", |d| policy_of(d).is_none()).await;
+    world.settle().await;
+    placed(&world, "web", &[("a", 1)]).await;
+    world.create(&PROPAGATION_POLICIES, labelled("b")).await;
+    world.becomes("taken", &deployments(), "default", "web", |d| policy_of(d).as_deref() == Some("b")).await;
+    placed(&world, "web", &[("b", 1)]).await;
+    world.stop().await;
+}
