@@ -9,6 +9,11 @@
 //! | `EvictionsHeld` | `MassOutage` | it is lost with many others, and nothing is moved away |
 //!
 //! Messages name times, not ages, so that nothing is written while nothing changes.
+//!
+//! When a status is stale, and since when (seconds ago; a hub that has just started has not heard of anybody). It follows
+//! the cluster's grace (`--cluster-monitor-grace-period`, or its own); the metric is `karmada_hub_lease_age_seconds`.
+//!
+#![doc = include_str!("stale.md")]
 
 use karmada_api::{
     conditions::{self, Condition, ConditionStatus},
@@ -101,7 +106,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::judge::grace::Source;
+    use crate::judge::{grace::Source, table};
 
     fn time(text: &str) -> Time {
         text.parse().unwrap()
@@ -109,6 +114,28 @@ mod tests {
 
     fn nothing() -> Opinion {
         Opinion::default()
+    }
+
+    #[test]
+    fn the_table_holds() {
+        let now = time("2026-01-01T01:00:00Z");
+        let ago = |seconds: &str| {
+            let seconds = seconds.parse::<u64>().ok()?;
+            Some(Time::from_system(
+                std::time::SystemTime::from(now.timestamp()) - Duration::from_secs(seconds),
+            ))
+        };
+        for [ready, since, heard, before, want] in table::rows(include_str!("stale.md")) {
+            let status: ConditionStatus = serde_json::from_value(serde_json::json!(ready)).unwrap();
+            let mut list = vec![Condition::new(condition::READY, status, "R", "", ago(since).unwrap())];
+            list.extend(
+                ago(before).map(|at| Condition::new(extension::STATUS_STALE, true, "NotReported", "", at)),
+            );
+            let opinion = Opinion { stale: ready == "Unknown", heard: ago(heard), ..nothing() };
+            opinion.show(&mut list, now);
+            let got = conditions::find(&list, extension::STATUS_STALE).map(|c| c.last_transition_time);
+            assert_eq!(got, ago(want), "{ready} {since} {heard} {before}");
+        }
     }
 
     #[test]
