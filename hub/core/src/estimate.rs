@@ -51,6 +51,8 @@ pub enum Limit<'a> {
     NoNode,
     /// The cluster has not reported its resources.
     NotReported,
+    /// It cannot be reached, and what is to be moved needs a place that can.
+    OutOfReach,
 }
 
 impl fmt::Display for Limit<'_> {
@@ -62,6 +64,7 @@ impl fmt::Display for Limit<'_> {
             Self::NoGrade(name) => write!(f, "no grade of nodes is certain to have enough {name}"),
             Self::NoNode => f.write_str("no node has the labels and taints that replicas ask for"),
             Self::NotReported => f.write_str("resources not reported"),
+            Self::OutOfReach => f.write_str("it cannot be reached"),
         }
     }
 }
@@ -79,7 +82,8 @@ impl<'a> Estimate<'a> {
     /// Room for anything.
     pub const UNLIMITED: Self = Self { replicas: UNLIMITED, limit: Limit::None };
 
-    const fn none(limit: Limit<'a>) -> Self {
+    /// No room, for this reason.
+    pub(crate) const fn none(limit: Limit<'a>) -> Self {
         Self { replicas: 0, limit }
     }
 

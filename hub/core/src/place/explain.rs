@@ -13,7 +13,7 @@ use karmada_api::{consts::extension, policy::Placement};
 use super::{
     Decision, PlaceError, Reason, Request, ask, candidates,
     filter::{Filter, Term},
-    schedule_term, spread, terms,
+    room, schedule_term, spread, terms,
 };
 use crate::{
     affinity::{self, Part},
@@ -192,7 +192,7 @@ impl<'a> Words<'a> {
     /// What room there is, where that mattered.
     fn room(&self, member: &Member) -> String {
         ask(self.request.spec, self.placement).map_or_else(String::new, |ask| {
-            let room = ask.room(member);
+            let room = room(&ask, self.request.spec, self.placement, member);
             format!("room for {} more (limited by {})", room.replicas, room.limit)
         })
     }

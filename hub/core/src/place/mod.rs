@@ -16,8 +16,9 @@ mod spread;
 use std::collections::BTreeSet;
 
 use karmada_api::{
+    cluster::Taint,
     conditions::Condition,
-    consts::{condition, extension, reason},
+    consts::{condition, extension, reason, taint::UNREACHABLE},
     policy::{Placement, SpreadFieldValue},
     work::{ResourceBindingSpec, TargetCluster},
 };
@@ -35,8 +36,9 @@ use self::{
 };
 use crate::{
     divide::{self, Mode, Slot, Strategy, TieBreak, TooLittle},
-    estimate::{Ask, Estimate},
+    estimate::{Ask, Estimate, Limit},
     fleet::{Fleet, Member},
+    taints,
 };
 
 /// What a decision is made from.
@@ -237,11 +239,30 @@ fn candidates<'a>(
         tier,
         there: filter.is_there(member.name()),
         present: present.get(member.name()).copied().unwrap_or_default(),
-        room: ask.as_ref().map_or(Estimate::UNLIMITED, |ask| ask.room(member)),
+        room: ask.as_ref().map_or(Estimate::UNLIMITED, |ask| room(ask, spec, placement, member)),
     };
     let mut candidates: Vec<_> = fitting.into_iter().map(candidate).collect();
     spread::sort(&mut candidates);
     candidates
+}
+
+/// The room a cluster has. A lost one keeps what it has, but is no place for what leaves others.
+fn room<'m>(
+    ask: &Ask<'m>,
+    spec: &ResourceBindingSpec,
+    placement: &Placement,
+    member: &'m Member,
+) -> Estimate<'m> {
+    let lost = |taint: &Taint| {
+        taint.key == UNREACHABLE
+            && taints::untolerated(std::slice::from_ref(taint), &placement.cluster_tolerations, None)
+                .is_some()
+    };
+    let moves = !spec.graceful_eviction_tasks.is_empty() && Strategy::of(placement) != Strategy::Duplicated;
+    if moves && member.cluster().spec.taints.iter().any(lost) {
+        return Estimate::none(Limit::OutOfReach);
+    }
+    ask.room(member)
 }
 
 /// Whether the room that clusters have matters for where a binding goes.

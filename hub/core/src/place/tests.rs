@@ -514,3 +514,30 @@ proptest! {
         }
     }
 }
+
+/// What leaves a lost cluster goes to no other lost one, which keeps what it has; asked for more by its user, it gets it.
+#[test]
+fn what_moves_goes_where_somebody_is_heard() {
+    let lost = json!({"taints": [{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]});
+    let fleet = Fleet::of(vec![roomy("b", lost.clone(), 9), roomy("c", json!({}), 9), roomy("d", lost, 9)]);
+    let there = |replicas: i64, tasks: Value| {
+        json!({"replicas": replicas, "replicaRequirements": core(), "clusters": [{"name": "b", "replicas": 2}],
+               "gracefulEvictionTasks": tasks})
+    };
+    let task = json!([{"fromCluster": "d", "replicas": 2, "reason": "R", "producer": "P",
+                       "clustersBeforeFailover": ["b", "d"]}]);
+    for placement in [dynamic(), aggregated()] {
+        let moved = placed_on(&fleet, placement.clone(), there(4, task.clone()));
+        assert_eq!(moved, ok(&[("b", 2), ("c", 2)]));
+    }
+    let tolerant = json!([{"operator": "Exists"}]);
+    let alone = Fleet::of(vec![roomy(
+        "b",
+        json!({"taints": [{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]}),
+        9,
+    )]);
+    assert_eq!(placed_on(&alone, aggregated(), there(5, json!([]))), ok(&[("b", 5)]), "its user asks");
+    assert!(placed_on(&alone, aggregated(), there(5, task.clone())).is_err());
+    let tolerated = with(aggregated(), "clusterTolerations", tolerant);
+    assert_eq!(placed_on(&alone, tolerated, there(5, task)), ok(&[("b", 5)]));
+}
