@@ -34,7 +34,7 @@ use crate::{
 pub const UNLIMITED: i64 = i32::MAX as i64;
 
 /// The resource that stands for the number of pods.
-const PODS: &str = "pods";
+pub(crate) const PODS: &str = "pods";
 
 /// What there is least of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,18 +3,23 @@
 //! A [`Member`] is made when its Cluster changes and shared from then on; a [`Fleet`] is the list of all of them at one
 //! moment. Ten thousand bindings that are placed in a row read the same list, and none of them copies a Cluster.
 
-use std::{collections::BTreeMap, hash::Hasher, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::Hasher,
+    sync::{Arc, LazyLock},
+};
 
 use fnv::FnvHasher;
 use karmada_api::{
     cluster::{ApiEnablement, Cluster, ResourceModel, ResourceSummary},
     consts::extension,
+    models::default_resource_models,
 };
 use karmada_meta::quantity::Quantity;
 
 use crate::{
     affinity,
-    estimate::{Node, report},
+    estimate::{Node, PODS, report},
 };
 
 /// An amount of one resource, in the two units that division goes by.
@@ -37,18 +42,47 @@ impl From<Quantity> for Amount {
 pub(crate) struct Grades {
     /// The number of nodes, by the place of the grade.
     pub(crate) counts: Vec<i64>,
-    /// Where each grade begins, by resource; a grade that does not speak of it has none.
-    pub(crate) begins: BTreeMap<String, Vec<Option<Amount>>>,
+    /// Where each grade begins, by resource; a grade that does not speak of it has none. One for all clusters that keep the
+    /// usual models: a binding is held against all of them in a row, and what lies apart has to be fetched from memory.
+    pub(crate) begins: Arc<Begins>,
+}
+
+type Begins = BTreeMap<String, Vec<Option<Amount>>>;
+
+/// Amounts by the names of resources. Pods, which everything asks for, stand in front.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Amounts {
+    pods: Option<Amount>,
+    others: BTreeMap<String, Amount>,
+}
+
+impl Amounts {
+    pub(crate) fn get(&self, name: &str) -> Option<&Amount> {
+        if name == PODS { self.pods.as_ref() } else { self.others.get(name) }
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Amount> {
+        if name == PODS { self.pods.as_mut() } else { self.others.get_mut(name) }
+    }
+}
+
+impl FromIterator<(String, Amount)> for Amounts {
+    fn from_iter<T: IntoIterator<Item = (String, Amount)>>(all: T) -> Self {
+        let mut others: BTreeMap<_, _> = all.into_iter().collect();
+        Self { pods: others.remove(PODS), others }
+    }
 }
 
 /// One cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     cluster: Arc<Cluster>,
+    /// It is neither on its way out nor has it taints: most are so.
+    pub(crate) plain: bool,
     /// Stands for the list of APIs: members with equal marks serve the same ones.
     pub(crate) apis: u64,
     /// allocatable − allocated − allocating of each resource that is allocatable; `None` before anything was reported.
-    pub(crate) left: Option<BTreeMap<String, Amount>>,
+    pub(crate) left: Option<Amounts>,
     /// Its nodes by grade, where they were counted.
     pub(crate) grades: Option<Grades>,
     /// What is free on each of its nodes, where that is known.
@@ -71,7 +105,8 @@ impl Member {
         let apis = mark(status.map(|status| status.api_enablements.as_slice()).unwrap_or_default());
         let left = summary.map(left);
         let grades = summary.and_then(|summary| grades(summary, &cluster.spec.resource_models));
-        Self { cluster, apis, left, grades, nodes: Vec::new() }
+        let plain = cluster.metadata.deletion_timestamp.is_none() && cluster.spec.taints.is_empty();
+        Self { cluster, plain, apis, left, grades, nodes: Vec::new() }
     }
 
     /// The same cluster, with what is free on each of its nodes.
@@ -138,7 +173,7 @@ impl Fleet {
     }
 }
 
-fn left(summary: &ResourceSummary) -> BTreeMap<String, Amount> {
+fn left(summary: &ResourceSummary) -> Amounts {
     let left = |(name, allocatable): (&String, &Quantity)| {
         let mut free = *allocatable;
         for taken in [&summary.allocated, &summary.allocating] {
@@ -156,14 +191,25 @@ fn grades(summary: &ResourceSummary, models: &[ResourceModel]) -> Option<Grades>
     if counts.is_empty() {
         return None;
     }
-    let mut begins = BTreeMap::<String, Vec<_>>::new();
+    /// The models that clusters have unless somebody gives them others.
+    static USUAL: LazyLock<(Vec<ResourceModel>, Arc<Begins>)> = LazyLock::new(|| {
+        let models = default_resource_models();
+        let begins = Arc::new(begins(&models));
+        (models, begins)
+    });
+    let begins = if models == USUAL.0 { Arc::clone(&USUAL.1) } else { Arc::new(begins(models)) };
+    Some(Grades { counts, begins })
+}
+
+fn begins(models: &[ResourceModel]) -> Begins {
+    let mut begins = Begins::new();
     for (grade, model) in models.iter().enumerate() {
         for range in &model.ranges {
             let begins = begins.entry(range.name.clone()).or_insert_with(|| vec![None; models.len()]);
             begins[grade] = Some(range.min.into());
         }
     }
-    Some(Grades { counts, begins })
+    begins
 }
 
 fn mark(apis: &[ApiEnablement]) -> u64 {
@@ -197,7 +243,8 @@ mod tests {
         let names: Vec<_> = fleet.members().iter().map(|member| member.name()).collect();
         assert_eq!(names, ["a", "b"]);
         let left = fleet.get("b").unwrap().left.clone().unwrap();
-        assert_eq!(left["cpu"], Amount { value: 2, milli: 2000 });
+        assert_eq!(left.get("cpu"), Some(&Amount { value: 2, milli: 2000 }));
+        assert_eq!(left.get("pods"), Some(&Amount { value: 110, milli: 110_000 }));
         assert_eq!(left.get("memory"), None, "nothing of it is allocatable");
         assert_eq!(fleet.get("c"), None);
     }

@@ -163,14 +163,15 @@ impl<'a> Filter<'a> {
     /// A cluster whose Ready condition is False or Unknown is not refused for that: its taints are what speaks.
     pub(super) fn judge(&mut self, member: &Member) -> Result<usize, Reason> {
         let (cluster, name) = (member.cluster(), member.name());
-        if cluster.metadata.deletion_timestamp.is_some() {
+        if !member.plain && cluster.metadata.deletion_timestamp.is_some() {
             return Err(Reason::Deleting);
         }
         let tier = self.tiers.iter().position(|affinity| affinity.matches(cluster));
         let tier = if self.tiers.is_empty() { 0 } else { tier.ok_or(Reason::Affinity)? };
         if !self.there.contains(name) {
-            if let Some(taint) =
-                taints::untolerated(&cluster.spec.taints, &self.placement.cluster_tolerations, self.now)
+            if !member.plain
+                && let Some(taint) =
+                    taints::untolerated(&cluster.spec.taints, &self.placement.cluster_tolerations, self.now)
             {
                 return Err(Reason::Taint(taints::display(taint)));
             }
