@@ -5,9 +5,9 @@
 #
 # Found when they were last put back:
 #
-#   5803-tasks-never-end                   seed 0     eviction tasks stay after everything is well
-#   2364-lost-clusters-lose-their-works    seed 1     deleted on a cluster that was only out of reach
-#   7455-empty-is-healthy                  seed 1     replicas go although nothing has taken over
+#   2364-lost-clusters-lose-their-works    seed 4     deleted on a cluster that was only out of reach
+#   7455-empty-is-healthy                  seed 14    replicas go although nothing has taken over
+#   5803-tasks-never-end                   seed 18    eviction tasks stay after everything is well
 #   5406-missing-work-is-deleted           seed 23    a hub made anew of an older copy does not know the Work
 #   backwards-clock                        seed 38    an agent's clock is put back, and its Lease does not count
 #
