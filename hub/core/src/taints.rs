@@ -1,5 +1,7 @@
 //! Taints: which a cluster gets for its condition, and which a placement puts up with.
 
+use std::time::Duration;
+
 use karmada_api::{
     cluster::Taint,
     consts::taint::{NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE},
@@ -38,14 +40,39 @@ pub fn untolerated<'a>(
     tolerations: &[Toleration],
     now: Option<Time>,
 ) -> Option<&'a Taint> {
-    let is_over = |taint: &Taint, seconds: i64| {
+    let is_over = |taint: &Taint, patience: Duration| {
         let (Some(now), Some(added)) = (now, taint.time_added) else { return false };
-        taint.effect == NO_EXECUTE && added.elapsed(now.timestamp().into()).as_secs() as i64 >= seconds
+        taint.effect == NO_EXECUTE && added.elapsed(now.timestamp().into()) >= patience
     };
-    taints.iter().filter(|taint| taint.effect == NO_SCHEDULE || taint.effect == NO_EXECUTE).find(|taint| {
-        let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
-        matching.peek().is_none()
-            || matching.filter_map(|t| t.toleration_seconds).min().is_some_and(|s| is_over(taint, s))
+    let effective = |taint: &&Taint| taint.effect == NO_SCHEDULE || taint.effect == NO_EXECUTE;
+    taints.iter().filter(effective).find(|taint| match tolerated(taint, tolerations) {
+        Tolerated::No => true,
+        Tolerated::For(patience) => is_over(taint, patience),
+        Tolerated::Always => false,
+    })
+}
+
+/// How long tolerations put up with a taint: as long as the most impatient of those that do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerated {
+    /// None of them does.
+    No,
+    /// For so long.
+    For(Duration),
+    /// Without a limit.
+    Always,
+}
+
+/// How long tolerations put up with a taint.
+pub fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> Tolerated {
+    let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
+    if matching.peek().is_none() {
+        return Tolerated::No;
+    }
+    // A negative number of seconds means none.
+    let seconds = matching.filter_map(|toleration| toleration.toleration_seconds).min();
+    seconds.map_or(Tolerated::Always, |seconds| {
+        Tolerated::For(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
     })
 }
 

@@ -49,8 +49,9 @@ pub enum Verb {
     Update,
 }
 
-/// Admits an object of a kind (`policy.karmada.io/PropagationPolicy`; of others only annotations of ours are checked, since
-/// any of them may be a template): sets its defaults, ids and stamps, checks it, and answers with what its author should know. Not for subresources. `old` is what is there, for an update;
+/// Admits an object of a kind (`policy.karmada.io/PropagationPolicy`; of others only annotations of ours are checked,
+/// since any of them may be a template): sets its defaults, ids and stamps, checks it, and answers with what its author
+/// should know. Not for subresources. `old` is what is there, for an update;
 /// `new_id` makes permanent ids; `now` is the time of day in RFC 3339.
 ///
 /// # Errors

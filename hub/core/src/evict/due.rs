@@ -13,7 +13,7 @@ use super::{Cause, Settings};
 use crate::{
     health::Ready,
     taint_policy,
-    taints::{self, tolerates},
+    taints::{self, Tolerated},
 };
 
 /// When an object has to leave.
@@ -84,16 +84,12 @@ pub fn due(
     for taint in taints {
         let Some(cause) = cause_of(taint, failover, settings) else { continue };
         let as_executed = Taint { effect: NO_EXECUTE.to_owned(), ..taint.clone() };
-        let mut matching =
-            tolerations.iter().filter(|toleration| tolerates(toleration, &as_executed)).peekable();
-        let patience = if matching.peek().is_none() {
-            Some(if cause == Cause::Failover { settings.failover_after } else { Duration::ZERO })
-        } else {
-            // A negative number of seconds means none.
-            let seconds = matching.filter_map(|toleration| toleration.toleration_seconds).min();
-            seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+        let patience = match taints::tolerated(&as_executed, tolerations) {
+            Tolerated::No if cause == Cause::Failover => settings.failover_after,
+            Tolerated::No => Duration::ZERO,
+            Tolerated::For(patience) => patience,
+            Tolerated::Always => continue,
         };
-        let Some(patience) = patience else { continue };
         let left = patience.saturating_sub(if patience.is_zero() { Duration::ZERO } else { lasted(taint) });
         due = match due {
             // What a user has said comes before what the hub concludes.

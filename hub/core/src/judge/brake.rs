@@ -141,6 +141,10 @@ struct Outage {
 }
 
 impl Outage {
+    fn beginning(now: Duration) -> Self {
+        Self { since: now, before: Duration::ZERO, members: BTreeSet::new() }
+    }
+
     /// When it is over whatever happens, if ever.
     fn until(&self, settings: &Settings) -> Option<Duration> {
         (!settings.timeout.is_zero()).then(|| self.since + settings.timeout.saturating_sub(self.before))
@@ -150,11 +154,7 @@ impl Outage {
 impl Brake {
     /// A hub before this one has held evictions from a cluster for so long, because many vanished together.
     pub fn recall(&mut self, name: &str, held_for: Duration, now: Duration) {
-        let outage = self.outage.get_or_insert_with(|| Outage {
-            since: now,
-            before: Duration::ZERO,
-            members: BTreeSet::new(),
-        });
+        let outage = self.outage.get_or_insert_with(|| Outage::beginning(now));
         outage.before = outage.before.max(held_for);
         outage.members.insert(name.to_owned());
     }
@@ -176,11 +176,7 @@ impl Brake {
         let together = self.together(missing(), settings);
         let many = |count: usize| settings.is_outage(count, fleet.len());
         if many(together.len()) {
-            let outage = self.outage.get_or_insert_with(|| Outage {
-                since: now,
-                before: Duration::ZERO,
-                members: BTreeSet::new(),
-            });
+            let outage = self.outage.get_or_insert_with(|| Outage::beginning(now));
             outage.members.extend(together.into_iter().map(str::to_owned));
         }
         if let Some(outage) = self.outage.take_if(|outage| {

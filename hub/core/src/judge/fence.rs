@@ -39,8 +39,8 @@ use karmada_meta::{
 };
 use serde_json::{Value, json};
 
-/// By how much longer the hub waits than the agent, unless the operator says (`--fence-skew`): clocks that run at different rates, an agent that is restarted, a
-/// member that takes its time to stop something.
+/// By how much longer the hub waits than the agent, unless the operator says (`--fence-skew`): clocks that run at
+/// different rates, an agent that is restarted, a member that takes its time to stop something.
 pub const SKEW: Duration = Duration::from_secs(30);
 
 /// The shortest time that can be asked for; an agent gives a sign of life every ten seconds.

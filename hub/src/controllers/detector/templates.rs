@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use karmada_api::{
-    conditions,
     consts::{component, event, extension},
     policy::ActivationPreference,
     work::ResourceBindingSpec,
@@ -12,7 +11,7 @@ use karmada_client::{Error, Resource};
 use karmada_core::select::{self, Claim, Policy, Subject};
 use karmada_meta::object;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Detector, Lonely, Patience,
@@ -280,22 +279,21 @@ impl Detector {
             return Ok(if claims.holder.is_some() { Bound::Written } else { Bound::Unchanged });
         }
         self.memory.lock().put_off.remove(template);
+        let told = binding.as_ref().and_then(objects::conditions);
         asked.workload = match self.workload(&live).await {
             Ok(workload) => workload,
             Err(error) => {
                 let why = error.to_string();
-                if let Some(binding) = &binding {
-                    self.tell_problem(&key, binding, INTERPRETED, Some(&why)).await?;
+                if let Some(told) = &told {
+                    self.tell_problem(&key, told, INTERPRETED, Some(&why)).await?;
                 }
                 return Ok(Bound::Unclear(why));
             }
         };
-        if let Some(binding) = &binding {
-            self.tell_problem(&key, binding, INTERPRETED, None).await?;
+        if let Some(told) = &told {
+            self.tell_problem(&key, told, INTERPRETED, None).await?;
         }
         let unread = desired::unread(&live, policy);
-        let told = binding.as_ref().and_then(objects::conditions).unwrap_or_default();
-        let told = conditions::find(&told, ANNOTATIONS[0]).cloned();
         let bound = match binding {
             None => {
                 let mut new = match desired::new_binding(&key, &live, &asked, &self.context.env) {
@@ -312,15 +310,8 @@ impl Detector {
                 self.update_binding(&key, binding, &live, &asked, keep_version).await?
             }
         };
-        if told.as_ref().map(|told| &told.message) != unread.as_ref()
-            && self
-                .tell_problem(
-                    &key,
-                    &json!({"status": {"conditions": told.as_slice()}}),
-                    ANNOTATIONS,
-                    unread.as_deref(),
-                )
-                .await?
+        let told = told.unwrap_or_default();
+        if self.tell_problem(&key, &told, ANNOTATIONS, unread.as_deref()).await?
             && let Some(why) = &unread
         {
             self.context.warning(component::DETECTOR, &live, extension::INVALID_ANNOTATION, why.as_str());

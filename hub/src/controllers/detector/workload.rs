@@ -38,35 +38,35 @@ impl Detector {
         })
     }
 
-    /// Says in a condition of a binding what is wrong with its template. The condition is there only then. Answers whether
-    /// that is news.
+    /// Says in a condition of a binding what is wrong with its template. The condition is there only then. `told` are those
+    /// that it has. Answers whether that is news.
     pub(super) async fn tell_problem(
         &self,
         key: &BindingKey,
-        binding: &Value,
+        told: &[Condition],
         [type_, reason]: [&'static str; 2],
         problem: Option<&str>,
     ) -> Result<bool, Error> {
         let now = Time::now(&self.context.env);
-        let apply = |live: &mut Value| {
+        let revise = |list: &mut Vec<Condition>| match problem {
+            None => conditions::remove(list, type_),
+            Some(why) => {
+                let why: String = why.chars().take(REASON_LIMIT).collect();
+                conditions::set(list, Condition::new(type_, false, reason, why, now), now)
+            }
+        };
+        if !revise(&mut told.to_vec()) {
+            return Ok(false);
+        }
+        let write = |live: &mut Value| {
             let Some(mut list) = objects::conditions(live) else { return false };
-            let changed = match problem {
-                None => conditions::remove(&mut list, type_),
-                Some(why) => {
-                    let why: String = why.chars().take(REASON_LIMIT).collect();
-                    conditions::set(&mut list, Condition::new(type_, false, reason, why, now), now)
-                }
-            };
+            let changed = revise(&mut list);
             if changed {
                 object::ensure_map(live, "status").insert("conditions".into(), json!(list));
             }
             changed
         };
-        let news = apply(&mut binding.clone());
-        if news {
-            let resource = bindings::resource(key.scope);
-            self.context.objects.modify(resource, &key.key, Part::Status, apply).await?;
-        }
-        Ok(news)
+        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, write).await?;
+        Ok(true)
     }
 }
