@@ -24,6 +24,7 @@ use karmada_api::work::{
     AggregatedStatusItem, ComponentReplicaRequirements, ReplicaRequirements, ResourceBindingSpec,
     ResourceBindingStatus, ResourceHealth, TargetCluster,
 };
+use serde::Serialize;
 
 /// How long what was decided takes room at most: an object that its member refuses would hold it for ever. Karmada's.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -33,7 +34,7 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 const SETTLING: Duration = Duration::from_secs(60);
 
 /// Replicas that ask for the same.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
     /// How many of them go together.
     pub replicas: i64,
@@ -42,7 +43,30 @@ pub struct Part {
 }
 
 /// What is counted of a binding: a replica, or a set of parts.
-type Unit = Arc<[Part]>;
+#[derive(Clone, Debug)]
+struct Unit {
+    parts: Arc<[Part]>,
+    /// The parts as JSON, by which units are told apart and put in order.
+    text: Arc<str>,
+}
+
+impl Unit {
+    fn of(parts: Vec<Part>) -> Self {
+        let text = serde_json::to_string(&parts).expect("parts are plain data");
+        Self { parts: parts.into(), text: text.into() }
+    }
+
+    /// So many of them, part by part.
+    fn times(&self, number: i64) -> impl Iterator<Item = (&Part, i64)> {
+        self.parts.iter().map(move |part| (part, part.replicas.saturating_mul(number)))
+    }
+}
+
+impl PartialEq for Unit {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
 
 /// How much of a binding a cluster was told to run, and how much of that is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,10 +110,12 @@ impl Assigned {
         left: Duration,
     ) -> Option<Self> {
         let together = spec.components.len() > 1;
-        let unit: Unit = match spec.components.as_slice() {
+        let parts: Vec<Part> = match spec.components.as_slice() {
             [] if spec.replicas <= 0 => return None,
-            [] => [Part { replicas: 1, requirements: spec.replica_requirements.clone().unwrap_or_default() }]
-                .into(),
+            [] => vec![Part {
+                replicas: 1,
+                requirements: spec.replica_requirements.clone().unwrap_or_default(),
+            }],
             components => components
                 .iter()
                 .map(|component| Part {
@@ -106,13 +132,13 @@ impl Assigned {
         };
         let clusters: BTreeMap<_, _> =
             clusters.iter().map(count).filter(|(_, count)| count.assigned > 0).collect();
-        Some(Self { unit, clusters, left })
+        Some(Self { unit: Unit::of(parts), clusters, left })
     }
 
     /// What of it is on its way to each cluster.
     pub fn on_their_way(&self) -> impl Iterator<Item = (&str, Vec<(&Part, i64)>)> {
         self.clusters.iter().filter(|(_, count)| count.there < count.assigned).map(|(cluster, count)| {
-            (cluster.as_str(), times(&self.unit, count.assigned - count.there).collect())
+            (cluster.as_str(), self.unit.times(count.assigned - count.there).collect())
         })
     }
 }
@@ -125,10 +151,6 @@ fn of_component(requirements: Option<&ComponentReplicaRequirements>) -> ReplicaR
         priority_class_name: of.priority_class_name.clone(),
         ..ReplicaRequirements::default()
     }
-}
-
-fn times(unit: &Unit, number: i64) -> impl Iterator<Item = (&Part, i64)> {
-    unit.iter().map(move |part| (part, part.replicas.saturating_mul(number)))
 }
 
 /// How much of what was assigned a cluster says is there: pods that exist, running or not, are in its report.
@@ -195,7 +217,33 @@ struct Entry {
 impl Entry {
     /// How many pods one of it is.
     fn pods(&self) -> i64 {
-        self.unit.iter().map(|part| part.replicas).sum::<i64>().max(1)
+        self.unit.parts.iter().map(|part| part.replicas).sum::<i64>().max(1)
+    }
+}
+
+/// What takes room on one cluster: whose it is, and summed up, since a thousand bindings often ask for the same.
+#[derive(Clone, Debug)]
+struct Taken<K> {
+    of: BTreeMap<K, (Unit, i64)>,
+    /// By the units' texts.
+    sums: BTreeMap<Arc<str>, (Unit, i64)>,
+}
+
+impl<K: Clone + Ord> Taken<K> {
+    /// A binding takes so many units from now on.
+    fn set(&mut self, key: &K, unit: &Unit, number: i64) {
+        if let Some((unit, number)) = self.of.remove(key)
+            && let Some((_, sum)) = self.sums.get_mut(&unit.text)
+        {
+            *sum -= number;
+            if *sum == 0 {
+                self.sums.remove(&unit.text);
+            }
+        }
+        if number > 0 {
+            self.of.insert(key.clone(), (unit.clone(), number));
+            self.sums.entry(unit.text.clone()).or_insert_with(|| (unit.clone(), 0)).1 += number;
+        }
     }
 }
 
@@ -204,8 +252,8 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub struct Ledger<K> {
     entries: BTreeMap<K, Entry>,
-    /// Who has something on its way there.
-    clusters: BTreeMap<String, BTreeSet<K>>,
+    /// By name; those where nothing takes room are not kept.
+    clusters: BTreeMap<String, Taken<K>>,
     /// Nothing lapses before.
     next: Duration,
 }
@@ -310,7 +358,7 @@ impl<K: Clone + Ord> Ledger<K> {
     /// A cluster has reported its resources: they hold what has arrived. If they hold so many pods `more` than before,
     /// the rest of these are taken for what is on its way longest.
     pub fn reported(&mut self, cluster: &str, more: i64) -> bool {
-        let keys = self.clusters.get(cluster).into_iter().flatten();
+        let keys = self.clusters.get(cluster).into_iter().flat_map(|taken| taken.of.keys());
         let since = |key: &K| self.entries.get(key).map(|entry| entry.until);
         let mut keys: Vec<(Option<Duration>, K)> = keys.map(|key| (since(key), key.clone())).collect();
         keys.sort();
@@ -373,26 +421,22 @@ impl<K: Clone + Ord> Ledger<K> {
     }
 
     /// What is on its way to a cluster, and what has arrived since its last report.
-    pub fn on<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = (&'a Part, i64)> {
-        let keys = self.clusters.get(cluster).into_iter().flatten();
-        let entries = keys.filter_map(move |key| self.entries.get(key));
-        entries
-            .filter_map(move |entry| Some((&entry.unit, entry.on.get(cluster)?.units())))
-            .flat_map(|(unit, number)| times(unit, number))
+    pub fn on(&self, cluster: &str) -> impl Iterator<Item = (&Part, i64)> {
+        let sums = self.clusters.get(cluster).into_iter().flat_map(|taken| taken.sums.values());
+        sums.flat_map(|(unit, number)| unit.times(*number))
     }
 
-    /// Brings the list of who is on clusters that have changed in line, and drops what takes no room any more.
+    /// Brings what takes room on clusters that have changed in line, and drops what takes no room any more.
     fn settle<C: AsRef<str>>(&mut self, key: &K, changed: impl IntoIterator<Item = C>) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         for cluster in changed {
             let cluster = cluster.as_ref();
-            if entry.on.get(cluster).is_some_and(|held| held.units() > 0) {
-                self.clusters.entry(cluster.to_owned()).or_default().insert(key.clone());
-            } else if let Some(keys) = self.clusters.get_mut(cluster) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.clusters.remove(cluster);
-                }
+            let units = entry.on.get(cluster).map_or(0, Held::units);
+            let nothing = || Taken { of: BTreeMap::new(), sums: BTreeMap::new() };
+            let taken = self.clusters.entry(cluster.to_owned()).or_insert_with(nothing);
+            taken.set(key, &entry.unit, units);
+            if taken.of.is_empty() {
+                self.clusters.remove(cluster);
             }
         }
         entry.on.retain(|_, held| held.units() > 0 || held.counted > held.count.there);
@@ -410,6 +454,7 @@ impl<K: Clone + Ord> Ledger<K> {
 #[cfg(test)]
 mod tests {
     use karmada_meta::time::Time;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -557,6 +602,58 @@ mod tests {
         ledger.set(&"x", None, SECOND);
         assert_eq!(on(&ledger, "b"), 0, "gone");
         assert!(!ledger.knows(&"x"));
+    }
+
+    #[test]
+    fn bindings_that_ask_for_the_same_are_summed_up() {
+        let mut ledger = Ledger::default();
+        let mut larger = spec(1, &[("a", 1)]);
+        larger.replica_requirements =
+            serde_json::from_value(json!({"resourceRequest": {"cpu": "2"}})).unwrap();
+        ledger.decided(&"x", 1, assigned(&spec(2, &[("a", 2)]), &[]).as_ref(), SECOND);
+        ledger.decided(&"y", 1, assigned(&spec(3, &[("a", 3)]), &[]).as_ref(), SECOND);
+        ledger.decided(&"z", 1, assigned(&larger, &[]).as_ref(), SECOND);
+        let numbers =
+            |ledger: &Ledger<&'static str>| -> Vec<_> { ledger.on("a").map(|(_, number)| number).collect() };
+        assert_eq!(numbers(&ledger), [5, 1]);
+        ledger.decided(&"y", 2, assigned(&larger, &[]).as_ref(), SECOND);
+        assert_eq!(numbers(&ledger), [2, 2], "one asks for something else now");
+    }
+
+    proptest! {
+        #[test]
+        fn sums_are_what_bindings_take(
+            steps in prop::collection::vec((0..5u8, 0..4usize, 0..3i64, 0..4i64, 0..4i64), 1..40),
+        ) {
+            let (mut ledger, keys) = (Ledger::default(), ["w", "x", "y", "z"]);
+            for (at, (step, key, cpu, wanted, there)) in steps.into_iter().enumerate() {
+                let (now, key) = (SECOND * (20 * at as u32), &keys[key]);
+                let mut spec = spec(wanted + 1, &[("a", wanted), ("b", 1)]);
+                spec.replica_requirements =
+                    serde_json::from_value(json!({"resourceRequest": {"cpu": cpu.to_string()}})).unwrap();
+                let assigned = assigned(&spec, &[("a", json!({"replicas": there}), false)]);
+                match step {
+                    0 => drop(ledger.decided(key, 1, assigned.as_ref(), now)),
+                    1 => drop(ledger.heard(key, 2, assigned.as_ref(), now)),
+                    2 => drop(ledger.set(key, None, now)),
+                    3 => drop(ledger.reported("a", there)),
+                    _ => drop(ledger.lapse(now)),
+                }
+                for cluster in ["a", "b"] {
+                    let mut sums = BTreeMap::new();
+                    for entry in ledger.entries.values() {
+                        let units = entry.on.get(cluster).map_or(0, Held::units);
+                        if units > 0 {
+                            *sums.entry(entry.unit.text.clone()).or_insert(0) += units;
+                        }
+                    }
+                    let kept = ledger.clusters.get(cluster).map(|taken| &taken.sums);
+                    let kept: BTreeMap<_, _> =
+                        kept.into_iter().flatten().map(|(text, (_, number))| (text.clone(), *number)).collect();
+                    prop_assert_eq!(kept, sums);
+                }
+            }
+        }
     }
 
     #[test]
