@@ -114,7 +114,7 @@ pub(crate) struct Context {
     /// All clusters, as placement wants them.
     pub fleet: Arc<Fleet>,
     /// What the hub last wrote into Works.
-    pub written: Written,
+    pub written: Arc<Written>,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
     /// Whether clusters that get no replicas get objects all the same.
@@ -177,7 +177,7 @@ impl Context {
             granted: Quotas::default(),
             templates: Arc::new(Templates::new()),
             fleet: Arc::default(),
-            written: Written::default(),
+            written: Arc::default(),
             to_bind: WorkQueue::new(env.clone()),
             judgement,
             figures,
@@ -233,7 +233,9 @@ impl Context {
         };
         self.follow(running, "resourcebindings", &bindings.namespaced, rb, project(Scope::Namespaced));
         self.follow(running, "clusterresourcebindings", &bindings.cluster, crb, project(Scope::Cluster));
-        let figures = self.figures.clone();
+        let (figures, written) = (self.figures.clone(), self.written.clone());
+        // After all others have heard: they ask whether it is theirs.
+        self.works.listen(move |change| written.arrived(change));
         self.follow(running, "works", &self.works, all(&kinds::WORKS), move |work| {
             figures.work_seen(&Key::of(work), work);
             WorkHead::project(work)

@@ -315,6 +315,9 @@ pub struct BindingHead {
     pub usage: ResourceList,
     /// A digest of labels, annotations and finalizers.
     pub metadata: u64,
+    /// A digest of the spec without the placement. Works are made of the rest: another placement is the scheduler's to
+    /// carry out, which notes in an annotation that it has, whatever the clusters.
+    pub sent: u64,
     /// Whether its status holds what Works have reported.
     pub collected: bool,
     /// Whether its status says that some of that is old.
@@ -331,7 +334,6 @@ impl BindingHead {
         let texts = |keys: &[&str]| -> Vec<String> {
             keys.iter().filter_map(|key| object::label(value, key)).map(str::to_owned).collect()
         };
-        let metadata = &value["metadata"];
         let names = |list: &str, field: &str| -> BTreeSet<String> {
             let entries = value["spec"][list].as_array().into_iter().flatten();
             entries.filter_map(|entry| entry[field].as_str()).map(str::to_owned).collect()
@@ -377,9 +379,16 @@ impl BindingHead {
             together: WorkloadAffinityGroups::deserialize(&value["spec"]["workloadAffinityGroups"])
                 .unwrap_or_default(),
             usage: usage(value),
-            metadata: digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]]),
+            metadata: Self::metadata_of(value),
+            sent: digest_without(value["spec"].as_object().map(|spec| (spec, ["placement"].as_slice()))),
             collected: value["status"]["aggregatedStatus"].as_array().is_some_and(|items| !items.is_empty()),
         }
+    }
+
+    /// A digest of a binding's labels, annotations and finalizers.
+    pub fn metadata_of(value: &Value) -> u64 {
+        let metadata = &value["metadata"];
+        digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]])
     }
 
     /// The groups by which bindings are found: the policies that claimed them, the kind they are for, and the groups
@@ -648,6 +657,19 @@ mod tests {
         assert_eq!(at("1", "True"), at("2", "True"));
         assert_ne!(at("1", "True"), at("1", "Unknown"));
         assert!(at("1", "False").reporting() && !at("1", "Unknown").reporting());
+    }
+
+    #[test]
+    fn a_placement_alone_sends_nothing() {
+        let sent = |placement: &str, replicas: i64| {
+            let spec = json!({
+                "resource": {"kind": "Deployment", "name": "a"}, "replicas": replicas,
+                "placement": {"clusterAffinity": {"clusterNames": [placement]}},
+            });
+            BindingHead::project(&json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec})).sent
+        };
+        assert_eq!(sent("x", 1), sent("y", 1));
+        assert_ne!(sent("x", 1), sent("x", 2));
     }
 
     #[test]

@@ -63,11 +63,12 @@ pub struct Index<P> {
 }
 
 struct State<P> {
-    entries: BTreeMap<Key, Arc<P>>,
+    /// The keys stand in groups, too: with Works by the hundred thousand, copies of them would be felt.
+    entries: BTreeMap<Arc<Key>, Arc<P>>,
     /// Group name to the keys of its members; a group without members is not kept.
-    groups: BTreeMap<String, BTreeSet<Key>>,
+    groups: BTreeMap<String, BTreeSet<Arc<Key>>>,
     /// During a list: what the list has not named so far.
-    unseen: Option<BTreeSet<Key>>,
+    unseen: Option<BTreeSet<Arc<Key>>>,
 }
 
 /// Keeps an index current for as long as it is polled; how the watch does is told by the returned receiver.
@@ -163,7 +164,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
 
     /// Everything, in the order of keys.
     pub fn all(&self) -> Vec<(Key, Arc<P>)> {
-        self.state.read().entries.iter().map(|(key, p)| (key.clone(), p.clone())).collect()
+        self.state.read().entries.iter().map(|(key, p)| (Key::clone(key), p.clone())).collect()
     }
 
     /// Everything in one namespace.
@@ -171,9 +172,9 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         self.state
             .read()
             .entries
-            .range(Key::new(namespace, "")..)
+            .range::<Key, _>(Key::new(namespace, "")..)
             .take_while(|(key, _)| key.namespace == namespace)
-            .map(|(key, p)| (key.clone(), p.clone()))
+            .map(|(key, p)| (Key::clone(key), p.clone()))
             .collect()
     }
 
@@ -183,10 +184,10 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         let from = Key::new(namespace.unwrap_or_default(), "");
         state
             .entries
-            .range(from..)
+            .range::<Key, _>(from..)
             .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
             .filter(|(key, p)| is(key, p))
-            .map(|(key, _)| key.clone())
+            .map(|(key, _)| Key::clone(key))
             .collect()
     }
 
@@ -196,7 +197,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         let from = Key::new(namespace.unwrap_or_default(), "");
         state
             .entries
-            .range(from..)
+            .range::<Key, _>(from..)
             .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
             .map(|(_, p)| p.clone())
             .collect()
@@ -206,7 +207,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     pub fn group(&self, name: &str) -> Vec<(Key, Arc<P>)> {
         let state = self.state.read();
         let keys = state.groups.get(name).into_iter().flatten();
-        keys.filter_map(|key| Some((key.clone(), state.entries.get(key)?.clone()))).collect()
+        keys.filter_map(|key| Some((Key::clone(key), state.entries.get(key)?.clone()))).collect()
     }
 
     /// The names of all groups that have members.
@@ -276,8 +277,10 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
             if let Some(unseen) = &mut state.unseen {
                 unseen.remove(key);
             }
+            let known = state.entries.get_key_value(key).map(|(known, _)| known.clone());
+            let shared = known.unwrap_or_else(|| Arc::new(key.clone()));
             let old = match new {
-                Some(new) => state.entries.insert(key.clone(), new.clone()),
+                Some(new) => state.entries.insert(shared.clone(), new.clone()),
                 None => state.entries.remove(key),
             };
             if old.as_ref() == new {
@@ -294,7 +297,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
                 }
             }
             for name in after {
-                state.groups.entry(name).or_default().insert(key.clone());
+                state.groups.entry(name).or_default().insert(shared.clone());
             }
             old
         };

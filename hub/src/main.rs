@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     karmada_hub::cli::run(std::env::args_os())
 }

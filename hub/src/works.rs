@@ -20,9 +20,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    admission, bindings,
+    admission,
     context::Context,
     heads::{BindingKey, WorkHead},
+    index::Change,
     kinds::WORKS,
     objects::{Key, Part},
 };
@@ -58,8 +59,7 @@ pub(crate) enum Made {
     Refused(String),
 }
 
-/// What the hub itself last wrote into Works: a watch that brings it back is no news. Entries of Works that are
-/// gone are dropped with the news of that.
+/// What the hub itself writes into Works, until the watch has brought it back: that is no news.
 #[derive(Default)]
 pub(crate) struct Written(Mutex<BTreeMap<Key, u64>>);
 
@@ -70,9 +70,16 @@ impl fmt::Debug for Written {
 }
 
 impl Written {
-    /// Whether a Work's content is what was written last.
+    /// Whether the content of a Work that the watch brings is what was written last.
     pub(crate) fn is_ours(&self, key: &Key, content: u64) -> bool {
         self.0.lock().get(key) == Some(&content)
+    }
+
+    /// The watch has brought this; everybody has heard of it.
+    pub(crate) fn arrived(&self, change: &Change<'_, WorkHead>) {
+        if change.new.is_none_or(|new| self.is_ours(change.key, new.content)) {
+            self.forget(change.key);
+        }
     }
 
     /// Whether nothing newer than this content was written: an index that lags shows what was there before.
@@ -80,13 +87,13 @@ impl Written {
         self.0.lock().get(key).is_none_or(|written| *written == content)
     }
 
-    /// Forgets a Work that is gone.
-    pub(crate) fn forget(&self, key: &Key) {
+    /// Forgets a Work that is gone, or was not written.
+    fn forget(&self, key: &Key) {
         self.0.lock().remove(key);
     }
 
-    fn note(&self, work: &Value) {
-        self.0.lock().insert(Key::of(work), WorkHead::content(work));
+    fn note(&self, key: &Key, content: u64) {
+        self.0.lock().insert(key.clone(), content);
     }
 }
 
@@ -131,14 +138,14 @@ pub(crate) async fn ensure(
     if let Err(errors) = admission::own(&WORKS, Some(&live), &mut changed, &context.env) {
         return Ok(refused(&errors));
     }
-    conclude(context, context.objects.replace(&WORKS, &changed).await)
+    write(context, &changed, context.objects.replace(&WORKS, &changed)).await
 }
 
 async fn create(context: &Context, mut work: Value) -> Result<Made, Error> {
     if let Err(errors) = admission::own(&WORKS, None, &mut work, &context.env) {
         return Ok(refused(&errors));
     }
-    conclude(context, context.objects.create(&WORKS, &work).await)
+    write(context, &work, context.objects.create(&WORKS, &work)).await
 }
 
 /// A Work with a deletion timestamp cannot be called back, but what it holds can: without its finalizer it is gone
@@ -183,12 +190,23 @@ fn refused(errors: &[FieldError]) -> Made {
     Made::Refused(aggregate(errors))
 }
 
-fn conclude(context: &Context, answer: Result<Value, Error>) -> Result<Made, Error> {
+/// Writes a Work, and notes it first: the watch may be faster than the answer.
+async fn write(
+    context: &Context,
+    work: &Value,
+    write: impl Future<Output = Result<Value, Error>>,
+) -> Result<Made, Error> {
+    let (key, sent) = (Key::of(work), WorkHead::content(work));
+    context.written.note(&key, sent);
+    let answer = write.await;
+    match &answer {
+        Err(_) => context.written.forget(&key),
+        // The server has made something else of it.
+        Ok(made) if WorkHead::content(made) != sent => context.written.note(&key, WorkHead::content(made)),
+        Ok(_) => {}
+    }
     match answer {
-        Ok(work) => {
-            context.written.note(&work);
-            Ok(Made::Written)
-        }
+        Ok(_) => Ok(Made::Written),
         Err(error) if is_too_large(&error) => Ok(Made::TooLarge(error.to_string())),
         Err(error) if error.is_invalid() || error.code() == Some(400) => Ok(Made::Refused(error.to_string())),
         Err(error) => Err(error),
@@ -213,36 +231,24 @@ pub(crate) async fn remove_orphans<F>(
 where
     F: Future<Output = Result<Option<Wishes>, Error>>,
 {
-    // The index only suspects. What is done is decided on a live list of the Works and a live read of the binding, in
-    // this order, so that a Work that is made meanwhile is not on the list.
+    // The index only suspects. What is done is decided on a live read of the Works and a live read of the binding, in
+    // this order: what the binding wants is never older than the Work that it is held against.
     let suspected = context.works.group(&binding.to_string()).into_iter().filter(|(key, head)| {
         let cluster = names::cluster_of_namespace(&key.namespace);
         !head.deleting && cluster.is_some_and(|c| decide(context, c, head.unwanted, wishes) != Orphan::Keep)
     });
-    let list = |(key, head): (Key, std::sync::Arc<WorkHead>)| async move {
-        let mut listed = Vec::new();
-        let selector = match head.binding_id.as_str() {
-            "" => String::new(),
-            id => format!("{}={id}", bindings::id_label(binding.scope)),
-        };
-        let ours = |work: &Value| {
-            WorkHead::binding_of(work).as_ref() == Some(binding) && object::deletion_timestamp(work).is_none()
-        };
-        let objects = &context.objects;
-        objects
-            .list(&WORKS, Some(&key.namespace), &selector, |page| {
-                listed.extend(page.into_iter().filter(ours));
-            })
-            .await?;
-        Ok::<_, Error>(listed)
+    let reads: Vec<_> =
+        suspected.map(|(key, _)| async move { context.objects.get(&WORKS, &key).await }.boxed()).collect();
+    let ours = |work: &Value| {
+        WorkHead::binding_of(work).as_ref() == Some(binding) && object::deletion_timestamp(work).is_none()
     };
-    let lists: Vec<_> = suspected.map(|suspect| list(suspect).boxed()).collect();
-    let listed: Vec<Value> = stream::iter(lists).buffered(AT_ONCE).try_concat().await?;
-    if listed.is_empty() {
+    let read: Vec<Option<Value>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    let read: Vec<Value> = read.into_iter().flatten().filter(ours).collect();
+    if read.is_empty() {
         return Ok(());
     }
     let Some(wishes) = reread().await? else { return Ok(()) };
-    let carrying: Vec<_> = listed
+    let carrying: Vec<_> = read
         .iter()
         .filter_map(|live| {
             let cluster = names::cluster_of_namespace(object::namespace(live))?;
@@ -308,6 +314,25 @@ mod tests {
             },
             "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": kind, "metadata": {"name": "n"}}]}},
         })
+    }
+
+    #[test]
+    fn what_was_written_is_known_until_it_arrives() {
+        let (written, key) = (Written::default(), Key::new("karmada-es-m", "w"));
+        let head = |text: &str| {
+            std::sync::Arc::new(WorkHead::project(&work(json!({"a": text}), json!([]), "ConfigMap")))
+        };
+        let (old, new) = (head("old"), head("new"));
+        written.note(&key, new.content);
+        assert!(!written.allows(&key, old.content), "the index lags");
+        assert!(written.is_ours(&key, new.content) && !written.is_ours(&key, old.content));
+        written.arrived(&Change { key: &key, old: None, new: Some(&old) });
+        assert!(written.is_ours(&key, new.content), "it is still to come");
+        written.arrived(&Change { key: &key, old: Some(&old), new: Some(&new) });
+        assert!(!written.is_ours(&key, new.content) && written.allows(&key, old.content));
+        written.note(&key, new.content);
+        written.arrived(&Change { key: &key, old: Some(&old), new: None });
+        assert!(!written.is_ours(&key, new.content), "it is gone");
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Wishes {
     }
 }
 
-/// Judges a Work of a binding after a live list of the Works and a live GET of the binding. `reporting`: the Work's
+/// Judges a Work of a binding after a live read of the Work and then one of the binding. `reporting`: the Work's
 /// cluster is there and its Ready condition is not Unknown.
 pub fn orphan(cluster: &str, marked: bool, wishes: &Wishes, reporting: bool) -> Orphan {
     match (wishes.wanted.contains(cluster), marked, reporting) {

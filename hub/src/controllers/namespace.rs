@@ -71,7 +71,9 @@ impl NamespaceController {
         context.works.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             let last = change.last();
-            let news = change.new.is_none_or(|new| !context.written.is_ours(change.key, new.content));
+            let news = change.new.is_none_or(|new| {
+                change.differs(|head| &head.content) && !context.written.is_ours(change.key, new.content)
+            });
             if last.binding.is_some() || last.owner.is_empty() || !news {
                 return;
             }

@@ -56,6 +56,30 @@ pub(crate) struct Scheduler {
     failed: Arc<Mutex<BTreeMap<BindingKey, u32>>>,
     /// Held while a binding of a group is placed: the next one has to see where this one went.
     in_turn: tokio::sync::Mutex<()>,
+    assigned: Arc<Assigned>,
+}
+
+/// Bindings that are being given their clusters, by the generation and the digest of metadata that they have then: when
+/// the watch brings that, it is no news. An entry lasts until the watch brings another generation or other metadata.
+#[derive(Default)]
+struct Assigned(Mutex<BTreeMap<BindingKey, (i64, u64)>>);
+
+impl Assigned {
+    /// A binding is about to be written; the watch may be faster than the answer.
+    fn note(&self, key: &BindingKey, generation: i64, binding: &Value) {
+        self.0.lock().insert(key.clone(), (generation, BindingHead::metadata_of(binding)));
+    }
+
+    /// It was not written.
+    fn forget(&self, key: &BindingKey) {
+        self.0.lock().remove(key);
+    }
+
+    /// Whether a binding has changed into what was written.
+    fn is_ours(&self, key: &BindingKey, head: Option<&Arc<BindingHead>>) -> bool {
+        let written = self.0.lock().remove(key);
+        written.zip(head).is_some_and(|(written, head)| written == (head.generation, head.metadata))
+    }
 }
 
 impl Scheduler {
@@ -63,7 +87,9 @@ impl Scheduler {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue = WorkQueue::new(context.env.clone());
         context.figures.queue("scheduler", &queue);
+        let assigned: Arc<Assigned> = Arc::default();
         for (scope, index) in context.bindings.both() {
+            let ours = assigned.clone();
             let (queue, figures): (WorkQueue<BindingKey>, _) = (queue.clone(), context.figures.clone());
             let shared = Arc::downgrade(context);
             index.listen(move |change| {
@@ -83,7 +109,9 @@ impl Scheduler {
                         queue.add(other);
                     }
                 }
-                if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
+                let differs =
+                    change.differs(|head| &head.generation) || change.differs(|head| &head.metadata);
+                if differs && !ours.is_ours(&key, change.new) {
                     figures.incoming(if change.old.is_none() { Incoming::Added } else { Incoming::Updated });
                     let born_placed =
                         change.old.is_none() && change.new.is_some_and(|new| !new.wanted.is_empty());
@@ -123,7 +151,7 @@ impl Scheduler {
                 }
             }
         });
-        Self { context: context.clone(), queue, failed, in_turn: Default::default() }
+        Self { context: context.clone(), queue, failed, in_turn: Default::default(), assigned }
     }
 
     /// Runs until told to stop.
@@ -308,7 +336,9 @@ impl Scheduler {
                 if moved {
                     placing::set_targets(&mut binding, targets);
                 }
-                binding = self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
+                self.assigned.note(key, object::generation(&binding) + i64::from(moved), &binding);
+                let written = self.context.objects.replace(bindings::resource(key.scope), &binding).await;
+                binding = written.inspect_err(|_| self.assigned.forget(key))?;
                 if spec.workload_affinity_groups.is_some() {
                     self.context.fleet.placed(key, object::generation(&binding), targets);
                 }
@@ -492,6 +522,33 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+
+    #[test]
+    fn a_binding_is_as_it_was_written_until_it_changes_again() {
+        let key = BindingKey::of_template("ConfigMap", "shop", "a");
+        let binding = |generation: i64, note: &str| json!({"metadata": {"name": "a-configmap", "generation": generation, "annotations": {"note": note}}});
+        let head = |generation, note: &str| Arc::new(BindingHead::project(&binding(generation, note)));
+        let assigned = Assigned::default();
+        // (what was written, what the watch brings, whether it is ours)
+        let rows = [
+            (Some((2, "x")), Some((2, "x")), true),
+            (None, Some((2, "x")), false),
+            (Some((3, "x")), Some((4, "x")), false),
+            (Some((3, "x")), Some((3, "y")), false),
+            (Some((3, "x")), None, false),
+        ];
+        for (written, brought, want) in rows {
+            if let Some((generation, note)) = written {
+                assigned.note(&key, generation, &binding(generation - 1, note));
+            }
+            let brought = brought.map(|(generation, note)| head(generation, note));
+            assert_eq!(assigned.is_ours(&key, brought.as_ref()), want, "{written:?} and {brought:?}");
+            assert!(assigned.0.lock().is_empty(), "nothing is left behind");
+        }
+        assigned.note(&key, 5, &binding(4, "x"));
+        assigned.forget(&key);
+        assert!(!assigned.is_ours(&key, Some(&head(5, "x"))), "it was not written");
+    }
 
     #[test]
     fn the_order_of_targets_means_nothing() {

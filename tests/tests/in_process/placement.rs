@@ -45,6 +45,23 @@ async fn replicas_are_divided_by_weight() {
     world.stop().await;
 }
 
+/// A policy's placement alone is no reason to write Works; what the scheduler makes of it is.
+#[tokio::test(start_paused = true)]
+async fn another_kind_of_division_arrives_with_the_next_schedule() {
+    let world = World::start(79, 2).await;
+    world.create([deployment("web", 4), deployment_policy("web", &["member1", "member2"])]).await;
+    replicas(&world, "web", &[4, 4]).await;
+    let path = policy_path(World::NAMESPACE, "propagationpolicies", "web");
+    let alone = json!({ "clusterNames": ["member1", "member2"] });
+    let divided = divided_policy("web", &[("member1", 1), ("member2", 1)])["spec"]["placement"].clone();
+    let duplicated = json!({ "clusterAffinity": alone, "replicaScheduling": null });
+    for (placement, wanted) in [(divided, [2, 2]), (duplicated, [4, 4])] {
+        world.api().patch(&path, Patch::Merge, &json!({ "spec": { "placement": placement } })).await.unwrap();
+        replicas(&world, "web", &wanted).await;
+    }
+    world.stop().await;
+}
+
 async fn label(world: &World, cluster: &str, site: &str) {
     let patch = json!({ "metadata": { "labels": { "site": site } } });
     world.api().patch(&cluster_path(cluster), Patch::Merge, &patch).await.unwrap();

@@ -7,8 +7,9 @@ use karmada_core::{names, overrides, select::Subject};
 use super::{Context, bindings_of};
 use crate::{
     bindings,
-    heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope},
+    heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope, WorkHead},
     index::Change,
+    objects::Key,
 };
 
 /// Adds to the context's queue of bindings whatever a change concerns.
@@ -17,7 +18,10 @@ pub(super) fn listen(context: &Arc<Context>) {
     for (scope, index) in context.bindings.both() {
         let queue = context.to_bind.clone();
         index.listen(move |change| {
-            if change.differs(|head| &head.generation) || change.differs(|head| &head.metadata) {
+            if change.differs(|head| &head.sent)
+                || change.differs(|head| &head.metadata)
+                || change.differs(|head| &head.deleting)
+            {
                 queue.add(BindingKey { scope, key: change.key.clone() });
             }
         });
@@ -25,16 +29,19 @@ pub(super) fn listen(context: &Arc<Context>) {
     let shared = weak();
     context.works.listen(move |change| {
         let Some(context) = shared.upgrade() else { return };
-        match change.new {
-            // What the hub wrote itself is no news.
-            Some(new) if context.written.is_ours(change.key, new.content) && !new.deleting => return,
-            Some(_) => {}
-            None => context.written.forget(change.key),
-        }
-        if change.differs(|head| &head.content)
+        let news = match change.new {
+            // That one begins to go where it is not wanted is mostly the hub's own doing; that it is gone is heard.
+            Some(new) if new.deleting => is_wanted(&context, change.key, new),
+            // What the hub wrote itself is no news, unless its binding has come to want something else meanwhile.
+            Some(new) if context.written.is_ours(change.key, new.content) => {
+                change.old.is_none() && !is_wanted(&context, change.key, new)
+            }
+            _ => true,
+        };
+        let differs = change.differs(|head| &head.content)
             || change.differs(|head| &head.deleting)
-            || change.differs(|head| &head.uid)
-        {
+            || change.differs(|head| &head.uid);
+        if news && differs {
             for key in bindings_of(change.old, change.new) {
                 context.to_bind.add(key);
             }
@@ -66,6 +73,16 @@ pub(super) fn listen(context: &Arc<Context>) {
             with(&shared, |context| placed_on(context, cluster));
         }
     });
+}
+
+/// Whether a Work's binding, as far as it is known, wants it where it is.
+fn is_wanted(context: &Context, key: &Key, work: &WorkHead) -> bool {
+    let Some((binding, cluster)) = work.binding.as_ref().zip(names::cluster_of_namespace(&key.namespace))
+    else {
+        return false;
+    };
+    let head = context.bindings.of(binding.scope).get(&binding.key);
+    head.is_some_and(|head| !head.deleting && head.wanted.contains(cluster))
 }
 
 fn with(shared: &Weak<Context>, concerned: impl FnOnce(&Context) -> Vec<BindingKey>) {
