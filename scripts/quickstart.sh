@@ -106,6 +106,9 @@ up() {
         [[ $pair == *=* && -r ${pair#*=} ]] || bad "--member wants NAME=KUBECONFIG with a readable file, not \"$pair\""
     done
     command -v cargo >/dev/null || fail "cargo is not installed; see https://rustup.rs"
+    for tool in cc make; do
+        command -v "$tool" >/dev/null || fail "$tool is not installed; on Debian and Ubuntu: apt-get install build-essential"
+    done
 
     say "Building (the first time takes a few minutes)"
     local target
