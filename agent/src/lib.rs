@@ -29,7 +29,7 @@ mod member;
 mod phase;
 pub mod process;
 mod stats;
-mod work;
+mod works;
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,7 @@ use member::{
     apply::Applier, discovery::Discovery, ground::Ground, observe::Observer, summary, summary::Figures,
 };
 use phase::Phases;
-use work::{
+use works::{
     desired::{Desired, DesiredWork},
     outbox::{Outbox, REPORTERS, works},
     sync::{COMPONENT, Executor},

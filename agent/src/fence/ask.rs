@@ -8,7 +8,7 @@ use karmada_meta::object;
 use tokio::time::sleep;
 
 use super::{Fence, Guarded};
-use crate::work::outbox::works;
+use crate::works::outbox::works;
 
 /// After a question that got no answer.
 const RETRY: Duration = Duration::from_secs(1);

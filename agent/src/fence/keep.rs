@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::Fence;
 use crate::{
     phase::{Phase, Phases},
-    work::desired::ObjectId,
+    works::desired::ObjectId,
 };
 
 /// The clocks are looked at this often at least: a machine that slept must not be believed when it says that only a

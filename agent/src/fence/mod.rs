@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 
 use crate::{
     stats::Stats,
-    work::desired::{Desired, ObjectId},
+    works::desired::{Desired, ObjectId},
 };
 
 /// How long one request to the member may take: others wait for it.

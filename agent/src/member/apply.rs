@@ -36,7 +36,7 @@ use super::{
     observe::{Observer, Sight, sight},
     occupants::vacancy,
 };
-use crate::work::{
+use crate::works::{
     desired::{Desired, Manifest, ObjectId},
     report::Seen,
 };

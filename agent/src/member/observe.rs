@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::drift::fingerprint;
-use crate::work::{desired::ObjectId, report::Seen};
+use crate::works::{desired::ObjectId, report::Seen};
 
 /// What is kept of an object on the member.
 #[derive(Clone, Debug, PartialEq)]
