@@ -113,7 +113,7 @@ pub(crate) struct Context {
     pub templates: Arc<Templates>,
     /// All clusters, as placement wants them.
     pub fleet: Arc<Fleet>,
-    /// What the hub last wrote into Works.
+    /// What the hub writes into Works and has not heard back.
     pub written: Arc<Written>,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,

@@ -219,9 +219,8 @@ fn is_too_large(error: &Error) -> bool {
 }
 
 /// Deals with the Works of a binding on clusters that it does not want, and takes marks off those that it wants
-/// again. `reread` gives what the binding wishes by a live read, or nothing if it cannot be
-/// understood. What cannot be deleted now is
-/// marked; that is as good for the binding, which need not wait for it.
+/// again. `reread` gives what the binding wishes by a live read, or nothing if it cannot be understood. What cannot be
+/// deleted now is marked; that is as good for the binding, which need not wait for it.
 pub(crate) async fn remove_orphans<F>(
     context: &Context,
     binding: &BindingKey,
@@ -243,7 +242,7 @@ where
         WorkHead::binding_of(work).as_ref() == Some(binding) && object::deletion_timestamp(work).is_none()
     };
     let read: Vec<Option<Value>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
-    let read: Vec<Value> = read.into_iter().flatten().filter(ours).collect();
+    let read: Vec<_> = read.into_iter().flatten().filter(ours).collect();
     if read.is_empty() {
         return Ok(());
     }
