@@ -3,14 +3,17 @@
 use http::StatusCode;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use karmada_env::Env;
-use rustls::{ClientConfig, pki_types::ServerName};
-use rustls_pki_types::PrivateKeyDer;
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::{authn::Tokens, pki::Credential};
+use crate::{
+    authn::Tokens,
+    pki::{Credential, Pki},
+};
 
 const GRACE: Duration = Duration::from_millis(300);
 

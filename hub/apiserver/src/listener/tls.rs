@@ -1,0 +1,147 @@
+//! What a listener shows in the TLS handshake, and what it makes of what the client shows.
+
+use std::{fmt, sync::Arc, time::SystemTime};
+
+use karmada_env::Env;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
+
+use super::{
+    Traffic,
+    limits::{Limits, Places},
+};
+use crate::{
+    authn::{Peer, PeerCertificate},
+    pki::Pki,
+};
+
+/// TLS for [`serve`](super::serve).
+#[derive(Clone)]
+pub struct Tls {
+    pub(super) config: Arc<ServerConfig>,
+    verifier: Arc<dyn ClientCertVerifier>,
+    env: Env,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+/// The TLS configuration could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up TLS: {0}")]
+pub struct TlsError(String);
+
+impl Tls {
+    /// The serving certificate of `pki`, and client certificates signed by its authority, judged by `env`'s time.
+    ///
+    /// # Errors
+    /// When the authority's certificate is none.
+    pub fn new(pki: &Pki, env: &Env) -> Result<Self, TlsError> {
+        let error = |e: &dyn fmt::Display| TlsError(e.to_string());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
+            roots.add(certificate.map_err(|e| error(&e))?).map_err(|e| error(&e))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()
+            .map_err(|e| error(&e))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| error(&e))?
+            .with_client_cert_verifier(Arc::new(JudgedLater(Arc::clone(&verifier))))
+            .with_cert_resolver(pki.serving());
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), verifier, env: env.clone(), traffic: Arc::default() })
+    }
+
+    /// The same with limits of the caller's, for whoever listens with it.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.traffic = Arc::new(Traffic { places: Arc::new(Places::new(limits)), ..Traffic::default() });
+        self
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.traffic.places.limits
+    }
+
+    /// What crosses the sockets of listeners with this configuration, for a page.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
+    }
+
+    /// What the client of a finished handshake showed.
+    pub(super) fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
+        let Some((leaf, intermediates)) = shown.and_then(|chain| chain.split_first()) else {
+            return Peer::None;
+        };
+        let now = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let verdict = self
+            .verifier
+            .verify_client_cert(leaf, intermediates, UnixTime::since_unix_epoch(now))
+            .map_err(|e| e.to_string())
+            .and_then(|_| PeerCertificate::from_der(leaf));
+        match verdict {
+            Ok(certificate) => Peer::Certificate(Arc::new(certificate)),
+            Err(reason) => Peer::Refused(reason.into()),
+        }
+    }
+}
+
+/// Lets every certificate through the handshake; proof that the client has its key is still asked for.
+#[derive(Debug)]
+struct JudgedLater(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for JudgedLater {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
