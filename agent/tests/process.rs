@@ -49,6 +49,7 @@ impl Server {
             crds,
             admission: Arc::new(AdmitAll),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
         let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());
         server.start().await;

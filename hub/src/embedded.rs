@@ -70,6 +70,7 @@ impl Embedded {
             crds: karmada_api::crds(),
             admission: admission.clone(),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
@@ -92,6 +93,7 @@ impl Embedded {
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, CancellationToken::new());
         let tasks = TaskTracker::new();

@@ -206,8 +206,13 @@ impl Running {
 
 async fn server(env: &Env, crds: Vec<Value>, shutdown: &CancellationToken) -> ApiServer {
     let store = open_store(Memory::new(), env).unwrap();
-    let registration =
-        Registration { kinds: Vec::new(), crds, admission: Arc::new(AdmitAll), authorizer: Arc::new(Coarse) };
+    let registration = Registration {
+        kinds: Vec::new(),
+        crds,
+        admission: Arc::new(AdmitAll),
+        authorizer: Arc::new(Coarse),
+        derived: Vec::new(),
+    };
     let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());
     server.start().await;
     server

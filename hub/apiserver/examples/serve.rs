@@ -35,6 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         crds: Vec::new(),
         admission: Arc::new(AdmitAll),
         authorizer: Arc::new(Coarse),
+        derived: Vec::new(),
     };
     let server =
         ApiServer::new(open_store(Memory::new(), &env)?, env.clone(), registration, shutdown.clone());

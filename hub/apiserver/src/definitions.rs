@@ -1,32 +1,34 @@
 //! What happens to CustomResourceDefinitions after they are written: they get their names and are established, and when
 //! they are deleted their objects go first.
 //!
-//! What is served follows from a definition's status ([`crate::crd::kinds_of`]); the registry looks at it with every
-//! write of a definition, so nothing is late between `Established` and the first request.
+//! What is served follows from a definition's status ([`crate::crd::kinds_of`], kept by `crate::crd::served`), and is in
+//! force when the write of that status is answered: nothing is late between `Established` and the first request.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_meta::{object, status::Status};
-use karmada_store::{Key, Scope, WatchEnd};
+use karmada_store::{Event, EventKind, Key, Scope, Watch, WatchEnd};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authn::UserInfo,
-    crd,
+    crd::{self, STORAGE},
     kinds::Kind,
     options::{DeleteOptions, FieldValidation, Propagation, WriteOptions},
-    registry::{Caller, Registry, Target, is_deleting, modify::Modify},
+    registry::{Caller, Registry, Target, modify::Modify},
     shape::Findings,
+    storage::{Header, Object},
 };
 
-/// Where definitions are stored.
-pub(crate) const STORAGE: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Holds a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// The name in managed fields.
 const AGENT: &str = "kube-apiserver";
+/// A name that becomes free may be what another definition waits for, and that one's former name what a third does.
+const ROUNDS: usize = 3;
 /// Objects that hold a definition up are looked at again at the latest after this.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -65,47 +67,38 @@ async fn install_one(
     if new == live { Ok(()) } else { registry.update(caller, &target, new, &options).await.map(drop) }
 }
 
-/// Gives every definition the status it should have.
-pub(crate) async fn settle(registry: &Registry) {
-    // Names that become free may be what another definition waits for, so more than one round may be needed.
-    for _ in 0..3 {
-        let definitions = all(registry);
-        let mut changed = false;
-        for definition in &definitions {
-            let group = &definition["spec"]["group"];
-            let name = object::name(definition);
-            let others: Vec<&Value> = definitions
-                .iter()
-                .filter(|d| d["spec"]["group"] == *group && object::name(d) != name)
-                .collect();
-            let wanted = |live: &Value, now: &str| crd::status::reconcile(live, others.iter().copied(), now);
-            if wanted(definition, &registry.now()).is_none() {
+/// Gives these definitions the status they should have, and others whose names become free by it.
+async fn settle(registry: &Registry, mut names: BTreeSet<Arc<str>>) {
+    let kinds = registry.kinds();
+    let Some(kind) = kinds.by_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+        return;
+    };
+    for _ in 0..ROUNDS {
+        let mut groups = BTreeSet::new();
+        for name in &names {
+            let Some(stored) = registry.store.get(&Key::new(STORAGE, "", name.clone())) else { continue };
+            let definition = registry.value_of(kind, &stored);
+            let group = definition["spec"]["group"].as_str().unwrap_or_default();
+            let wanted = |live: &Value, now: &str| {
+                let is_taken =
+                    |naming, name: &str| registry.served.is_taken(group, object::name(live), naming, name);
+                crd::status::reconcile(live, is_taken, now)
+            };
+            if wanted(&definition, &registry.now()).is_none() {
                 continue;
             }
-            changed = true;
+            groups.insert(group.to_owned());
             if let Err(status) = write_status(registry, name, &wanted).await
                 && !status.is_not_found()
             {
-                tracing::warn!(name, %status, "cannot write the status of a CustomResourceDefinition");
+                tracing::warn!(name = &**name, %status, "cannot write the status of a CustomResourceDefinition");
             }
         }
-        if !changed {
+        names = groups.iter().flat_map(|group| registry.served.waiting_beside(group)).collect();
+        if names.is_empty() {
             return;
         }
     }
-}
-
-fn all(registry: &Registry) -> Vec<Value> {
-    let kinds = registry.kinds();
-    let Some(kind) = kinds.by_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
-        return Vec::new();
-    };
-    registry
-        .store
-        .snapshot()
-        .range(STORAGE, None, None)
-        .map(|object| registry.value_of(kind, object))
-        .collect()
 }
 
 async fn write_status(
@@ -138,38 +131,102 @@ async fn change(
         .map(drop)
 }
 
-/// Starts the task that follows definitions.
-pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &CancellationToken) {
-    let (registry, spawner, shutdown) = (registry.clone(), tasks.clone(), shutdown.clone());
+/// Settles the definitions there are, then starts the task that follows them.
+pub(crate) async fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &CancellationToken) {
+    let controller = Controller {
+        registry: registry.clone(),
+        tasks: tasks.clone(),
+        shutdown: shutdown.clone(),
+        busy: Arc::default(),
+    };
+    // From before the look, so that what changes meanwhile is seen.
+    let mut watch = controller.all().await;
     tasks.spawn(async move {
-        let busy: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         loop {
-            // From before the look, so that what changes meanwhile is seen.
-            let seen = registry.store.revision();
-            settle(&registry).await;
-            for definition in all(&registry).into_iter().filter(is_deleting) {
-                let name = object::name(&definition).to_owned();
-                if !busy.lock().insert(name.clone()) {
-                    continue;
-                }
-                let (registry, shutdown, busy) = (registry.clone(), shutdown.clone(), busy.clone());
-                spawner.spawn(async move {
-                    tokio::select! {
-                        biased;
-                        () = shutdown.cancelled() => {}
-                        () = end(&registry, &name) => {}
-                    }
-                    busy.lock().remove(&name);
-                });
-            }
-            let Ok(mut watch) = registry.store.watch(Scope::resource(STORAGE), seen) else { continue };
-            tokio::select! {
+            let event = tokio::select! {
                 biased;
-                () = shutdown.cancelled() => return,
-                event = watch.next() => if matches!(event, Err(WatchEnd::Closed)) { return },
+                () = controller.shutdown.cancelled() => return,
+                event = watch.next() => event,
+            };
+            match event {
+                Ok(event) => controller.look(event.key(), &event).await,
+                Err(WatchEnd::Compacted(_)) => watch = controller.all().await,
+                Err(WatchEnd::Closed) => return,
             }
         }
     });
+}
+
+/// What happens to definitions in the background.
+struct Controller {
+    registry: Arc<Registry>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+    /// Those whose end is under way.
+    busy: Arc<Mutex<BTreeSet<Arc<str>>>>,
+}
+
+impl Controller {
+    /// Looks at every definition; a watch of what happens from before that.
+    async fn all(&self) -> Watch<Header> {
+        let watch = loop {
+            // Only very much that is written between the two lines can be in the way.
+            let now = self.registry.store.revision();
+            if let Ok(watch) = self.registry.store.watch(Scope::resource(STORAGE), now) {
+                break watch;
+            }
+        };
+        let snapshot = self.registry.store.snapshot();
+        self.registry.follower.reached(snapshot.revision()).await;
+        let objects: Vec<&Arc<Object>> = snapshot.range(STORAGE, None, None).collect();
+        settle(&self.registry, objects.iter().map(|object| object.key.name.clone()).collect()).await;
+        objects.iter().filter(|object| object.header.deleting).for_each(|object| self.end(&object.key.name));
+        watch
+    }
+
+    /// Looks at a definition that has changed, and at those to which that gives their names.
+    async fn look(&self, key: &Key, event: &Event<Header>) {
+        self.registry.follower.reached(event.revision()).await;
+        let mut names = BTreeSet::from([key.name.clone()]);
+        let states = [Some(&event.entry), event.prev.as_ref()].into_iter().flatten();
+        for group in states.filter_map(|object| group(object)) {
+            names.extend(self.registry.served.waiting_beside(&group));
+        }
+        settle(&self.registry, names).await;
+        if event.kind == EventKind::Put && event.entry.header.deleting {
+            self.end(&key.name);
+        }
+    }
+
+    /// Ends a definition that is being deleted, unless that is under way.
+    fn end(&self, name: &Arc<str>) {
+        if !self.busy.lock().insert(name.clone()) {
+            return;
+        }
+        let (registry, shutdown, busy) = (self.registry.clone(), self.shutdown.clone(), self.busy.clone());
+        let name = name.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                () = end(&registry, &name) => {}
+            }
+            busy.lock().remove(&name);
+        });
+    }
+}
+
+/// The group of a stored definition.
+fn group(object: &Object) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Definition {
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        group: String,
+    }
+    serde_json::from_slice::<Definition>(&object.value).ok().map(|definition| definition.spec.group)
 }
 
 /// Deletes the objects of a definition that is being deleted, then lets it go.

@@ -470,6 +470,7 @@ mod tests {
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
         let api = ApiServer::new(store, env, registration, shutdown.clone());
         Collector::new(api.registry().clone(), shutdown)

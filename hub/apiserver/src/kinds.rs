@@ -13,8 +13,9 @@
 
 pub mod rules;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
+use imbl::OrdMap;
 use karmada_meta::gvk::{GroupResource, GroupVersionKind, GroupVersionResource, api_version};
 use karmada_store::Revision;
 use serde::Deserialize;
@@ -256,34 +257,74 @@ impl Kind {
     }
 }
 
-/// Every kind that is served at one moment, in the order of discovery.
+/// Every kind that is served at one moment, in the order of discovery: the native ones, then those of definitions by the
+/// definitions' names. Copies share their structure.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
-    list: Vec<Arc<Kind>>,
-    by_resource: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
-    by_kind: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
+    list: OrdMap<Place, Arc<Kind>>,
+    by_resource: Tree,
+    by_kind: Tree,
 }
+
+/// The definition a kind is of (empty: native), and where it stands among those.
+type Place = (Arc<str>, usize);
+/// Kinds by group, version and name.
+type Tree = OrdMap<String, OrdMap<String, OrdMap<String, Arc<Kind>>>>;
 
 impl Kinds {
     /// A snapshot of the given kinds; of two with one resource and version the first counts.
     pub fn new(kinds: impl IntoIterator<Item = Arc<Kind>>) -> Self {
         let mut all = Self::default();
-        for kind in kinds {
-            let versions = all.by_resource.entry(kind.gvr.group.clone()).or_default();
-            let resources = versions.entry(kind.gvr.version.clone()).or_default();
-            if resources.contains_key(&kind.gvr.resource) {
-                continue;
-            }
-            resources.insert(kind.gvr.resource.clone(), kind.clone());
-            all.by_kind
-                .entry(kind.gvk.group.clone())
-                .or_default()
-                .entry(kind.gvk.version.clone())
-                .or_default()
-                .insert(kind.gvk.kind.clone(), kind.clone());
-            all.list.push(kind);
+        let native: Arc<str> = "".into();
+        for (index, kind) in kinds.into_iter().enumerate() {
+            all.insert((native.clone(), index), &kind);
         }
         all
+    }
+
+    /// A snapshot of native kinds and those of definitions, by the definitions' names; and whether any two of them want
+    /// the same place, which the first has then.
+    pub(crate) fn of<'a>(
+        native: &[Arc<Kind>],
+        custom: impl IntoIterator<Item = (&'a Arc<str>, &'a [Arc<Kind>])>,
+    ) -> (Self, bool) {
+        let mut all = Self::new(native.iter().cloned());
+        let clear = custom.into_iter().fold(true, |clear, (name, kinds)| all.add(name, kinds) && clear);
+        (all, !clear)
+    }
+
+    /// Adds the kinds of a definition that has none here; whether every place they want was free.
+    pub(crate) fn add(&mut self, definition: &Arc<str>, kinds: &[Arc<Kind>]) -> bool {
+        let add = |clear, (index, kind)| self.insert((definition.clone(), index), kind) && clear;
+        kinds.iter().enumerate().fold(true, add)
+    }
+
+    /// Takes the kinds of a definition away again.
+    pub(crate) fn remove(&mut self, definition: &Arc<str>, kinds: &[Arc<Kind>]) {
+        for (index, kind) in kinds.iter().enumerate() {
+            self.list.remove(&(definition.clone(), index));
+            let (gvr, gvk) = (&kind.gvr, &kind.gvk);
+            prune(&mut self.by_resource, [&gvr.group, &gvr.version, &gvr.resource], kind);
+            prune(&mut self.by_kind, [&gvk.group, &gvk.version, &gvk.kind], kind);
+        }
+    }
+
+    fn insert(&mut self, place: Place, kind: &Arc<Kind>) -> bool {
+        let (gvr, gvk) = (&kind.gvr, &kind.gvk);
+        let slot = |tree: &mut Tree, [group, version, name]: [&String; 3]| {
+            let versions = tree.entry(group.clone()).or_default();
+            let names = versions.entry(version.clone()).or_default();
+            let free = !names.contains_key(name);
+            if free {
+                names.insert(name.clone(), kind.clone());
+            }
+            free
+        };
+        if !slot(&mut self.by_resource, [&gvr.group, &gvr.version, &gvr.resource]) {
+            return false;
+        }
+        self.list.insert(place, kind.clone());
+        slot(&mut self.by_kind, [&gvk.group, &gvk.version, &gvk.kind])
     }
 
     /// The kind at a path.
@@ -308,8 +349,8 @@ impl Kinds {
 
     /// Whether a kind that is no custom resource is served in the group.
     pub fn has_native_group(&self, group: &str) -> bool {
-        let versions = self.by_resource.get(group).into_iter().flat_map(BTreeMap::values);
-        versions.flat_map(BTreeMap::values).any(|kind| kind.custom.is_none())
+        let versions = self.by_resource.get(group).into_iter().flat_map(OrdMap::values);
+        versions.flat_map(OrdMap::values).any(|kind| kind.custom.is_none())
     }
 
     /// Whether anything is served in the group and version.
@@ -319,15 +360,30 @@ impl Kinds {
 
     /// All kinds in the order of discovery.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.list.iter()
+        self.list.values()
     }
 
     /// One kind per stored collection: what the background controllers walk.
     pub fn stored(&self) -> impl Iterator<Item = &Arc<Kind>> {
         let mut seen = std::collections::BTreeSet::new();
         self.list
-            .iter()
+            .values()
             .filter(move |k| k.has_verb("list") && k.has_verb("delete") && seen.insert(k.storage.clone()))
+    }
+}
+
+/// Takes a kind out of where it stands, if it is that one.
+fn prune(tree: &mut Tree, [group, version, name]: [&String; 3], kind: &Arc<Kind>) {
+    let Some(versions) = tree.get_mut(group) else { return };
+    let Some(names) = versions.get_mut(version) else { return };
+    if names.get(name).is_some_and(|found| Arc::ptr_eq(found, kind)) {
+        names.remove(name);
+    }
+    if names.is_empty() {
+        versions.remove(version);
+    }
+    if versions.is_empty() {
+        tree.remove(group);
     }
 }
 

@@ -5,13 +5,15 @@
 //!   ApiServer::client()  ─┴─► service ─► authz ─► ─────┤
 //!        (in process)                                  └─ registry ─► store
 //!                                                            ▲           │ watch
-//!                              kinds + shape (rules, types)──┤           ▼
-//!                    admission, webhooks ────────────────────┘   gc, namespaces, crd
+//!                              kinds + shape (rules, types)──┤           ├─► follow ─► kinds, webhooks, …
+//!                    admission, webhooks ────────────────────┘           ▼
+//!                                                                gc, namespaces, definitions
 //! ```
 //!
 //! - [`kinds`] says what is served; [`shape`] is the knowledge of one kind; [`builtin`] and [`crd`] provide both.
 //! - [`registry`] is what writing and reading mean, once for all kinds.
 //! - [`service`] turns HTTP into calls of the registry; `watch` streams.
+//! - [`follow`] keeps what is worked out from stored objects as new as they are.
 //! - The background controllers ([`start`](ApiServer::start)) use the registry like any client, without HTTP.
 //!
 //! A handler makes at most one store commit per object and depends on nothing that happens after it: it may be dropped with
@@ -61,6 +63,7 @@ mod definitions;
 pub mod discovery;
 mod events;
 mod fields;
+pub mod follow;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gc;
@@ -104,6 +107,7 @@ use crate::{
     admission::Admission,
     authn::{Authenticator, UserInfo},
     authz::Authorizer,
+    follow::Derived,
     kinds::{Kind, KindSpec, Kinds},
     limits::{Gate, Limits},
     metrics::{Metrics, ServerFigures},
@@ -124,6 +128,9 @@ pub struct Registration {
     pub admission: Arc<dyn Admission>,
     /// Who may do what.
     pub authorizer: Arc<dyn Authorizer>,
+    /// What is worked out from stored objects beside what every server has. It is there when [`ApiServer::new`]
+    /// returns, and a write that concerns it is answered when it has taken the write in.
+    pub derived: Vec<Arc<dyn Derived>>,
 }
 
 /// What all requests share.
@@ -212,12 +219,10 @@ impl ApiServer {
         limits: Limits,
         shutdown: CancellationToken,
     ) -> Self {
-        let Registration { kinds, crds, admission, authorizer } = registration;
+        let Registration { kinds, crds, admission, authorizer, derived } = registration;
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
-        let registry = Arc::new(Registry::new(store, env, native, admission));
-        registry.refresh_kinds();
-        registry.webhooks.refresh(&registry.store);
+        let registry = Arc::new(Registry::new(store, env, native, admission, derived));
         let inner = Inner {
             registry,
             authorizer,
@@ -240,12 +245,12 @@ impl ApiServer {
     pub async fn start(&self) -> TaskTracker {
         let (registry, shutdown) = (&self.inner.registry, &self.inner.shutdown);
         let tasks = TaskTracker::new();
+        registry.follower.start(&tasks, shutdown);
         namespaces::create_permanent(registry).await;
         definitions::install(registry, &self.inner.crds).await;
-        definitions::settle(registry).await;
         namespaces::start(registry, &tasks, shutdown);
         gc::start(registry, &tasks, shutdown);
-        definitions::start(registry, &tasks, shutdown);
+        definitions::start(registry, &tasks, shutdown).await;
         apiservices::start(registry, &tasks, shutdown);
         events::start(registry, self.inner.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
@@ -271,7 +276,8 @@ impl ApiServer {
     /// Who asks the admission webhooks of its configurations from now on. Without anybody to ask them they all fail.
     pub fn call_webhooks(&self, caller: Arc<dyn WebhookCaller>) {
         let registry = &self.inner.registry;
-        registry.webhooks.call_by(caller, &registry.store);
+        registry.webhooks.call_by(caller);
+        registry.follower.again(&*registry.webhooks);
     }
 
     /// What the server counts, for a page.

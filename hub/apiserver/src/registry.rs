@@ -3,7 +3,7 @@
 //! ```text
 //!   handlers ─► Registry ── rules, shape of the Kind
 //!   gc, namespaces, crd ─┘        │
-//!                          store (one commit per write)
+//!                          store (one commit per write) ─► follow ─► kinds, webhooks
 //! ```
 //!
 //! Every write is a loop around one compare-and-swap: read the object, work out the new one as a pure function of it,
@@ -20,21 +20,20 @@ pub mod patch;
 mod rules;
 pub mod scale;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
 use karmada_store::{CommitError, Failure, Op, Project as _, Revision};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use crate::{
     admission::Admission,
     authn::UserInfo,
-    crd, definitions,
+    crd::served::Served,
+    follow::{Derived, Follower},
     kinds::{Kind, Kinds},
     options::WriteOptions,
     storage::{self, ApiStore, Header, Object, Projection},
@@ -48,20 +47,14 @@ pub struct Registry {
     pub store: ApiStore,
     /// Time, randomness, ids.
     pub env: Env,
-    /// Kinds that are always served.
-    native: Vec<Arc<Kind>>,
-    /// What each definition compiles to, with the revision of the definition.
-    custom: Mutex<BTreeMap<Arc<str>, Compiled>>,
-    kinds: ArcSwap<Kinds>,
-    /// Told when kinds come or go.
-    changed: Notify,
+    /// What is served, and which names definitions have.
+    pub(crate) served: Arc<Served>,
     admission: Arc<dyn Admission>,
-    pub(crate) webhooks: Webhooks,
+    pub(crate) webhooks: Arc<Webhooks>,
+    /// Keeps those two and whatever else is derived as new as the store.
+    pub(crate) follower: Arc<Follower>,
     projection: Projection,
 }
-
-/// The kinds of a definition as it was at a revision.
-type Compiled = (Revision, Vec<Arc<Kind>>);
 
 /// Who makes a request, and what the client is to be told beside the answer.
 #[derive(Debug)]
@@ -196,64 +189,28 @@ pub struct Written {
 }
 
 impl Registry {
-    /// A registry over a store that serves the given native kinds.
-    pub fn new(store: ApiStore, env: Env, native: Vec<Arc<Kind>>, admission: Arc<dyn Admission>) -> Self {
-        let kinds = ArcSwap::from_pointee(Kinds::new(native.iter().cloned()));
-        Self {
-            store,
-            env,
-            native,
-            custom: Mutex::default(),
-            kinds,
-            changed: Notify::new(),
-            admission,
-            webhooks: Webhooks::default(),
-            projection: Projection::default(),
-        }
+    /// A registry over a store that serves the given native kinds, and keeps `derived` up to date beside its own.
+    pub fn new(
+        store: ApiStore,
+        env: Env,
+        native: Vec<Arc<Kind>>,
+        admission: Arc<dyn Admission>,
+        derived: Vec<Arc<dyn Derived>>,
+    ) -> Self {
+        let (served, webhooks) = (Arc::new(Served::new(native)), Arc::new(Webhooks::default()));
+        let own: [Arc<dyn Derived>; 2] = [served.clone(), webhooks.clone()];
+        let follower = Arc::new(Follower::new(store.clone(), own.into_iter().chain(derived).collect()));
+        Self { store, env, served, admission, webhooks, follower, projection: Projection::default() }
     }
 
     /// The kinds served now.
     pub fn kinds(&self) -> Arc<Kinds> {
-        self.kinds.load_full()
-    }
-
-    /// Serves what the stored definitions say now. Called after every write of one, so that its answer is not sent
-    /// before.
-    pub fn refresh_kinds(&self) {
-        {
-            // One at a time, so that an older snapshot never replaces a newer one.
-            let mut compiled = self.custom.lock();
-            let snapshot = self.store.snapshot();
-            let definitions: Vec<&Arc<Object>> = snapshot.range(definitions::STORAGE, None, None).collect();
-            compiled.retain(|name, _| definitions.iter().any(|d| d.key.name == *name));
-            let mut custom = Vec::new();
-            for object in definitions {
-                let known =
-                    compiled.get(&object.key.name).filter(|(revision, _)| *revision == object.revision);
-                let kinds = match known {
-                    Some((_, kinds)) => kinds.clone(),
-                    None => {
-                        let mut definition: Value = serde_json::from_slice(&object.value).unwrap_or_default();
-                        object::set_meta(&mut definition, "resourceVersion", object.revision.to_string());
-                        let kinds: Vec<Arc<Kind>> =
-                            crd::kinds_of(&definition).into_iter().map(Arc::new).collect();
-                        compiled.insert(object.key.name.clone(), (object.revision, kinds.clone()));
-                        kinds
-                    }
-                };
-                custom.extend(kinds);
-            }
-            self.kinds.store(Arc::new(Kinds::new(self.native.iter().cloned().chain(custom))));
-        }
-        self.changed.notify_waiters();
+        self.served.kinds()
     }
 
     /// Resolves when kinds come or go after this call.
     pub fn kinds_changed(&self) -> impl Future<Output = ()> + Send + '_ {
-        let mut changed = Box::pin(self.changed.notified());
-        // From here on no change is missed, whenever it is awaited.
-        changed.as_mut().enable();
-        changed
+        self.served.changed()
     }
 
     /// The time in the form of objects.
@@ -304,10 +261,11 @@ impl Registry {
         match self.store.commit(vec![op]).await {
             Ok(mut committed) => {
                 let entry = committed.entries.pop();
-                match entry.as_ref().map(|entry| &*entry.key.resource) {
-                    Some(definitions::STORAGE) => self.refresh_kinds(),
-                    Some(resource) if Webhooks::concerns(resource) => self.webhooks.refresh(&self.store),
-                    _ => {}
+                if let Some(entry) =
+                    entry.as_ref().filter(|entry| self.follower.concerns(&entry.key.resource))
+                {
+                    // Whoever is told of the write is told that it counts. It does so without them, too.
+                    self.follower.reached(entry.revision).await;
                 }
                 Ok(entry)
             }

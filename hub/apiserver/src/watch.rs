@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    definitions,
+    crd,
     kinds::Kind,
     metrics::Watching,
     negotiate::{Accepted, Form},
@@ -213,7 +213,7 @@ fn is_served(registry: &Registry, kind: &Kind) -> bool {
 /// The definition of a custom kind.
 fn definition(registry: &Registry, kind: &Kind) -> Option<Arc<Object>> {
     let custom = kind.custom.as_ref()?;
-    registry.store.get(&Key::new(definitions::STORAGE, "", custom.definition.clone()))
+    registry.store.get(&Key::new(crd::STORAGE, "", custom.definition.clone()))
 }
 
 fn next_bookmark(now: Instant, end: Instant) -> Instant {

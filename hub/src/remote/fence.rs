@@ -66,6 +66,7 @@ mod tests {
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
         let store = open_store(Memory::new(), &env).unwrap();
         let server = ApiServer::new(store, env.clone(), registration, CancellationToken::new());

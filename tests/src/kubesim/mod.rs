@@ -80,6 +80,7 @@ impl Kubesim {
             crds: Vec::new(),
             admission: Arc::new(admit::Accounts),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());
         server.call_webhooks(Arc::new(AdmissionClient::new(env)));

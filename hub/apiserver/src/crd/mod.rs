@@ -11,8 +11,8 @@
 //!                                                       └─ rules.rs     judge by CEL rules (expressions.rs: are they usable?)
 //! ```
 //!
-//! Everything here is a pure function of definitions and objects. The controller that watches definitions, writes their
-//! status and swaps the served kinds is the registry's.
+//! Everything here is a pure function of definitions and objects, but for `served.rs`, which keeps what the stored
+//! definitions come to. Their status is written by the crate's `definitions`.
 //!
 //! Not here: conversion webhooks are refused where they would be called.
 
@@ -23,6 +23,7 @@ mod format;
 mod pattern;
 pub mod rules;
 mod schema;
+pub(crate) mod served;
 mod shape;
 pub mod status;
 mod structural;
@@ -40,6 +41,8 @@ use crate::{
     kinds::{Column, Custom, Kind, KindSpec, ScalePaths, Subresource, rules as kind_rules},
 };
 
+/// Where definitions are stored.
+pub(crate) const STORAGE: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Verbs of a custom resource, in the order of kube-apiserver's discovery.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 

@@ -48,37 +48,54 @@ pub fn set_condition(
     }
 }
 
+/// The names that a definition has been given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Of resources: plural, singular and short ones.
+    pub resources: BTreeSet<String>,
+    /// Of kinds: of an object and of a list.
+    pub kinds: BTreeSet<String>,
+}
+
+impl Names {
+    /// Those in its status.
+    pub fn accepted(definition: &Value) -> Self {
+        let accepted = |field: &str| text(definition, &format!("/status/acceptedNames/{field}")).to_owned();
+        let short = list(definition, "/status/acceptedNames/shortNames").iter();
+        let short = short.filter_map(|v| v.as_str().map(str::to_owned));
+        let there = |name: &String| !name.is_empty();
+        Self {
+            resources: ["plural", "singular"].map(accepted).into_iter().chain(short).filter(there).collect(),
+            kinds: ["kind", "listKind"].map(accepted).into_iter().filter(there).collect(),
+        }
+    }
+}
+
+/// What a name names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Naming {
+    /// A resource.
+    Resource,
+    /// A kind.
+    Kind,
+}
+
 /// The definition with its status as it should be, or `None` if it is so already.
 ///
-/// `others` are the other definitions of the same group. Pure; `now` is RFC 3339 in seconds.
-pub fn reconcile<'a>(
-    definition: &Value,
-    others: impl IntoIterator<Item = &'a Value>,
-    now: &str,
-) -> Option<Value> {
-    let (mut resources, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-    for other in others {
-        let accepted = |field: &str| text(other, &format!("/status/acceptedNames/{field}")).to_owned();
-        resources.extend(["plural", "singular"].map(accepted));
-        resources.extend(
-            list(other, "/status/acceptedNames/shortNames")
-                .iter()
-                .filter_map(|v| v.as_str().map(str::to_owned)),
-        );
-        kinds.extend(["kind", "listKind"].map(accepted));
-    }
+/// `is_taken` says which names other definitions of the same group have. Pure; `now` is RFC 3339 in seconds.
+pub fn reconcile(definition: &Value, is_taken: impl Fn(Naming, &str) -> bool, now: &str) -> Option<Value> {
     let wanted = definition.pointer("/spec/names").cloned().unwrap_or_default();
     let mut accepted = definition.pointer("/status/acceptedNames").cloned().unwrap_or_else(|| json!({}));
     let mut conflict: Option<(&str, String)> = None;
     let taken = |name: &str| format!("{name:?} is already in use");
-    for (field, in_use, reason) in [
-        ("plural", &resources, "PluralConflict"),
-        ("singular", &resources, "SingularConflict"),
-        ("kind", &kinds, "KindConflict"),
-        ("listKind", &kinds, "ListKindConflict"),
+    for (field, naming, reason) in [
+        ("plural", Naming::Resource, "PluralConflict"),
+        ("singular", Naming::Resource, "SingularConflict"),
+        ("kind", Naming::Kind, "KindConflict"),
+        ("listKind", Naming::Kind, "ListKindConflict"),
     ] {
         let name = wanted[field].as_str().unwrap_or_default();
-        if accepted[field] == wanted[field] || !in_use.contains(name) {
+        if accepted[field] == wanted[field] || !is_taken(naming, name) {
             accepted[field] = wanted[field].clone();
         } else {
             conflict = Some((reason, taken(name)));
@@ -90,7 +107,7 @@ pub fn reconcile<'a>(
     let had = short(&accepted);
     let clash: Vec<String> = short(&wanted)
         .iter()
-        .filter(|n| !had.contains(n) && resources.contains(*n))
+        .filter(|n| !had.contains(n) && is_taken(Naming::Resource, n))
         .map(|n| taken(n))
         .collect();
     if clash.is_empty() {
@@ -163,6 +180,10 @@ mod tests {
         })
     }
 
+    fn nobody(_: Naming, _: &str) -> bool {
+        false
+    }
+
     fn condition<'a>(definition: &'a Value, kind: &str) -> Vec<&'a str> {
         let conditions = definition["status"]["conditions"].as_array().unwrap();
         let condition = conditions.iter().find(|c| c["type"] == kind).unwrap();
@@ -171,41 +192,46 @@ mod tests {
 
     #[test]
     fn a_definition_alone_is_established() {
-        let new = reconcile(&definition("widgets", "Widget", &["w"]), [], NOW).unwrap();
+        let new = reconcile(&definition("widgets", "Widget", &["w"]), nobody, NOW).unwrap();
         assert_eq!(condition(&new, "NamesAccepted"), ["True", "NoConflicts", "no conflicts found"]);
         assert_eq!(
             condition(&new, "Established"),
             ["True", "InitialNamesAccepted", "the initial names have been accepted"]
         );
         assert_eq!(new["status"]["acceptedNames"], new["spec"]["names"]);
-        assert_eq!(reconcile(&new, [], "2027-01-01T00:00:00Z"), None, "nothing left to do");
+        assert_eq!(reconcile(&new, nobody, "2027-01-01T00:00:00Z"), None, "nothing left to do");
     }
 
     #[test]
     fn names_go_to_the_first() {
-        let first = reconcile(&definition("widgets", "Widget", &["w"]), [], NOW).unwrap();
+        let first = reconcile(&definition("widgets", "Widget", &["w"]), nobody, NOW).unwrap();
+        let taken = Names::accepted(&first);
         let cases = [
             (definition("gadgets", "Widget", &[]), "ListKindConflict", "\"WidgetList\" is already in use"),
             (definition("gadgets", "Gadget", &["w"]), "ShortNamesConflict", "\"w\" is already in use"),
             (definition("widget", "Gadget", &[]), "PluralConflict", "\"widget\" is already in use"),
         ];
         for (second, reason, message) in cases {
-            let new = reconcile(&second, [&first], NOW).unwrap();
+            let is_taken = |naming: Naming, name: &str| match naming {
+                Naming::Resource => taken.resources.contains(name),
+                Naming::Kind => taken.kinds.contains(name),
+            };
+            let new = reconcile(&second, is_taken, NOW).unwrap();
             assert_eq!(condition(&new, "NamesAccepted"), ["False", reason, message]);
             assert_eq!(
                 condition(&new, "Established"),
                 ["False", "NotAccepted", "not all names are accepted"]
             );
-            let later = reconcile(&new, [], NOW).unwrap();
+            let later = reconcile(&new, nobody, NOW).unwrap();
             assert_eq!(condition(&later, "Established")[0], "True", "the names are free now");
         }
     }
 
     #[test]
     fn names_may_change_later() {
-        let mut new = reconcile(&definition("widgets", "Widget", &["w"]), [], NOW).unwrap();
+        let mut new = reconcile(&definition("widgets", "Widget", &["w"]), nobody, NOW).unwrap();
         new["spec"]["names"]["shortNames"] = json!(["x"]);
-        let newer = reconcile(&new, [], "2027-01-01T00:00:00Z").unwrap();
+        let newer = reconcile(&new, nobody, "2027-01-01T00:00:00Z").unwrap();
         assert_eq!(newer["status"]["acceptedNames"]["shortNames"], json!(["x"]));
         assert_eq!(newer["status"]["conditions"], new["status"]["conditions"], "times stay");
     }

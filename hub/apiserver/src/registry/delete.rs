@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Caller, Registry, Shown, Target, list::Page};
 use crate::{
     admission::Operation,
-    definitions,
+    crd,
     kinds::Kind,
     options::{DeleteOptions, ListOptions, Propagation},
     storage::Object,
@@ -127,7 +127,7 @@ impl Registry {
         let meta = object::metadata_mut(new);
         meta.insert("deletionTimestamp".to_owned(), Value::String(at));
         // The deletion of what holds other objects knows no grace, and does not show any.
-        if !matches!(&*kind.storage, "core/namespaces" | definitions::STORAGE) {
+        if !matches!(&*kind.storage, "core/namespaces" | crd::STORAGE) {
             meta.insert("deletionGracePeriodSeconds".to_owned(), Value::from(grace));
         }
         if !begun {

@@ -1,7 +1,7 @@
 //! Admission webhooks: who is asked about a write, and what follows from the answer.
 //!
 //! ```text
-//!   Mutating- and ValidatingWebhookConfiguration ─► hook (read once) ─► Webhooks
+//!   Mutating- and ValidatingWebhookConfiguration ─► hook (read once) ─► Webhooks, by crate::follow
 //!                                                                          │ none: nothing happens
 //!   write ─► Admission ─► mutating, one after the other ─► Admission again, if something changed ─► validation of the kind
 //!                                                                                                       │
@@ -51,13 +51,14 @@ mod review;
 mod tests;
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock},
 };
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use karmada_meta::object;
+use karmada_store::{Key, Snapshot};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -69,7 +70,11 @@ pub(crate) use self::{
     matching::is_exempt,
     review::Options,
 };
-use crate::{metrics::WebhookCounts, storage::ApiStore};
+use crate::{
+    follow::Derived,
+    metrics::WebhookCounts,
+    storage::{Header, Object},
+};
 
 /// Where configurations are stored.
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
@@ -104,8 +109,8 @@ struct Hooks {
 pub(crate) struct Webhooks {
     hooks: ArcSwap<Hooks>,
     caller: OnceLock<Arc<dyn WebhookCaller>>,
-    /// One refresh at a time, so that an older snapshot never replaces a newer one.
-    refreshing: Mutex<()>,
+    /// What each configuration says.
+    read: Mutex<BTreeMap<Key, Vec<Arc<Hook>>>>,
     /// What is shown of them.
     pub(crate) counts: Arc<WebhookCounts>,
 }
@@ -118,40 +123,37 @@ pub(crate) enum Sort {
 }
 
 impl Webhooks {
-    /// Whether a stored object is a configuration, so that what is stored now counts from now on.
-    pub(crate) fn concerns(resource: &str) -> bool {
-        resource == MUTATING || resource == VALIDATING
-    }
-
-    /// Who asks from now on. Only the first call counts.
-    pub(crate) fn call_by(&self, caller: Arc<dyn WebhookCaller>, store: &ApiStore) {
+    /// Who asks from now on. Only the first call counts. Which configurations are meant is the caller's to say, so they
+    /// are to be read again.
+    pub(crate) fn call_by(&self, caller: Arc<dyn WebhookCaller>) {
         // Whoever comes second changes nothing.
         let _ = self.caller.set(caller);
-        self.refresh(store);
     }
 
-    /// Reads the configurations again.
-    pub(crate) fn refresh(&self, store: &ApiStore) {
-        let _one = self.refreshing.lock();
-        let snapshot = store.snapshot();
-        let read = |resource: &str| {
-            let mut hooks = Vec::new();
-            for entry in snapshot.range(resource, None, None) {
-                let configuration: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
-                if self.caller.get().is_some_and(|caller| !caller.is_meant(&configuration)) {
-                    continue;
-                }
-                match hook::read(&configuration) {
-                    Ok(of) => hooks.extend(of.into_iter().map(Arc::new)),
-                    Err(error) => {
-                        let name = object::name(&configuration);
-                        tracing::error!(resource, name, %error, "a configuration of webhooks cannot be read");
-                    }
-                }
+    /// What a configuration says, if it is meant for this server.
+    fn read(&self, object: &Object) -> Vec<Arc<Hook>> {
+        let read = |value: &[u8]| {
+            let configuration: Value = serde_json::from_slice(value)?;
+            if self.caller.get().is_some_and(|caller| !caller.is_meant(&configuration)) {
+                return Ok(Vec::new());
             }
-            hooks
+            hook::read(&configuration)
         };
-        self.hooks.store(Arc::new(Hooks { mutating: read(MUTATING), validating: read(VALIDATING) }));
+        match read(&object.value) {
+            Ok(hooks) => hooks.into_iter().map(Arc::new).collect(),
+            Err(error) => {
+                tracing::error!(key = %object.key, %error, "a configuration of webhooks cannot be read");
+                Vec::new()
+            }
+        }
+    }
+
+    fn show(&self, read: &BTreeMap<Key, Vec<Arc<Hook>>>) {
+        let of = |resource: &str| {
+            let hooks = read.iter().filter(|(key, _)| *key.resource == *resource);
+            hooks.flat_map(|(_, hooks)| hooks.iter().cloned()).collect()
+        };
+        self.hooks.store(Arc::new(Hooks { mutating: of(MUTATING), validating: of(VALIDATING) }));
     }
 
     /// The webhooks of a sort, if there are any.
@@ -167,5 +169,29 @@ impl Webhooks {
     /// Whoever asks webhooks.
     fn caller(&self) -> Option<&Arc<dyn WebhookCaller>> {
         self.caller.get()
+    }
+}
+
+impl Derived for Webhooks {
+    fn resources(&self) -> &[&'static str] {
+        &[MUTATING, VALIDATING]
+    }
+
+    fn rebuild(&self, now: &Snapshot<Header>) {
+        let stored = [MUTATING, VALIDATING].into_iter().flat_map(|resource| now.range(resource, None, None));
+        let mut read = self.read.lock();
+        *read = stored.map(|object| (object.key.clone(), self.read(object))).collect();
+        self.show(&read);
+    }
+
+    fn update(&self, changed: &BTreeSet<Key>, now: &Snapshot<Header>) {
+        let mut read = self.read.lock();
+        for key in changed {
+            match now.get(key) {
+                Some(object) => drop(read.insert(key.clone(), self.read(object))),
+                None => drop(read.remove(key)),
+            }
+        }
+        self.show(&read);
     }
 }

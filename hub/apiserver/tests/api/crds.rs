@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::Server;
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-fn definition() -> Value {
+pub(crate) fn definition() -> Value {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"n": {"type": "integer"}, "color": {"type": "string", "default": "red"}}},
         "status": {"type": "object", "properties": {"p": {"type": "string"}}}}});

@@ -13,6 +13,7 @@
 
 mod auth;
 mod crds;
+mod following;
 mod lifecycle;
 mod limits;
 mod objects;
@@ -34,7 +35,7 @@ use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, limits::Limits, open_store,
 };
 use karmada_env::{Env, ManualClock};
-use karmada_store::engine::memory::Memory;
+use karmada_store::engine::{Engine, memory::Memory};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -60,6 +61,10 @@ impl Server {
     }
 
     async fn limited(limits: Limits) -> Self {
+        Self::over(Memory::new(), limits).await
+    }
+
+    async fn over(engine: impl Engine, limits: Limits) -> Self {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
@@ -68,8 +73,9 @@ impl Server {
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
             authorizer: Arc::new(Coarse),
+            derived: Vec::new(),
         };
-        let store = open_store(Memory::new(), &env).unwrap();
+        let store = open_store(engine, &env).unwrap();
         let api = ApiServer::with_limits(store, env, registration, limits, shutdown.clone());
         api.start().await;
         Self { api, clock, shutdown }

@@ -25,6 +25,7 @@ async fn forgetful(memory: &Memory) -> Server {
         crds: Vec::new(),
         admission: Arc::new(AdmitAll),
         authorizer: Arc::new(Coarse),
+        derived: Vec::new(),
     };
     let store = open_store_with(memory.clone(), &env, history).unwrap();
     let shutdown = CancellationToken::new();

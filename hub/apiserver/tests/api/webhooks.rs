@@ -14,7 +14,7 @@ type Reply = BoxFuture<'static, Result<Value, String>>;
 type Answer = dyn Fn(&str, &Value) -> Reply + Send + Sync;
 
 /// Services outside, by the hosts of their URLs.
-struct Outside {
+pub(crate) struct Outside {
     /// Host and request, in order.
     asked: Mutex<Vec<(String, Value)>>,
     answer: Box<Answer>,
@@ -32,7 +32,9 @@ impl Outside {
     }
 
     /// Services that answer at once.
-    fn plain(answer: impl Fn(&str, &Value) -> Result<Value, String> + Send + Sync + 'static) -> Arc<Self> {
+    pub(crate) fn plain(
+        answer: impl Fn(&str, &Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Self::new(move |host, request| {
             let answer = answer(host, request);
             Box::pin(async move { answer })
@@ -77,7 +79,7 @@ fn label(key: &str, value: &str) -> Value {
 }
 
 /// A webhook about ConfigMaps, at a host of its own.
-fn webhook(host: &str, more: Value) -> Value {
+pub(crate) fn webhook(host: &str, more: Value) -> Value {
     let mut webhook = json!({
         "name": format!("{host}.example.com"), "clientConfig": {"url": format!("https://{host}/ask")}, "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -89,11 +91,11 @@ fn webhook(host: &str, more: Value) -> Value {
     webhook
 }
 
-fn path(sort: &str) -> String {
+pub(crate) fn path(sort: &str) -> String {
     format!("/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations", sort.to_lowercase())
 }
 
-fn configuration(sort: &str, name: &str, webhooks: &[Value]) -> Value {
+pub(crate) fn configuration(sort: &str, name: &str, webhooks: &[Value]) -> Value {
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{sort}WebhookConfiguration"),
            "metadata": {"name": name}, "webhooks": webhooks})
 }

@@ -1,0 +1,138 @@
+//! What is derived from stored objects is in force although whoever wrote them is gone before the answer.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_apiserver::limits::Limits;
+use karmada_store::engine::{Batch, Engine, EngineError, Image, Marks, memory::Memory};
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::{MAPS, Server, config_map, crds, webhooks};
+
+/// Whether writes to the disk go on, and how many wait.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<(bool, usize)>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn close(&self, closed: bool) {
+        self.state.lock().0 = closed;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.1 += 1;
+        while state.0 {
+            self.moved.wait(&mut state);
+        }
+        state.1 -= 1;
+    }
+
+    async fn until_one_waits(&self) {
+        let waits = async {
+            while self.state.lock().1 == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), waits).await.unwrap();
+    }
+}
+
+/// A disk that can be held, so that something can happen in the middle of a commit.
+#[derive(Clone, Debug, Default)]
+struct Disk(Memory, Arc<Gate>);
+
+impl Engine for Disk {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+
+    fn load(&mut self) -> Result<Image, EngineError> {
+        self.0.load()
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
+        self.1.pass();
+        self.0.write(batch)
+    }
+
+    fn reopen(&mut self) -> Result<Marks, EngineError> {
+        self.0.reopen()
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+}
+
+impl Disk {
+    /// Sends a request and drops it while its write is on the way to the disk, as a reset stream or a deadline does.
+    async fn send_and_drop(&self, server: &Server, method: &str, path: &str, body: &Value) {
+        self.1.close(true);
+        let headers = &[("content-type", "application/json")];
+        let mut request = Server::request(method, path, headers, body.to_string().into_bytes());
+        request.extensions_mut().insert(Server::admin());
+        let sent = tokio::spawn(server.api.service().oneshot(request));
+        self.1.until_one_waits().await;
+        sent.abort();
+        assert!(sent.await.unwrap_err().is_cancelled());
+        self.1.close(false);
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_is_called_although_whoever_wrote_it_is_gone() {
+    let disk = Disk::default();
+    let server = Server::over(disk.clone(), Limits::default()).await;
+    let outside = webhooks::Outside::plain(|_, _| Ok(json!({"allowed": false})));
+    server.api.call_webhooks(outside.clone());
+    let body = webhooks::configuration("Validating", "c", &[webhooks::webhook("guard", json!({}))]);
+    disk.send_and_drop(&server, "POST", &webhooks::path("Validating"), &body).await;
+    server.until(&format!("{}/c", webhooks::path("Validating")), |a| a.code == 200).await;
+    // Nothing else is ever written to the configurations.
+    let refused = tokio::time::timeout(Duration::from_secs(20), async {
+        for n in 0.. {
+            let answer = server.call("POST", MAPS, config_map(&format!("m{n}"))).await;
+            if answer.code == 400 {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("the numbers do not end")
+    });
+    let refused = refused.await.expect("the configuration is stored, so the webhook is called");
+    assert!(refused.body["message"].as_str().unwrap().contains("guard.example.com"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_schema_counts_although_whoever_wrote_it_is_gone() {
+    let disk = Disk::default();
+    let server = Server::over(disk.clone(), Limits::default()).await;
+    let mut definition = crds::definition();
+    assert_eq!(server.call("POST", crds::DEFINITIONS, definition.clone()).await.code, 201);
+    let path = format!("{}/widgets.example.com", crds::DEFINITIONS);
+    let stored = server.until(&path, |a| a.body["status"]["conditions"].is_array()).await;
+    server.until(crds::WIDGETS, |a| a.code == 200).await;
+    definition["metadata"] = stored.body["metadata"].clone();
+    for version in 0..2 {
+        let schema = &mut definition["spec"]["versions"][version]["schema"]["openAPIV3Schema"];
+        schema["properties"]["spec"]["properties"]["added"] = json!({"type": "string"});
+    }
+    disk.send_and_drop(&server, "PUT", &path, &definition).await;
+    server.until(&path, |a| a.body["metadata"]["generation"] == 2).await;
+    // The definition is settled: what writes it anew would hide what this is about.
+    let kept = tokio::time::timeout(Duration::from_secs(20), async {
+        for n in 0.. {
+            let widget = json!({"metadata": {"name": format!("w{n}")}, "spec": {"added": "x"}});
+            if server.call("POST", crds::WIDGETS, widget).await.body["spec"]["added"] == "x" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    kept.await.expect("the new schema is stored, so it is no longer pruned by the old one");
+}
