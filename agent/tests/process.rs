@@ -57,8 +57,8 @@ impl Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = pki.server_url(listener.local_addr().unwrap().port());
         let tls = Tls::new(&pki, &env).unwrap();
-        let authenticator = Authenticator::new(Tokens::new(), env);
-        tokio::spawn(serve(listener, tls, authenticator, server.service(), shutdown.clone()));
+        server.authenticate_by(Authenticator::new(Tokens::new(), env));
+        tokio::spawn(serve(listener, tls, server.service(), shutdown.clone()));
         let rest = Rest::new(server.client(UserInfo::system("test"), "test/1"));
         Self { rest, pki, url, _shutdown: shutdown.drop_guard(), dir }
     }

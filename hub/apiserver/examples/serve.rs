@@ -42,7 +42,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let background = server.start().await;
     println!("{}", kubeconfig.display());
     let authenticator = Authenticator::new(Tokens::new(), env.clone());
-    serve(listener, Tls::new(&pki, &env)?, authenticator, server.service(), shutdown).await;
+    server.authenticate_by(authenticator);
+    serve(listener, Tls::new(&pki, &env)?, server.service(), shutdown).await;
     background.wait().await;
     Ok(())
 }

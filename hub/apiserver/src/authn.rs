@@ -4,11 +4,13 @@
 //!   listener ──► Peer (what the TLS handshake showed) ─┐
 //!                                                       ├─► Authenticator ──► UserInfo, or 401
 //!   Authorization: Bearer … ───────────────────────────┘
+//!   client in process ─────────────────────────────────────────────────────► UserInfo
 //! ```
 //!
-//! The order is Kubernetes': the certificate first, then the token, then `system:anonymous`. Something that is shown
-//! and does not hold is a 401 also where anonymous requests are let in, so that a client with an expired certificate
-//! learns of it. A certificate is looked at again on every request, for connections outlive certificates.
+//! The methods are a union, in Kubernetes' order: the certificate first, then the token. The first that holds says who
+//! asks; one that does not hold is not the end while another may. Nothing shown is `system:anonymous`. Something shown
+//! and nothing that holds is a 401 also where anonymous requests are let in, so that a client with an expired
+//! certificate learns of it. A certificate is looked at again on every request, for connections outlive certificates.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +37,7 @@ pub const MONITORING: &str = "system:monitoring";
 /// What says by which credential somebody has authenticated.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Who asks. Travels as a request extension.
+/// Who asks. As a request extension it is believed: clients in process say so who they are, listeners pass a [`Peer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
     /// User name.
@@ -92,7 +94,8 @@ impl UserInfo {
     }
 }
 
-/// What the client showed in the TLS handshake.
+/// What the client showed in the TLS handshake. Travels as a request extension from the listener to where requests are
+/// authenticated.
 #[derive(Clone, Debug, Default)]
 pub enum Peer {
     /// Nothing.
@@ -139,11 +142,6 @@ impl PeerCertificate {
         })
     }
 }
-
-/// The request shows something that does not hold; answered with 401.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Unauthenticated(String);
 
 /// Bearer tokens and their users. Only digests are kept, so that a lookup tells nothing of a token by its time.
 #[derive(Clone, Default)]
@@ -238,6 +236,34 @@ pub struct Authenticator {
     env: Env,
 }
 
+/// Why something that was shown does not hold. For the log and the figures: the client is told nothing but 401.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unauthenticated {
+    /// The certificate of this user has expired.
+    #[error("the certificate of {0} has expired")]
+    Expired(String),
+    /// The certificate is not one that our authority signed for a client.
+    #[error("client certificate: {0}")]
+    Certificate(Arc<str>),
+    /// The bearer token is nobody's.
+    #[error("the bearer token is not known")]
+    Token,
+}
+
+impl Unauthenticated {
+    /// A word for it, as a label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Expired(_) => "certificate_expired",
+            Self::Certificate(_) => "certificate_refused",
+            Self::Token => "token_unknown",
+        }
+    }
+}
+
+/// What one method makes of a request: a user, or nothing that it could look at.
+type Method = Result<Option<UserInfo>, Unauthenticated>;
+
 impl Authenticator {
     /// Certificates are judged by `env`'s time of day.
     pub fn new(tokens: Tokens, env: Env) -> Self {
@@ -252,25 +278,35 @@ impl Authenticator {
     /// The user of a request.
     ///
     /// # Errors
-    /// When a certificate or token is shown that does not hold.
+    /// When a certificate or token is shown and none of what is shown holds; the first reason.
     pub fn authenticate(&self, peer: &Peer, headers: &http::HeaderMap) -> Result<UserInfo, Unauthenticated> {
-        match peer {
-            Peer::Certificate(certificate) if self.env.wall() <= certificate.not_after => {
-                return Ok(certificate.user.clone());
-            }
-            Peer::Certificate(certificate) => {
-                return Err(Unauthenticated(format!("the certificate of {} expired", certificate.user.name)));
-            }
-            Peer::Refused(reason) => return Err(Unauthenticated(format!("client certificate: {reason}"))),
-            Peer::None => {}
+        let certificate = match self.by_certificate(peer) {
+            Ok(Some(user)) => return Ok(user),
+            other => other,
+        };
+        match (self.by_token(headers), certificate) {
+            (Ok(Some(user)), _) => Ok(user),
+            (_, Err(why)) | (Err(why), _) => Err(why),
+            (Ok(None), Ok(_)) => Ok(UserInfo::anonymous()),
         }
+    }
+
+    /// By a certificate that still holds. A connection is judged here at each of its requests.
+    fn by_certificate(&self, peer: &Peer) -> Method {
+        match peer {
+            Peer::None => Ok(None),
+            Peer::Refused(reason) => Err(Unauthenticated::Certificate(reason.clone())),
+            Peer::Certificate(shown) if self.env.wall() > shown.not_after => {
+                Err(Unauthenticated::Expired(shown.user.name.clone()))
+            }
+            Peer::Certificate(shown) => Ok(Some(shown.user.clone())),
+        }
+    }
+
+    fn by_token(&self, headers: &http::HeaderMap) -> Method {
         match bearer(headers) {
-            None => Ok(UserInfo::anonymous()),
-            Some(token) => self
-                .tokens
-                .get(token)
-                .cloned()
-                .ok_or_else(|| Unauthenticated("the bearer token is not known".to_owned())),
+            None => Ok(None),
+            Some(token) => self.tokens.get(token).cloned().map(Some).ok_or(Unauthenticated::Token),
         }
     }
 }
@@ -323,17 +359,36 @@ mod tests {
     }
 
     #[test]
-    fn certificates() {
+    fn methods_are_a_union() {
         let (authenticator, clock) = authenticator();
         let not_after = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-        let peer =
+        let certificate =
             Peer::Certificate(Arc::new(PeerCertificate { user: UserInfo::new("c", ["g"]), not_after }));
-        let ask =
-            |peer: &Peer| authenticator.authenticate(peer, &headers(Some("Bearer secret"))).map(|u| u.name);
-        assert_eq!(ask(&peer).unwrap(), "c", "the certificate goes before the token");
+        let refused = Peer::Refused("unknown issuer".into());
+        let (good, bad) = (Some("Bearer secret"), Some("Bearer nonsense"));
+        let ask = |peer: &Peer, token| match authenticator.authenticate(peer, &headers(token)) {
+            Ok(user) => user.name,
+            Err(why) => why.reason().to_owned(),
+        };
+        let table = [
+            (&Peer::None, None, ANONYMOUS),
+            (&Peer::None, bad, "token_unknown"),
+            (&certificate, None, "c"),
+            // The certificate goes before the token.
+            (&certificate, good, "c"),
+            (&certificate, bad, "c"),
+            (&refused, None, "certificate_refused"),
+            (&refused, good, "u"),
+            (&refused, bad, "certificate_refused"),
+        ];
+        for (peer, token, want) in table {
+            assert_eq!(ask(peer, token), want, "{peer:?} {token:?}");
+        }
+        // A certificate ends while its connection lives.
         clock.advance(Duration::from_secs(61));
-        assert!(ask(&peer).is_err(), "a certificate ends while its connection lives");
-        assert!(ask(&Peer::Refused("unknown issuer".into())).is_err());
+        for (token, want) in [(None, "certificate_expired"), (good, "u"), (bad, "certificate_expired")] {
+            assert_eq!(ask(&certificate, token), want, "{token:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | group `system:masters` | everything |
 //! | `system:karmada:agent:<cluster>` in group `system:karmada:agents` | [`AGENT_RULES`], each bound to its own cluster |
-//! | group `system:monitoring` | read figures, beside what everyone may |
+//! | group `system:monitoring` | read figures and single health checks, beside what everyone may |
 //! | whoever has authenticated | read discovery, version and health; ask who they are and what they may |
 //! | anyone | read version and health |
 //!
@@ -15,6 +15,7 @@ use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
 use crate::{
     authn::{AUTHENTICATED, MONITORING, UserInfo},
+    paths::is_health,
     pki::MASTERS,
 };
 
@@ -187,10 +188,10 @@ impl Authorizer for Coarse {
         }
         let allowed = match attributes.target {
             Target::Path(path) => {
-                attributes.verb == "get"
+                matches!(attributes.verb, "get" | "head")
                     && (is_public(path)
                         || user.in_group(AUTHENTICATED) && is_discovery(path)
-                        || user.in_group(MONITORING) && path == "/metrics")
+                        || user.in_group(MONITORING) && (path == "/metrics" || is_health(path)))
             }
             Target::Resource(target) => {
                 user.in_group(AUTHENTICATED) && attributes.verb == "create" && is_self_review(&target)
@@ -234,7 +235,7 @@ impl Authorizer for Coarse {
             ));
         }
         if user.in_group(MONITORING) {
-            rights.paths.push((owned(&["get"]), owned(&["/metrics"])));
+            rights.paths.push((owned(&["get"]), owned(&["/metrics", "/healthz/*", "/livez/*", "/readyz/*"])));
         }
         rights.paths.push((owned(&["get"]), owned(&PUBLIC)));
         if let Some(cluster) = agent_cluster(user) {

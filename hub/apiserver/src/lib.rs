@@ -1,8 +1,8 @@
 //! The Kubernetes API over a store. Knows nothing of Karmada.
 //!
 //! ```text
-//!   listener (TLS, who)  ─┐                            ┌─ discovery, health, version, metrics
-//!   ApiServer::client()  ─┴─► service ─► authz ─► ─────┤
+//!   listener (TLS, peer) ─┐   who, as whom, may they   ┌─ paths (health, version, figures), discovery
+//!   ApiServer::client()  ─┴─► front ─► service ────────┤
 //!        (in process)                                  └─ registry ─► store
 //!                                                            ▲           │ watch
 //!                              kinds + shape (rules, types)──┤           ├─► follow ─► kinds, webhooks, …
@@ -12,6 +12,7 @@
 //!
 //! - [`kinds`] says what is served; [`shape`] is the knowledge of one kind; [`builtin`] and [`crd`] provide both.
 //! - [`registry`] is what writing and reading mean, once for all kinds.
+//! - [`front`] says who asks and whether they may, for the API and for any other listener's [`paths`].
 //! - [`service`] turns HTTP into calls of the registry; `watch` streams.
 //! - [`follow`] keeps what is worked out from stored objects as new as they are.
 //! - The background controllers ([`start`](ApiServer::start)) use the registry like any client, without HTTP.
@@ -64,6 +65,7 @@ pub mod discovery;
 mod events;
 mod fields;
 pub mod follow;
+pub mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gc;
@@ -76,6 +78,7 @@ mod namespaces;
 mod negotiate;
 mod openapi;
 pub mod options;
+pub mod paths;
 pub mod pki;
 mod protobuf;
 pub mod registry;
@@ -90,12 +93,10 @@ pub mod validation;
 mod watch;
 pub mod webhooks;
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
-use http::{HeaderValue, Request};
+use arc_swap::ArcSwap;
+use http::{HeaderValue, Request, StatusCode};
 use karmada_env::Env;
 use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, Store, engine::Engine};
 use karmada_telemetry::metrics::PageSource;
@@ -108,9 +109,11 @@ use crate::{
     authn::{Authenticator, UserInfo},
     authz::Authorizer,
     follow::Derived,
+    front::Front,
     kinds::{Kind, KindSpec, Kinds},
-    limits::{Gate, Limits},
-    metrics::{Metrics, ServerFigures},
+    limits::Limits,
+    metrics::ServerFigures,
+    paths::{Health, Paths, READ},
     registry::Registry,
     service::ApiService,
     storage::{ApiStore, Projection},
@@ -137,32 +140,56 @@ pub struct Registration {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) front: Front,
+    pub(crate) paths: ArcSwap<Paths>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) version: Value,
     /// The kind that scale subresources speak.
     pub(crate) scale: Arc<Kind>,
     /// Ends watches and background controllers.
     pub(crate) shutdown: CancellationToken,
     /// The end is near: no longer ready, and otherwise as before.
-    pub(crate) leaving: CancellationToken,
-    pub(crate) gate: Arc<Gate>,
-    /// Who reviews of tokens ask.
-    pub(crate) authenticator: OnceLock<Authenticator>,
+    leaving: CancellationToken,
     crds: Vec<Value>,
 }
 
-impl Inner {
-    fn figures(&self) -> ServerFigures {
-        ServerFigures {
-            metrics: self.metrics.clone(),
-            store: self.registry.store.clone(),
-            gate: self.gate.clone(),
-            webhooks: self.registry.webhooks.counts.clone(),
-        }
+/// The figures of a server.
+fn figures(front: &Front, registry: &Registry) -> ServerFigures {
+    ServerFigures {
+        front: front.figures(),
+        store: registry.store.clone(),
+        webhooks: registry.webhooks.counts.clone(),
     }
+}
+
+/// What every API server answers beside resources and discovery.
+fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &CancellationToken) -> Paths {
+    let store = figures.store.clone();
+    // A store that cannot be written to still answers, and goes on by itself: starting anew would not help.
+    let writable = move || match store.failure().map(|failure| failure.full) {
+        None => Health::Ok(String::new()),
+        Some(true) => Err("its disk is full, it takes no writes".to_owned()),
+        Some(false) => Err("its disk fails, it takes no writes".to_owned()),
+    };
+    let (ends, leaves) = (shutdown.clone(), leaving.clone());
+    let here = move || match ends.is_cancelled() || leaves.is_cancelled() {
+        true => Err("reason withheld".to_owned()),
+        false => Ok(String::new()),
+    };
+    let version = version().to_string();
+    let answer = move |_| {
+        let version = version.clone();
+        async move { Ok(paths::text(StatusCode::OK, "application/json", version)) }
+    };
+    Paths::default()
+        .with_check("store", true, writable)
+        .with_check("shutdown", true, here)
+        .with("/version", READ, answer.clone())
+        .with("/version/", READ, answer)
+        .with("/metrics", READ, move |_| {
+            let page = figures.page();
+            async move { Ok(paths::text(StatusCode::OK, karmada_telemetry::metrics::CONTENT_TYPE, page)) }
+        })
 }
 
 /// An API server over a store. Cheap to clone. Serves as soon as it is made; [`ApiServer::start`] adds what happens
@@ -223,18 +250,18 @@ impl ApiServer {
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission, derived));
+        let leaving = CancellationToken::new();
+        let front = Front::new(authorizer, limits, registry.env.clone());
+        let paths = paths(figures(&front, &registry), &shutdown, &leaving);
         let inner = Inner {
             registry,
-            authorizer,
+            front,
+            paths: ArcSwap::from_pointee(paths),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
-            metrics: Arc::default(),
-            version: version(),
             scale: scale_kind(),
             shutdown,
-            leaving: CancellationToken::new(),
-            gate: Arc::new(Gate::new(limits)),
-            authenticator: OnceLock::new(),
+            leaving,
             crds,
         };
         Self { inner: Arc::new(inner) }
@@ -252,12 +279,13 @@ impl ApiServer {
         gc::start(registry, &tasks, shutdown);
         definitions::start(registry, &tasks, shutdown).await;
         apiservices::start(registry, &tasks, shutdown);
-        events::start(registry, self.inner.gate.limits().event_ttl, &tasks, shutdown);
+        events::start(registry, self.inner.front.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
         tasks
     }
 
-    /// The HTTP service. Every request needs a [`UserInfo`] extension, which [`listener`] sets.
+    /// The HTTP service. Every request needs a [`Peer`](authn::Peer) as an extension, which [`listener`] sets, or a
+    /// [`UserInfo`], which is believed.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.inner.clone())
     }
@@ -267,10 +295,14 @@ impl ApiServer {
         self.inner.leaving.cancel();
     }
 
-    /// Whom reviews of tokens ask from now on. Without one no token is known.
-    pub fn review_tokens(&self, authenticator: Authenticator) {
-        // Whoever comes second changes nothing.
-        let _ = self.inner.authenticator.set(authenticator);
+    /// Who is who from now on: for requests of peers, and for reviews of tokens. Before that no token is known.
+    pub fn authenticate_by(&self, authenticator: Authenticator) {
+        self.inner.front.authenticate_by(authenticator);
+    }
+
+    /// Answers these paths too from now on, after its own, and has their checks as well.
+    pub fn add_paths(&self, more: &Paths) {
+        self.inner.paths.rcu(|paths| Paths::clone(paths).and(more.clone()));
     }
 
     /// Who asks the admission webhooks of its configurations from now on. Without anybody to ask them they all fail.
@@ -282,12 +314,12 @@ impl ApiServer {
 
     /// What the server counts, for a page.
     pub fn figures(&self) -> ServerFigures {
-        self.inner.figures()
+        figures(&self.inner.front, &self.inner.registry)
     }
 
     /// Shows this page at `/metrics` from now on, which so far has the server's own figures alone.
     pub fn show_metrics(&self, page: PageSource) {
-        self.inner.metrics.show(page);
+        self.inner.front.metrics.show(page);
     }
 
     /// What the handlers work on.

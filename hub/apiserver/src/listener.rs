@@ -1,12 +1,12 @@
 //! Serves a service over TLS: HTTP/2 and HTTP/1.1 on one port.
 //!
 //! ```text
-//!   accept ──► Place ──► TLS handshake ──► Peer ──► HTTP connection ──► Authenticator ──► service
-//!             (closed)                                  (idle: ended)      (401)   UserInfo extension
+//!   accept ──► Place ──► TLS handshake ──► Peer ──► HTTP connection ──► service, with Peer and RemoteAddr as extensions
+//!             (closed)                                  (idle: ended)
 //! ```
 //!
-//! Client certificates are asked for, never demanded, and a bad one does not end the handshake: its requests get a
-//! 401, which a client can show to its user, where a TLS alert would say nothing.
+//! Client certificates are asked for, never demanded, and a bad one does not end the handshake: the service answers
+//! its requests with a 401, which a client can show to its user, where a TLS alert would say nothing.
 //!
 //! At the end nobody new is let in, and HTTP/2 clients are told at once (GOAWAY). HTTP/1 clients are told by the answer to
 //! their next request (`Connection: close`), for which there is a moment. What runs then may finish.
@@ -25,7 +25,6 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use karmada_meta::status::Status;
 use karmada_telemetry::metrics::{Counter, Sheet, Source};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -41,11 +40,7 @@ use limits::{Activity, Place, Places, reason};
 use stall::Stall;
 pub use tls::{Tls, TlsError};
 
-use crate::{
-    authn::{Authenticator, Peer, UserInfo},
-    limits::Held,
-    respond,
-};
+use crate::{authn::Peer, limits::Held};
 
 /// After accept failed for want of file descriptors: others have to close first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -83,21 +78,16 @@ impl Source for Traffic {
     }
 }
 
-/// The address a client spoke from; a request extension beside [`UserInfo`].
+/// The address a client spoke from; a request extension beside [`Peer`].
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteAddr(pub SocketAddr);
 
 /// Serves until `shutdown`, then lets running requests end within [`Limits::drain`] and returns.
 ///
-/// Each request reaches `service` with its [`UserInfo`] and [`RemoteAddr`] as extensions. The service must end its
+/// Each request reaches `service` with its [`Peer`] and [`RemoteAddr`] as extensions. The service must end its
 /// watches on the same `shutdown`, or they are cut off at the end of the grace time.
-pub async fn serve<S, B>(
-    listener: TcpListener,
-    tls: Tls,
-    authenticator: Authenticator,
-    service: S,
-    shutdown: CancellationToken,
-) where
+pub async fn serve<S, B>(listener: TcpListener, tls: Tls, service: S, shutdown: CancellationToken)
+where
     S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
@@ -129,7 +119,6 @@ pub async fn serve<S, B>(
             place,
             acceptor: acceptor.clone(),
             tls: tls.clone(),
-            authenticator: authenticator.clone(),
             remote,
             shutdown: shutdown.clone(),
         };
@@ -157,7 +146,6 @@ struct Connection {
     place: Place,
     acceptor: TlsAcceptor,
     tls: Tls,
-    authenticator: Authenticator,
     remote: SocketAddr,
     shutdown: CancellationToken,
 }
@@ -170,7 +158,7 @@ impl Connection {
         B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Self { mut place, acceptor, tls, authenticator, remote, shutdown } = self;
+        let Self { mut place, acceptor, tls, remote, shutdown } = self;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%remote, %error, "cannot set TCP_NODELAY");
         }
@@ -217,25 +205,16 @@ impl Connection {
         let activity = Activity::new();
         let (busy, ending) = (activity.clone(), shutdown.clone());
         let handler = tower::service_fn(move |request: Request<Incoming>| {
-            let user = authenticator.authenticate(&peer, request.headers());
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer.clone());
+            request.extensions_mut().insert(RemoteAddr(remote));
             let (running, service, ending) = (busy.begin(), service.clone(), ending.clone());
             async move {
-                let mut response = match user {
-                    Ok(user) => {
-                        let mut request = request.map(Body::new);
-                        request.extensions_mut().insert::<UserInfo>(user);
-                        request.extensions_mut().insert(RemoteAddr(remote));
-                        service.oneshot(request).await?.map(Body::new)
-                    }
-                    Err(error) => {
-                        tracing::debug!(%remote, %error, "request refused");
-                        respond::status(&Status::unauthorized())
-                    }
-                };
+                let mut response = service.oneshot(request).await?;
                 if !is_h2 && ending.is_cancelled() {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, Infallible>(response.map(|body| Held::new(body, running)))
+                Ok::<_, Infallible>(response.map(|body| Held::new(Body::new(body), running)))
             }
         });
         let builder = http_builder(&limits);

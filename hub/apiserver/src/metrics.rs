@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     requests: Family<4, Counter>,
     durations: Family<1, Histogram>,
     watches: Family<3, Gauge>,
+    unauthenticated: Family<1, Counter>,
     /// What `/metrics` shows, if it is more than the server's own figures.
     page: OnceLock<PageSource>,
 }
@@ -57,6 +58,7 @@ impl Default for Metrics {
             requests: Family::new(["verb", "group", "resource", "code"], MOST_SERIES, Counter::default),
             durations: Family::new(["verb"], 16, || exponential(0.001, 4.0, 7)),
             watches: Family::new(["group", "version", "resource"], MOST_SERIES, Gauge::default),
+            unauthenticated: Family::new(["reason"], 16, Counter::default),
             page: OnceLock::new(),
         }
     }
@@ -73,6 +75,11 @@ impl Metrics {
         if verb != "WATCH" {
             self.durations.get([verb]).observe(took.as_secs_f64());
         }
+    }
+
+    /// Counts a request of somebody unknown who showed something, by what was wrong with it.
+    pub(crate) fn unauthenticated(&self, reason: &'static str) {
+        self.unauthenticated.get([reason]).inc();
     }
 
     /// Counts a watch of a kind for as long as the answer is held.
@@ -113,26 +120,14 @@ fn verb(verb: &str) -> &'static str {
     }
 }
 
-/// The figures of a server and its store, for a page.
+/// What is counted before requests reach what answers them, for a page.
 #[derive(Clone, Debug)]
-pub struct ServerFigures {
+pub struct FrontFigures {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) store: ApiStore,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) webhooks: Arc<WebhookCounts>,
 }
 
-impl ServerFigures {
-    /// The page that the server is to show, or these figures alone.
-    pub(crate) fn page(&self) -> String {
-        match self.metrics.page.get() {
-            Some(page) => page(),
-            None => Page::new().with(self.clone()).render(),
-        }
-    }
-}
-
-impl Source for ServerFigures {
+impl Source for FrontFigures {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let metrics = &self.metrics;
         let requests = metrics.requests.rows();
@@ -157,7 +152,37 @@ impl Source for ServerFigures {
                 (labels, open.get() as f64)
             }),
         )?;
-        self.gate.write(sheet)?;
+        let unauthenticated = metrics.unauthenticated.rows();
+        sheet.counter(
+            "karmada_apiserver_unauthenticated_requests_total",
+            "Requests with a credential that does not hold, by what is wrong with it.",
+            unauthenticated.iter().map(|(labels, count)| (labels.as_slice(), count.get() as f64)),
+        )?;
+        self.gate.write(sheet)
+    }
+}
+
+/// The figures of a server and its store, for a page.
+#[derive(Clone, Debug)]
+pub struct ServerFigures {
+    pub(crate) front: FrontFigures,
+    pub(crate) store: ApiStore,
+    pub(crate) webhooks: Arc<WebhookCounts>,
+}
+
+impl ServerFigures {
+    /// The page that the server is to show, or these figures alone.
+    pub(crate) fn page(&self) -> String {
+        match self.front.metrics.page.get() {
+            Some(page) => page(),
+            None => Page::new().with(self.clone()).render(),
+        }
+    }
+}
+
+impl Source for ServerFigures {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        self.front.write(sheet)?;
         let asked = self.webhooks.0.rows();
         sheet.counter(
             "apiserver_admission_webhook_request_total",
@@ -237,7 +262,8 @@ mod tests {
     fn figures() -> ServerFigures {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
         let gate = Arc::new(Gate::new(crate::limits::Limits::default()));
-        ServerFigures { metrics: Arc::default(), store, gate, webhooks: Arc::default() }
+        let front = FrontFigures { metrics: Arc::default(), gate };
+        ServerFigures { front, store, webhooks: Arc::default() }
     }
 
     #[test]
@@ -245,12 +271,12 @@ mod tests {
         let figures = figures();
         let (list, paths) = ("/apis/apps/v1/deployments", ["/healthz", "/no/such/path"]);
         for _ in 0..2 {
-            figures.metrics.count(&request(&Method::GET, list), 200, Duration::from_millis(3));
+            figures.front.metrics.count(&request(&Method::GET, list), 200, Duration::from_millis(3));
         }
         for path in paths {
-            figures.metrics.count(&request(&Method::GET, path), 404, Duration::ZERO);
+            figures.front.metrics.count(&request(&Method::GET, path), 404, Duration::ZERO);
         }
-        let open = figures.metrics.watching(&request(&Method::GET, list));
+        let open = figures.front.metrics.watching(&request(&Method::GET, list));
         let text = figures.page();
         let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let labels = [("verb", "LIST"), ("group", "apps"), ("resource", "deployments"), ("code", "200")];
@@ -267,7 +293,7 @@ mod tests {
     fn a_page_of_others_takes_the_place_of_the_own_one() {
         let figures = figures();
         assert!(figures.page().contains("karmada_store_revision"));
-        figures.metrics.show(Arc::new(|| "all of it".to_owned()));
+        figures.front.metrics.show(Arc::new(|| "all of it".to_owned()));
         assert_eq!(figures.page(), "all of it");
     }
 

@@ -58,8 +58,8 @@ pub(crate) struct Accepted {
 
 impl Accepted {
     /// Plain JSON.
-    pub(crate) const JSON: Self =
-        Self { encoding: Encoding::Json { pretty: false }, form: Form::Object, lean: false };
+    #[cfg(test)]
+    const JSON: Self = Self { encoding: Encoding::Json { pretty: false }, form: Form::Object, lean: false };
 
     /// The `Content-Type` of the answer.
     pub(crate) fn content_type(&self) -> &'static str {

@@ -45,8 +45,7 @@ pub(crate) enum Review {
 pub(crate) struct Knowledge<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) authorizer: &'a dyn Authorizer,
-    /// Without one no token is known.
-    pub(crate) authenticator: Option<&'a Authenticator>,
+    pub(crate) authenticator: &'a Authenticator,
 }
 
 impl Review {
@@ -176,7 +175,7 @@ fn token(spec: &Value, know: &Knowledge<'_>) -> Result<Value, Status> {
         .map(|list| list.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
     let for_us = audiences.is_empty() || audiences.contains(&AUDIENCE);
-    Ok(match know.authenticator.and_then(|authenticator| authenticator.token(token)).filter(|_| for_us) {
+    Ok(match know.authenticator.token(token).filter(|_| for_us) {
         Some(user) => json!({"authenticated": true, "user": user.info(), "audiences": [AUDIENCE]}),
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })

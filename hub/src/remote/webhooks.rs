@@ -21,16 +21,9 @@
 mod present;
 mod register;
 
-use std::{
-    convert::Infallible,
-    sync::Arc,
-    task::{Context, Poll},
-};
-
 use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode};
 use karmada_api::{
     KarmadaKind,
     config::{
@@ -38,6 +31,7 @@ use karmada_api::{
         webhook::ResourceInterpreterWebhookConfiguration,
     },
 };
+use karmada_apiserver::paths;
 use karmada_client::Rest;
 use karmada_core::{admit, delete, names};
 use karmada_env::Env;
@@ -48,7 +42,6 @@ use karmada_meta::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tower::Service;
 
 pub use register::Registration;
 pub(crate) use register::{keep, withdraw};
@@ -217,77 +210,41 @@ impl Judge {
     }
 }
 
-/// Answers reviews beside whatever else a listener answers.
-#[derive(Clone, Debug)]
-pub struct WithWebhooks<S> {
-    inner: S,
-    judge: Arc<Judge>,
+/// What the paths of reviews begin with.
+pub const PREFIXES: [&str; 2] = [MUTATE, VALIDATE];
+/// How a review is asked for.
+pub const METHODS: &[Method] = &[Method::POST];
+
+/// Whether a path is one of reviews.
+pub fn is_review(path: &str) -> bool {
+    PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
-impl<S> WithWebhooks<S> {
-    /// `inner`, and reviews by this judge.
-    pub fn new(inner: S, judge: Judge) -> Self {
-        Self { inner, judge: Arc::new(judge) }
-    }
-}
-
-impl<S> Service<Request<Body>> for WithWebhooks<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let at = request.uri().path();
-        let ours = at.starts_with(MUTATE) || at.starts_with(VALIDATE);
-        if !ours || request.method() != Method::POST {
-            return Box::pin(self.inner.call(request));
+impl Judge {
+    /// Answers the request of an API server.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let at = request.uri().path().to_owned();
+        let judged = async {
+            let text = axum::body::to_bytes(request.into_body(), REVIEW_LIMIT)
+                .await
+                .map_err(|error| error.to_string())?;
+            let review: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+            self.review(&at, &review).await
+        };
+        match judged.await {
+            Ok(review) => paths::text(StatusCode::OK, "application/json", review.to_string()),
+            Err(why) => paths::text(StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", format!("{why}\n")),
         }
-        let (at, judge) = (at.to_owned(), Arc::clone(&self.judge));
-        Box::pin(async move {
-            let judged = async {
-                let text = axum::body::to_bytes(request.into_body(), REVIEW_LIMIT)
-                    .await
-                    .map_err(|error| error.to_string())?;
-                let review: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-                judge.review(&at, &review).await
-            };
-            let (code, kind, text) = match judged.await {
-                Ok(review) => (StatusCode::OK, "application/json", review.to_string()),
-                Err(why) => (StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", format!("{why}\n")),
-            };
-            Ok(answer(code, kind, text))
-        })
     }
-}
-
-/// An answer of a listener's own.
-pub(crate) fn answer(code: StatusCode, content_type: &'static str, text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
-    response
 }
 
 #[cfg(test)]
 mod tests {
-    use tower::ServiceExt;
+    use std::convert::Infallible;
 
     use super::*;
 
     async fn ask(path: &str, request: Value) -> (u16, Value) {
-        let nothing = tower::service_fn(|_: Request<Body>| async {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NOT_FOUND;
-            Ok::<_, Infallible>(response)
-        });
         // A server that has nothing.
         let service = tower::service_fn(|_: Request<kube::client::Body>| async {
             let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "none"});
@@ -295,11 +252,11 @@ mod tests {
             Ok::<_, Infallible>(Response::builder().status(404).body(body).unwrap())
         });
         let rest = Rest::new(kube::Client::new(service, "default"));
-        let front = WithWebhooks::new(nothing, Judge::new(rest, Env::system()));
+        let judge = Judge::new(rest, Env::system());
         let review =
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let request = Request::post(path).body(Body::from(review.to_string())).unwrap();
-        let answer = front.oneshot(request).await.unwrap();
+        let answer = judge.answer(request).await;
         let code = answer.status().as_u16();
         let text = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
         (code, serde_json::from_slice(&text).unwrap_or_default())
@@ -364,8 +321,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_review_is_refused_and_other_paths_are_not_ours() {
+        assert!(is_review("/mutate-work") && is_review(PROTECTION) && !is_review("/healthz"));
         let (code, _) = ask("/mutate-work", json!({"operation": "CREATE"})).await;
         assert_eq!(code, 400);
-        assert_eq!(ask("/healthz", json!({})).await.0, 404);
     }
 }

@@ -2,18 +2,17 @@
 
 use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{Request, Response};
+use http::Request;
 use karmada_client::Resource;
 use karmada_hub::{
     kinds::{
         CLUSTER_OVERRIDE_POLICIES, CLUSTERS, FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES,
         RESOURCE_BINDINGS, RESOURCE_INTERPRETER_CUSTOMIZATIONS,
     },
-    remote::webhooks::{Judge, WithWebhooks},
+    remote::webhooks::Judge,
 };
 use karmada_meta::object;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use crate::common::{World, cluster, configmaps, deployment, deployments, placed_on, policy};
 
@@ -32,12 +31,9 @@ async fn told(
             "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
             "object": object, "oldObject": old,
         }});
-        let nothing = tower::service_fn(|_: Request<Body>| async {
-            Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
-        });
-        let hub = WithWebhooks::new(nothing, Judge::new(world.rest.clone(), world.env.clone()));
+        let hub = Judge::new(world.rest.clone(), world.env.clone());
         let request = Request::post(path).body(Body::from(review.to_string())).unwrap();
-        let answer = hub.oneshot(request).await.unwrap().into_body();
+        let answer = hub.answer(request).await.into_body();
         let text = axum::body::to_bytes(answer, 1 << 20).await.unwrap();
         let answer: Value = serde_json::from_slice(&text).unwrap();
         answer["response"].clone()

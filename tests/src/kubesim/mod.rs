@@ -192,7 +192,8 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
         .and_then(|_| std::fs::rename(&draft, &args.kubeconfig_out))
         .map_err(|e| usage(&format!("--kubeconfig-out {out}"), &e))?;
     tracing::info!(%address, workloads = config.workloads, "serving");
-    listener::serve(listener, tls, Authenticator::new(tokens, env), sim.server.service(), stop).await;
+    sim.server.authenticate_by(Authenticator::new(tokens, env));
+    listener::serve(listener, tls, sim.server.service(), stop).await;
     sim.stopped().await;
     Ok(())
 }

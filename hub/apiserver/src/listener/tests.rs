@@ -3,6 +3,7 @@
 use http::StatusCode;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use karmada_env::Env;
+use karmada_meta::status::Status;
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tempfile::TempDir;
@@ -11,7 +12,10 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::{
-    authn::Tokens,
+    authn::{Authenticator, Tokens, UserInfo},
+    authz::{Attributes, Authorizer, Decision},
+    front::{Front, PathService},
+    paths::{Paths, READ},
     pki::{Credential, Pki},
 };
 
@@ -26,8 +30,18 @@ struct Server {
     _dir: TempDir,
 }
 
+/// Lets everyone do everything.
+#[derive(Debug)]
+struct Everyone;
+
+impl Authorizer for Everyone {
+    fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        Decision::Allow
+    }
+}
+
 /// Answers with the user's name; `/stream` with a body that never ends by itself, `/slow` after a while.
-async fn answer(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+async fn answer(request: Request<Body>) -> Result<Response<Body>, Status> {
     let user = request.extensions().get::<UserInfo>().unwrap();
     let text = format!("{} {}", user.name, user.groups.join(","));
     if request.uri().path() == "/slow" {
@@ -56,13 +70,10 @@ async fn limited(limits: Limits) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (shutdown, traffic) = (CancellationToken::new(), tls.traffic());
-    let done = tokio::spawn(serve(
-        listener,
-        tls,
-        Authenticator::new(tokens, env),
-        tower::service_fn(answer),
-        shutdown.clone(),
-    ));
+    let front = Front::new(Arc::new(Everyone), crate::limits::Limits::default(), env.clone());
+    front.authenticate_by(Authenticator::new(tokens, env));
+    let service = PathService::new(Arc::new(front), Paths::default().with_prefix("/", READ, answer));
+    let done = tokio::spawn(serve(listener, tls, service, shutdown.clone()));
     Server { address, pki, shutdown, traffic, done, _dir: dir }
 }
 
@@ -133,6 +144,7 @@ async fn identities() {
         ("a certificate", Some(&agent), None, 200, agent_text),
         ("a certificate and a bad token", Some(&agent), Some("nonsense"), 200, agent_text),
         ("a certificate of another authority", Some(&foreign), None, 401, "Unauthorized"),
+        ("the same and a token", Some(&foreign), Some("secret"), 200, "token-user g,system:authenticated"),
     ];
     for (what, credential, token, status, text) in cases {
         let (got_status, got_text) = server.get(credential, token).await;

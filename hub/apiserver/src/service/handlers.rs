@@ -11,12 +11,12 @@ use karmada_meta::{
 };
 use serde_json::{Value, json};
 
-use super::Exchange;
 use crate::{
     Inner,
     authn::UserInfo,
     authz::{self, Attributes, ResourceTarget},
     body, decode, fields,
+    front::Exchange,
     kinds::Kind,
     negotiate::{self, Accepted, Endpoint, Form},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
@@ -83,8 +83,8 @@ impl<'a> Handler<'a> {
                 ..ResourceTarget::default()
             }),
         };
-        authz::check(&*self.inner.authorizer, &attributes(""))?;
-        authz::check_name(&*self.inner.authorizer, &attributes(name))
+        authz::check(&*self.inner.front.authorizer, &attributes(""))?;
+        authz::check_name(&*self.inner.front.authorizer, &attributes(name))
     }
 
     pub(super) fn get(&self) -> Result<Response<Body>, Status> {
@@ -120,8 +120,8 @@ impl<'a> Handler<'a> {
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
         let life = watch::Life {
             shutdown,
-            open: self.inner.metrics.watching(self.exchange.info),
-            lasts: self.inner.gate.limits().watch_timeout,
+            open: self.inner.front.metrics.watching(self.exchange.info),
+            lasts: self.inner.front.gate.limits().watch_timeout,
         };
         watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, life)
     }
@@ -152,10 +152,11 @@ impl<'a> Handler<'a> {
         let manager = options.field_manager.as_deref().unwrap_or(exchange.caller.agent);
         let now = self.inner.registry.now();
         let mut object = fields::update(kind, None, &object, manager, "", &now);
+        let authenticator = self.inner.front.authenticator();
         let knowledge = Knowledge {
             user: exchange.caller.user,
-            authorizer: &*self.inner.authorizer,
-            authenticator: self.inner.authenticator.get(),
+            authorizer: &*self.inner.front.authorizer,
+            authenticator: &authenticator,
         };
         review.answer(&mut object, &knowledge, &now)?;
         let json = object.to_string().into();

@@ -4,8 +4,8 @@ use axum::body::Body;
 use http::{Method, Response, StatusCode};
 use karmada_meta::status::Status;
 
-use super::{Exchange, handlers::Handler};
-use crate::{Inner, kinds::Kind, respond, reviews::Review};
+use super::handlers::Handler;
+use crate::{Inner, front::Exchange, kinds::Kind, respond, reviews::Review};
 
 /// Answers a request for a resource.
 pub(super) async fn answer(

@@ -69,7 +69,7 @@ async fn tokens_are_known_by_whoever_the_server_was_told_of() {
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
     let mut tokens = Tokens::new();
     tokens.insert("secret", UserInfo::new("u", ["g"]));
-    server.api.review_tokens(Authenticator::new(tokens, Env::system()));
+    server.api.authenticate_by(Authenticator::new(tokens, Env::system()));
     for (token, audiences, known) in
         [("secret", json!([]), true), ("secret", json!(["elsewhere"]), false), ("other", json!([]), false)]
     {

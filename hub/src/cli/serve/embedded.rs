@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use karmada_apiserver::{authn::Authenticator, limits::Limits, listener, pki::Pki};
+use karmada_apiserver::{authn::Authenticator, listener, pki::Pki};
 use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
-use super::{End, bind, config, create_dir, front::WithControllers, pki_failure, supervise, tls, tokens};
+use super::{End, bind, config, create_dir, front::beside_api, limits, pki_failure, supervise, tls, tokens};
 use crate::{
     HubError,
     cli::{Failure, ServeArgs},
@@ -37,10 +37,10 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     embedded.server().show_metrics(page.into_source());
 
-    let authenticator = Authenticator::new(tokens, env.clone());
-    embedded.server().review_tokens(authenticator.clone());
-    let service = WithControllers::new(embedded.server().service(), hub.ready(), embedded.store().clone());
-    let listening = tokio::spawn(listener::serve(socket, tls, authenticator, service, stop.clone()));
+    embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));
+    embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
+    let service = embedded.server().service();
+    let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));
     let leaving = embedded.server().clone();
     tokio::spawn(async move {
         end.near.cancelled().await;
@@ -56,18 +56,6 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     }
     tracing::info!("stopped");
     ended
-}
-
-/// The limits of the arguments.
-fn limits(args: &ServeArgs) -> Limits {
-    Limits {
-        reading: args.limits.max_requests_inflight,
-        writing: args.limits.max_mutating_requests_inflight,
-        request_timeout: args.limits.request_timeout,
-        watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
-        list_bytes: args.limits.max_list_bytes,
-        event_ttl: args.limits.event_ttl,
-    }
 }
 
 fn hub_failure(error: HubError) -> Failure {

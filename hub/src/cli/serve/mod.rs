@@ -16,6 +16,7 @@ use std::{fs, io, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path, tim
 
 use karmada_apiserver::{
     authn::Tokens,
+    limits,
     listener::{Limits, Tls},
     pki::{Pki, PkiError},
 };
@@ -165,6 +166,18 @@ fn tokens(args: &ServeArgs) -> Result<Tokens, Failure> {
         Some(file) => {
             Tokens::from_file(file).map_err(|error| Failure::usage(format!("--token-auth-file: {error}")))
         }
+    }
+}
+
+/// What requests may take, by the arguments.
+fn limits(args: &ServeArgs) -> limits::Limits {
+    limits::Limits {
+        reading: args.limits.max_requests_inflight,
+        writing: args.limits.max_mutating_requests_inflight,
+        request_timeout: args.limits.request_timeout,
+        watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
+        list_bytes: args.limits.max_list_bytes,
+        event_ttl: args.limits.event_ttl,
     }
 }
 

@@ -1,22 +1,29 @@
 //! `karmada-hub serve --kubeconfig FILE --data-dir DIR`: the API is somebody else's, the listener the hub's own.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use karmada_api::consts::namespace;
-use karmada_apiserver::{authn::Authenticator, listener, pki::Pki};
+use karmada_apiserver::{
+    authn::Authenticator,
+    front::{Front, PathService},
+    listener,
+    pki::Pki,
+};
 use karmada_client::{Kubeconfig, LeaderConfig, Rest, link::client_for, metrics::LinkFigures};
 use karmada_env::Env;
 
 use super::{
-    End, bind, config, create_dir, credentials::write_monitoring, front::Endpoints, pki_failure, supervise,
-    tls, tokens,
+    End, bind, config, create_dir,
+    credentials::write_monitoring,
+    front::{Endpoints, WithReviews, reviews},
+    limits, pki_failure, supervise, tls, tokens,
 };
 use crate::{
     cli::{Failure, ServeArgs},
     metrics,
     remote::{
         LEASE, Remote, RemoteConfig, RemoteError,
-        webhooks::{Judge, Registration, WithWebhooks},
+        webhooks::{Judge, Registration},
     },
 };
 
@@ -57,13 +64,16 @@ pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: E
     let api =
         LinkFigures { prefix: "karmada_hub_server", to: "API server", link: link.clone(), env: env.clone() };
     let leading = metrics::Leading::new(remote.phase());
-    let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading).into_source();
-    let endpoints = Endpoints::new(remote.phase(), link, server.clone(), page, end.near);
-    let endpoints = WithWebhooks::new(endpoints, judge);
+    let front = Front::new(Arc::new(WithReviews), limits(args), env.clone());
+    front.authenticate_by(Authenticator::new(tokens, env.clone()));
+    let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading);
+    let page = page.with(front.figures()).into_source();
+    let endpoints =
+        Endpoints { phase: remote.phase(), link, server: server.clone(), page, leaving: end.near };
+    let service = PathService::new(Arc::new(front), endpoints.paths().and(reviews(judge)));
     let stop = end.now;
 
-    let authenticator = Authenticator::new(tokens, env.clone());
-    let listening = tokio::spawn(listener::serve(socket, tls, authenticator, endpoints, stop.clone()));
+    let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));
     let running = remote.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(remote_failure) });
     let url = pki.server_url(listen.port());

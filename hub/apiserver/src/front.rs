@@ -1,0 +1,271 @@
+//! What stands before every answer, whoever gives it.
+//!
+//! ```text
+//!   request ─► who asks? ─► what is it about? ─► as whom? ─► may they? ─► a seat? ─► in its time ─► answer
+//!                (401)        RequestInfo        (400, 403)    (403)       (429)       (504)
+//! ```
+//!
+//! The API is behind it ([`crate::service`]), and so is a listener that has paths alone ([`PathService`]). Every refusal
+//! is a Status with an Audit-Id, and is counted.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use arc_swap::ArcSwap;
+use axum::body::Body;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Method, Request, Response, header, request::Parts};
+use karmada_env::Env;
+use karmada_meta::{fields::FieldSelector, status::Status};
+
+use crate::{
+    authn::{Authenticator, Peer, Tokens, UserInfo},
+    authz::{self, Attributes, Authorizer, ResourceTarget},
+    impersonate,
+    limits::{self, Gate, Limits},
+    listener::RemoteAddr,
+    metrics::{FrontFigures, Metrics},
+    negotiate::{self, Encoding, Endpoint},
+    paths::{Paths, is_health},
+    pki::MASTERS,
+    registry::Caller,
+    request::{Query, RequestInfo},
+    respond,
+};
+
+/// Who may have what, and how much at a time.
+pub struct Front {
+    authenticator: ArcSwap<Authenticator>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) metrics: Arc<Metrics>,
+    env: Env,
+}
+
+impl fmt::Debug for Front {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Front").field("authorizer", &self.authorizer).finish_non_exhaustive()
+    }
+}
+
+/// One request on its way through.
+pub(crate) struct Exchange<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) query: Query,
+    pub(crate) info: &'a RequestInfo,
+    pub(crate) caller: Caller<'a>,
+}
+
+/// Who answers requests that may be made.
+pub(crate) trait Answers: Sync {
+    /// The answer to one.
+    fn answer(
+        &self,
+        exchange: &Exchange<'_>,
+        body: Body,
+    ) -> impl Future<Output = Result<Response<Body>, Status>> + Send;
+}
+
+/// The field manager of a User-Agent: what stands before the first slash.
+fn agent(headers: &HeaderMap) -> &str {
+    let agent = headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let name = agent.split('/').next().unwrap_or_default();
+    let end = name.char_indices().nth(128).map_or(name.len(), |(at, _)| at);
+    if name.is_empty() { "unknown" } else { &name[..end] }
+}
+
+/// What a request is about, for the authoriser.
+fn target<'a>(info: &'a RequestInfo, fields: Option<&'a FieldSelector>) -> authz::Target<'a> {
+    if !info.is_resource {
+        return authz::Target::Path(&info.path);
+    }
+    authz::Target::Resource(ResourceTarget {
+        group: &info.group,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        namespace: &info.namespace,
+        name: &info.name,
+        fields,
+    })
+}
+
+impl Front {
+    /// A front that knows nobody by a token yet ([`Front::authenticate_by`]).
+    pub fn new(authorizer: Arc<dyn Authorizer>, limits: Limits, env: Env) -> Self {
+        Self {
+            authenticator: ArcSwap::from_pointee(Authenticator::new(Tokens::new(), env.clone())),
+            authorizer,
+            gate: Arc::new(Gate::new(limits)),
+            metrics: Arc::default(),
+            env,
+        }
+    }
+
+    /// Who is who from now on.
+    pub fn authenticate_by(&self, authenticator: Authenticator) {
+        self.authenticator.store(Arc::new(authenticator));
+    }
+
+    /// Who is who.
+    pub(crate) fn authenticator(&self) -> Arc<Authenticator> {
+        self.authenticator.load_full()
+    }
+
+    /// What is counted here, for a page.
+    pub fn figures(&self) -> FrontFigures {
+        FrontFigures { metrics: self.metrics.clone(), gate: self.gate.clone() }
+    }
+
+    /// Who asks.
+    fn identify(&self, parts: &Parts) -> Result<UserInfo, Status> {
+        if let Some(user) = parts.extensions.get::<UserInfo>() {
+            return Ok(user.clone());
+        }
+        // Without either nobody has looked at the connection.
+        let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
+        self.authenticator.load().authenticate(peer, &parts.headers).map_err(|why| {
+            let remote = parts.extensions.get::<RemoteAddr>().map(|remote| tracing::field::display(remote.0));
+            tracing::debug!(remote, %why, "not authenticated");
+            self.metrics.unauthenticated(why.reason());
+            Status::unauthorized()
+        })
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, request: Request<Body>, answers: &impl Answers) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let parts = &parts;
+        let audit_id = parts
+            .headers
+            .get("audit-id")
+            .and_then(|v| v.to_str().ok())
+            .filter(|id| !id.is_empty() && id.len() <= 64)
+            .map_or_else(|| self.env.uuid(), str::to_owned);
+        let begun = self.env.now();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = &RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+        let fields = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok());
+        let (user, known) = match self.identify(parts) {
+            Ok(user) => (user, Ok(())),
+            Err(status) => (UserInfo::anonymous(), Err(status)),
+        };
+        let attributes = Attributes { user: &user, verb: &info.verb, target: target(info, fields.as_ref()) };
+        let acted =
+            known.and_then(|()| impersonate::impersonated(&*self.authorizer, &parts.headers, &attributes));
+        let (acted, may) = match acted {
+            Ok(acted) => (acted, Ok(())),
+            Err(status) => (None, Err(status)),
+        };
+        let user = acted.as_ref().unwrap_or(&user);
+        let exchange = Exchange { parts, caller: Caller::new(user, agent(&parts.headers)), query, info };
+        let outcome = match may {
+            Ok(()) => self.admitted(&exchange, &Attributes { user, ..attributes }, body, answers).await,
+            Err(status) => Err(status),
+        };
+        let mut response = match outcome {
+            Ok(response) => response,
+            Err(status) => {
+                // An error comes in the format that the answer would have come in, but never in another form.
+                let accepted =
+                    negotiate::accept(&parts.headers, exchange.query.get("pretty"), false, Endpoint::List);
+                respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
+            }
+        };
+        let took = self.env.now().saturating_sub(begun);
+        self.metrics.count(exchange.info, response.status().as_u16(), took);
+        respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
+        response
+    }
+
+    /// Answers a request that may be made, in its time and if there is a seat for it.
+    async fn admitted(
+        &self,
+        exchange: &Exchange<'_>,
+        attributes: &Attributes<'_>,
+        body: Body,
+        answers: &impl Answers,
+    ) -> Result<Response<Body>, Status> {
+        authz::check(&*self.authorizer, attributes)?;
+        let info = exchange.info;
+        // Watches have a time of their own; health is asked for most when nothing else is answered.
+        if info.verb == "watch" || is_health(&info.path) {
+            return answers.answer(exchange, body).await;
+        }
+        let writes = !matches!(exchange.parts.method, Method::GET | Method::HEAD);
+        let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), writes)?;
+        let _seat = self.gate.enter(writes, attributes.user.in_group(MASTERS))?;
+        match tokio::time::timeout(deadline, answers.answer(exchange, body)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.gate.refuse("timeout");
+                Err(limits::too_late())
+            }
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// What one of these paths answers.
+    pub(crate) async fn answer_from(
+        &self,
+        paths: &Paths,
+        body: Body,
+    ) -> Option<Result<Response<Body>, Status>> {
+        let parts = self.parts;
+        let found = match paths.find(&parts.method, &self.info.path, &self.query)? {
+            Ok(found) => found,
+            Err(status) => return Some(Err(status)),
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = parts.uri.clone();
+        *request.headers_mut() = parts.headers.clone();
+        request.extensions_mut().insert(self.caller.user.clone());
+        Some(found.answer(request).await)
+    }
+}
+
+/// A service of paths alone, for a listener without an API.
+#[derive(Clone, Debug)]
+pub struct PathService {
+    front: Arc<Front>,
+    paths: Arc<Paths>,
+}
+
+impl PathService {
+    /// These paths behind this front.
+    pub fn new(front: Arc<Front>, paths: Paths) -> Self {
+        Self { front, paths: Arc::new(paths) }
+    }
+}
+
+impl Answers for Paths {
+    async fn answer(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
+        exchange.answer_from(self, body).await.unwrap_or_else(|| Ok(self.unknown()))
+    }
+}
+
+impl<B> tower::Service<Request<B>> for PathService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (front, paths) = (self.front.clone(), self.paths.clone());
+        let request = request.map(Body::new);
+        Box::pin(async move { Ok(front.answer(request, &*paths).await) })
+    }
+}

@@ -1,0 +1,331 @@
+//! Paths beside the API's resources: health checks, and whatever else a listener answers, as a table.
+//!
+//! Nothing here knows who asks: a path is judged like any other request before it is looked up ([`crate::front`]).
+
+use std::{convert::Infallible, fmt, sync::Arc};
+
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use karmada_meta::status::Status;
+
+use crate::{request::Query, respond};
+
+/// What a health check finds: well, with something to add to it or not; or not well, and why.
+pub type Health = Result<String, String>;
+
+/// The three questions about health, as kube-apiserver names them.
+const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
+/// The one that asks whether requests should be sent here.
+const READY: &str = "readyz";
+
+type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
+type Answering =
+    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Status>> + Send + Sync>;
+
+/// What is answered at paths that are no resources. Cheap to clone.
+#[derive(Clone)]
+pub struct Paths {
+    checks: Vec<Check>,
+    endpoints: Vec<Endpoint>,
+    unknown: Arc<str>,
+}
+
+#[derive(Clone)]
+struct Check {
+    name: &'static str,
+    /// Asked for readiness alone.
+    readiness: bool,
+    judge: Judge,
+}
+
+#[derive(Clone)]
+struct Endpoint {
+    path: &'static str,
+    /// Whether all paths that begin so are meant.
+    prefix: bool,
+    methods: &'static [Method],
+    answer: Answering,
+}
+
+impl fmt::Debug for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checks = self.checks.iter().map(|check| check.name);
+        f.debug_list().entries(self.endpoints.iter().map(|e| e.path)).entries(checks).finish()
+    }
+}
+
+impl Default for Paths {
+    /// The health checks, with `ping`, which is always well.
+    fn default() -> Self {
+        let paths =
+            Self { checks: Vec::new(), endpoints: Vec::new(), unknown: "404 page not found\n".into() };
+        paths.with_check("ping", false, || Ok(String::new()))
+    }
+}
+
+/// Methods of what is only read.
+pub const READ: &[Method] = &[Method::GET, Method::HEAD];
+
+impl Paths {
+    /// One check more, for `/readyz` alone or for all three.
+    #[must_use]
+    pub fn with_check(
+        mut self,
+        name: &'static str,
+        readiness: bool,
+        judge: impl Fn() -> Health + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push(Check { name, readiness, judge: Arc::new(judge) });
+        self
+    }
+
+    /// Answers these methods at this path. The request carries the [`UserInfo`](crate::authn::UserInfo) in whose name it
+    /// is made, who may make it.
+    #[must_use]
+    pub fn with<F>(
+        self,
+        path: &'static str,
+        methods: &'static [Method],
+        answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Response<Body>, Status>> + Send + 'static,
+    {
+        self.endpoint(path, false, methods, answer)
+    }
+
+    /// The same at every path that begins so.
+    #[must_use]
+    pub fn with_prefix<F>(
+        self,
+        path: &'static str,
+        methods: &'static [Method],
+        answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Response<Body>, Status>> + Send + 'static,
+    {
+        self.endpoint(path, true, methods, answer)
+    }
+
+    fn endpoint<F>(
+        mut self,
+        path: &'static str,
+        prefix: bool,
+        methods: &'static [Method],
+        answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Response<Body>, Status>> + Send + 'static,
+    {
+        let answer: Answering = Arc::new(move |request| Box::pin(answer(request)));
+        self.endpoints.push(Endpoint { path, prefix, methods, answer });
+        self
+    }
+
+    /// What is said at every other path.
+    #[must_use]
+    pub fn otherwise(mut self, text: &str) -> Self {
+        self.unknown = text.into();
+        self
+    }
+
+    /// These paths and those.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let new = other.checks.into_iter().filter(|check| self.checks.iter().all(|c| c.name != check.name));
+        let new: Vec<_> = new.collect();
+        self.checks.extend(new);
+        self.endpoints.extend(other.endpoints);
+        self
+    }
+
+    /// The answer at a path, if it is one of these.
+    pub(crate) fn find(&self, method: &Method, path: &str, query: &Query) -> Option<Result<Found, Status>> {
+        if let Some(response) = self.health(path, query) {
+            return Some(if READ.contains(method) {
+                Ok(Found::Response(response))
+            } else {
+                Err(Status::method_not_allowed_here())
+            });
+        }
+        let is = |e: &&Endpoint| if e.prefix { path.starts_with(e.path) } else { path == e.path };
+        let endpoint = self.endpoints.iter().find(is)?;
+        Some(if endpoint.methods.contains(method) {
+            Ok(Found::Endpoint(endpoint.answer.clone()))
+        } else {
+            Err(Status::method_not_allowed_here())
+        })
+    }
+
+    /// The answer at a path that is none of these.
+    pub(crate) fn unknown(&self) -> Response<Body> {
+        respond::text(StatusCode::NOT_FOUND, &*self.unknown)
+    }
+
+    fn health(&self, path: &str, query: &Query) -> Option<Response<Body>> {
+        let path = path.strip_prefix('/')?;
+        let (probe, one) = path.split_once('/').map_or((path, None), |(probe, one)| (probe, Some(one)));
+        if !PROBES.contains(&probe) {
+            return None;
+        }
+        let asked: Vec<&Check> = self
+            .checks
+            .iter()
+            .filter(|check| probe == READY || !check.readiness)
+            .filter(|check| one.is_none_or(|one| one == check.name))
+            .collect();
+        if asked.is_empty() {
+            return Some(self.unknown());
+        }
+        let excluded = |check: &Check| query.all("exclude").any(|name| name == check.name);
+        let judged: Vec<(&Check, Option<Health>)> =
+            asked.into_iter().map(|check| (check, (!excluded(check)).then(|| (check.judge)()))).collect();
+        let passed = judged.iter().all(|(_, health)| !matches!(health, Some(Err(_))));
+        if passed && query.get("verbose").is_none() {
+            return Some(respond::text(StatusCode::OK, "ok"));
+        }
+        let said = |remark: &str| if remark.is_empty() { String::new() } else { format!(": {remark}") };
+        let line = |(check, health): &(&Check, Option<Health>)| match health {
+            None => format!("[+]{} excluded: ok\n", check.name),
+            Some(Ok(remark)) => format!("[+]{} ok{}\n", check.name, said(remark)),
+            Some(Err(why)) => format!("[-]{} failed{}\n", check.name, said(why)),
+        };
+        let lines: String = judged.iter().map(line).collect();
+        let (code, outcome) = match passed {
+            true => (StatusCode::OK, "passed"),
+            false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        Some(respond::text(code, format!("{lines}{probe} check {outcome}\n")))
+    }
+}
+
+/// Whether a path asks about health.
+pub(crate) fn is_health(path: &str) -> bool {
+    let path = path.strip_prefix('/').unwrap_or_default();
+    PROBES.contains(&path.split_once('/').map_or(path, |(probe, _)| probe))
+}
+
+/// What stands at a path.
+pub(crate) enum Found {
+    /// An answer.
+    Response(Response<Body>),
+    /// What makes one.
+    Endpoint(Answering),
+}
+
+impl Found {
+    /// The answer to a request.
+    pub(crate) async fn answer(self, request: Request<Body>) -> Result<Response<Body>, Status> {
+        match self {
+            Self::Response(response) => Ok(response),
+            Self::Endpoint(answer) => answer(request).await,
+        }
+    }
+}
+
+/// An answer of text in pieces that are made as they are taken, so that a long one is never whole in memory.
+pub fn pieces(
+    content_type: &'static str,
+    pieces: impl Iterator<Item = bytes::Bytes> + Send + 'static,
+) -> Response<Body> {
+    let mut response =
+        Response::new(Body::from_stream(futures::stream::iter(pieces.map(Ok::<_, Infallible>))));
+    let content_type = http::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// An answer of text.
+pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String>) -> Response<Body> {
+    let mut response = respond::text(code, text);
+    let content_type = http::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn paths(store: Health, controllers: bool) -> Paths {
+        let controllers = move || if controllers { Ok(String::new()) } else { Err(String::new()) };
+        Paths::default()
+            .with_check("store", true, move || store.clone())
+            .with_check("controllers", true, controllers)
+            .with("/version", READ, async |_| Ok(text(StatusCode::OK, "application/json", "{}")))
+            .with_prefix("/judge-", &[Method::POST], async |request: Request<Body>| {
+                Ok(respond::text(StatusCode::OK, request.uri().path()))
+            })
+    }
+
+    async fn ask(paths: &Paths, method: Method, uri: &str) -> (u16, String) {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let request = Request::builder().method(&method).uri(uri).body(Body::empty()).unwrap();
+        let response = match paths.find(&method, path, &Query::parse(query)) {
+            None => paths.unknown(),
+            Some(Err(status)) => respond::status(&status),
+            Some(Ok(found)) => found.answer(request).await.unwrap(),
+        };
+        let code = response.status().as_u16();
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(text.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn health_is_told_as_kube_apiserver_tells_it() {
+        let (well, full) = (Ok(String::new()), Err("its disk is full".to_owned()));
+        let table = [
+            (&well, true, "/readyz", 200, "ok"),
+            (&well, true, "/healthz", 200, "ok"),
+            (
+                &well,
+                true,
+                "/readyz?verbose",
+                200,
+                "[+]ping ok\n[+]store ok\n[+]controllers ok\nreadyz check passed\n",
+            ),
+            (&well, true, "/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"),
+            (&well, true, "/readyz/controllers", 200, "ok"),
+            (&well, false, "/readyz/controllers", 500, "[-]controllers failed\nreadyz check failed\n"),
+            (&well, false, "/livez", 200, "ok"),
+            (&well, true, "/livez/controllers", 404, "404 page not found\n"),
+            (&well, true, "/readyz/", 404, "404 page not found\n"),
+            (&well, true, "/readyzz", 404, "404 page not found\n"),
+            (&well, false, "/readyz?exclude=controllers", 200, "ok"),
+            (
+                &full,
+                false,
+                "/readyz?exclude=controllers",
+                500,
+                "[+]ping ok\n[-]store failed: its disk is full\n[+]controllers excluded: ok\nreadyz check failed\n",
+            ),
+        ];
+        for (store, controllers, uri, code, says) in table {
+            let got = ask(&paths(store.clone(), controllers), Method::GET, uri).await;
+            assert_eq!(got, (code, says.to_owned()), "{uri}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_has_its_methods_and_is_taken_as_it_stands() {
+        let paths = paths(Ok(String::new()), true).otherwise("elsewhere\n");
+        let refused = "the server does not allow this method on the requested resource";
+        let table = [
+            (Method::GET, "/version", 200, "{}"),
+            (Method::POST, "/version", 405, refused),
+            (Method::DELETE, "/readyz", 405, refused),
+            (Method::GET, "/version/", 404, "elsewhere\n"),
+            (Method::GET, "/versio%6e", 404, "elsewhere\n"),
+            (Method::POST, "/judge-pods?x", 200, "/judge-pods"),
+            (Method::GET, "/judge-pods", 405, refused),
+        ];
+        for (method, uri, code, says) in table {
+            let (got, text) = ask(&paths, method.clone(), uri).await;
+            assert!(got == code && text.contains(says), "{method} {uri}: {got} {text}");
+        }
+    }
+}
