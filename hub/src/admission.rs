@@ -12,6 +12,7 @@ use karmada_api::{
         ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
         webhook::ResourceInterpreterWebhookConfiguration,
     },
+    consts::subject,
     policy::{
         ClusterPropagationPolicy, FederatedResourceQuota, FederatedResourceQuotaSpec, PropagationPolicy,
         PropagationSpec, ResourceSelector,
@@ -27,7 +28,7 @@ use karmada_apiserver::{
 };
 use karmada_client::Resource;
 use karmada_core::{
-    admit::{self, Found, Verb},
+    admit::{self, Found, Verb, agent},
     delete, quota,
     select::{self, Subject},
 };
@@ -36,8 +37,8 @@ use karmada_interpreter::rules;
 use karmada_meta::{
     gvk::GroupVersionKind,
     object,
-    path::{FieldError, Path},
-    status::Status,
+    path::{FieldError, Path, aggregate},
+    status::{Status, StatusCause},
     time::Time,
 };
 use serde::Deserialize;
@@ -112,7 +113,6 @@ impl KarmadaAdmission {
     }
 
     fn write(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
-        own_name_only(request, object)?;
         let verb = if request.operation == Operation::Create { Verb::Create } else { Verb::Update };
         let (group, kind) = (request.kind.gvk.group.as_str(), request.kind.gvk.kind.as_str());
         let mut warnings = admit(group, kind, verb, request.old, object, &self.env)
@@ -189,13 +189,16 @@ impl KarmadaAdmission {
 
 impl Admission for KarmadaAdmission {
     fn admit(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
+        // Before anything is filled in: what an agent has not said is not held against it.
+        let mut warnings = by_agent(request, object)?;
         match request.operation {
-            Operation::Delete => refuse_deletion(request, object).map_or(Ok(Vec::new()), Err),
+            Operation::Delete => refuse_deletion(request, object).map_or(Ok(()), Err)?,
             Operation::Create | Operation::Update if request.subresource.is_empty() => {
-                self.write(request, object)
+                warnings.extend(self.write(request, object)?);
             }
-            Operation::Create | Operation::Update => Ok(Vec::new()),
+            Operation::Create | Operation::Update => {}
         }
+        Ok(warnings)
     }
 }
 
@@ -203,23 +206,35 @@ fn is<K: KarmadaKind>(request: &AdmissionRequest<'_>) -> bool {
     request.kind.gvk.group == K::GROUP && request.kind.gvk.kind == K::KIND
 }
 
-/// An agent creates only what bears its cluster's name: the name of a new object stands in its body, where the
-/// authoriser does not look.
-fn own_name_only(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
-    let Some(cluster) = agent_cluster(request.user).filter(|_| request.operation == Operation::Create) else {
-        return Ok(());
+/// Judges what an agent writes, whatever it is: see [`agent`].
+fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
+    let Some(cluster) = agent_cluster(request.user).filter(|_| !request.user.in_group(subject::MASTERS))
+    else {
+        return Ok(Vec::new());
     };
-    let name = object::name(object);
-    let own = match request.kind.gvk.kind.as_str() {
-        "Cluster" | "Lease" => name == cluster,
-        "Secret" => name == cluster || name.strip_suffix("-impersonator") == Some(cluster),
-        _ => true,
+    let write = agent::Write {
+        cluster,
+        act: match request.operation {
+            Operation::Create => agent::Act::Create,
+            Operation::Update => agent::Act::Update,
+            Operation::Delete => agent::Act::Delete,
+        },
+        kind: &format!("{}/{}", request.kind.gvk.group, request.kind.gvk.kind),
+        subresource: request.subresource,
+        namespace: request.namespace,
+        old: request.old,
     };
-    if own {
-        return Ok(());
-    }
-    let why = format!("the agent of cluster {cluster} may create only what bears that name");
-    Err(Status::forbidden(&request.kind.group_resource(), name, why))
+    agent::judge(&write, object).map_err(|errors| {
+        let why = format!("the agent of cluster {cluster} may not write this: {}", aggregate(&errors));
+        let mut status = Status::forbidden(&request.kind.group_resource(), request.name, why);
+        let causes = errors.iter().map(|error| StatusCause {
+            reason: error.cause_reason().to_owned(),
+            message: error.body(),
+            field: error.path.as_str().to_owned(),
+        });
+        status.details.get_or_insert_default().causes.extend(causes);
+        status
+    })
 }
 
 /// One member has one name: a second one for its id is a conflict.
@@ -325,3 +340,6 @@ fn selects(selector: &ResourceSelector, entry: &Object) -> bool {
     };
     !entry.header.deleting && select::selects(selector, &subject).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use karmada_api::{
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
 use karmada_core::{delete, health::Ready, names, quota, select};
-use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_meta::{gvk::GroupVersionKind, object, text};
 use kube::core::ObjectMeta;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -480,7 +480,12 @@ pub struct WorkHead {
     pub content: u64,
     /// A digest of its status.
     pub status: u64,
+    /// A Namespace of its that stays on the member although the hub wants it gone, and the agent's words for it.
+    pub released: Option<Box<(String, String)>>,
 }
+
+/// The longest of an agent's words that are passed on.
+const WORDS: usize = 1024;
 
 impl WorkHead {
     /// Projects a Work.
@@ -498,7 +503,22 @@ impl WorkHead {
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),
             status: digest(&value["status"]),
+            released: Self::released_of(value),
         }
+    }
+
+    fn released_of(work: &Value) -> Option<Box<(String, String)>> {
+        let conditions = work.pointer("/status/conditions")?.as_array()?;
+        let said = conditions.iter().find(|condition| {
+            condition["type"] == extension::NAMESPACE_REMOVED
+                && condition["reason"] == extension::NAMESPACE_RELEASED
+        })?;
+        let manifests = work.pointer("/spec/workload/manifests")?.as_array()?;
+        let namespace = manifests.iter().find(|manifest| {
+            object::api_version(manifest) == "v1" && object::kind(manifest) == "Namespace"
+        })?;
+        let words = text::line(said["message"].as_str().unwrap_or_default(), WORDS);
+        Some(Box::new((object::name(namespace).to_owned(), words)))
     }
 
     /// Whether nobody has said anything about it yet.

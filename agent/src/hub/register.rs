@@ -164,7 +164,17 @@ async fn attempt(
             if let Some(behind) = behind {
                 let patch = json!({"metadata": {"uid": object::uid(&live)}, "spec": behind});
                 match hub.patch(&view.path(), Patch::Merge, &patch).await {
-                    Ok(patched) => live = patched,
+                    Ok(patched) => {
+                        if let Plan::Keep(Some(kept)) = plan(Some(&patched), name, id, &config.facts) {
+                            tracing::warn!(
+                                cluster = name,
+                                wanted = %kept,
+                                "the hub keeps what it has of the Cluster's spec: once a cluster has registered that is \
+                                 its owner's to change, with kubectl edit cluster {name}"
+                            );
+                        }
+                        live = patched;
+                    }
                     // A stock Karmada gives its agents no right to change a Cluster.
                     Err(error) if error.is_forbidden() => {
                         tracing::warn!(%error, "the Cluster's spec stays as it is on the hub");

@@ -62,8 +62,8 @@ const NORMAL_BURST: f64 = 1000.0;
 /// While the server cannot be reached.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(17));
 
-/// After a 403 nothing is tried in that namespace for so long: an agent may write in few of the namespaces that its
-/// templates come from, and asking each time would cost as much as writing.
+/// After a 403 nothing is tried about that kind in that namespace for so long: an agent may write about few of the objects
+/// that its templates are, and asking each time would cost as much as writing.
 const FORBIDDEN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the last events may take at shutdown.
@@ -244,8 +244,8 @@ pub struct RecorderTask {
     env: Env,
     receiver: mpsc::Receiver<Happened>,
     known: BTreeMap<Key, Known>,
-    /// Namespaces where we may not write, and until when that is taken for granted.
-    forbidden: BTreeMap<String, Duration>,
+    /// What we may not write about, and until when that is taken for granted.
+    forbidden: BTreeMap<About, Duration>,
     dropped: Arc<AtomicU64>,
     allowance: Allowance,
 }
@@ -340,12 +340,13 @@ impl RecorderTask {
 
     fn take(&mut self, happened: Happened) {
         let now = self.env.now();
-        if let Some(until) = self.forbidden.get(key_namespace(&happened.key)) {
+        let about = about(&happened.key);
+        if let Some(until) = self.forbidden.get(&about) {
             if now < *until {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            self.forbidden.remove(key_namespace(&happened.key));
+            self.forbidden.remove(&about);
         }
         match self.known.get_mut(&happened.key) {
             Some(known) => {
@@ -402,7 +403,7 @@ impl RecorderTask {
         due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let mut results = Vec::with_capacity(due.len());
         {
-            // Where we may not write; no more than the writers under way find it out.
+            // What we may not write about; no more than the writers under way find it out.
             let refused = Mutex::new(BTreeSet::new());
             let mut writing = stream::iter(due)
                 .map(|(_, key, known)| self.write_one(key, known, &refused))
@@ -437,9 +438,9 @@ impl RecorderTask {
         &self,
         key: Key,
         known: Known,
-        refused: &Mutex<BTreeSet<String>>,
+        refused: &Mutex<BTreeSet<About>>,
     ) -> (Key, u64, Result<Option<String>, Error>) {
-        if refused.lock().contains(key_namespace(&key)) {
+        if refused.lock().contains(&about(&key)) {
             return (key, known.count, Ok(None));
         }
         let result = match &known.name {
@@ -447,7 +448,7 @@ impl RecorderTask {
             Some(name) => self.update(&key, &known, name).await,
         };
         if result.as_ref().is_err_and(Error::is_forbidden) {
-            refused.lock().insert(key_namespace(&key).to_owned());
+            refused.lock().insert(about(&key));
         }
         (key, known.count, result.map(Some))
     }
@@ -471,7 +472,7 @@ impl RecorderTask {
                 if let Err(error) = lost {
                     if error.is_forbidden() {
                         let until = self.env.now() + FORBIDDEN;
-                        self.forbidden.insert(key_namespace(key).to_owned(), until);
+                        self.forbidden.insert(about(key), until);
                     }
                     tracing::debug!(%error, reason = %key.reason, "an event was refused");
                 }
@@ -521,6 +522,13 @@ fn events() -> Resource {
 /// Where an event stands: beside its object, in `default` for objects without a namespace.
 fn key_namespace(key: &Key) -> &str {
     if key.object.namespace.is_empty() { "default" } else { &key.object.namespace }
+}
+
+/// What a refusal of one event says of others: the namespace where it would stand, and the kind that it is about.
+type About = (String, String);
+
+fn about(key: &Key) -> About {
+    (key_namespace(key).to_owned(), key.object.kind.clone())
 }
 
 #[cfg(test)]
@@ -594,5 +602,31 @@ mod tests {
         handle.await.unwrap();
         let message = script.seen()[0].body["message"].as_str().unwrap().to_owned();
         assert!(message.len() <= MESSAGE_LIMIT && message.ends_with("é..."), "{}", message.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_not_be_said_of_one_kind_keeps_back_nothing_of_another() {
+        let script = script(|request| match request.body["involvedObject"]["kind"].as_str() {
+            Some("ConfigMap") => {
+                (403, json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}))
+            }
+            _ => (201, json!({})),
+        });
+        let (recorder, handle, shutdown) = start(&script);
+        let cluster = ObjectRef { kind: "Cluster".into(), ..object("m1") };
+        for i in 0..3 {
+            recorder.warning(&object(&format!("o{i}")), "SyncFailed", "m");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            recorder.warning(&cluster, "InterpreterWebhookUnreachable", format!("m{i}"));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        shutdown.cancel();
+        handle.await.unwrap();
+        let kinds: Vec<_> = script
+            .seen()
+            .iter()
+            .map(|r| r.body["involvedObject"]["kind"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(kinds, ["ConfigMap", "Cluster", "Cluster", "Cluster"]);
     }
 }

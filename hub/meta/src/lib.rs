@@ -5,6 +5,7 @@
 //!   gvk ──────────┐                    names ── labels ── fields      what users select by
 //!   path ─ status ┴─ what an error     quantity · time                what stands in a field
 //!   object           is told as        (accessors over serde_json::Value)
+//!   text                               others' words, bounded, for logs and terminals
 //! ```
 //!
 //! Objects stay `serde_json::Value` everywhere (a typed struct would drop fields newer than itself), so
@@ -21,6 +22,7 @@ pub mod object;
 pub mod path;
 pub mod quantity;
 pub mod status;
+pub mod text;
 pub mod time;
 pub mod webhook;
 

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use karmada_api::consts::{annotation, component, event, label};
+use karmada_api::consts::{annotation, component, event, extension, label};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{names, overrides, select::Subject, work as core_work};
 use karmada_meta::object;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 use tokio_util::sync::CancellationToken;
 
@@ -88,6 +88,20 @@ impl NamespaceController {
         context.overrides.cluster.listen(move |_| {
             if let Some(context) = shared.upgrade() {
                 everywhere(&context, None, None, &places);
+            }
+        });
+        let shared = Arc::downgrade(context);
+        context.works.listen(move |change| {
+            let Some(released) = change.new.and_then(|head| head.released.as_deref()) else { return };
+            // A hub that starts finds what was told before.
+            if change.old.is_some_and(|old| old.released.as_deref() != Some(released))
+                && let Some(context) = shared.upgrade()
+            {
+                let (name, words) = released;
+                let about = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                // An agent may not say so itself: it tells only of its own objects.
+                let reason = extension::NAMESPACE_RELEASED;
+                context.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
             }
         });
         context.figures.queue("namespace", &queue);

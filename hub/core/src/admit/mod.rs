@@ -9,6 +9,7 @@
 //! may run on an API server that knows nothing of it. It changes only what it knows about, so fields newer than
 //! our types survive. Texts are those of Karmada's webhooks.
 
+pub mod agent;
 mod annotations;
 mod cluster;
 mod idle;

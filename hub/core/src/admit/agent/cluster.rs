@@ -1,0 +1,295 @@
+//! An agent's own Cluster.
+//!
+//! What decides where workloads go is the platform's. An agent says once, when it registers, what its flags know of the
+//! member; whoever steals its credential later must not draw other tenants' workloads (or, by an own name for a
+//! finalizer, hold up its removal).
+
+use std::collections::BTreeMap;
+
+use karmada_api::consts::extension;
+use karmada_meta::{
+    object,
+    path::{FieldError, Path},
+};
+use serde_json::{Map, Value};
+
+use super::{Act, Write, is_same, named};
+
+/// When an agent may set a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum May {
+    /// When it makes its Cluster.
+    Create,
+    /// Then, and when it takes over a Cluster that the platform has made, which has no `spec.id` yet, if nothing stands
+    /// there.
+    Register,
+    /// At any time.
+    Always,
+    /// At any time, if it names the agent's own Secret.
+    OwnSecret,
+    /// Never.
+    Never,
+}
+
+/// What becomes of another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// The write is refused.
+    Refused,
+    /// The platform's stays, and a warning says so: a stock agent writes it at every start and ends when refused.
+    Kept,
+}
+
+/// A field of a Cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// `metadata` or `spec`.
+    pub part: &'static str,
+    /// The field.
+    pub field: &'static str,
+    /// When an agent may set it.
+    pub may: May,
+    /// What becomes of another value.
+    pub otherwise: Otherwise,
+    /// How the platform team changes it; `NAME` stands for the cluster.
+    pub instead: &'static str,
+}
+
+const fn row(
+    part: &'static str,
+    field: &'static str,
+    may: May,
+    otherwise: Otherwise,
+    instead: &'static str,
+) -> Row {
+    Row { part, field, may, otherwise, instead }
+}
+
+const EDIT: &str = "kubectl edit cluster NAME";
+const AGAIN: &str = "kubectl delete cluster NAME, before another member joins under its name";
+
+/// What an agent may set of its Cluster's metadata and spec. A field of the spec that is not here is never an agent's.
+pub const CLUSTER: &[Row] = &[
+    row("metadata", "labels", May::Create, Otherwise::Refused, "kubectl label cluster NAME KEY=VALUE"),
+    row(
+        "metadata",
+        "annotations",
+        May::Create,
+        Otherwise::Refused,
+        "kubectl annotate cluster NAME KEY=VALUE",
+    ),
+    row("metadata", "finalizers", May::Never, Otherwise::Refused, EDIT),
+    row("metadata", "ownerReferences", May::Never, Otherwise::Refused, EDIT),
+    row("spec", "id", May::Register, Otherwise::Refused, AGAIN),
+    row("spec", "syncMode", May::Create, Otherwise::Refused, EDIT),
+    row("spec", "apiEndpoint", May::Always, Otherwise::Refused, ""),
+    row("spec", "insecureSkipTLSVerification", May::Always, Otherwise::Refused, ""),
+    row("spec", "proxyURL", May::Always, Otherwise::Refused, ""),
+    row("spec", "proxyHeader", May::Always, Otherwise::Refused, ""),
+    row("spec", "secretRef", May::OwnSecret, Otherwise::Refused, EDIT),
+    row("spec", "impersonatorSecretRef", May::OwnSecret, Otherwise::Refused, EDIT),
+    row("spec", "provider", May::Register, Otherwise::Kept, EDIT),
+    row("spec", "region", May::Register, Otherwise::Kept, EDIT),
+    row("spec", "zone", May::Register, Otherwise::Kept, EDIT),
+    row("spec", "zones", May::Register, Otherwise::Kept, EDIT),
+    row("spec", "taints", May::Create, Otherwise::Refused, "karmada-hub taint NAME KEY=VALUE:EFFECT"),
+    row("spec", "resourceModels", May::Create, Otherwise::Refused, EDIT),
+];
+
+/// Conditions that the hub alone sets and removes.
+pub const HUB_CONDITIONS: [&str; 5] = [
+    extension::LINK_GRACE,
+    extension::LINK_FLAPPING,
+    extension::STATUS_STALE,
+    extension::EVICTIONS_HELD,
+    extension::CREDENTIAL_EXPIRING,
+];
+
+/// Annotations that are a report of the agent's.
+const REPORTS: [&str; 1] = [extension::NODES];
+
+/// How far an agent has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It makes its Cluster.
+    Creating,
+    /// It takes over one that the platform has made.
+    Registering,
+    /// It has registered.
+    Later,
+}
+
+pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
+    if write.act == Act::Delete {
+        // A member leaves with the credential that it joined with.
+        return Ok(Vec::new());
+    }
+    let nothing = Value::Null;
+    let old = write.old.unwrap_or(&nothing);
+    let stage = match write.act {
+        Act::Create => Stage::Creating,
+        _ if old["spec"]["id"].as_str().unwrap_or_default().is_empty() => Stage::Registering,
+        _ => Stage::Later,
+    };
+    let mut errors = named(write, object, |name| name == write.cluster);
+    let mut warnings = Vec::new();
+    for row in CLUSTER {
+        let (before, after) = (old[row.part].get(row.field), object[row.part].get(row.field));
+        let problem = match row.field {
+            "labels" | "annotations" => entries(row, stage, write, before, after),
+            _ if is_same(before, after) || allowed(row, stage, write.cluster, before, after) => None,
+            _ => Some(FieldError::forbidden(&path(row), detail(row, write.cluster))),
+        };
+        match (problem, row.otherwise) {
+            (None, _) => {}
+            (Some(error), Otherwise::Refused) => errors.push(error),
+            (Some(error), Otherwise::Kept) => {
+                warnings.push(format!("{}: the hub's value stays; {}", path(row).as_str(), error.detail));
+                keep(object, row, before.cloned());
+            }
+        }
+    }
+    let known = |field: &str| CLUSTER.iter().any(|row| row.part == "spec" && row.field == field);
+    let unknown = |value: &Value| -> BTreeMap<String, Value> {
+        let fields = value["spec"].as_object().into_iter().flatten();
+        let unknown = fields.filter(|(field, value)| !known(field) && !super::is_empty(value));
+        unknown.map(|(field, value)| (field.clone(), value.clone())).collect()
+    };
+    let (before, after) = (unknown(old), unknown(object));
+    for field in before.keys().chain(after.keys().filter(|field| !before.contains_key(*field))) {
+        if before.get(field) != after.get(field) {
+            let detail = format!("it is the platform's: {}", EDIT.replace("NAME", write.cluster));
+            errors.push(FieldError::forbidden(&Path::new("spec").child(field), detail));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    if !warnings.is_empty() {
+        disown(old, object);
+    }
+    Ok(warnings)
+}
+
+fn allowed(row: &Row, stage: Stage, cluster: &str, before: Option<&Value>, after: Option<&Value>) -> bool {
+    let vacant = before.is_none_or(super::is_empty);
+    match row.may {
+        May::Create if row.field == "syncMode" => {
+            // The hub works on a member in Push mode by itself: an agent has no business there.
+            stage == Stage::Creating && after.is_some_and(|mode| mode == "Pull")
+        }
+        May::Create => stage == Stage::Creating,
+        May::Register => stage == Stage::Creating || (stage == Stage::Registering && vacant),
+        May::Always => true,
+        May::OwnSecret => after.is_none_or(|secret| {
+            let suffix = if row.field == "impersonatorSecretRef" { "-impersonator" } else { "" };
+            secret["namespace"] == karmada_api::consts::namespace::CLUSTER
+                && secret["name"].as_str().and_then(|name| name.strip_suffix(suffix)) == Some(cluster)
+        }),
+        May::Never => false,
+    }
+}
+
+/// Judges labels or annotations key by key; an agent's reports are its own at any time.
+fn entries(
+    row: &Row,
+    stage: Stage,
+    write: &Write<'_>,
+    before: Option<&Value>,
+    after: Option<&Value>,
+) -> Option<FieldError> {
+    let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
+    let (before, after): (Map<_, _>, Map<_, _>) = (map(before), map(after));
+    let changed = before.keys().chain(after.keys()).find(|key| {
+        let report = row.field == "annotations" && REPORTS.contains(&key.as_str());
+        let own = stage == Stage::Creating && !is_reserved(key);
+        before.get(*key) != after.get(*key) && !report && !own
+    })?;
+    let path = path(row).key(changed);
+    if is_reserved(changed) {
+        let detail =
+            format!("keys of Karmada and Kubernetes are the platform's; {}", detail(row, write.cluster));
+        return Some(FieldError::forbidden(&path, detail));
+    }
+    Some(FieldError::forbidden(&path, detail(row, write.cluster)))
+}
+
+/// Keys by which Karmada, Kubernetes and this hub are told what to do.
+fn is_reserved(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    ["karmada.io", "kubernetes.io", "k8s.io"]
+        .iter()
+        .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+}
+
+fn path(row: &Row) -> Path {
+    Path::new(row.part).child(row.field)
+}
+
+fn detail(row: &Row, cluster: &str) -> String {
+    let when = match row.may {
+        May::Create | May::Register => "it is the platform's once the cluster has registered",
+        May::OwnSecret => "an agent may name its own Secret only",
+        May::Always | May::Never => "it is the platform's",
+    };
+    format!("{when}: {}", row.instead.replace("NAME", cluster))
+}
+
+/// Puts back what stood in a field.
+fn keep(object: &mut Value, row: &Row, before: Option<Value>) {
+    let map = object::ensure_map(object, row.part);
+    match before {
+        Some(value) => drop(map.insert(row.field.to_owned(), value)),
+        None => drop(map.shift_remove(row.field)),
+    }
+}
+
+/// Who owns the fields is as before if nothing else has changed: a value that was not taken is not its author's.
+fn disown(old: &Value, object: &mut Value) {
+    let bare = |value: &Value| {
+        let mut value = value.clone();
+        object::remove_meta(&mut value, "managedFields");
+        object::remove_meta(&mut value, "resourceVersion");
+        value
+    };
+    if bare(old) == bare(object)
+        && let Some(owners) = object::meta(old, "managedFields")
+    {
+        object::set_meta(object, "managedFields", owners.clone());
+    }
+}
+
+/// Keeps of a status what is the hub's. An agent sends the whole of it back, at times an older one: that is no offence.
+pub(super) fn keep_status(old: Option<&Value>, object: &mut Value) {
+    let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let before = old.and_then(|old| old.get("status"));
+    match before.and_then(|before| before.get("remedyActions")) {
+        Some(actions) => drop(status.insert("remedyActions".into(), actions.clone())),
+        None => drop(status.shift_remove("remedyActions")),
+    }
+    fn is_hubs(condition: &Value) -> bool {
+        condition["type"].as_str().is_some_and(|type_| HUB_CONDITIONS.contains(&type_))
+    }
+    let of = |value: Option<&Value>| -> Vec<Value> {
+        value
+            .and_then(|status| status.get("conditions"))
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let mut ours: Vec<Value> = of(before).into_iter().filter(is_hubs).collect();
+    let reported = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut kept = Vec::with_capacity(reported.len() + ours.len());
+    for condition in reported {
+        if !is_hubs(&condition) {
+            kept.push(condition);
+        } else if let Some(at) = ours.iter().position(|own| own["type"] == condition["type"]) {
+            // Where it stood, so that nothing has changed if nothing has.
+            kept.push(ours.remove(at));
+        }
+    }
+    kept.append(&mut ours);
+    if !kept.is_empty() || status.contains_key("conditions") {
+        status.insert("conditions".into(), kept.into());
+    }
+}

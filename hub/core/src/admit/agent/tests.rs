@@ -1,0 +1,351 @@
+//! Every row of what an agent may write, and every kind.
+
+use karmada_api::consts::{extension, finalizer, label};
+use serde_json::json;
+
+use super::*;
+
+const CLUSTER_KIND: &str = "cluster.karmada.io/Cluster";
+
+fn write<'a>(kind: &'a str, act: Act, namespace: &'a str, old: Option<&'a Value>) -> Write<'a> {
+    Write { cluster: "m1", act, kind, subresource: "", namespace, old }
+}
+
+/// What becomes of a write: `yes`, `kept` (with a warning), or `no`.
+fn outcome(kind: &str, act: Act, namespace: &str, old: Option<&Value>, new: &Value) -> &'static str {
+    let mut object = new.clone();
+    match judge(&write(kind, act, namespace, old), &mut object) {
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            "no"
+        }
+        Ok(warnings) if warnings.is_empty() => "yes",
+        Ok(_) => "kept",
+    }
+}
+
+/// A Cluster with a value at a pointer, registered or as the platform has made it.
+fn cluster(id: &str, pointer: &str, value: Value) -> Value {
+    let mut cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    if !id.is_empty() {
+        cluster["spec"]["id"] = id.into();
+    }
+    let (part, field) = pointer.split_once('.').expect("part.field");
+    if !value.is_null() {
+        cluster[part][field] = value;
+    }
+    cluster
+}
+
+#[test]
+fn every_field_of_a_cluster_is_in_the_table() {
+    let secret = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
+    let foreign = json!({"namespace": "kube-system", "name": "m1"});
+    // field, a value, another one; may it be set by create, on a Cluster that the platform has made, later when nothing
+    // is there, later instead of the other?
+    let rows = [
+        ("metadata.labels", json!({"tier": "a"}), json!({"tier": "b"}), "yes", "no", "no", "no"),
+        ("metadata.labels", json!({"cluster.karmada.io/x": "a"}), json!({}), "no", "no", "no", "no"),
+        ("metadata.labels", json!({"topology.kubernetes.io/zone": "a"}), json!({}), "no", "no", "no", "no"),
+        ("metadata.annotations", json!({"note": "a"}), json!({"note": "b"}), "yes", "no", "no", "no"),
+        (
+            "metadata.annotations",
+            json!({extension::NODES: "a"}),
+            json!({extension::NODES: "b"}),
+            "yes",
+            "yes",
+            "yes",
+            "yes",
+        ),
+        ("metadata.annotations", json!({extension::GRACE_PERIOD: "24h"}), json!({}), "no", "no", "no", "no"),
+        ("metadata.annotations", json!({extension::LINK_HISTORY: "{}"}), json!({}), "no", "no", "no", "no"),
+        ("metadata.finalizers", json!(["a/b"]), json!([]), "no", "no", "no", "no"),
+        ("metadata.finalizers", json!([finalizer::CLUSTER]), json!([]), "no", "no", "no", "no"),
+        (
+            "metadata.ownerReferences",
+            json!([{"kind": "Cluster", "name": "m2"}]),
+            json!([]),
+            "no",
+            "no",
+            "no",
+            "no",
+        ),
+        ("spec.apiEndpoint", json!("https://a"), json!("https://b"), "yes", "yes", "yes", "yes"),
+        ("spec.insecureSkipTLSVerification", json!(true), json!(false), "yes", "yes", "yes", "yes"),
+        ("spec.proxyURL", json!("http://a"), json!("http://b"), "yes", "yes", "yes", "yes"),
+        ("spec.proxyHeader", json!({"a": "b"}), json!({}), "yes", "yes", "yes", "yes"),
+        ("spec.secretRef", secret("m1"), json!(null), "yes", "yes", "yes", "yes"),
+        ("spec.secretRef", secret("m2"), secret("m1"), "no", "no", "no", "no"),
+        ("spec.secretRef", foreign.clone(), secret("m1"), "no", "no", "no", "no"),
+        ("spec.impersonatorSecretRef", secret("m1-impersonator"), json!(null), "yes", "yes", "yes", "yes"),
+        ("spec.impersonatorSecretRef", secret("m2-impersonator"), json!(null), "no", "no", "no", "no"),
+        ("spec.provider", json!("a"), json!("b"), "yes", "yes", "kept", "kept"),
+        ("spec.region", json!("a"), json!("b"), "yes", "yes", "kept", "kept"),
+        ("spec.zone", json!("a"), json!("b"), "yes", "yes", "kept", "kept"),
+        ("spec.zones", json!(["a"]), json!(["b"]), "yes", "yes", "kept", "kept"),
+        ("spec.taints", json!([{"key": "a", "effect": "NoSchedule"}]), json!([]), "yes", "no", "no", "no"),
+        ("spec.resourceModels", json!([{"grade": 0}]), json!([{"grade": 1}]), "yes", "no", "no", "no"),
+        ("spec.syncMode", json!("Push"), json!("Pull"), "no", "no", "no", "no"),
+        ("spec.somethingNew", json!("a"), json!("b"), "no", "no", "no", "no"),
+    ];
+    for (field, value, other, create, takeover, later, instead) in rows {
+        let new = |id: &str| cluster(id, field, value.clone());
+        let act =
+            |act: Act, old: Option<Value>, new: Value| outcome(CLUSTER_KIND, act, "", old.as_ref(), &new);
+        let bare = |id: &str| cluster(id, field, Value::Null);
+        assert_eq!(act(Act::Create, None, new("u")), create, "{field} {value}: create");
+        assert_eq!(act(Act::Update, Some(bare("")), new("u")), takeover, "{field} {value}: take over");
+        assert_eq!(act(Act::Update, Some(bare("u")), new("u")), later, "{field} {value}: later");
+        let from = cluster("u", field, other.clone());
+        assert_eq!(act(Act::Update, Some(from), new("u")), instead, "{field} {value} instead of {other}");
+        assert_eq!(act(Act::Update, Some(new("u")), new("u")), "yes", "{field} {value}: as it was");
+        assert_eq!(act(Act::Delete, Some(new("u")), new("u")), "yes", "{field} {value}: leaving");
+    }
+    // What the platform has set is not overwritten by taking over either.
+    let set = cluster("", "spec.region", json!("eu"));
+    assert_eq!(
+        outcome(CLUSTER_KIND, Act::Update, "", Some(&set), &cluster("u", "spec.region", json!("us"))),
+        "kept"
+    );
+    for row in CLUSTER {
+        let name = format!("{}.{}", row.part, row.field);
+        assert!(rows_name(&name), "{name} has no row in this test");
+    }
+    fn rows_name(name: &str) -> bool {
+        name == "spec.id" || include_str!("tests.rs").contains(&format!("(\"{name}\","))
+    }
+}
+
+#[test]
+fn an_id_is_given_once() {
+    let of = |id: &str| cluster(id, "spec.none", Value::Null);
+    let update = |old: &str, new: &str| outcome(CLUSTER_KIND, Act::Update, "", Some(&of(old)), &of(new));
+    assert_eq!(update("", "u"), "yes");
+    assert_eq!(update("u", "u"), "yes");
+    assert_eq!(update("u", "v"), "no");
+    assert_eq!(update("u", ""), "no");
+}
+
+#[test]
+fn what_is_kept_is_as_it_was_and_nobody_elses() {
+    let mut old = cluster("u", "spec.region", json!("eu"));
+    old["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
+    let mut new = old.clone();
+    new["spec"]["region"] = "us".into();
+    new["spec"]["zones"] = json!(["a"]);
+    new["metadata"]["managedFields"] = json!([{"manager": "karmada-agent"}]);
+    let warnings = judge(&write(CLUSTER_KIND, Act::Update, "", Some(&old)), &mut new).expect("no refusal");
+    assert_eq!(new, old);
+    assert_eq!(warnings.len(), 2);
+    assert!(
+        warnings[0].contains("spec.region") && warnings[0].contains("kubectl edit cluster m1"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn refusals_name_the_field_and_who_may() {
+    let old = cluster("u", "spec.taints", Value::Null);
+    let mut new = cluster("u", "spec.taints", json!([{"key": "a", "effect": "NoExecute"}]));
+    new["metadata"]["labels"] = json!({"tier": "gold"});
+    let errors = judge(&write(CLUSTER_KIND, Act::Update, "", Some(&old)), &mut new).expect_err("refused");
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2);
+    assert!(
+        texts[0].contains("metadata.labels[tier]") && texts[0].contains("kubectl label cluster m1"),
+        "{texts:?}"
+    );
+    assert!(texts[1].contains("spec.taints") && texts[1].contains("karmada-hub taint m1"), "{texts:?}");
+}
+
+#[test]
+fn the_hubs_conditions_stay() {
+    let condition = |type_: &str, status: &str| json!({"type": type_, "status": status});
+    let (stale, held) = (extension::STATUS_STALE, extension::EVICTIONS_HELD);
+    let old = json!({"status": {"conditions": [condition("Ready", "True"), condition(stale, "True")], "remedyActions": ["x"]}});
+    let mut new = json!({"status": {"kubernetesVersion": "v1", "conditions": [
+        condition(stale, "False"), condition(held, "True"), condition("Ready", "False"), condition("Own", "True"),
+    ]}});
+    let mut asked = write(CLUSTER_KIND, Act::Update, "", Some(&old));
+    asked.subresource = "status";
+    assert_eq!(judge(&asked, &mut new), Ok(Vec::new()));
+    let want = json!({"status": {"kubernetesVersion": "v1", "remedyActions": ["x"], "conditions": [
+        condition(stale, "True"), condition("Ready", "False"), condition("Own", "True"),
+    ]}});
+    assert_eq!(new, want);
+    // A report that leaves them out does not remove them, and one that changes nothing is no change.
+    let mut new = json!({"status": {"conditions": [condition("Ready", "True")]}});
+    assert_eq!(judge(&asked, &mut new), Ok(Vec::new()));
+    assert_eq!(new, old);
+}
+
+#[test]
+fn works_are_let_go_of_and_those_of_collected_slices_are_an_agents_own() {
+    let kind = "work.karmada.io/Work";
+    let of_hub = json!({
+        "metadata": {"name": "w", "finalizers": [finalizer::EXECUTION], "labels": {label::RESOURCE_BINDING_ID: "b"}, "annotations": {"a": "1"}},
+        "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "ConfigMap"}]}},
+    });
+    let collected = json!({
+        "metadata": {"name": "w", "finalizers": [finalizer::ENDPOINT_SLICE], "labels": {label::ENDPOINT_SLICE_MANAGED_BY: "ServiceExport"}},
+        "spec": {"suspendDispatching": true, "workload": {"manifests": [{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}]}},
+    });
+    let changed = |object: &Value, pointer: &str, value: Value| {
+        let mut object = object.clone();
+        *object.pointer_mut(pointer).expect("it is there") = value;
+        object
+    };
+    let gone = |object: &Value| changed(object, "/metadata/finalizers", json!([]));
+    let rows = [
+        ("let go", Some(&of_hub), gone(&of_hub), "yes"),
+        ("as it was", Some(&of_hub), of_hub.clone(), "yes"),
+        (
+            "a finalizer of another's",
+            Some(&of_hub),
+            changed(&of_hub, "/metadata/finalizers", json!(["a/b"])),
+            "no",
+        ),
+        ("a label", Some(&of_hub), changed(&of_hub, "/metadata/labels", json!({})), "no"),
+        ("an annotation", Some(&of_hub), changed(&of_hub, "/metadata/annotations/a", json!("2")), "no"),
+        ("a manifest", Some(&of_hub), changed(&of_hub, "/spec/workload/manifests", json!([])), "no"),
+        ("made its own", Some(&of_hub), collected.clone(), "no"),
+        ("a new one like the hub's", None, of_hub.clone(), "no"),
+        (
+            "a new one of anything",
+            None,
+            changed(&collected, "/spec/workload/manifests/0/kind", json!("Secret")),
+            "no",
+        ),
+        ("collected", None, collected.clone(), "yes"),
+        (
+            "collected again",
+            Some(&collected),
+            changed(&collected, "/spec/workload/manifests", json!([])),
+            "yes",
+        ),
+        ("collected, then the hub's", Some(&collected), of_hub.clone(), "no"),
+    ];
+    for (what, old, new, want) in rows {
+        let act = if old.is_some() { Act::Update } else { Act::Create };
+        assert_eq!(outcome(kind, act, "karmada-es-m1", old, &new), want, "{what}");
+    }
+    assert_eq!(outcome(kind, Act::Delete, "karmada-es-m1", Some(&of_hub), &of_hub), "yes");
+    assert_eq!(outcome(kind, Act::Create, "karmada-es-m2", None, &collected), "no");
+}
+
+#[test]
+fn leases_and_secrets_are_its_own_and_plain() {
+    let owner = |name: &str| json!([{"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": name, "uid": "u"}]);
+    let of = |name: &str, owners: Value| json!({"metadata": {"name": name, "ownerReferences": owners}});
+    let typed = |type_: &str| json!({"metadata": {"name": "m1"}, "type": type_});
+    let rows = [
+        ("coordination.k8s.io/Lease", of("m1", owner("m1")), "yes"),
+        ("coordination.k8s.io/Lease", of("m2", json!([])), "no"),
+        ("coordination.k8s.io/Lease", of("m1", owner("m2")), "no"),
+        (
+            "coordination.k8s.io/Lease",
+            of("m1", json!([{"apiVersion": "v1", "kind": "Namespace", "name": "m1"}])),
+            "no",
+        ),
+        ("coordination.k8s.io/Lease", json!({"metadata": {"name": "m1", "finalizers": ["a/b"]}}), "no"),
+        ("/Secret", of("m1", owner("m1")), "yes"),
+        ("/Secret", of("m1-impersonator", json!([])), "yes"),
+        ("/Secret", of("m2", json!([])), "no"),
+        ("/Secret", typed("Opaque"), "yes"),
+        ("/Secret", typed("kubernetes.io/service-account-token"), "no"),
+        ("/Secret", typed("bootstrap.kubernetes.io/token"), "no"),
+        ("/ConfigMap", of("m1", json!([])), "no"),
+        ("apps/Deployment", of("m1", json!([])), "no"),
+    ];
+    for (kind, object, want) in rows {
+        assert_eq!(outcome(kind, Act::Create, "karmada-cluster", None, &object), want, "{kind} {object}");
+    }
+}
+
+#[test]
+fn events_are_about_its_own_under_names_of_its_own() {
+    let own = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1"});
+    let work = json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "name": "w", "namespace": "karmada-es-m1"});
+    let event = |name: &str, about: &Value| json!({"metadata": {"name": name}, "involvedObject": about, "message": "m"});
+    let with = |about: &Value, field: &str, value: &str| {
+        let mut about = about.clone();
+        about[field] = value.into();
+        about
+    };
+    let rows = [
+        ("default", event("m1.1", &own), "yes"),
+        ("default", event("m1.1", &with(&own, "name", "m2")), "no"),
+        ("default", event("m1.1", &with(&own, "kind", "Pod")), "no"),
+        ("default", event("m1.1", &with(&own, "apiVersion", "v1")), "no"),
+        ("default", event("web.1", &own), "no"),
+        ("default", event("m10.1", &own), "no"),
+        (
+            "default",
+            event("m1.1", &json!({"kind": "Deployment", "name": "m1", "namespace": "default"})),
+            "no",
+        ),
+        ("karmada-es-m1", event("w.1", &work), "yes"),
+        ("karmada-es-m1", event("v.1", &work), "no"),
+        ("karmada-es-m1", event("w.1", &with(&work, "namespace", "karmada-es-m2")), "no"),
+        ("karmada-es-m2", event("w.1", &with(&work, "namespace", "karmada-es-m2")), "no"),
+        ("karmada-es-m1", json!({"metadata": {"generateName": "w."}, "regarding": work.clone()}), "yes"),
+        ("karmada-es-m1", json!({"metadata": {"generateName": "v."}, "regarding": work.clone()}), "no"),
+        (
+            "karmada-es-m1",
+            json!({"metadata": {"name": "w.1", "finalizers": ["a/b"]}, "regarding": work.clone()}),
+            "no",
+        ),
+    ];
+    for (namespace, new, want) in rows {
+        for kind in ["/Event", "events.k8s.io/Event"] {
+            assert_eq!(outcome(kind, Act::Create, namespace, None, &new), want, "{namespace} {new}");
+        }
+    }
+    let mut mine = event("m1.1", &own);
+    judge(&write("/Event", Act::Create, "default", None), &mut mine).expect("its own");
+    assert_eq!(object::annotation(&mine, extension::REPORTED_BY), Some("m1"));
+    let mut counted = mine.clone();
+    counted["count"] = 2.into();
+    assert_eq!(outcome("/Event", Act::Update, "default", Some(&mine), &counted), "yes");
+    let of_hub = event("m1.2", &own);
+    assert_eq!(
+        outcome("/Event", Act::Update, "default", Some(&of_hub), &counted),
+        "no",
+        "the hub's about the same Cluster"
+    );
+    let mut of_other = mine.clone();
+    object::set_annotation(&mut of_other, extension::REPORTED_BY, "m2");
+    assert_eq!(outcome("/Event", Act::Update, "default", Some(&of_other), &counted), "no");
+    let mut elsewhere = mine.clone();
+    elsewhere["involvedObject"]["name"] = "m2".into();
+    assert_eq!(outcome("/Event", Act::Update, "default", Some(&mine), &elsewhere), "no");
+}
+
+#[test]
+fn events_are_bounded_and_control_no_terminal() {
+    let mut event = json!({
+        "metadata": {"name": "m1.1"}, "message": "x".repeat(5000), "reason": "a\u{1b}[2J".repeat(100), "source": {"component": "c\u{7}"},
+        "involvedObject": {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1"},
+    });
+    judge(&write("/Event", Act::Create, "default", None), &mut event).expect("its own");
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).expect("a text").to_owned();
+    assert_eq!(text("/message").len(), MESSAGE_LIMIT);
+    assert!(text("/reason").len() <= 128 && !text("/reason").contains('\u{1b}'));
+    assert!(!text("/source/component").contains('\u{7}'));
+}
+
+#[test]
+fn who_is_an_agent() {
+    let rows: [(&str, &[&str], Option<&str>); 7] = [
+        ("system:karmada:agent:m1", &["system:karmada:agents"], Some("m1")),
+        ("system:karmada:agent:m1", &["other"], None),
+        ("system:karmada:agent:", &["system:karmada:agents"], None),
+        ("system:karmada:agent:m1", &["system:karmada:agents", "system:masters"], None),
+        ("system:serviceaccount:karmada-system:karmada-agent-m1", &[], Some("m1")),
+        ("system:serviceaccount:default:karmada-agent-m1", &[], None),
+        ("system:serviceaccount:karmada-system:other", &[], None),
+    ];
+    for (name, groups, cluster) in rows {
+        assert_eq!(cluster_of_user(name, groups), cluster, "{name} {groups:?}");
+    }
+}

@@ -1,0 +1,229 @@
+//! What an agent may write, asked of the API as an agent asks: by every verb and kind of patch, judged on what results.
+
+use karmada_api::consts::{extension, finalizer, namespace};
+use karmada_apiserver::authn::UserInfo;
+use karmada_client::{Error, Patch, Rest};
+use karmada_core::names;
+use karmada_store::engine::Memory;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::embedded::Embedded;
+
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const M1: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";
+const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+
+/// A hub's API, its administrator, and the agent of m1.
+struct World {
+    stop: CancellationToken,
+    embedded: Embedded,
+    admin: Rest,
+    agent: Rest,
+}
+
+impl World {
+    async fn start() -> Self {
+        let stop = CancellationToken::new();
+        let embedded =
+            Embedded::start(Memory::new(), &Env::system(), stop.clone()).await.expect("a hub's API");
+        let agent = UserInfo::new(names::agent_user("m1"), [subject::AGENTS]);
+        let admin = Rest::new(embedded.client());
+        let agent = Rest::new(embedded.server().client(agent, "karmada-agent/test"));
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-es-m1"}});
+        admin.post("/api/v1/namespaces", &namespace).await.expect("its namespace");
+        Self { stop, embedded, admin, agent }
+    }
+
+    async fn register(&self) {
+        self.agent.post(CLUSTERS, &cluster("eu")).await.expect("it registers");
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.embedded.close().await.expect("all is written");
+    }
+}
+
+fn cluster(region: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1", "labels": {"tier": "a"}},
+        "spec": {"id": "u1", "syncMode": "Pull", "region": region, "apiEndpoint": "https://m1"},
+    })
+}
+
+fn refused(answer: Result<Value, Error>, names: &str, what: &str) {
+    let error = answer.expect_err(what);
+    assert!(error.is_forbidden(), "{what}: {error}");
+    assert!(error.to_string().contains(names), "{what}: {error} does not name {names}");
+}
+
+#[tokio::test]
+async fn what_decides_placement_is_the_platforms_once_a_cluster_has_registered() {
+    let world = World::start().await;
+    world.register().await;
+    let (agent, admin) = (&world.agent, &world.admin);
+    let before = admin.get(M1).await.expect("it is there");
+
+    let merges = [
+        (json!({"metadata": {"labels": {"tier": "gold"}}}), "metadata.labels[tier]"),
+        (json!({"metadata": {"labels": null}}), "metadata.labels[tier]"),
+        (json!({"metadata": {"annotations": {extension::GRACE_PERIOD: "24h"}}}), extension::GRACE_PERIOD),
+        (json!({"metadata": {"finalizers": ["a/b"]}}), "metadata.finalizers"),
+        (json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}), "spec.taints"),
+        (json!({"spec": {"resourceModels": null}}), "spec.resourceModels"),
+        (json!({"spec": {"syncMode": "Push"}}), "spec.syncMode"),
+        (json!({"spec": {"id": "other"}}), "spec.id"),
+        (json!({"spec": {"secretRef": {"namespace": "karmada-cluster", "name": "m2"}}}), "spec.secretRef"),
+    ];
+    for (patch, names) in &merges {
+        refused(agent.patch(M1, Patch::Merge, patch).await, names, &patch.to_string());
+    }
+    let operations = json!([{"op": "replace", "path": "/metadata/labels/tier", "value": "gold"}]);
+    refused(agent.patch(M1, Patch::Json, &operations).await, "metadata.labels[tier]", "a JSON patch");
+    let applied = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1", "labels": {"tier": "gold"}},
+    });
+    let forced = format!("{M1}?fieldManager=x&force=true");
+    refused(agent.patch(&forced, Patch::Apply, &applied).await, "metadata.labels[tier]", "an apply");
+    let mut put = before.clone();
+    put["metadata"]["labels"]["tier"] = "gold".into();
+    refused(agent.put(M1, &put).await, "metadata.labels[tier]", "a PUT");
+    assert_eq!(admin.get(M1).await.expect("it is there"), before, "nothing has changed");
+
+    // What an agent's flags say is written at every start: it must not fail for it.
+    let mut put = before.clone();
+    put["spec"]["region"] = "us".into();
+    put["spec"]["zones"] = json!(["a"]);
+    agent.put(M1, &put).await.expect("a stock agent starts anew");
+    agent.patch(M1, Patch::Merge, &json!({"spec": {"region": "us"}})).await.expect("ours, too");
+    assert_eq!(admin.get(M1).await.expect("it is there"), before, "nothing has changed");
+
+    // Its own it may set, and a report of its status changes nothing else.
+    let patch = json!({"metadata": {"annotations": {extension::NODES: "[]"}}, "spec": {"apiEndpoint": "https://other"}});
+    agent.patch(M1, Patch::Merge, &patch).await.expect("its own");
+    let mut report = admin.get(M1).await.expect("it is there");
+    report["metadata"]["labels"]["tier"] = "gold".into();
+    report["spec"]["taints"] = json!([{"key": "a", "effect": "NoSchedule"}]);
+    report["status"] = json!({"kubernetesVersion": "v1", "conditions": [
+        {"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": extension::EVICTIONS_HELD, "status": "True", "reason": "MassOutage", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]});
+    agent.put(&format!("{M1}/status"), &report).await.expect("a report");
+    let after = admin.get(M1).await.expect("it is there");
+    assert_eq!(
+        (&after["metadata"]["labels"], &after["spec"]["taints"]),
+        (&before["metadata"]["labels"], &Value::Null)
+    );
+    assert_eq!(after["spec"]["apiEndpoint"], "https://other");
+    let types: Vec<_> =
+        after["status"]["conditions"].as_array().expect("conditions").iter().map(|c| &c["type"]).collect();
+    assert_eq!(types, ["Ready"], "the hub's own conditions are not an agent's to set");
+
+    // The platform's own changes stand.
+    admin
+        .patch(M1, Patch::Merge, &json!({"metadata": {"labels": {"tier": "gold"}}}))
+        .await
+        .expect("the platform's");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_makes_no_cluster_of_another_name_and_none_with_what_is_never_its_own() {
+    let world = World::start().await;
+    for (pointer, value, names) in [
+        ("/metadata/name", json!("m2"), "m2"),
+        ("/metadata/labels", json!({"cluster.karmada.io/x": "y"}), "cluster.karmada.io/x"),
+        ("/metadata/finalizers", json!(["a/b"]), "metadata.finalizers"),
+        ("/spec/syncMode", json!("Push"), "spec.syncMode"),
+    ] {
+        let mut cluster = cluster("eu");
+        cluster["metadata"]["finalizers"] = json!([]);
+        *cluster.pointer_mut(pointer).expect("it is there") = value;
+        refused(world.agent.post(CLUSTERS, &cluster).await, names, pointer);
+    }
+    world.register().await;
+    world.agent.delete(M1, &json!({})).await.expect("it leaves with what it joined with");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_carries_works_out_and_writes_none() {
+    let world = World::start().await;
+    world.register().await;
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+        "metadata": {"name": "w", "namespace": "karmada-es-m1", "finalizers": [finalizer::EXECUTION]},
+        "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}]}},
+    });
+    refused(world.agent.post(WORKS, &work).await, "endpointslice.karmada.io/managed-by", "a Work of its own");
+    let path = format!("{WORKS}/w");
+    let made = world.admin.post(WORKS, &work).await.expect("the hub's");
+    let mut changed = made.clone();
+    changed["spec"]["workload"]["manifests"][0]["data"] = json!({"key": "theirs"});
+    refused(world.agent.put(&path, &changed).await, "spec: ", "another manifest");
+    refused(
+        world.agent.patch(&path, Patch::Merge, &json!({"metadata": {"labels": {"a": "b"}}})).await,
+        "patch",
+        "no agent patches a Work",
+    );
+    let status = json!({"status": {"conditions": []}});
+    world.agent.patch(&format!("{path}/status"), Patch::Merge, &status).await.expect("its report");
+    let mut freed = world.agent.get(&path).await.expect("its Work");
+    object::remove_finalizer(&mut freed, finalizer::EXECUTION);
+    world.agent.put(&path, &freed).await.expect("it lets go");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn events_secrets_and_leases_are_about_its_own_cluster() {
+    let world = World::start().await;
+    world.register().await;
+    let event = |name: &str, kind: &str, api_version: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"}, "reason": "R", "message": "m\u{1b}[2J",
+            "involvedObject": {"apiVersion": api_version, "kind": kind, "name": "m1"}, "type": "Normal", "source": {"component": "c"},
+        })
+    };
+    let events = "/api/v1/namespaces/default/events";
+    let cluster = "cluster.karmada.io/v1alpha1";
+    refused(world.agent.post(events, &event("m1.1", "Node", "v1")).await, "involvedObject", "about a Node");
+    refused(
+        world.agent.post(events, &event("web.1", "Cluster", cluster)).await,
+        "metadata.name",
+        "another's name",
+    );
+    let made = world.agent.post(events, &event("m1.1", "Cluster", cluster)).await.expect("about its own");
+    assert_eq!(made["message"], "m\u{fffd}[2J");
+    let count = json!({"count": 2});
+    world.agent.patch(&format!("{events}/m1.1"), Patch::Merge, &count).await.expect("its own again");
+    world
+        .admin
+        .post(events, &event("m1.2", "Cluster", cluster))
+        .await
+        .expect("the hub's about the same Cluster");
+    let again = world.agent.patch(&format!("{events}/m1.2"), Patch::Merge, &count).await;
+    refused(again, "has not reported this event", "the hub's event");
+
+    let secrets = format!("/api/v1/namespaces/{}/secrets", namespace::CLUSTER);
+    let secret = |type_: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "m1", "namespace": namespace::CLUSTER}, "type": type_});
+    refused(
+        world.agent.post(&secrets, &secret("bootstrap.kubernetes.io/token")).await,
+        "type",
+        "a token of the hub's",
+    );
+    world.agent.post(&secrets, &secret("Opaque")).await.expect("what a stock agent reports");
+
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", namespace::CLUSTER);
+    let lease = |owner: &str| {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
+            "name": "m1", "namespace": namespace::CLUSTER,
+            "ownerReferences": [{"apiVersion": cluster, "kind": "Cluster", "name": owner, "uid": "u"}],
+        }})
+    };
+    refused(world.agent.post(&leases, &lease("m2")).await, "metadata.ownerReferences", "another's");
+    world.agent.post(&leases, &lease("m1")).await.expect("its own");
+    world.stop().await;
+}
