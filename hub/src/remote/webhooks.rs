@@ -14,9 +14,13 @@
 //! the protection of labelled objects against deletion, which nobody could make good afterwards. While no hub answers such
 //! an object cannot be deleted, unless its label is taken off first.
 //!
+//! The same holds for what an agent may not write ([`karmada_core::admit::agent`]), where RBAC does not reach: fields of its
+//! Cluster and its Works, and the name of what it creates. Servers before 1.28 cannot tell agents from others before they
+//! ask, so there agents are judged only while a hub answers.
+//!
 //! Every hub answers, whether it leads or not; the one that leads says where, and takes that back when it ends in order.
-//! The protection stays for the next hub: whoever gives hubs up deletes the ValidatingWebhookConfiguration
-//! `karmada-hub-deletion-protection`.
+//! The protection stays for the next hub: whoever gives hubs up deletes the ValidatingWebhookConfigurations
+//! `karmada-hub-deletion-protection` and `karmada-hub-agents`.
 
 mod present;
 mod register;
@@ -33,7 +37,10 @@ use karmada_api::{
 };
 use karmada_apiserver::paths;
 use karmada_client::Rest;
-use karmada_core::{admit, delete, names};
+use karmada_core::{
+    admit::{self, agent},
+    delete, names,
+};
 use karmada_env::Env;
 use karmada_interpreter::rules;
 use karmada_meta::{
@@ -51,6 +58,8 @@ use crate::{
     kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS},
 };
 
+/// The path that judges what agents write, and nothing else.
+const AGENTS: &str = "/validate-agents";
 /// The path that protects labelled objects.
 const PROTECTION: &str = "/validate-resourcedeletionprotection";
 /// What the paths begin with.
@@ -94,7 +103,10 @@ impl Judge {
         }
         let request = &review["request"];
         let uid = request["uid"].as_str().ok_or("the review has no request.uid")?;
-        let verdict = if request["operation"] == "DELETE" {
+        let verdict = if path == AGENTS {
+            let refused = refusal_of_agent(request, &mut request["object"].clone());
+            Verdict { refused, ..Verdict::default() }
+        } else if request["operation"] == "DELETE" {
             self.deletion(request).await
         } else if path.starts_with(MUTATE) {
             self.mutate(request)?
@@ -124,15 +136,20 @@ impl Judge {
             return Err("the review has no request.object".to_owned());
         }
         let mut after = before.clone();
+        let Ok(warnings) = by_agent(request, &mut after) else { return Ok(Verdict::default()) };
         if self.admitted(request, &mut after).is_err() || after == *before {
-            return Ok(Verdict::default());
+            return Ok(Verdict { warnings, ..Verdict::default() });
         }
-        Ok(Verdict { patch: Some(json_patch::diff(before, &after)), ..Verdict::default() })
+        Ok(Verdict { patch: Some(json_patch::diff(before, &after)), warnings, ..Verdict::default() })
     }
 
     async fn validate(&self, request: &Value) -> Verdict {
         let mut object = request["object"].clone();
         let mut verdict = Verdict::default();
+        verdict.refused = refusal_of_agent(request, &mut object.clone());
+        if verdict.refused.is_some() {
+            return verdict;
+        }
         let errors = match self.admitted(request, &mut object) {
             Ok(warnings) => {
                 verdict.warnings = warnings;
@@ -208,6 +225,37 @@ impl Judge {
         }
         Verdict { refused: why.map(|why| (403, "Forbidden", why)), ..Verdict::default() }
     }
+}
+
+/// Judges what an agent writes, and puts back what is not its to change.
+fn by_agent(request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
+    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+    let user = &request["userInfo"];
+    let groups: Vec<&str> =
+        user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let name = text(&user["username"]);
+    let Some(cluster) = agent::cluster_of_user(&name, &groups) else { return Ok(Vec::new()) };
+    let (update, kind) = (request["operation"] == "UPDATE", &request["kind"]);
+    let write = agent::Write {
+        cluster,
+        act: if update { agent::Act::Update } else { agent::Act::Create },
+        kind: &format!("{}/{}", text(&kind["group"]), text(&kind["kind"])),
+        subresource: &text(&request["subResource"]),
+        namespace: &text(&request["namespace"]),
+        old: update.then(|| &request["oldObject"]),
+    };
+    agent::judge(&write, object)
+}
+
+/// Why an agent may not write an object as it is to be stored. What would have to be put back is refused: that is for the
+/// webhook that changes objects, which was not asked.
+fn refusal_of_agent(request: &Value, object: &mut Value) -> Option<(u16, &'static str, String)> {
+    let why = match by_agent(request, object) {
+        Ok(kept) if kept.is_empty() => return None,
+        Ok(kept) => kept.join("; "),
+        Err(errors) => aggregate(&errors),
+    };
+    Some((403, "Forbidden", format!("an agent may not write this: {why}")))
 }
 
 /// What the paths of reviews begin with.
@@ -304,6 +352,49 @@ mod tests {
         let status = &answer["response"]["status"];
         assert_eq!((&answer["response"]["allowed"], &status["code"]), (&json!(false), &json!(422)));
         assert!(status["message"].as_str().unwrap().contains("spec.placement.spreadConstraints"), "{status}");
+    }
+
+    #[tokio::test]
+    async fn agents_are_judged_as_on_the_embedded_api() {
+        let cluster = |region: &str, labels: Value| {
+            json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1", "labels": labels},
+                   "spec": {"id": "u", "syncMode": "Pull", "region": region}})
+        };
+        let by = |user: &str, old: &Value, new: &Value| {
+            json!({
+                "uid": "u", "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "name": "m1",
+                "kind": {"group": "cluster.karmada.io", "version": "v1alpha1", "kind": "Cluster"},
+                "userInfo": {"username": user, "groups": ["system:karmada:agents"]}, "object": new, "oldObject": old,
+            })
+        };
+        let agent = "system:serviceaccount:karmada-system:karmada-agent-m1";
+        let old = cluster("eu", json!({}));
+        for path in [AGENTS, "/validate-cluster"] {
+            for (user, old, new, code) in [
+                (agent, &old, cluster("eu", json!({})), None),
+                (agent, &old, cluster("eu", json!({"tier": "gold"})), Some(403)),
+                // What the other webhook would have put back.
+                (agent, &old, cluster("us", json!({})), Some(403)),
+                ("system:karmada:agent:m1", &old, cluster("eu", json!({"tier": "gold"})), Some(403)),
+                ("somebody", &old, cluster("us", json!({"tier": "gold"})), None),
+                (agent, &Value::Null, cluster("eu", json!({})), None),
+                ("system:karmada:agent:m2", &Value::Null, cluster("eu", json!({})), Some(403)),
+            ] {
+                let (_, answer) = ask(path, by(user, old, &new)).await;
+                let refused = answer["response"]["status"]["code"].as_u64();
+                assert_eq!(refused, code, "{path} {user} {new}: {answer}");
+            }
+        }
+        let (_, answer) = ask("/mutate-cluster", by(agent, &old, &cluster("us", json!({})))).await;
+        let patch = STANDARD.decode(answer["response"]["patch"].as_str().expect("a patch")).expect("base64");
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).expect("a patch");
+        let mut object = cluster("us", json!({}));
+        json_patch::patch(&mut object, &patch).expect("it applies");
+        assert_eq!(object["spec"]["region"], "eu");
+        assert!(
+            answer["response"]["warnings"][0].as_str().is_some_and(|w| w.contains("spec.region")),
+            "{answer}"
+        );
     }
 
     #[tokio::test]

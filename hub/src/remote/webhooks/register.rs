@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use karmada_api::consts::label;
+use karmada_api::consts::{label, subject};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest};
 use karmada_env::Env;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{MUTATE, PROTECTION, VALIDATE, path};
+use super::{AGENTS, MUTATE, PROTECTION, VALIDATE, path};
 
 /// The owner of what is registered.
 const MANAGER: &str = "karmada-hub";
@@ -100,16 +100,41 @@ impl Registration {
         protection["failurePolicy"] = "Fail".into();
         protection["objectSelector"] =
             json!({"matchExpressions": [{"key": label::DELETION_PROTECTED, "operator": "Exists"}]});
-        vec![
+        let mut objects = vec![
             configuration(MUTATING, NAME, of_kinds(MUTATE)),
             configuration(VALIDATING, NAME, validating),
             configuration(VALIDATING, PROTECTION_NAME, vec![protection]),
-        ]
+        ];
+        // A server that does not know who the hub is knows no conditions either, and would ask about everybody.
+        if user.is_some() {
+            let rule = |group: &str, resource: &str, operations: &[&str]| {
+                json!({"operations": operations, "apiGroups": [group], "apiVersions": ["*"], "resources": [resource],
+                       "scope": "*"})
+            };
+            let rules = json!([
+                rule("cluster.karmada.io", "clusters", &["CREATE", "UPDATE"]),
+                rule("work.karmada.io", "works", &["CREATE", "UPDATE"]),
+                rule("coordination.k8s.io", "leases", &["CREATE"]),
+            ]);
+            let mut agents = hook("agents.karmada.io".to_owned(), AGENTS, rules);
+            agents["failurePolicy"] = "Fail".into();
+            let is_agent = AGENT_USERS
+                .map(|prefix| format!("request.userInfo.username.startsWith({})", json!(prefix)))
+                .join(" || ");
+            agents["matchConditions"] = json!([{"name": "agents", "expression": is_agent}]);
+            objects.push(configuration(VALIDATING, AGENTS_NAME, vec![agents]));
+        }
+        objects
     }
 }
 
+/// What agents' user names begin with: see [`karmada_core::admit::agent::cluster_of_user`].
+const AGENT_USERS: [&str; 2] = [subject::AGENT_PREFIX, "system:serviceaccount:karmada-system:karmada-agent-"];
+
 /// The name of what is registered.
 const NAME: &str = "karmada-hub";
+/// The name of what keeps agents within their bounds; it stays when no hub runs.
+const AGENTS_NAME: &str = "karmada-hub-agents";
 /// The name of what stays when no hub runs.
 const PROTECTION_NAME: &str = "karmada-hub-deletion-protection";
 
@@ -186,11 +211,15 @@ mod tests {
         assert_eq!(policies["rules"][0]["resources"], json!(["propagationpolicies"]));
         assert!(hooks(0).iter().chain(hooks(1)).all(|hook| hook["failurePolicy"] == "Ignore"));
         assert_eq!(hooks(2)[0]["failurePolicy"], "Fail");
+        assert_eq!(hooks(3)[0]["failurePolicy"], "Fail");
+        let only = hooks(3)[0]["matchConditions"][0]["expression"].as_str().expect("only for agents");
+        assert!(AGENT_USERS.iter().all(|user| only.contains(user)), "{only}");
 
         let objects = registration.objects(None);
         let named = |name: &str| {
             objects[0].1["webhooks"].as_array().expect("webhooks").iter().any(|h| h["name"] == name)
         };
         assert!(!named("work.work.karmada.io") && named("propagationpolicy.policy.karmada.io"));
+        assert_eq!(objects.len(), 3, "agents cannot be told from others there");
     }
 }
