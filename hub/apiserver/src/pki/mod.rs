@@ -7,7 +7,11 @@
 //!                      changed, when it nears its end, or when another CA signed it       0600
 //! DIR/pki/admin.pem    key and certificate of the administrator (group system:masters)    0600
 //! DIR/admin.kubeconfig the same, with the server's address, for kubectl                   0600
+//! DIR/pki/monitoring.pem, DIR/monitoring.kubeconfig   the same for scrapers, where the API is somebody else's
 //! ```
+//!
+//! The last certificates are reissued a month before they end, at a start and while the server runs
+//! ([`Pki::keep_current`]): whoever reads the file anew goes on.
 //!
 //! A key and its certificate stand in one file, so that one rename makes both or neither. What is there but
 //! cannot be read is an error that names the file: a new CA in place of a damaged one would lock every agent out
@@ -56,6 +60,23 @@ const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
 pub const MASTERS: &str = "system:masters";
 /// The administrator's user name.
 pub const ADMIN: &str = "system:admin";
+
+/// Somebody whose credential stands in the data directory and is kept current there.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder {
+    /// `pki/FILE.pem` and `FILE.kubeconfig`.
+    pub file: &'static str,
+    /// User name.
+    pub user: &'static str,
+    /// The one group.
+    pub group: &'static str,
+    /// What the user is called in the kubeconfig.
+    pub entry: &'static str,
+}
+
+/// Who may do everything.
+pub const ADMINISTRATOR: Holder =
+    Holder { file: "admin", user: ADMIN, group: MASTERS, entry: "karmada-admin" };
 
 /// What went wrong with keys and certificates; each message says which file and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -235,13 +256,31 @@ impl Pki {
     /// # Errors
     /// When a file is damaged or cannot be written.
     pub fn write_admin_kubeconfig(&self, server: &str) -> Result<PathBuf, PkiError> {
-        let path = self.dir.join("pki").join("admin.pem");
-        let credential =
-            self.kept_or_made(&path, "the administrator", |_| true, || client_params(ADMIN, MASTERS))?;
-        let out = self.dir.join("admin.kubeconfig");
-        let text = Kubeconfig { server, user: "karmada-admin", ..self.kubeconfig_base() }.render(&credential);
+        self.write_kubeconfig(&ADMINISTRATOR, server)
+    }
+
+    /// The same for any holder.
+    ///
+    /// # Errors
+    /// When a file is damaged or cannot be written.
+    pub fn write_kubeconfig(&self, holder: &Holder, server: &str) -> Result<PathBuf, PkiError> {
+        let path = self.dir.join("pki").join(format!("{}.pem", holder.file));
+        let params = || client_params(holder.user, holder.group);
+        let credential = self.kept_or_made(&path, holder.user, |_| true, params)?;
+        let out = self.dir.join(format!("{}.kubeconfig", holder.file));
+        let text = Kubeconfig { server, user: holder.entry, ..self.kubeconfig_base() }.render(&credential);
         files::write_atomic(&out, text.as_bytes(), files::PRIVATE)?;
         Ok(out)
+    }
+
+    /// Reissues what nears its end of the serving certificate and a holder's, for a server that runs. Cheap when nothing
+    /// does. A failure of one does not keep it from the other.
+    ///
+    /// # Errors
+    /// When a file is damaged or cannot be written.
+    pub fn keep_current(&self, holder: &Holder, server: &str) -> Result<(), PkiError> {
+        let (serving, held) = (self.renew(), self.write_kubeconfig(holder, server));
+        serving.and(held.map(drop))
     }
 
     /// A kubeconfig text with this authority embedded, context [`CONTEXT`].

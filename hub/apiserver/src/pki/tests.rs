@@ -89,6 +89,42 @@ fn a_serving_certificate_follows_the_hosts_and_the_clock() {
 }
 
 #[test]
+fn what_nears_its_end_is_reissued_while_the_server_runs() {
+    let dir = TempDir::new().unwrap();
+    let (env, clock) = env();
+    let pki = open(dir.path(), &[], &env).unwrap();
+    let url = pki.server_url(1);
+    let monitor = Holder { file: "monitoring", user: "m", group: "g", entry: "m" };
+    let files = [
+        "pki/serving.pem",
+        "pki/admin.pem",
+        "admin.kubeconfig",
+        "pki/monitoring.pem",
+        "monitoring.kubeconfig",
+    ];
+    let keep = || {
+        pki.keep_current(&ADMINISTRATOR, &url).unwrap();
+        pki.keep_current(&monitor, &url).unwrap();
+        files.map(|file| read(dir.path(), file))
+    };
+    let first = keep();
+    clock.advance(YEAR - RENEW_BEFORE - Duration::from_secs(60));
+    assert_eq!(keep(), first);
+    clock.advance(Duration::from_secs(120));
+    let second = keep();
+    for (index, file) in files.iter().enumerate() {
+        assert_ne!(first[index], second[index], "{file}");
+    }
+    assert_eq!(keep(), second);
+    // What is damaged is named, and keeps nothing else from being kept.
+    clock.advance(YEAR);
+    fs::write(dir.path().join("pki/serving.pem"), "noise").unwrap();
+    let error = pki.keep_current(&ADMINISTRATOR, &url).unwrap_err();
+    assert!(error.to_string().contains("serving.pem"), "{error}");
+    assert_ne!(read(dir.path(), "admin.kubeconfig"), second[2]);
+}
+
+#[test]
 fn server_urls_name_the_first_advertised_host() {
     let cases: [(&[&str], &str); 4] = [
         (&[], "https://127.0.0.1:1"),

@@ -1,12 +1,12 @@
 //! `karmada-hub credentials`: a kubeconfig for one cluster's agent or a scraper, signed by the embedded hub's own authority.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 use karmada_api::consts::subject;
-use karmada_apiserver::{authn::MONITORING, pki::Pki};
+use karmada_apiserver::{
+    authn::MONITORING,
+    pki::{Holder, Pki},
+};
 use karmada_client::Kubeconfig;
 use karmada_core::names;
 use karmada_env::Env;
@@ -21,6 +21,9 @@ const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 const MONITOR: &str = "karmada-monitoring";
 /// What a hub on a stock API server keeps for scrapers; where its own listener is stands there too.
 const MONITORING_FILE: &str = "monitoring.kubeconfig";
+/// For whom it does.
+pub(super) const SCRAPER: Holder =
+    Holder { file: "monitoring", user: MONITOR, group: MONITORING, entry: MONITOR };
 
 /// Makes a kubeconfig for one cluster's agent, or for whoever reads figures.
 pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(), Failure> {
@@ -54,13 +57,4 @@ pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Writes what a scraper of a hub needs whose API is somebody else's, for the listener at `url`.
-pub(super) fn write_monitoring(pki: &Pki, dir: &Path, url: &str) -> Result<PathBuf, Failure> {
-    let credential = pki.issue_client(MONITOR, MONITORING, VALIDITY).map_err(Failure::failed)?;
-    let path = dir.join(MONITORING_FILE);
-    write_private(&path, &pki.kubeconfig(url, MONITOR, &credential))
-        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    Ok(path)
 }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use karmada_apiserver::{authn::Authenticator, listener, pki::Pki};
+use karmada_apiserver::{
+    authn::Authenticator,
+    listener,
+    pki::{ADMINISTRATOR, Pki},
+};
 use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
@@ -50,7 +54,7 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     let controllers = tokio::spawn(async move { running.await.map_err(hub_failure) });
     tracing::info!(listen = %args.listen, url, kubeconfig = %kubeconfig.display(), "serving");
 
-    let ended = supervise(listening, controllers, &pki, &stop).await;
+    let ended = supervise(listening, controllers, (&pki, &ADMINISTRATOR, &url), &stop).await;
     if let Ok(Err(why)) = timeout(CLOSE, embedded.close()).await {
         return Err(Failure::failed(why));
     }

@@ -18,7 +18,7 @@ use karmada_apiserver::{
     authn::Tokens,
     limits,
     listener::{Limits, Tls},
-    pki::{Pki, PkiError},
+    pki::{Holder, Pki, PkiError},
 };
 use karmada_core::evict;
 use karmada_env::Env;
@@ -36,7 +36,7 @@ use crate::HubConfig;
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.
 const DRAIN: Duration = Duration::from_secs(8);
-/// How often the serving certificate is looked at; it is renewed a month before it ends.
+/// How often the certificates are looked at that the hub keeps; they are reissued a month before they end.
 const RENEW: Duration = Duration::from_secs(6 * 3600);
 /// Worker threads: the controllers and the listener are mostly waiting.
 const THREADS: usize = 2;
@@ -79,11 +79,12 @@ fn config(args: &ServeArgs) -> HubConfig {
     }
 }
 
-/// Waits until the hub is asked to stop or a part of it ends, then for all parts to end.
+/// Waits until the hub is asked to stop or a part of it ends, then for all parts to end. Meanwhile keeps what the hub shows,
+/// and a holder's kubeconfig for the server at `url`, current.
 async fn supervise(
     mut listening: JoinHandle<()>,
     mut controllers: JoinHandle<Result<(), Failure>>,
-    pki: &Pki,
+    (pki, holder, url): (&Pki, &Holder, &str),
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let mut renewals = interval(RENEW);
@@ -98,8 +99,8 @@ async fn supervise(
             }),
             _ = &mut listening => break Err(Failure::failed("the listener ended by itself")),
             _ = renewals.tick() => {
-                if let Err(error) = pki.renew() {
-                    tracing::error!(%error, "cannot renew the serving certificate");
+                if let Err(error) = pki.keep_current(holder, url) {
+                    tracing::error!(%error, "cannot renew a certificate");
                 }
             }
         }
@@ -216,4 +217,47 @@ pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
         _ => {}
     }
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use karmada_apiserver::pki::ADMINISTRATOR;
+    use karmada_env::ManualClock;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn certificates_are_renewed_while_the_hub_runs() {
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        let dir = tempfile::TempDir::new().unwrap();
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH + 56 * YEAR);
+        let pki = Pki::open_or_create(dir.path(), &[], &Env::seeded(clock.clone(), 1)).unwrap();
+        let url = pki.server_url(6443);
+        let kubeconfig = pki.write_admin_kubeconfig(&url).unwrap();
+        let read = || [&kubeconfig, &dir.path().join("pki/serving.pem")].map(|file| fs::read(file).unwrap());
+        let stop = CancellationToken::new();
+        let (listening, controllers) = (stop.clone(), stop.clone());
+        let listening = tokio::spawn(async move { listening.cancelled().await });
+        let controllers = tokio::spawn(async move {
+            controllers.cancelled().await;
+            Ok(())
+        });
+        let running = supervise(listening, controllers, (&pki, &ADMINISTRATOR, &url), &stop);
+        let story = async {
+            let first = read();
+            sleep(RENEW * 2).await;
+            assert_eq!(read(), first, "it is good for a year");
+            clock.advance(YEAR * 12 / 13);
+            sleep(RENEW * 2).await;
+            let second = read();
+            assert!(second[0] != first[0], "the administrator's");
+            assert!(second[1] != first[1], "the listener's");
+            stop.cancel();
+        };
+        let (ended, ()) = tokio::join!(running, story);
+        assert!(ended.is_ok());
+    }
 }

@@ -14,7 +14,7 @@ use karmada_env::Env;
 
 use super::{
     End, bind, config, create_dir,
-    credentials::write_monitoring,
+    credentials::SCRAPER,
     front::{Endpoints, WithReviews, reviews},
     limits, pki_failure, supervise, tls, tokens,
 };
@@ -77,11 +77,11 @@ pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: E
     let running = remote.run(stop.clone());
     let controllers = tokio::spawn(async move { running.await.map_err(remote_failure) });
     let url = pki.server_url(listen.port());
-    let kubeconfig = write_monitoring(&pki, dir, &url)?;
+    let kubeconfig = pki.write_kubeconfig(&SCRAPER, &url).map_err(pki_failure)?;
     let kubeconfig = kubeconfig.display();
     tracing::info!(%listen, url, %kubeconfig, server, "serving health, figures and admission webhooks; the API is that of the server");
 
-    let ended = supervise(listening, controllers, &pki, &stop).await;
+    let ended = supervise(listening, controllers, (&pki, &SCRAPER, &url), &stop).await;
     tracing::info!("stopped");
     ended
 }
