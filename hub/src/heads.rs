@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use karmada_api::{
@@ -17,6 +18,7 @@ use karmada_api::{
     },
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
+use karmada_client::lease;
 use karmada_core::{delete, health::Ready, names, quota, select};
 use karmada_meta::{gvk::GroupVersionKind, object, text};
 use kube::core::ObjectMeta;
@@ -625,12 +627,14 @@ fn template_content(value: &Value) -> u64 {
 pub struct LeaseHead {
     /// `spec.renewTime`, as written.
     pub renew_time: String,
+    /// `spec.leaseDurationSeconds`: for how long its agent may be silent, if it says so.
+    pub duration: Option<Duration>,
 }
 
 impl LeaseHead {
     /// Projects a Lease.
     pub fn project(value: &Value) -> Self {
-        Self { renew_time: karmada_client::lease::renew_time(value).to_owned() }
+        Self { renew_time: lease::renew_time(value).to_owned(), duration: lease::duration(value) }
     }
 }
 

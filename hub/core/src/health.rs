@@ -275,7 +275,8 @@ impl Monitor {
             _ if seen.at.is_none() => self.settings.startup_grace.max(own.unwrap_or_default()),
             _ => grace,
         };
-        (silent_since + grace).max(self.grace_until)
+        // What the hub could not have heard was no silence.
+        (silent_since.max(self.sighted_since) + grace).max(self.grace_until)
     }
 
     /// Whether this tick comes so late that renewals may have waited unseen, by either clock.

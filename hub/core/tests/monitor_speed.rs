@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use karmada_api::{conditions::Condition, consts::condition};
 use karmada_core::{
     health::{Moment, Ready},
-    judge::{Cluster, Judge, Settings},
+    judge::{Cluster, Judge, Settings, grace::Said},
 };
 use karmada_meta::time::Time;
 
@@ -28,7 +28,7 @@ fn look(judge: &mut Judge, names: &[String], ready: &[Ready], now: Moment) -> Du
     let listed = names.iter().zip(ready).map(|(name, ready)| Cluster {
         name,
         ready: *ready,
-        grace: None,
+        grace: Said { annotation: None, lease: Some(Duration::from_secs(40)) },
         history: None,
         held: None,
     });

@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-use super::judge::JudgeArgs;
+use super::{Failure, judge::JudgeArgs};
 
 pub(super) use self::{look::*, numbers::positive};
 
@@ -222,6 +222,28 @@ pub struct LimitArgs {
     /// takes no more connections, and has 10 s to end what runs.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_delay_duration: Duration,
+}
+
+impl LimitArgs {
+    /// Refuses limits under which no agent can work.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.http2_max_streams_per_connection < numbers::AGENT_STREAMS {
+            return Err(Failure::usage(format!(
+                "--http2-max-streams-per-connection {}: must be at least {}: an agent has one connection, on which it \
+                 follows Works, its Cluster and users' rules and renews its Lease beside them",
+                self.http2_max_streams_per_connection,
+                numbers::AGENT_STREAMS
+            )));
+        }
+        if self.request_timeout < numbers::SHORTEST_REQUEST {
+            return Err(Failure::usage(format!(
+                "--request-timeout {}: must be at least {}, or agents cannot renew their Leases on a slow link",
+                duration::format(self.request_timeout),
+                duration::format(numbers::SHORTEST_REQUEST)
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// How to log.

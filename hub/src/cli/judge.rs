@@ -5,11 +5,14 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use karmada_core::{
     health,
-    judge::{Settings, brake, budget, flaps},
+    judge::{Settings, brake, budget, flaps, pairs},
 };
 use karmada_meta::duration;
 
-use super::args::{ServeArgs, positive};
+use super::{
+    Failure,
+    args::{ServeArgs, positive},
+};
 
 /// How links that are not good are judged. The tables behind the rules stand in the documentation of
 /// `karmada_core::judge`.
@@ -20,6 +23,11 @@ pub struct JudgeArgs {
     /// cluster.karmada.io/grace-period may say anything. No more than --cluster-monitor-grace-period: none is learnt.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
     pub cluster_monitor_max_grace_period: Duration,
+    /// The longest leaseDurationSeconds of an agent's Lease (its --cluster-lease-duration) that is honoured as its
+    /// cluster's grace. A Lease that is good for longer than the hub's grace raises the cluster's; the condition LinkGrace
+    /// says so, and where it is too long.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
+    pub cluster_max_lease_duration: Duration,
     /// A cluster that was lost so often within --cluster-flap-window gets nothing new for a while. 0: whatever happens.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cluster_flap_losses: usize,
@@ -60,7 +68,16 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// The settings that the arguments mean.
-pub(super) fn settings(args: &ServeArgs) -> Settings {
+///
+/// # Errors
+/// When two of them do not go together.
+pub(super) fn settings(args: &ServeArgs) -> Result<Settings, Failure> {
+    let settings = read(args);
+    pairs::check(&settings).map_err(Failure::usage)?;
+    Ok(settings)
+}
+
+fn read(args: &ServeArgs) -> Settings {
     let judge = &args.judge;
     Settings {
         health: health::Settings {
@@ -69,6 +86,7 @@ pub(super) fn settings(args: &ServeArgs) -> Settings {
             startup_grace: args.cluster_startup_grace_period,
         },
         most_grace: judge.cluster_monitor_max_grace_period,
+        most_lease: judge.cluster_max_lease_duration,
         flaps: flaps::Settings {
             losses: judge.cluster_flap_losses,
             window: judge.cluster_flap_window,

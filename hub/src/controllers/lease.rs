@@ -22,13 +22,13 @@ use karmada_api::{
 use karmada_client::{Error, WorkQueue, latest, watch::Health};
 use karmada_core::{
     health::{Expired, Ready},
-    judge::{self, Record, brake, flaps},
+    judge::{self, Record, brake, flaps, grace},
     taints,
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
@@ -84,6 +84,8 @@ impl LeaseMonitor {
     /// Runs until told to stop. `watching` is the health of the Lease watch.
     pub(crate) async fn run(self, watching: latest::Receiver<Health>, stop: CancellationToken) {
         self.context.clusters.synced().await;
+        // So that what agents say of their graces counts from the first look on. One without Leases is blind, and may begin.
+        let _ = timeout(self.context.judgement.period(), self.context.leases.synced()).await;
         let writing = work("lease", &self.queue, WORKERS, &stop, |name: String| self.write(name));
         let judging = async {
             // The first tick comes at once; the startup grace makes it harmless.
@@ -111,16 +113,25 @@ impl LeaseMonitor {
             .filter(|(_, head)| head.cluster.spec.sync_mode == ClusterSyncMode::Pull)
             .map(|(key, head)| (key.name.as_str(), head))
             .collect();
+        let leases = &self.context.leases;
+        let lease = |name: &str| leases.get(&Key::new(namespace::CLUSTER, name))?.duration;
         let verdict = judgement.tick(
             watching,
             pulled.iter().map(|(name, head)| judge::Cluster {
                 name,
                 ready: head.ready(),
-                grace: head.annotation(extension::GRACE_PERIOD),
+                grace: grace::Said {
+                    annotation: head.annotation(extension::GRACE_PERIOD),
+                    lease: lease(name),
+                },
                 history: head.annotation(extension::LINK_HISTORY),
                 held: brake::held_since(head.conditions()),
             }),
         );
+        for (name, grace) in &verdict.conflicts {
+            let reason = grace.reason().unwrap_or_default();
+            tracing::warn!(cluster = %name, reason, "settings of the hub and of the agent do not go together: {grace}");
+        }
         let expired: BTreeMap<&str, Expired> =
             verdict.expired.iter().map(|(name, how)| (name.as_str(), *how)).collect();
         let now = Time::now(&self.context.env);

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use karmada_api::consts::extension;
+use karmada_api::consts::{extension, subject};
+use karmada_apiserver::authn::UserInfo;
 use karmada_client::Patch;
+use karmada_core::{health, judge, names};
+use karmada_hub::HubConfig;
 use karmada_tests::{
     fleet::{cluster_path, condition},
     inprocess::{PATIENCE, World},
+    kubesim,
     link::Mode,
-    samples,
+    samples::{self, condition_of},
     wait::throughout,
 };
 use serde_json::{Value, json};
@@ -76,6 +80,62 @@ async fn a_lost_cluster_is_found_within_a_period_of_its_grace() {
         assert_eq!(reason(&cluster, extension::LINK_GRACE), why);
         world.stop().await;
     }
+}
+
+/// A hub that would wait for eight seconds, and agents that renew every ten.
+async fn impatient(seed: u64) -> World {
+    let second = Duration::from_secs(1);
+    let health = health::Settings { period: second, grace: 8 * second, startup_grace: 8 * second };
+    let judge = judge::Settings { health, most_grace: health.grace, ..judge::Settings::default() };
+    let hub = HubConfig { judge, ..HubConfig::default() };
+    World::configured(seed, 1, hub, &kubesim::Config::default()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_renews_more_seldom_than_the_hub_likes_is_named_and_kept() {
+    let world = impatient(78).await;
+    let raised = |c: &Value| reason(c, extension::LINK_GRACE) == Some("GraceRaised");
+    let named = world.cluster_until("member1", "named", PATIENCE, raised).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let before = world.api().get(&cluster_path("member1")).await.unwrap();
+    throughout("the cluster", Duration::from_secs(600), || async {
+        let cluster = world.api().get(&cluster_path("member1")).await.map_err(|e| e.to_string())?;
+        // Nothing is written again and again, either.
+        let same = cluster["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"];
+        if condition(&cluster, "Ready") == Some("True") && same { Ok(()) } else { Err(cluster.to_string()) }
+    })
+    .await;
+    let said = |c: &Value| condition_of(c, extension::LINK_GRACE).cloned();
+    assert_eq!(said(&before), said(&named), "said once");
+
+    // As soon as what it promised is over, it is lost.
+    world.members[0].wire.set(Mode::BlackHole);
+    tokio::time::sleep(Duration::from_secs(28)).await;
+    let cluster = world.api().get(&cluster_path("member1")).await.unwrap();
+    assert_eq!(condition(&cluster, "Ready"), Some("True"), "{cluster}");
+    let lost = |c: &Value| condition(c, "Ready") == Some("Unknown");
+    world.cluster_until("member1", "lost", Duration::from_secs(15), lost).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stolen_credential_blinds_the_hub_for_no_longer_than_it_honours() {
+    let world = World::start(79, 1).await;
+    tokio::time::sleep(SETTLED).await;
+    world.members[0].wire.set(Mode::BlackHole);
+    let thief = world.api_as(UserInfo::new(names::agent_user("member1"), [subject::AGENTS]));
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/member1";
+    let ten_years = json!({"spec": {
+        "leaseDurationSeconds": 315_360_000, "renewTime": karmada_client::lease::micro_time(world.env().wall()),
+    }});
+    thief.patch(lease, Patch::Merge, &ten_years).await.expect("it is its own Lease");
+    let told = |c: &Value| reason(c, extension::LINK_GRACE) == Some("LeaseTooLong");
+    let cluster = world.cluster_until("member1", "told of", PATIENCE, told).await;
+    let message = condition_of(&cluster, extension::LINK_GRACE).unwrap()["message"].as_str().unwrap();
+    assert!(message.contains("87600h0m0s") && message.contains("10m0s at most"), "{message}");
+    let lost = |c: &Value| condition(c, "Ready") == Some("Unknown");
+    world.cluster_until("member1", "lost", Duration::from_secs(610), lost).await;
+    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

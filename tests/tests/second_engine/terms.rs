@@ -68,7 +68,7 @@ async fn a_hub_that_leads_again_gives_everyone_fresh_grace() {
     let leases = "/apis/coordination.k8s.io/v1/namespaces";
     let alive = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "m"},
-        "spec": {"holderIdentity": "m", "renewTime": now, "leaseDurationSeconds": 40},
+        "spec": {"holderIdentity": "m", "renewTime": now, "leaseDurationSeconds": 8},
     });
     api.post(&format!("{leases}/karmada-cluster/leases"), &alive).await.expect("a Lease");
     let lease = format!("{leases}/karmada-system/leases/{LEASE}");

@@ -8,7 +8,7 @@
 //!                       └─ missing ─▶ brake ──▶ evictions held      budget ──▶ evictions postponed
 //!
 //!   fence: what an agent stops when it cannot ask, and how long the hub waits for that;   guard: of one such workload;
-//!   history: whether the hub is the one that the agent knows
+//!   history: whether the hub is the one that the agent knows;   pairs: which settings of a hub do not go together
 //! ```
 //!
 //! Each part is a function of what happened to what is decided, with a table that is its documentation and its test.
@@ -22,6 +22,7 @@ pub mod grace;
 pub mod guard;
 pub mod history;
 pub mod opinion;
+pub mod pairs;
 #[cfg(test)]
 pub(crate) mod table;
 
@@ -52,6 +53,9 @@ pub const RETURNED: &str = "ClusterReturned";
 /// When those ask again that the brake holds, if nobody tells them earlier that it is off.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
+/// How often it is said of a cluster that settings do not go together, however often they change.
+const SAY_AGAIN: Duration = Duration::from_secs(3600);
+
 /// All settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -59,6 +63,8 @@ pub struct Settings {
     pub health: health::Settings,
     /// The most that is learnt as a cluster's grace.
     pub most_grace: Duration,
+    /// The most that an agent's Lease is honoured as its cluster's grace.
+    pub most_lease: Duration,
     /// When clusters are held out.
     pub flaps: flaps::Settings,
     /// When evictions are held; its window is the monitor's grace.
@@ -74,6 +80,7 @@ impl Default for Settings {
         Self {
             health: health::Settings::default(),
             most_grace: grace::Settings::MOST,
+            most_lease: grace::Settings::MOST_PROMISED,
             flaps: flaps::Settings::default(),
             brake: brake::Settings::default(),
             budget: budget::Settings::default(),
@@ -84,7 +91,12 @@ impl Default for Settings {
 
 impl Settings {
     fn grace(&self) -> grace::Settings {
-        grace::Settings { least: self.health.grace, most: self.most_grace.max(self.health.grace) }
+        grace::Settings {
+            least: self.health.grace,
+            most: self.most_grace.max(self.health.grace),
+            most_promised: self.most_lease,
+            period: self.health.period,
+        }
     }
 }
 
@@ -95,8 +107,8 @@ pub struct Cluster<'a> {
     pub name: &'a str,
     /// What its condition says.
     pub ready: Ready,
-    /// What its user says of its grace.
-    pub grace: Option<&'a str>,
+    /// What its user and its agent say of its grace.
+    pub grace: grace::Said<'a>,
     /// What a hub wrote down of its link.
     pub history: Option<&'a str>,
     /// Since when evictions from it are held because many vanished with it, by its condition.
@@ -159,6 +171,8 @@ struct Link {
     /// The present hold's end, and how people read it.
     held: Option<(Duration, Time)>,
     grace: Option<grace::Grace>,
+    /// What was last said not to go together, and when.
+    said: Option<(grace::Conflict, Duration)>,
     record: Option<Record>,
 }
 
@@ -169,6 +183,9 @@ pub struct Verdict {
     pub expired: Vec<(String, Expired)>,
     /// Whether evictions are held.
     pub held: Option<brake::Held>,
+    /// Of which clusters it is to be said now, and not with the next tick again, that settings of the hub and of the
+    /// agent do not go together.
+    pub conflicts: Vec<(String, grace::Grace)>,
 }
 
 /// Whether the brake and the budgets are for an eviction at all: what a user has asked for on a cluster that answers is
@@ -284,6 +301,7 @@ impl Judge {
         let settings = self.settings;
         let mut links = BTreeMap::new();
         let mut listed = Vec::new();
+        let mut conflicts = Vec::new();
         for cluster in clusters {
             let known = self.links.remove(cluster.name);
             if let Some(since) = cluster.held
@@ -300,6 +318,9 @@ impl Judge {
             // The hub's own is the monitor's, with its rules for beginners.
             let own = (grace.length != settings.health.grace).then_some(grace.length);
             listed.push(Listed { name: cluster.name, ready: cluster.ready, grace: own });
+            if link.has_news(grace.conflict, now.monotonic) {
+                conflicts.push((cluster.name.to_owned(), grace.clone()));
+            }
             link.grace = Some(grace);
             links.insert(cluster.name.to_owned(), link);
         }
@@ -307,7 +328,8 @@ impl Judge {
         let expired = self.monitor.tick(now, watching, listed.iter().copied());
         let held = self.look(now, &listed);
         self.count_losses(now, &listed, &expired);
-        Verdict { expired: expired.into_iter().map(|(name, how)| (name.to_owned(), how)).collect(), held }
+        let expired = expired.into_iter().map(|(name, how)| (name.to_owned(), how)).collect();
+        Verdict { expired, held, conflicts }
     }
 
     /// Whether this is a mass outage.
@@ -433,6 +455,19 @@ impl Link {
         link.held = until.zip(record.held_until);
         link.record = Some(record);
         link
+    }
+
+    /// Whether a conflict is to be said: it was not yet. An agent that says something else with each renewal fills no log.
+    fn has_news(&mut self, conflict: Option<grace::Conflict>, now: Duration) -> bool {
+        let rests = self.said.is_some_and(|(_, at)| now.saturating_sub(at) < SAY_AGAIN);
+        let news = conflict.filter(|new| !rests && self.said.is_none_or(|(said, _)| said != *new));
+        match (news, conflict) {
+            (Some(new), _) => self.said = Some((new, now)),
+            // What is mended, and comes back some day, is news then.
+            (None, None) if !rests => self.said = None,
+            _ => {}
+        }
+        news.is_some()
     }
 
     fn revise(

@@ -4,6 +4,7 @@
 //! | condition | reason | says |
 //! |---|---|---|
 //! | `LinkGrace` | `GraceAnnotated`, `GraceLearnt`, `GraceInvalid` | its grace is not the hub's |
+//! | | `GraceRaised`, `LeaseTooLong` | settings of the hub and of its agent do not go together |
 //! | `LinkFlapping` | `HeldOut` | it comes and goes, and gets nothing new for a while |
 //! | `StatusStale` | `NotReported` | since `lastTransitionTime` nothing has been heard; all figures are older |
 //! | `EvictionsHeld` | `MassOutage` | it is lost with many others, and nothing is moved away |
@@ -67,7 +68,7 @@ impl Opinion {
         };
         let mut wanted = Vec::new();
         if let Some(grace) = &self.grace
-            && let Some(reason) = grace.source.reason()
+            && let Some(reason) = grace.reason()
         {
             wanted.push(holds(extension::LINK_GRACE, reason, grace.to_string(), now));
         }
@@ -148,6 +149,7 @@ mod tests {
             grace: Some(Grace {
                 length: Duration::from_secs(130),
                 source: Source::Learnt(Duration::from_secs(65)),
+                conflict: None,
             }),
             held_until: Some(time("2026-01-01T00:06:00Z")),
             stale: true,

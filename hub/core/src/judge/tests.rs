@@ -1,12 +1,14 @@
 use super::*;
 
-/// A fleet whose clusters renew every ten seconds unless they are silent, judged every five.
+/// A fleet whose clusters renew every ten seconds unless they are silent, judged so often as its settings say.
 struct Fleet {
     judge: Judge,
     now: u64,
     clusters: Vec<Member>,
     watching: bool,
+    period: u64,
     expired: Vec<(u64, String)>,
+    conflicts: Vec<(u64, String, grace::Grace)>,
 }
 
 struct Member {
@@ -14,6 +16,7 @@ struct Member {
     ready: Ready,
     silent: bool,
     grace: Option<String>,
+    lease: Option<u64>,
     history: Option<String>,
     held: Option<Time>,
 }
@@ -29,15 +32,18 @@ impl Fleet {
             ready: Ready::True,
             silent: false,
             grace: None,
+            lease: None,
             history: None,
             held: None,
         };
         Self {
             judge: Judge::new(settings, at(0)),
+            period: settings.health.period.as_secs(),
             now: 0,
             clusters: (0..clusters).map(member).collect(),
             watching: true,
             expired: Vec::new(),
+            conflicts: Vec::new(),
         }
     }
 
@@ -52,15 +58,19 @@ impl Fleet {
                     member.ready = Ready::True;
                 }
             }
-            if now.is_multiple_of(5) {
+            if now.is_multiple_of(self.period) {
                 let clusters = self.clusters.iter().map(|member| Cluster {
                     name: &member.name,
                     ready: member.ready,
-                    grace: member.grace.as_deref(),
+                    grace: grace::Said {
+                        annotation: member.grace.as_deref(),
+                        lease: member.lease.map(Duration::from_secs),
+                    },
                     history: member.history.as_deref(),
                     held: member.held,
                 });
                 let verdict = self.judge.tick(at(now), self.watching, clusters);
+                self.conflicts.extend(verdict.conflicts.into_iter().map(|(name, grace)| (now, name, grace)));
                 for (name, _) in verdict.expired {
                     self.clusters
                         .iter_mut()
@@ -356,4 +366,63 @@ fn what_the_watch_did_not_tell_is_no_loss() {
     let shown = fleet.opinion();
     assert_eq!((shown.losses, shown.held_until), (0, None));
     assert_eq!(shown.grace.unwrap().length, Settings::default().health.grace, "nothing is learnt from it");
+}
+
+/// The hub's grace is shorter than the pause between two renewals.
+#[test]
+fn an_agent_that_keeps_its_word_is_not_lost_for_the_hubs_impatience() {
+    let health = health::Settings {
+        period: Duration::from_secs(1),
+        grace: Duration::from_secs(8),
+        startup_grace: Duration::from_secs(8),
+    };
+    let settings = Settings { health, most_grace: health.grace, ..Settings::default() };
+    let mut fleet = Fleet::new(2, settings);
+    fleet.until(100);
+    assert!(
+        fleet.expired.len() > 2,
+        "of an agent that promises nothing, the hub's word is all: {:?}",
+        fleet.expired
+    );
+
+    let mut fleet = Fleet::new(2, settings);
+    fleet.clusters.iter_mut().for_each(|member| member.lease = Some(40));
+    fleet.until(7200);
+    assert_eq!(fleet.expired, [], "both renew every ten seconds, as their Leases promise");
+    let said: Vec<_> = fleet.conflicts.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(said, ["m0", "m1"], "of each cluster once, not per look");
+    let shown = fleet.opinion().grace.unwrap();
+    assert_eq!((shown.length, shown.reason()), (Duration::from_secs(40), Some("GraceRaised")));
+    fleet.silence(1, true);
+    fleet.until(7300);
+    let found: Vec<_> = fleet.expired.iter().map(|(at, _)| *at).collect();
+    assert!(matches!(found[..], [7240..=7250]), "when its Lease is over, and not before: {found:?}");
+}
+
+/// A credential in the wrong hands: the hub is not blind for longer than it honours, nor its log full.
+#[test]
+fn a_lease_of_ten_years_hides_no_loss() {
+    let mut fleet = Fleet::new(10, Settings::default());
+    fleet.clusters[0].lease = Some(10 * 365 * 86_400);
+    fleet.until(100);
+    assert_eq!(fleet.opinion().grace.unwrap().reason(), Some("LeaseTooLong"));
+    fleet.silence(1, true);
+    fleet.until(1000);
+    assert!(matches!(fleet.expired[..], [(700..=710, _)]), "{:?}", fleet.expired);
+
+    let mut fleet = Fleet::new(2, Settings::default());
+    for round in 0..4_u64 {
+        for lease in [41, 50, 601, u64::MAX, 42, 0] {
+            fleet.clusters[0].lease = Some(lease);
+            fleet.until(fleet.now + 300);
+        }
+        let said: Vec<_> = fleet.conflicts.iter().map(|(at, _, grace)| (*at, grace.reason())).collect();
+        assert!(said.len() as u64 <= 1 + fleet.now / 3600, "round {round}: {said:?}");
+    }
+    fleet.clusters[0].lease = Some(40);
+    fleet.until(fleet.now + 7200);
+    fleet.conflicts.clear();
+    fleet.clusters[0].lease = Some(60);
+    fleet.until(fleet.now + 7200);
+    assert_eq!(fleet.conflicts.len(), 1, "what was mended and comes back is news");
 }

@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use karmada_meta::duration;
 
+/// Streams that an agent has open for long on its one connection (Works, its Cluster, two sorts of users' rules), and as
+/// many again for what passes: renewals of its Lease must not wait for a watch to end.
+pub(super) const AGENT_STREAMS: u32 = 8;
+
+/// A request on a slow link takes some round trips, each of them up to half a second.
+pub(super) const SHORTEST_REQUEST: Duration = Duration::from_secs(2);
+
 /// A time that passes: what is done so often, or ends after it, would otherwise never rest or always fail.
 pub(in super::super) fn positive(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text)?;

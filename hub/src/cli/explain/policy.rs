@@ -20,7 +20,7 @@ use super::{
     super::{Failure, ask::Server, known::suggestion},
     report::{Considered, PlacementReport, PolicyReport},
     target,
-    template::name_of,
+    template::{at_odds, name_of},
 };
 use crate::{discovery::Served, heads::PolicyHead};
 
@@ -39,6 +39,7 @@ pub(super) async fn report(
         selects: Vec::new(),
         idle: Vec::new(),
         placement: None,
+        notes: Vec::new(),
         advice: Vec::new(),
     };
     if let Some(why) = &head.unreadable {
@@ -175,7 +176,9 @@ fn explain_placement(policy: Policy<'_>, clusters: &BTreeMap<String, Cluster>, r
     };
     let fleet = Fleet::of(clusters.values().cloned());
     let explained = place::explain(&place::Request::new(&spec, &fleet));
-    report.placement = Some(PlacementReport::of(&explained, placement, 0, |_| String::new()));
+    let placement = PlacementReport::of(&explained, placement, 0, |_| String::new());
+    report.notes.extend(at_odds(clusters, &placement, &[]));
+    report.placement = Some(placement);
     if explained.result.is_err() {
         report.advice.extend(place::advice(&explained, kind));
     }

@@ -119,6 +119,9 @@ pub(super) struct PolicyReport {
     pub idle: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementReport>,
+    /// What is to be known of the clusters that it means.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     pub advice: Vec<String>,
 }
 
@@ -338,6 +341,7 @@ impl PolicyReport {
             );
             placement.write(&mut text);
         }
+        list(&mut text, "To note:", &self.notes);
         what_to_do(&mut text, &self.advice);
         text
     }

@@ -1,16 +1,20 @@
 //! A template: which policy has it, and where that sends it.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::SystemTime,
+};
 
 use karmada_api::{
     cluster::Cluster,
     conditions,
     consts::{extension, label},
     policy::{ActivationPreference, DEFAULT_SCHEDULER},
-    work::{ObjectReference, ResourceBindingSpec},
+    work::{ObjectReference, ResourceBindingSpec, TargetCluster},
 };
 use karmada_core::{
     copies::Knowledge,
+    judge::grace,
     place,
     select::{self, Claim, Policy, Standing, Subject},
     skip::Skip,
@@ -32,6 +36,7 @@ use super::{
 use crate::{
     bindings::WORKS_SYNCED,
     heads::{BindingKey, PolicyHead},
+    kinds,
 };
 
 /// Explains a template.
@@ -56,6 +61,7 @@ pub(super) async fn report(
     if bound.is_none()
         && let Some(reason) = &report.skipped
     {
+        report.notes.extend(clusters.get(&subject.name).filter(|_| is_cluster(live)).and_then(at_odds_with));
         report.advice.push(format!("Nothing can be done about this object: {reason}."));
         return Ok(report);
     }
@@ -75,6 +81,12 @@ pub(super) async fn report(
         (None, None) => {}
     }
     Ok(report)
+}
+
+/// Whether an object is a member cluster.
+fn is_cluster(live: &Value) -> bool {
+    object::gvk(live)
+        .is_some_and(|gvk| kinds::CLUSTERS.kind == gvk.kind && kinds::CLUSTERS.group == gvk.group)
 }
 
 /// Explains a binding whose template is gone.
@@ -211,7 +223,9 @@ async fn explain_unbound(
     let fleet = placed::fleet(server, clusters, &spec).await?;
     let explained = place::explain(&place::Request::new(&spec, &fleet));
     let placement = &policy.spec().placement;
-    report.placement = Some(PlacementReport::of(&explained, placement, spec.replicas, |_| String::new()));
+    let placement = PlacementReport::of(&explained, placement, spec.replicas, |_| String::new());
+    report.notes.extend(at_odds(clusters, &placement, &[]));
+    report.placement = Some(placement);
     advise(&explained, &spec.resource.kind, report);
     Ok(())
 }
@@ -257,9 +271,28 @@ async fn explain_bound(
                 .into(),
         );
     }
+    report.notes.extend(at_odds(clusters, &placement, bound.placed()));
     report.placement = Some(placement);
     advise(&explained, &bound.spec.resource.kind, report);
     Ok(())
+}
+
+/// What is said of the clusters that have an object or may get it: that settings of the hub and of their agents do not go
+/// together.
+pub(super) fn at_odds(
+    clusters: &BTreeMap<String, Cluster>,
+    placement: &PlacementReport,
+    placed: &[TargetCluster],
+) -> Vec<String> {
+    let named = placement.verdicts.iter().filter(|row| row.verdict != "no").map(|row| row.cluster.as_str());
+    let all: BTreeSet<&str> = named.chain(placed.iter().map(|target| target.name.as_str())).collect();
+    all.into_iter().filter_map(|name| at_odds_with(clusters.get(name)?)).collect()
+}
+
+fn at_odds_with(cluster: &Cluster) -> Option<String> {
+    let grace = conditions::find(&cluster.status.as_ref()?.conditions, extension::LINK_GRACE)?;
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    grace::AT_ODDS.contains(&grace.reason.as_str()).then(|| format!("{name}: {}.", grace.message))
 }
 
 /// What to do about a decision: something where there is none, or else what would bring the object elsewhere.
@@ -351,7 +384,43 @@ fn of_binding(bound: &Bound, report: &mut TemplateReport) {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::report::Row, *};
+
+    #[test]
+    fn clusters_whose_settings_do_not_go_together_are_named_once() {
+        let cluster = |name: &str, reason: &str| {
+            let cluster = json!({
+                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+                "spec": {"syncMode": "Pull"},
+                "status": {"conditions": [{"type": "LinkGrace", "status": "True", "reason": reason,
+                    "message": "it may be silent for 40s", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+            });
+            (name.to_owned(), serde_json::from_value::<Cluster>(cluster).unwrap())
+        };
+        let clusters = BTreeMap::from([
+            cluster("a", "GraceRaised"),
+            cluster("b", "GraceLearnt"),
+            cluster("c", "LeaseTooLong"),
+            cluster("d", "GraceRaised"),
+        ]);
+        let row = |cluster: &str, verdict| Row {
+            cluster: cluster.to_owned(),
+            verdict,
+            replicas: None,
+            state: String::new(),
+            rule: String::new(),
+            observed: String::new(),
+        };
+        let placement = PlacementReport {
+            division: String::new(),
+            groups: vec![],
+            clusters: None,
+            error: String::new(),
+            verdicts: vec![row("a", "yes"), row("b", "yes"), row("c", "no"), row("d", "no")],
+        };
+        let got = at_odds(&clusters, &placement, &[TargetCluster::new("a", 1), TargetCluster::new("c", 1)]);
+        assert_eq!(got, ["a: it may be silent for 40s.", "c: it may be silent for 40s."]);
+    }
 
     #[test]
     fn what_is_never_propagated() {

@@ -11,9 +11,9 @@ use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
-use super::{End, bind, config, create_dir, front::beside_api, limits, pki_failure, supervise, tls, tokens};
+use super::{End, bind, create_dir, front::beside_api, limits, pki_failure, supervise, tls, tokens};
 use crate::{
-    HubError,
+    HubConfig, HubError,
     cli::{Failure, ServeArgs},
     embedded::Embedded,
     metrics,
@@ -22,7 +22,7 @@ use crate::{
 /// For the store's last write.
 const CLOSE: Duration = Duration::from_millis(1500);
 
-pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), Failure> {
+pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: End) -> Result<(), Failure> {
     // Everything that can be wrong with arguments and configuration comes before anything is started.
     let dir = &args.data_dir;
     create_dir(dir)?;
@@ -37,7 +37,7 @@ pub(super) async fn serve(args: &ServeArgs, env: &Env, end: End) -> Result<(), F
     let stop = end.now;
     let started = Embedded::start_limited(engine, env, limits(args), stop.clone()).await;
     let embedded = started.map_err(store_failure)?;
-    let hub = embedded.hub(config(args), env).map_err(hub_failure)?;
+    let hub = embedded.hub(config, env).map_err(hub_failure)?;
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     embedded.server().show_metrics(page.into_source());
 

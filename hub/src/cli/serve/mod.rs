@@ -44,6 +44,7 @@ const THREADS: usize = 2;
 /// Runs the hub until it is asked to stop.
 pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
     logs::init(&args.logs)?;
+    let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .max_blocking_threads(4)
@@ -54,17 +55,18 @@ pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
         let end = End::default();
         on_signals(end.clone(), args.limits.shutdown_delay_duration)?;
         match &args.kubeconfig {
-            Some(kubeconfig) => remote::serve(args, kubeconfig, env, end).await,
-            None => embedded::serve(args, env, end).await,
+            Some(kubeconfig) => remote::serve(args, kubeconfig, config, env, end).await,
+            None => embedded::serve(args, config, env, end).await,
         }
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     done
 }
 
-fn config(args: &ServeArgs) -> HubConfig {
-    HubConfig {
-        judge: judge::settings(args),
+fn config(args: &ServeArgs) -> Result<HubConfig, Failure> {
+    args.limits.check()?;
+    Ok(HubConfig {
+        judge: judge::settings(args)?,
         evictions: evict::Settings {
             no_execute: args.failover.enable_no_execute_taint_eviction,
             cluster_failover: args.failover.enable_cluster_failover,
@@ -76,7 +78,7 @@ fn config(args: &ServeArgs) -> HubConfig {
         skipped_namespaces: args.skipped_propagating_namespaces.clone(),
         skipped_apis: args.skipped_propagating_apis.clone(),
         empty_workloads: args.enable_empty_workload_propagation,
-    }
+    })
 }
 
 /// Waits until the hub is asked to stop or a part of it ends, then for all parts to end. Meanwhile keeps what the hub shows,
@@ -223,11 +225,15 @@ pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use std::time::SystemTime;
 
+    use clap::Parser;
     use karmada_apiserver::pki::ADMINISTRATOR;
     use karmada_env::ManualClock;
     use tokio::time::sleep;
 
-    use super::*;
+    use super::{
+        super::args::{Args, Command},
+        *,
+    };
 
     #[tokio::test(start_paused = true)]
     async fn certificates_are_renewed_while_the_hub_runs() {
@@ -259,5 +265,48 @@ mod tests {
         };
         let (ended, ()) = tokio::join!(running, story);
         assert!(ended.is_ok());
+    }
+
+    #[test]
+    fn settings_that_do_not_go_together_are_refused_before_anything_is_opened() {
+        let serve = |flags: &str| {
+            let words = ["karmada-hub", "serve", "--data-dir=d"].into_iter().chain(flags.split_whitespace());
+            match Args::try_parse_from(words).map(|args| args.command) {
+                Ok(Command::Serve(args)) => config(&args).map(|config| config.judge),
+                other => panic!("{other:?}"),
+            }
+        };
+        let refused = [
+            ("--cluster-monitor-period=21s", "--cluster-monitor-period 21s: must be at most half of"),
+            ("--cluster-monitor-grace-period=9s", "--cluster-monitor-grace-period (9s)"),
+            ("--cluster-flap-hold=3h", "--cluster-flap-max-hold (2h0m0s)"),
+            ("--cluster-flap-window=1m", "--cluster-flap-losses 3 cannot come within it"),
+            ("--eviction-brake-timeout=20s", "--eviction-brake-timeout 20s: must be 0 or at least"),
+            ("--http2-max-streams-per-connection=7", "must be at least 8"),
+            ("--request-timeout=1s", "--request-timeout 1s: must be at least 2s"),
+        ];
+        for (flags, want) in refused {
+            match serve(flags) {
+                Err(Failure::Usage(why)) => assert!(why.contains(want), "{flags}: {why}"),
+                other => panic!("{flags}: {other:?}"),
+            }
+        }
+        let accepted = [
+            "",
+            "--cluster-monitor-period=2s --cluster-monitor-grace-period=4s",
+            "--cluster-monitor-grace-period=90s",
+            "--cluster-startup-grace-period=1h",
+            "--http2-max-streams-per-connection=8 --request-timeout=2s",
+        ];
+        for flags in accepted {
+            assert!(serve(flags).is_ok(), "{flags}");
+        }
+        assert_eq!(
+            serve("").unwrap(),
+            karmada_core::judge::Settings::default(),
+            "the defaults are the core's"
+        );
+        let lease = serve("--cluster-max-lease-duration=1m").unwrap().most_lease;
+        assert_eq!(lease, Duration::from_secs(60));
     }
 }

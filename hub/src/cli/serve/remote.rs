@@ -13,12 +13,13 @@ use karmada_client::{Kubeconfig, LeaderConfig, Rest, link::client_for, metrics::
 use karmada_env::Env;
 
 use super::{
-    End, bind, config, create_dir,
+    End, bind, create_dir,
     credentials::SCRAPER,
     front::{Endpoints, WithReviews, reviews},
     limits, pki_failure, supervise, tls, tokens,
 };
 use crate::{
+    HubConfig,
     cli::{Failure, ServeArgs},
     metrics,
     remote::{
@@ -30,7 +31,13 @@ use crate::{
 /// Who the hub is to the server, in the fields it owns where it names no manager, and in the server's log.
 const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
 
-pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: End) -> Result<(), Failure> {
+pub(super) async fn serve(
+    args: &ServeArgs,
+    kubeconfig: &Path,
+    config: HubConfig,
+    env: &Env,
+    end: End,
+) -> Result<(), Failure> {
     let endpoint = Kubeconfig::load(kubeconfig)
         .and_then(|kubeconfig| kubeconfig.endpoint(args.context.as_deref()))
         .map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
@@ -55,7 +62,7 @@ pub(super) async fn serve(args: &ServeArgs, kubeconfig: &Path, env: &Env, end: E
     let webhooks = (!args.advertise.is_empty())
         .then(|| Registration { url: pki.server_url(listen.port()), authority: pki.ca_pem().to_owned() });
     let remote_config = RemoteConfig {
-        hub: config(args),
+        hub: config,
         election: args.leader_elect.then(|| election(args, env)),
         beside_foreign: args.allow_foreign_controllers,
         webhooks,
