@@ -24,8 +24,6 @@ pub struct Facts {
 pub struct AgentConfig {
     /// The cluster's name on the hub.
     pub cluster: String,
-    /// Where the hub keeps Leases of clusters.
-    pub cluster_namespace: String,
     /// What the Cluster object says.
     pub facts: Facts,
     /// How often status is collected.
@@ -55,7 +53,6 @@ impl AgentConfig {
     pub fn new(cluster: impl Into<String>) -> Self {
         Self {
             cluster: cluster.into(),
-            cluster_namespace: namespace::CLUSTER.into(),
             facts: Facts::default(),
             status_interval: Duration::from_secs(10),
             lease_duration: lease::DURATION,

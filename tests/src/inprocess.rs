@@ -80,6 +80,8 @@ pub struct World {
     config: HubConfig,
     /// How often agents collect their clusters' status.
     pub status_interval: Duration,
+    /// For how long agents' Leases are good; they renew every quarter of it.
+    pub lease_duration: Duration,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -349,6 +351,7 @@ impl World {
             endpoint,
             config,
             status_interval: AgentConfig::new("").status_interval,
+            lease_duration: AgentConfig::new("").lease_duration,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -482,7 +485,12 @@ impl World {
     }
 
     fn config_of(&self, cluster: &str) -> AgentConfig {
-        AgentConfig { status_interval: self.status_interval, ..AgentConfig::new(cluster) }
+        AgentConfig {
+            status_interval: self.status_interval,
+            lease_duration: self.lease_duration,
+            lease_interval: self.lease_duration / 4,
+            ..AgentConfig::new(cluster)
+        }
     }
 
     /// A wire to the hub for a cluster's agent.

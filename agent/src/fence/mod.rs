@@ -312,6 +312,11 @@ impl Fence {
         inner.guards.values().filter(|guarded| guarded.guard.state() == State::Held).count()
     }
 
+    /// The shortest time for which something here may run unconfirmed.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        self.inner.lock().guards.values().map(|guarded| guarded.guard.after()).min()
+    }
+
     fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Relaxed)
     }

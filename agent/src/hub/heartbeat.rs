@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use karmada_api::consts::extension::AGENT_INSTANCE;
+use karmada_api::consts::{extension::AGENT_INSTANCE, namespace};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, lease};
 use karmada_env::Env;
 use karmada_meta::object;
@@ -30,8 +30,14 @@ use crate::{
 /// After a renewal that failed. Well below the interval: the hub counts what is missing.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(4));
 
+/// How often what is fenced is confirmed within the time for which it may run unconfirmed.
+const CONFIRMATIONS: u32 = 3;
+
 /// How long giving the Lease back may take at the end.
 const RELEASE: Duration = Duration::from_secs(2);
+
+/// The longest Lease of another agent that is waited for: whoever wrote a longer one keeps nobody out for ever.
+const LONGEST_RIVAL: Duration = Duration::from_secs(600);
 
 /// Another agent's claim, as it was seen.
 #[derive(Debug)]
@@ -102,7 +108,7 @@ impl Heartbeat {
                     backoff.reset();
                     phases.set(Phase::Active);
                     // Karmada's jitter; keeps a fleet that started together from beating together.
-                    self.env.jitter(self.config.lease_interval, 0.04)
+                    self.env.jitter(self.interval(), 0.04)
                 }
                 Ok(false) => {
                     phases.set(Phase::StandingBy);
@@ -131,8 +137,14 @@ impl Heartbeat {
         }
     }
 
+    /// The pause before the next renewal: what is fenced must be confirmed often enough, however long the Lease is good.
+    fn interval(&self) -> Duration {
+        let confirmed = self.fence.shortest().map_or(Duration::MAX, |after| after / CONFIRMATIONS);
+        self.config.lease_interval.min(confirmed)
+    }
+
     fn path(&self) -> String {
-        lease::resource().object(Some(&self.config.cluster_namespace), &self.config.cluster)
+        lease::resource().object(Some(namespace::CLUSTER), &self.config.cluster)
     }
 
     /// One renewal. Answers whether the Lease is ours.
@@ -161,16 +173,16 @@ impl Heartbeat {
         let mut lease = match self.hub.get(&self.path()).await {
             Ok(lease) => bare(lease),
             Err(error) if error.is_not_found() => {
-                let mut lease = lease::new(&self.config.cluster_namespace, &self.config.cluster);
+                let mut lease = lease::new(namespace::CLUSTER, &self.config.cluster);
                 self.fill(&mut lease);
-                let collection = lease::resource().collection(Some(&self.config.cluster_namespace));
+                let collection = lease::resource().collection(Some(namespace::CLUSTER));
                 let revision = self.hub.post_for_revision(&collection, &lease).await?;
                 self.hold(lease, revision);
                 return Ok(true);
             }
             Err(error) => return Err(error),
         };
-        let patience = self.config.lease_interval.mul_f64(2.5);
+        let patience = patience(self.config.lease_interval, lease::duration(&lease));
         if !may_take(&lease, &self.instance, &mut self.rival, self.env.now(), patience) {
             return Ok(false);
         }
@@ -222,7 +234,7 @@ impl Heartbeat {
     fn fill(&self, lease: &mut Value) {
         lease::set_annotation(lease, AGENT_INSTANCE, &self.instance);
         lease::set_spec(lease, "holderIdentity", json!(self.config.cluster));
-        lease::set_spec(lease, "leaseDurationSeconds", json!(self.config.lease_duration.as_secs()));
+        lease::set_spec(lease, "leaseDurationSeconds", json!(promised_seconds(self.config.lease_duration)));
         lease::set_spec(lease, "renewTime", json!(lease::micro_time(self.env.wall())));
         if let Some(cluster) = self.view.get() {
             // So that the Lease goes with the Cluster.
@@ -241,6 +253,19 @@ fn bare(mut lease: Value) -> Value {
         object::remove_meta(&mut lease, field);
     }
     lease
+}
+
+/// What the Lease says in whole seconds: no less than what is meant.
+fn promised_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+/// How long another agent's Lease must have stood still before it is taken: for longer than it takes that agent, or this
+/// one, to miss one renewal and make the next. An agent renews every quarter of what its Lease is good for, every half at
+/// most. What nobody would promise counts as [`LONGEST_RIVAL`].
+fn patience(interval: Duration, rivals: Option<Duration>) -> Duration {
+    let rivals = rivals.unwrap_or_default().min(LONGEST_RIVAL);
+    interval.mul_f64(2.5).max(rivals.mul_f64(0.625))
 }
 
 /// Whether a renewal changes nothing but `spec.renewTime`.
@@ -281,6 +306,31 @@ mod tests {
         }
         lease::set_spec(&mut lease, "renewTime", json!(format!("2026-01-01T00:00:{renewed:02}.000000Z")));
         lease
+    }
+
+    #[test]
+    fn another_agent_is_given_its_own_time() {
+        // (pause between own renewals, what the other's Lease is good for, patience), in milliseconds
+        let rows = [
+            (10_000, None, 25_000),
+            (10_000, Some(40_000), 25_000),
+            (1_000, Some(4_000), 2_500),
+            // Started with a shorter lease, beside one that renews every minute.
+            (1_000, Some(240_000), 150_000),
+            (60_000, Some(4_000), 150_000),
+            (10_000, Some(u64::MAX), 375_000),
+        ];
+        for (interval, rivals, want) in rows {
+            let got = patience(Duration::from_millis(interval), rivals.map(Duration::from_millis));
+            assert_eq!(got.as_millis(), want, "{interval} {rivals:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_promises_no_less_than_is_meant() {
+        for (millis, seconds) in [(1_000, 1), (1_001, 2), (40_000, 40), (1_900, 2)] {
+            assert_eq!(promised_seconds(Duration::from_millis(millis)), seconds);
+        }
     }
 
     #[test]

@@ -4,9 +4,17 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
+use karmada_api::consts::namespace;
+use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
 
 use crate::{AgentConfig, Facts};
+
+/// The longest lease that makes sense: a hub honours ten minutes unless its operator says otherwise.
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+
+/// The shortest pause between renewals: a quarter of the shortest lease.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Why there is no agent to start.
 #[derive(Debug)]
@@ -56,9 +64,6 @@ struct Flags {
     /// Folder for what must outlive the process.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Namespace on the hub for Leases of clusters.
-    #[arg(long, value_name = "NAME", default_value = "karmada-cluster")]
-    cluster_namespace: String,
     /// Address of the member's API, for people who look at the Cluster.
     #[arg(long, value_name = "URL", default_value = "")]
     cluster_api_endpoint: String,
@@ -74,10 +79,12 @@ struct Flags {
     /// How often the member's status is collected.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     cluster_status_update_frequency: Duration,
-    /// How long the lease on the hub is good for.
+    /// How long the lease on the hub is good for; a hub that waits for less gives the cluster so long, up to its
+    /// --cluster-max-lease-duration.
     #[arg(long, value_name = "TIME", default_value = "40s", value_parser = duration)]
     cluster_lease_duration: Duration,
-    /// Which part of the lease's duration passes between renewals.
+    /// Which part of the lease's duration passes between renewals; half of it at most, so that one that is lost can be
+    /// made up for.
     #[arg(long, value_name = "PART", default_value_t = 0.25)]
     cluster_lease_renew_interval_fraction: f64,
     /// How long the member must be well before it is reported as ready again.
@@ -116,6 +123,8 @@ struct Flags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Flags of Karmada's agent that change nothing here")]
 struct Karmadas {
+    #[arg(long, value_name = "NAME", default_value = namespace::CLUSTER)]
+    cluster_namespace: String,
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*")]
     controllers: Vec<String>,
     #[arg(long, value_name = "URL")]
@@ -181,13 +190,14 @@ impl Args {
 }
 
 impl Flags {
-    fn check(self, notes: Vec<String>) -> Result<Args, String> {
+    fn check(self, mut notes: Vec<String>) -> Result<Args, String> {
         cluster_name(&self.cluster_name).map_err(|problem| format!("--cluster-name: {problem}"))?;
         let fraction = self.cluster_lease_renew_interval_fraction;
-        if !(fraction > 0.0 && fraction < 1.0) {
-            return Err(
-                "--cluster-lease-renew-interval-fraction: must be greater than 0 and less than 1".into()
-            );
+        if !(fraction > 0.0 && fraction <= 0.5) {
+            return Err(format!(
+                "--cluster-lease-renew-interval-fraction: must be greater than 0 and at most 0.5, not {fraction}: a renewal \
+                 that is lost must be followed by another before the lease ends"
+            ));
         }
         for (flag, value) in [
             ("--cluster-status-update-frequency", self.cluster_status_update_frequency),
@@ -197,11 +207,47 @@ impl Flags {
                 return Err(format!("{flag}: must be at least 1s"));
             }
         }
+        for (flag, value, most, why) in [
+            (
+                "--cluster-status-update-frequency",
+                self.cluster_status_update_frequency,
+                PATIENCE,
+                "the hub gives the room that it knows of to others when no report has come for so long",
+            ),
+            (
+                "--cluster-lease-duration",
+                self.cluster_lease_duration,
+                LONGEST_LEASE,
+                "the hub would not know for so long that the cluster is lost",
+            ),
+        ] {
+            if value > most {
+                return Err(format!(
+                    "{flag}: must be at most {}: {why}",
+                    karmada_meta::duration::format(most)
+                ));
+            }
+        }
+        let lease_interval = self.cluster_lease_duration.mul_f64(fraction);
+        if lease_interval < SHORTEST_INTERVAL {
+            return Err(format!(
+                "--cluster-lease-renew-interval-fraction: {fraction} of --cluster-lease-duration is a renewal every {}; \
+                 the shortest pause is {}",
+                karmada_meta::duration::format(lease_interval),
+                karmada_meta::duration::format(SHORTEST_INTERVAL)
+            ));
+        }
+        if self.cluster_status_update_frequency > SETTLING {
+            notes.push(format!(
+                "--cluster-status-update-frequency: the hub gives room on this cluster away again that was taken more than \
+                 {} before a report",
+                karmada_meta::duration::format(SETTLING)
+            ));
+        }
         if self.concurrent_work_syncs == 0 {
             return Err("--concurrent-work-syncs: must be at least 1".into());
         }
         let config = AgentConfig {
-            cluster_namespace: self.cluster_namespace,
             facts: Facts {
                 api_endpoint: self.cluster_api_endpoint,
                 provider: self.cluster_provider,
@@ -210,7 +256,7 @@ impl Flags {
             },
             status_interval: self.cluster_status_update_frequency,
             lease_duration: self.cluster_lease_duration,
-            lease_interval: self.cluster_lease_duration.mul_f64(fraction),
+            lease_interval,
             success_threshold: self.cluster_success_threshold,
             failure_threshold: self.cluster_failure_threshold,
             member_namespace: self.leader_elect_resource_namespace,
@@ -254,6 +300,10 @@ impl Karmadas {
             "--controllers: certRotation is not supported yet",
         );
         note(given("proxy_server_address"), "--proxy-server-address: not supported yet");
+        note(
+            self.cluster_namespace != namespace::CLUSTER,
+            "--cluster-namespace: not needed, no secrets are kept on the hub, and it looks for leases in karmada-cluster",
+        );
         note(given("feature_gates"), "--feature-gates: there are none");
         note(given("resync_period"), "--resync-period: not needed, every watch compares after each list");
         note(
@@ -346,6 +396,23 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_together_at_the_edge_is_taken() {
+        let base = "--cluster-name m --karmada-kubeconfig f";
+        for flags in [
+            "--cluster-lease-renew-interval-fraction 0.5",
+            "--cluster-lease-duration 1s",
+            "--cluster-lease-duration 24h",
+            "--cluster-status-update-frequency 1m",
+        ] {
+            assert_eq!(read(&format!("{base} {flags}")).unwrap().notes, [""; 0], "{flags}");
+        }
+        let seldom = read(&format!("{base} --cluster-status-update-frequency 5m")).unwrap();
+        assert!(seldom.notes[0].starts_with("--cluster-status-update-frequency: "), "{:?}", seldom.notes);
+        let elsewhere = read(&format!("{base} --cluster-namespace elsewhere")).unwrap();
+        assert!(elsewhere.notes[0].starts_with("--cluster-namespace: not needed"), "{:?}", elsewhere.notes);
+    }
+
+    #[test]
     fn karmadas_own_command_lines_are_taken() {
         // As in Karmada's artifacts/agent and what register writes.
         let args = read(
@@ -354,7 +421,7 @@ mod tests {
              --leader-elect-resource-namespace=karmada-system --metrics-bind-address=0.0.0.0:8080 \
              --health-probe-bind-address=0.0.0.0:10357 --feature-gates=CustomizedClusterResourceModeling=true \
              --report-secrets=None --cluster-provider= --cluster-zones=a,b --v=4 --logging-format=json \
-             --controllers=*,certRotation --enable-cluster-resource-modeling=false --cluster-api-qps=40.0",
+             --controllers=*,certRotation --cluster-namespace=karmada-cluster --enable-cluster-resource-modeling=false --cluster-api-qps=40.0",
         )
         .unwrap();
         assert_eq!(args.config.facts.zones, ["a", "b"]);
@@ -381,6 +448,26 @@ mod tests {
             (
                 format!("{base} --cluster-lease-renew-interval-fraction 1"),
                 "--cluster-lease-renew-interval-fraction: must be",
+            ),
+            (
+                format!("{base} --cluster-lease-renew-interval-fraction 0.51"),
+                "--cluster-lease-renew-interval-fraction: must be greater than 0 and at most 0.5, not 0.51",
+            ),
+            (
+                format!("{base} --cluster-lease-renew-interval-fraction NaN"),
+                "--cluster-lease-renew-interval-fraction: must be",
+            ),
+            (
+                format!("{base} --cluster-lease-renew-interval-fraction 0.001"),
+                "--cluster-lease-renew-interval-fraction: 0.001 of --cluster-lease-duration is a renewal every 0.04s",
+            ),
+            (
+                format!("{base} --cluster-lease-duration 2562047h"),
+                "--cluster-lease-duration: must be at most 24h0m0s",
+            ),
+            (
+                format!("{base} --cluster-status-update-frequency 5m1s"),
+                "--cluster-status-update-frequency: must be at most 5m0s",
             ),
             (format!("{base} --concurrent-work-syncs 0"), "--concurrent-work-syncs: must be at least 1"),
             ("--cluster-name A_b --karmada-kubeconfig f".into(), "--cluster-name: \"A_b\" is not a name"),

@@ -154,6 +154,22 @@ async fn a_cluster_cut_off_stops_its_singleton_before_another_begins() {
     world.stop().await;
 }
 
+/// A renewal a minute would confirm it every other time it was stopped.
+#[tokio::test(start_paused = true)]
+async fn what_is_fenced_is_confirmed_often_enough_however_long_the_lease() {
+    let (mut world, here, _) = singleton(169, "30s", false).await;
+    world.lease_duration = Duration::from_secs(240);
+    world.stop_agent(here).await;
+    world.start_agent(here);
+    for _ in 0..200 {
+        assert!(runs(&world, here).await, "it is confirmed");
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    let live = world.members[here].api.get(&deployment_path("web")).await.unwrap();
+    assert!(live["metadata"]["annotations"].get(extension::FENCED_SINCE).is_none(), "{live}");
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_that_is_back_before_that_runs_on() {
     let (world, here, there) = singleton(151, "150s", true).await;

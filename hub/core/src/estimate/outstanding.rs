@@ -31,7 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long what has arrived takes room when its cluster reports nothing new: twice the pause of an agent's reports of
 /// single nodes, which come less often than sums.
-const SETTLING: Duration = Duration::from_secs(60);
+pub const SETTLING: Duration = Duration::from_secs(60);
 
 /// Replicas that ask for the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
