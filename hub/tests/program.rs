@@ -19,7 +19,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 /// How long a process may take for anything; a machine under load is slow.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn hub(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_karmada-hub"));

@@ -26,11 +26,8 @@ use tempfile::TempDir;
 use crate::{
     link::Link,
     process::Process,
-    wait::{eventually, gone},
+    wait::{END, PATIENCE, eventually, gone},
 };
-
-/// How long processes get to start, on a busy machine.
-const START: Duration = Duration::from_secs(60);
 
 /// What the hub's API is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,14 +51,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// A hub that notices within seconds that an agent is away.
+    /// A hub that notices within seconds that an agent is away, and agents that it does not take for lost because a
+    /// busy machine lets them wait.
     pub fn impatient() -> Self {
         let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
         Self {
             hub: flags(&[
-                "--cluster-monitor-period=1s",
-                "--cluster-monitor-grace-period=8s",
-                "--cluster-startup-grace-period=10s",
+                "--cluster-monitor-period=2s",
+                "--cluster-monitor-grace-period=12s",
+                "--cluster-startup-grace-period=15s",
             ]),
             agent: flags(&["--cluster-lease-duration=4s", "--cluster-status-update-frequency=2s"]),
             ..Self::default()
@@ -229,7 +227,7 @@ fn with(head: &[String], tail: impl IntoIterator<Item = String>) -> Vec<String> 
 /// # Panics
 /// When that takes too long.
 pub async fn file(path: &Path) {
-    eventually(&format!("{} to be written", path.display()), START, || async {
+    eventually(&format!("{} to be written", path.display()), PATIENCE, || async {
         match fs::metadata(path) {
             Ok(m) if m.len() > 0 => Ok(()),
             Ok(_) => Err("empty".to_owned()),
@@ -396,14 +394,14 @@ impl Fleet {
     /// When it does not end or start.
     pub async fn repoint(&mut self, member: usize, kubeconfig: &Path) {
         let agent = &mut self.members[member].agent;
-        agent.terminate(Duration::from_secs(10)).await.expect("the agent ends when asked");
+        agent.terminate(END).await.expect("the agent ends when asked");
         agent.set_arg("--karmada-kubeconfig=", format!("--karmada-kubeconfig={}", kubeconfig.display()));
         agent.spawn().expect("the agent starts");
     }
 
     /// Waits until the hub says that a cluster is Ready.
     pub async fn ready(&self, cluster: &str) {
-        self.ready_within(cluster, START).await;
+        self.ready_within(cluster, PATIENCE).await;
     }
 
     /// The same, with a limit of the caller's.
@@ -446,7 +444,7 @@ impl Fleet {
             let _ = self.api.delete(&format!("/api/v1/namespaces/{}", self.namespace), &json!({})).await;
             for member in &self.members {
                 let _ = self.api.delete(&cluster_path(&member.name), &json!({})).await;
-                gone(&self.api, &cluster_path(&member.name), START).await;
+                gone(&self.api, &cluster_path(&member.name), PATIENCE).await;
             }
         }
         if self.real {

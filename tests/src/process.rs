@@ -4,8 +4,10 @@ use std::{
     ffi::OsString,
     fs::File,
     io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, ExitStatus, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -20,6 +22,20 @@ pub fn main_of_part(args: &[OsString]) -> Option<ExitCode> {
         "kubesim" => Some(crate::kubesim::main(args)),
         _ => None,
     }
+}
+
+/// An address on the loopback at which nobody listens, and nobody comes to: of this process and of each call alone, so
+/// that no other test's listener gets its port meanwhile, nor a connection that somebody makes.
+///
+/// # Panics
+/// When the loopback has no such address.
+pub fn own_address() -> SocketAddr {
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    // 127.0.0.0/8 is all loopback, and 127.0.0.1 is what others take.
+    let pid = std::process::id();
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let ip = Ipv4Addr::new(127, 1 + (pid >> 8) as u8 % 250, pid as u8, 2 + (call % 250) as u8);
+    TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// A process that can be stopped and started again, always with the same command and log.

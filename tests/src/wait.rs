@@ -6,6 +6,17 @@ use karmada_client::Rest;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+/// How long anything may take that has no limit of its own, on a machine that is busy with something else. Nothing waits
+/// so long that goes well, and no test is about it.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The same for what the product promises to do within seconds: that it does so is seen where nobody else uses the
+/// processor, in process with paused time and by the benches.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// How long a process may take to end that was asked to; it gives itself ten seconds.
+pub const END: Duration = Duration::from_secs(60);
+
 /// How often a condition is looked at. Cheap enough for a busy machine, short beside every deadline.
 const LOOK: Duration = Duration::from_millis(50);
 

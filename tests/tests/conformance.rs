@@ -9,9 +9,12 @@
     reason = "a failing step fails the test"
 )]
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command};
 
-use karmada_tests::{process::Process, wait::eventually};
+use karmada_tests::{
+    process::Process,
+    wait::{PATIENCE, eventually},
+};
 
 /// Runs a file of recordings; how many cases passed and failed, and what was printed.
 fn replay(script: &Path, kubeconfig: &Path, file: &Path) -> (u32, u32, String) {
@@ -70,7 +73,7 @@ async fn at_least_of(floor: u32, file: &str, counts: fn(&str) -> bool) {
     ];
     let _server = Process::start(dir.path(), "kubesim", Path::new(env!("CARGO_BIN_EXE_fleet")), args)
         .expect("it starts");
-    eventually("the server to start", Duration::from_secs(60), || async {
+    eventually("the server to start", PATIENCE, || async {
         if kubeconfig.exists() { Ok(()) } else { Err("no kubeconfig yet") }
     })
     .await;

@@ -20,14 +20,13 @@ use karmada_client::Kubeconfig;
 use karmada_tests::{
     fleet::{Binaries, file, rest, start_hub},
     process::Process,
-    wait::eventually,
+    wait::{END, PATIENCE, eventually},
 };
 use serde_json::json;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// One connection, of either protocol.
 enum Client {
@@ -132,14 +131,14 @@ async fn started(dir: &Path, args: &[&str]) -> Process {
     let hub = start_hub(dir, "hub", &binaries, args.iter().map(|&arg| arg.to_owned()));
     file(&kubeconfig).await;
     let api = rest(&kubeconfig);
-    eventually("the hub to be ready", LIMIT, || api.get(MAPS)).await;
+    eventually("the hub to be ready", PATIENCE, || api.get(MAPS)).await;
     hub
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_is_there_and_nobody_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
-    let mut hub = started(dir.path(), &["--shutdown-delay-duration=700ms"]).await;
+    let mut hub = started(dir.path(), &["--shutdown-delay-duration=4s"]).await;
     let kubeconfig = dir.path().join("hub/admin.kubeconfig");
     let not_ready = Arc::new(AtomicBool::new(false));
     let mut writers = Vec::new();
@@ -162,7 +161,7 @@ async fn what_was_answered_is_there_and_nobody_is_cut_off() {
     let mut prober = Client::connect(&kubeconfig, b"h2").await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     hub.signal("TERM");
-    let code = timeout(LIMIT, async {
+    let code = timeout(PATIENCE, async {
         loop {
             let response = prober.send("GET", "/readyz", String::new()).await.unwrap();
             if response.status() != 200 {
@@ -172,19 +171,19 @@ async fn what_was_answered_is_there_and_nobody_is_cut_off() {
     });
     assert_eq!(code.await.expect("it stops being ready"), 500);
     not_ready.store(true, Ordering::Relaxed);
-    let status = hub.exit(Duration::from_secs(15)).await.expect("it ends");
+    let status = hub.exit(END).await.expect("it ends");
     assert!(status.success(), "{status}");
 
     let (mut made, mut late) = (Vec::new(), 0);
     for (i, writer) in writers.into_iter().enumerate() {
-        let (names, after, end) = timeout(LIMIT, writer).await.expect("writers end").unwrap();
+        let (names, after, end) = timeout(PATIENCE, writer).await.expect("writers end").unwrap();
         assert!(!matches!(end, End::CutOff(_)), "writer {i}: {end:?}");
         assert!(!names.is_empty(), "writer {i} wrote nothing");
         made.extend(names);
         late += after;
     }
     assert!(late > 0, "it goes on answering while it is not ready");
-    let frames = timeout(LIMIT, seen).await.expect("watches end").unwrap();
+    let frames = timeout(PATIENCE, seen).await.expect("watches end").unwrap();
     assert!(frames.expect("watches end in order") > 0);
 
     let _hub = started(dir.path(), &[]).await;
@@ -204,18 +203,18 @@ async fn what_was_answered_is_there_and_nobody_is_cut_off() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asked_twice_it_ends_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let mut hub = started(dir.path(), &["--shutdown-delay-duration=60s"]).await;
+    let mut hub = started(dir.path(), &["--shutdown-delay-duration=10m"]).await;
     hub.signal("TERM");
     let api = rest(&dir.path().join("hub/admin.kubeconfig"));
-    eventually("it to have been asked", LIMIT, || async {
+    eventually("it to have been asked", PATIENCE, || async {
         match api.get_text("/readyz").await {
             Err(_) => Ok(()),
             Ok(text) => Err(text),
         }
     })
     .await;
-    assert!(hub.is_running(), "it has a minute");
+    assert!(hub.is_running(), "it has ten minutes");
     hub.signal("TERM");
-    let status = hub.exit(Duration::from_secs(5)).await.expect("it ends");
+    let status = hub.exit(END).await.expect("it ends");
     assert_eq!(status.code(), Some(1));
 }

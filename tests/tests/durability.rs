@@ -16,7 +16,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use karmada_client::{Error, Rest};
@@ -24,7 +23,7 @@ use karmada_tests::{
     fleet::{Binaries, Fleet, Options, file, rest, server_of},
     process::Process,
     samples::{self, config_map_path},
-    wait::{eventually, until},
+    wait::{PATIENCE, eventually, until},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,8 +31,6 @@ use tokio_util::sync::CancellationToken;
 
 const FLEET: &str = env!("CARGO_BIN_EXE_fleet");
 
-/// How long a process may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Around the largest that one object may be.
 const LARGE: usize = 900 << 10;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

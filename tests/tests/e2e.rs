@@ -20,16 +20,10 @@ use karmada_tests::{
         self, article, binding_path, config_map, config_map_path, config_map_policy, deployment_path,
         deployment_policy, policy_path, selector, works_path,
     },
-    wait::{eventually, gone, throughout, until},
+    wait::{END, PATIENCE, SOON, eventually, gone, throughout, until},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-
-/// How long anything may take on a busy machine that has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How soon after a link's return, and after drift, everything must be as it should.
-const SOON: Duration = Duration::from_secs(5);
 
 async fn fleet(test: &str, members: usize) -> Option<Fleet> {
     fleet_with(test, members, Options::default()).await
@@ -396,8 +390,8 @@ async fn kill_nine() {
 }
 
 async fn ends_in_time(process: &mut Process, what: &str) {
-    let ended = process.terminate(Duration::from_secs(10)).await;
-    let status = ended.unwrap_or_else(|| panic!("{what} did not end within 10 s of SIGTERM"));
+    let ended = process.terminate(END).await;
+    let status = ended.unwrap_or_else(|| panic!("{what} did not end after SIGTERM"));
     assert_eq!(status.code(), Some(0), "{what} ended with {status}: {}", process.log_tail(20));
 }
 
@@ -521,8 +515,7 @@ async fn objects_of_many_kinds() {
         fleet.api.post(&widgets, &widget).await.map_err(|e| e.to_string())
     })
     .await;
-    let limit = Duration::from_secs(20);
-    let seen = until(&member.api, &format!("{widgets}/w"), "there", limit, |o| o["spec"]["size"] == 3).await;
+    let seen = until(&member.api, &format!("{widgets}/w"), "there", SOON, |o| o["spec"]["size"] == 3).await;
     assert_eq!(seen["spec"], json!({ "size": 3 }), "what the schema does not know is pruned");
 
     fleet.api.delete(&format!("{widgets}/w"), &json!({})).await.expect("the Widget is deleted");

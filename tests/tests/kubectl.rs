@@ -5,10 +5,12 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
-use karmada_tests::{process::Process, wait::eventually};
+use karmada_tests::{
+    process::Process,
+    wait::{PATIENCE, eventually},
+};
 
 const DEFINITION: &str = r"
 apiVersion: apiextensions.k8s.io/v1
@@ -79,7 +81,7 @@ impl Kubectl {
     /// Runs a command line; whether it succeeded, and what it said.
     fn run(&self, line: &str, editor: &str) -> (bool, String) {
         let output = Command::new("timeout")
-            .args(["30", "kubectl", "--kubeconfig"])
+            .args(["180", "kubectl", "--kubeconfig"])
             .arg(&self.kubeconfig)
             .args(line.split_whitespace())
             .current_dir(&self.dir)
@@ -122,7 +124,7 @@ async fn start(dir: &Path) -> Option<(Process, Kubectl)> {
     ];
     let server =
         Process::start(dir, "kubesim", Path::new(env!("CARGO_BIN_EXE_fleet")), args).expect("it starts");
-    eventually("the server to start", Duration::from_secs(60), || async {
+    eventually("the server to start", PATIENCE, || async {
         if kubeconfig.exists() { Ok(()) } else { Err("no kubeconfig yet") }
     })
     .await;
@@ -140,7 +142,7 @@ async fn custom_resources() {
     kubectl.file("many.yaml", &WIDGET.replace("replicas: 2", "replicas: 200"));
     kubectl.all(&[
         ("apply -f definition.yaml", "created"),
-        ("wait --for=condition=Established crd/widgets.example.com --timeout=10s", "condition met"),
+        ("wait --for=condition=Established crd/widgets.example.com --timeout=60s", "condition met"),
         ("api-resources --api-group=example.com", "wd"),
         ("explain widget", "Widget is a thing."),
         ("explain widget.spec.replicas", "How many of them."),
@@ -165,10 +167,10 @@ async fn custom_resources() {
     kubectl.all(&[
         ("get wd a -o jsonpath={.spec.color}", "blue"),
         (&format!("patch wd a --subresource=status --type=merge -p {status}"), "patched"),
-        ("wait --for=condition=Ready wd/a --timeout=5s", "condition met"),
-        ("wait --for=jsonpath={.status.replicas}=7 wd/a --timeout=5s", "condition met"),
+        ("wait --for=condition=Ready wd/a --timeout=60s", "condition met"),
+        ("wait --for=jsonpath={.status.replicas}=7 wd/a --timeout=60s", "condition met"),
         ("delete wd a --wait=false", "deleted"),
-        ("wait --for=delete wd/a --timeout=5s", ""),
+        ("wait --for=delete wd/a --timeout=60s", ""),
         ("delete crd widgets.example.com", "deleted"),
     ]);
 }
@@ -200,7 +202,7 @@ async fn workloads() {
     kubectl.all(&[
         ("get deploy web -o jsonpath={.spec.replicas}", "4"),
         (&format!("patch deploy web --subresource=status --type=merge -p {status}"), "patched"),
-        ("rollout status deploy/web --timeout=5s", "successfully rolled out"),
+        ("rollout status deploy/web --timeout=60s", "successfully rolled out"),
         ("set image deploy/web c=nginx:2", "image updated"),
         ("delete deploy web", "deleted"),
     ]);

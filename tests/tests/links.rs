@@ -11,15 +11,9 @@ use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path, condition},
     link::{Mode, Slow, Stalls},
     samples::{self, config_map, config_map_path, selector, works_path},
-    wait::{eventually, gone, throughout, until},
+    wait::{PATIENCE, SOON, eventually, gone, throughout, until},
 };
 use serde_json::{Value, json};
-
-/// How long anything may take on a busy machine that has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How soon after a link's return, and after drift, everything must be as it should.
-const SOON: Duration = Duration::from_secs(5);
 
 /// A fleet whose hub notices within seconds that an agent is away, and whose ConfigMaps go to all members.
 async fn fleet(test: &str, members: usize) -> Option<Fleet> {
@@ -180,7 +174,7 @@ async fn a_link_that_crawls() {
         let least = Duration::from_secs(came / u64::from(line.bytes_per_second)) / 2;
         assert!(took > least, "{came} bytes in {took:?}: the line is not slow");
         set_value(&fleet.api, &at("small"), "after").await;
-        value_is(&member.api, &at("small"), "after", Duration::from_secs(40)).await;
+        value_is(&member.api, &at("small"), "after", PATIENCE).await;
     };
     tokio::join!(stays_ready, arrived);
     agree(&fleet, &[("small", "after"), ("large", &large)]).await;

@@ -18,14 +18,11 @@ use karmada_tests::{
     fleet::{Binaries, Fleet, Options},
     link::Mode,
     samples,
-    wait::{eventually, until},
+    wait::{PATIENCE, eventually, until},
 };
 use serde_json::{Value, json};
 
 const FLEET: &str = env!("CARGO_BIN_EXE_fleet");
-
-/// How long the fleet may take to do what it was told, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn fleet(test: &str, members: usize, options: Options) -> Option<Fleet> {
     Fleet::start(test, members, &Binaries::in_one(FLEET), options).await
@@ -278,7 +275,7 @@ async fn a_drained_cluster_is_served_throughout() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    let output = hub(&fleet, &["drain", one, "--wait", "--timeout=50s"]);
+    let output = hub(&fleet, &["drain", one, "--wait", "--timeout=170s"]);
     let told = text(&output.stdout);
     println!("{told}{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "what is pinned cannot move: {told}");

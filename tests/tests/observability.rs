@@ -7,17 +7,18 @@
     reason = "a failing step fails the test"
 )]
 
-use std::{collections::BTreeSet, fs, net::TcpListener, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path};
 
 use karmada_client::Patch;
 use karmada_telemetry::metrics::{Figures, read};
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path},
+    process::own_address,
     samples::{
         self, config_map, config_map_path, config_map_policy, deployment, deployment_path, deployment_policy,
         policy, selector,
     },
-    wait::{eventually, gone, throughout, until},
+    wait::{END, PATIENCE, eventually, gone, until},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -25,29 +26,15 @@ use tokio::{
     net::TcpStream,
 };
 
-/// How long anything may take on a busy machine that has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A family, some labels, and what their sum is at least.
 type Least<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
 
 /// Heartbeats so fast that a test sees many of them, and a monitor that does not wait for long.
 fn fast() -> Options {
-    let flags = |flags: &[&str]| flags.iter().map(|f| (*f).to_owned()).collect();
-    Options {
-        hub: flags(&[
-            "--cluster-monitor-period=1s",
-            "--cluster-monitor-grace-period=8s",
-            "--cluster-startup-grace-period=10s",
-            "--log-format=json",
-        ]),
-        agent: flags(&[
-            "--cluster-lease-duration=4s",
-            "--cluster-status-update-frequency=2s",
-            "--log-format=json",
-        ]),
-        ..Options::default()
-    }
+    let mut options = Options::impatient();
+    options.hub.push("--log-format=json".to_owned());
+    options.agent.push("--log-format=json".to_owned());
+    options
 }
 
 async fn fleet(test: &str, members: usize, options: Options) -> Option<Fleet> {
@@ -65,9 +52,9 @@ async fn hub(fleet: &Fleet) -> Figures {
 }
 
 /// A page over plain HTTP, as a scraper asks for it.
-async fn scrape(port: u16) -> Result<Figures, String> {
+async fn scrape(address: SocketAddr) -> Result<Figures, String> {
     let ask = async {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        let mut stream = TcpStream::connect(address).await?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
@@ -80,13 +67,13 @@ async fn scrape(port: u16) -> Result<Figures, String> {
 }
 
 /// Gives a member's agent a page, which takes a restart.
-async fn with_page(fleet: &mut Fleet, member: usize) -> u16 {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+async fn with_page(fleet: &mut Fleet, member: usize) -> SocketAddr {
+    let address = own_address();
     let agent = &mut fleet.members[member].agent;
-    agent.terminate(Duration::from_secs(15)).await.expect("the agent ends");
-    agent.set_arg("--metrics-bind-address=", format!("--metrics-bind-address=127.0.0.1:{port}"));
+    agent.terminate(END).await.expect("the agent ends");
+    agent.set_arg("--metrics-bind-address=", format!("--metrics-bind-address={address}"));
     agent.spawn().expect("it starts");
-    port
+    address
 }
 
 /// Waits until a figure of the hub's is as wanted.
@@ -107,7 +94,7 @@ async fn hub_shows(
 #[tokio::test]
 async fn propagation_can_be_measured_at_both_ends() {
     let Some(mut fleet) = fleet("measured", 2, Options::default()).await else { return };
-    let port = with_page(&mut fleet, 0).await;
+    let page_at = with_page(&mut fleet, 0).await;
     let names: Vec<String> = fleet.members.iter().map(|m| m.name.clone()).collect();
     let clusters: Vec<&str> = names.iter().map(String::as_str).collect();
     let namespace = fleet.namespace.clone();
@@ -178,7 +165,7 @@ async fn propagation_can_be_measured_at_both_ends() {
     assert!(!values.iter().any(|value| value.contains("object-") || *value == "web"), "{values:?}");
     assert!(shown.samples.len() < 2_000, "{} series", shown.samples.len());
 
-    let agent = scrape(port).await.expect("the agent's page");
+    let agent = scrape(page_at).await.expect("the agent's page");
     let own: &[(&str, &str)] = &[("member_cluster", &names[0])];
     let table: [Least<'_>; 14] = [
         ("karmada_agent_active", &[], 1.0),
@@ -211,18 +198,18 @@ async fn a_silent_cluster_is_seen_and_a_removed_one_leaves_no_series() {
     let own: &[(&str, &str)] = &[("member_cluster", &name)];
     let (ready, age) = ("cluster_ready_state", "karmada_hub_lease_age_seconds");
     hub_shows(&fleet, "the cluster to be shown as ready", ready, own, |n| n == Some(1.0)).await;
-    hub_shows(&fleet, "a fresh lease", age, own, |n| n.is_some_and(|age| age < 8.0)).await;
+    hub_shows(&fleet, "a fresh lease", age, own, |n| n.is_some_and(|age| age < 10.0)).await;
 
     fleet.members[0].agent.kill();
     hub_shows(&fleet, "the cluster to be shown as not ready", ready, own, |n| n == Some(0.0)).await;
     let silent = hub(&fleet).await.value(age, own).expect("its lease has an age");
-    assert!(silent >= 7.0, "it was silent for the grace period at least: {silent}");
+    assert!(silent >= 11.0, "it was silent for the grace period at least: {silent}");
     // The lease goes on to age while nothing happens.
     hub_shows(&fleet, "the lease to age", age, own, |n| n.is_some_and(|age| age > silent)).await;
 
     fleet.members[0].agent.spawn().expect("it starts");
     hub_shows(&fleet, "the cluster to be ready again", ready, own, |n| n == Some(1.0)).await;
-    hub_shows(&fleet, "a fresh lease again", age, own, |n| n.is_some_and(|age| age < 8.0)).await;
+    hub_shows(&fleet, "a fresh lease again", age, own, |n| n.is_some_and(|age| age < 10.0)).await;
 
     fleet.api.delete(&cluster_path(&name), &json!({})).await.expect("the Cluster is to go");
     gone(&fleet.api, &cluster_path(&name), PATIENCE).await;
@@ -284,16 +271,13 @@ async fn logs_say_once_what_a_user_made_happen_and_nothing_per_heartbeat() {
     };
     let renewed = |p: &Figures| p.sum("apiserver_request_total", &[("resource", "leases"), ("code", "200")]);
     let (before, beats) = (lines(), renewed(&hub(&fleet).await));
-    throughout("no line per heartbeat", Duration::from_secs(6), || async {
+    eventually("five heartbeats", PATIENCE, || async {
         let now = lines();
-        let last = || [&hub_log, &agent_log].map(|p| log(fleet.dir.path(), p).last().cloned());
-        if now == before { Ok(()) } else { Err(format!("{before:?}, {now:?}: {:?}", last())) }
+        let last = [&hub_log, &agent_log].map(|p| log(fleet.dir.path(), p).last().cloned());
+        assert_eq!(now, before, "no line per heartbeat: {last:?}");
+        let after = renewed(&hub(&fleet).await);
+        if after.unwrap_or(0.0) >= beats.unwrap_or(0.0) + 5.0 { Ok(()) } else { Err((beats, after)) }
     })
     .await;
-    let after = renewed(&hub(&fleet).await);
-    assert!(
-        after.unwrap_or(0.0) >= beats.unwrap_or(0.0) + 3.0,
-        "there were heartbeats: {beats:?}, {after:?}"
-    );
     fleet.clean_up().await;
 }

@@ -40,39 +40,48 @@ pub(crate) struct World {
     engine: Memory,
     stop: CancellationToken,
     hub: JoinHandle<Result<(), HubError>>,
+    soon: Duration,
 }
 
 /// How long things may take; under paused time this costs nothing.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
+/// The same where time is real, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 impl World {
     pub(crate) async fn start() -> Self {
-        Self::over(Memory::new(), Env::seeded(Paused(Instant::now()), 11)).await
+        Self::over(Memory::new(), Env::seeded(Paused(Instant::now()), 11), SOON).await
     }
 
-    async fn over(engine: Memory, env: Env) -> Self {
+    /// For a test whose time is not paused.
+    pub(crate) async fn start_in_real_time() -> Self {
+        Self::over(Memory::new(), Env::seeded(Paused(Instant::now()), 11), PATIENCE).await
+    }
+
+    async fn over(engine: Memory, env: Env, soon: Duration) -> Self {
         let stop = CancellationToken::new();
         let embedded = Embedded::start(engine.clone(), &env, stop.clone()).await.expect("the store opens");
         let hub = embedded.hub(HubConfig::default(), &env).expect("the configuration is good");
         let mut ready = hub.ready();
         let hub = tokio::spawn(hub.run(stop.clone()));
-        timeout(SOON, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");
+        timeout(soon, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");
         let rest = Rest::new(embedded.client());
-        Self { rest, env, embedded, engine, stop, hub }
+        Self { rest, env, embedded, engine, stop, hub, soon }
     }
 
     /// Stops the hub with its API, which ends without an error, and starts both again on the same store.
     pub(crate) async fn restart(self) -> Self {
-        let Self { env, engine, embedded, stop, hub, .. } = self;
+        let Self { env, engine, embedded, stop, hub, soon, .. } = self;
         stop.cancel();
-        timeout(SOON, hub).await.expect("the hub stops").expect("without a panic").expect("without an error");
+        timeout(soon, hub).await.expect("the hub stops").expect("without a panic").expect("without an error");
         embedded.close().await.expect("everything is written");
-        Self::over(engine, env).await
+        Self::over(engine, env, soon).await
     }
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        timeout(SOON, self.hub)
+        timeout(self.soon, self.hub)
             .await
             .expect("the hub stops")
             .expect("without a panic")
@@ -202,7 +211,7 @@ impl World {
         what: &str,
         find: impl FnMut() -> F,
     ) -> T {
-        self.within(SOON, what, find).await
+        self.within(self.soon, what, find).await
     }
 
     pub(crate) async fn within<T, F: Future<Output = Option<T>>>(

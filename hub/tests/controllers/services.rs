@@ -105,7 +105,7 @@ fn configuration(service: &Service) -> Value {
         "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
         "metadata": {"name": "widgets"},
         "webhooks": [{
-            "name": "widgets.example.com", "interpreterContextVersions": ["v1alpha1"], "timeoutSeconds": 3,
+            "name": "widgets.example.com", "interpreterContextVersions": ["v1alpha1"], "timeoutSeconds": 30,
             "clientConfig": {"url": service.url, "caBundle": service.ca},
             "rules": [{"operations": ["InterpretReplica", "ReviseReplica"], "apiGroups": ["example.com"],
                        "apiVersions": ["v1"], "kinds": ["Widget"]}],
@@ -116,7 +116,7 @@ fn configuration(service: &Service) -> Value {
 #[tokio::test]
 async fn a_service_counts_and_sets_replicas_and_what_it_decided_stays_while_it_fails() {
     let service = Service::start().await;
-    let world = World::start().await;
+    let world = World::start_in_real_time().await;
     let members = [world.join("m1", json!({})).await, world.join("m2", json!({})).await];
     world.create(&CUSTOM_RESOURCE_DEFINITIONS, widget_definition()).await;
     let placement = json!({

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long it may take until everything agrees. Generous: agents that were just killed start from nothing.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(270);
 
 /// How long nothing may move for it to be calm.
 const STILL: Duration = Duration::from_millis(1500);

@@ -42,14 +42,11 @@ use self::{
 use crate::{
     fleet::{Binaries, Fleet, Options},
     samples::{self, selector, works_path},
-    wait::eventually,
+    wait::{PATIENCE, eventually},
 };
 
 /// Where a template says which write it is the result of; the annotation travels to the members.
 const VALUE: &str = "kills.example.com/value";
-
-/// How long a hub may take to start, and a writer to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is to be done.
 #[derive(Clone, Debug)]

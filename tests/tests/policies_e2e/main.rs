@@ -21,12 +21,10 @@ use karmada_tests::{
         binding_path, by_weight, condition_of, config_map, config_map_path, config_map_policy, deployment,
         deployment_path, deployment_policy, divided_policy, policy_path, selector,
     },
-    wait::{gone, throughout, until},
+    wait::{END, PATIENCE, gone, throughout, until},
 };
 use serde_json::{Value, json};
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long what must not happen is watched.
 const WHILE: Duration = Duration::from_secs(1);
 
@@ -239,7 +237,7 @@ async fn interpretation(fleet: &mut Fleet) {
     fleet.api.post(path, &rules).await.unwrap();
     // An agent that has just started knows them.
     for member in &mut fleet.members {
-        member.agent.terminate(Duration::from_secs(10)).await.expect("the agent ends when asked");
+        member.agent.terminate(END).await.expect("the agent ends when asked");
         member.agent.spawn().expect("the agent starts");
     }
     let [first, second] = members(fleet);

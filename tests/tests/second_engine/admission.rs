@@ -1,16 +1,14 @@
 //! The hub's admission webhooks, called by the server: what users hear at once, and what remains while no hub answers.
 
-use std::time::Duration;
-
 use karmada_api::consts::extension;
 use karmada_client::{Error, Patch, Rest};
 use karmada_tests::{
     samples::{binding_path, condition_of, config_map_policy, policy_path},
-    wait::{eventually, gone, until},
+    wait::{END, PATIENCE, eventually, gone, until},
 };
 use serde_json::{Value, json};
 
-use crate::stock::{Hub, PATIENCE, Stock};
+use crate::stock::{Hub, Stock};
 
 const NAMESPACE: &str = "default";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -183,7 +181,7 @@ async fn users_hear_of_errors_at_once() {
 
     // A hub that ends in order takes back what would only cost time.
     let again = keep(api, "again").await;
-    let status = hub.process.terminate(Duration::from_secs(10)).await.expect("it ends");
+    let status = hub.process.terminate(END).await.expect("it ends");
     assert_eq!(status.code(), Some(0), "{}", hub.log());
     for sort in ["mutating", "validating"] {
         gone(api, &configuration(sort), PATIENCE).await;

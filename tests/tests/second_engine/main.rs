@@ -29,14 +29,11 @@ use karmada_tests::{
         article, binding_path, config_map, config_map_path, config_map_policy, deployment_path, policy_path,
         works_path,
     },
-    wait::{eventually, gone, throughout, until},
+    wait::{END, PATIENCE, eventually, gone, throughout, until},
 };
 use serde_json::{Value, json};
 
-use stock::{Hub, PATIENCE, Stock, binaries, quick};
-
-/// Until another leads: the claim runs out, and somebody looks.
-const TAKEN_OVER: Duration = Duration::from_secs(8);
+use stock::{Hub, Stock, binaries, quick};
 
 async fn stock_fleet(test: &str, members: usize, hub: Vec<String>) -> Option<Fleet> {
     let options = Options { engine: Engine::Stock, hub, ..Options::default() };
@@ -216,12 +213,7 @@ async fn definitions_are_installed_and_kept_current() {
     assert!(missing.to_string().contains("its API is at"), "{missing}");
     let version = |d: &Value| d["metadata"]["resourceVersion"].clone();
     let before: Vec<_> = list["items"].as_array().unwrap().iter().map(version).collect();
-    assert_eq!(
-        hub.process.terminate(Duration::from_secs(10)).await.and_then(|s| s.code()),
-        Some(0),
-        "{}",
-        hub.log()
-    );
+    assert_eq!(hub.process.terminate(END).await.and_then(|s| s.code()), Some(0), "{}", hub.log());
     assert_eq!(holder(&stock.api).await, Err("nobody".to_owned()));
     for kind in [
         "/apis/apps/v1/namespaces/karmada-system/deployments",
@@ -264,7 +256,7 @@ async fn one_of_two_hubs_is_killed() {
     let second = config_map_path(&fleet.namespace, "later");
     fleet.hub.kill();
     fleet.create([config_map("later", "two"), config_map_policy("later", &[&name])]).await;
-    let taken = eventually("the second to lead", TAKEN_OVER, || async {
+    let taken = eventually("the second to lead", PATIENCE, || async {
         match holder(&fleet.api).await? {
             holder if holder != first => Ok(holder),
             _ => Err("the first still does".to_owned()),
@@ -287,7 +279,7 @@ async fn one_of_two_hubs_is_killed() {
     })
     .await;
     other.process.signal("STOP");
-    let third = eventually("the first to lead again", TAKEN_OVER, || async {
+    let third = eventually("the first to lead again", PATIENCE, || async {
         match holder(&fleet.api).await? {
             holder if holder != leads => Ok(holder),
             _ => Err("the second still does".to_owned()),
@@ -304,12 +296,13 @@ async fn one_of_two_hubs_is_killed() {
     fleet.api.patch(&path, Patch::Merge, &change).await.expect("a change");
     let object = until(&member, &path, "changed", PATIENCE, |o| o["data"]["key"] == "three").await;
     assert_eq!(uid(&object), before);
-    assert_eq!(holder(&fleet.api).await, Ok(third));
+    assert_eq!(holder(&fleet.api).await, Ok(third.clone()));
 
     // One that is asked to stop gives the Lease back, so that nobody has to wait for it to run out.
-    let status = fleet.hub.terminate(Duration::from_secs(10)).await.expect("it ends");
+    let status = fleet.hub.terminate(END).await.expect("it ends");
     assert_eq!(status.code(), Some(0), "{}", fleet.hub.log_tail(20));
-    eventually("the second to lead at once", Duration::from_secs(3), || async {
+    assert_ne!(holder(&fleet.api).await, Ok(third), "nobody has to wait for it");
+    eventually("the second to lead", PATIENCE, || async {
         let text = other.readyz().await?;
         if text.contains("[+]hub ok: leading") { Ok(()) } else { Err(text) }
     })

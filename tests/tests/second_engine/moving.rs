@@ -1,6 +1,6 @@
 //! From the hub's own API to a stock server.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt};
 
 use karmada_client::{Patch, Rest};
 use karmada_tests::{
@@ -8,13 +8,13 @@ use karmada_tests::{
     samples::{
         article, binding_path, config_map, config_map_path, config_map_policy, deployment_path, works_path,
     },
-    wait::{gone, throughout, until},
+    wait::{END, PATIENCE, gone, throughout, until},
 };
 use serde_json::{Value, json};
 
 use crate::{
     is_still, placed, rolled_out,
-    stock::{Hub, PATIENCE, binaries},
+    stock::{Hub, binaries},
     uid,
 };
 
@@ -85,7 +85,7 @@ async fn a_hub_moves_without_a_member_noticing() {
     }
 
     // 1, 2: stop, export.
-    let status = fleet.hub.terminate(Duration::from_secs(10)).await.expect("it ends");
+    let status = fleet.hub.terminate(END).await.expect("it ends");
     assert_eq!(status.code(), Some(0));
     let dump = fleet.dir.path().join("dump");
     let data = format!("--data-dir={}", fleet.dir.path().join("hub").display());
@@ -113,7 +113,7 @@ async fn a_hub_moves_without_a_member_noticing() {
     assert_eq!(moved["status"]["aggregatedStatus"], old_binding["status"]["aggregatedStatus"]);
 
     // 4, 5: a hub there, and the agents to it; from here on nothing on a member may change its uid.
-    let checks = throughout("the members' objects", PATIENCE, || async {
+    let checks = throughout("the members' objects", 4 * PATIENCE, || async {
         for (api, path, uid) in &before {
             is_still(api, path, uid).await?;
         }

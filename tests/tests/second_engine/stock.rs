@@ -1,26 +1,20 @@
 //! Hubs on a stock server, and that server alone.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use karmada_client::Rest;
 use karmada_tests::{
-    fleet::{Binaries, file, rest, start_hub, start_stock},
+    fleet::{Binaries, file, rest, server_of, start_hub, start_stock},
     process::Process,
-    wait::eventually,
+    wait::{PATIENCE, eventually},
 };
 use tempfile::TempDir;
 
-/// How long anything may take on a busy machine that has no limit of its own.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// An election that does not take long.
+/// An election that does not take long, and that a leader does not lose because a busy machine lets it wait.
 const QUICK: [&str; 3] = [
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=400ms",
+    "--leader-elect-lease-duration=12s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=500ms",
 ];
 
 pub(crate) fn binaries() -> Binaries {
@@ -31,10 +25,6 @@ pub(crate) fn quick() -> Vec<String> {
     QUICK.map(str::to_owned).to_vec()
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port")
-}
-
 /// A hub process on a stock server, and its own listener.
 pub(crate) struct Hub {
     pub(crate) process: Process,
@@ -43,12 +33,15 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) async fn start(dir: &Path, name: &str, kubeconfig: &Path, args: &[&str]) -> Self {
-        let address = free_address();
-        let all = [format!("--kubeconfig={}", kubeconfig.display()), format!("--listen={address}")];
-        let all = all.into_iter().chain(quick()).chain(args.iter().map(|arg| (*arg).to_owned()));
-        let process = start_hub(dir, name, &binaries(), all);
+        let all = [format!("--kubeconfig={}", kubeconfig.display())]
+            .into_iter()
+            .chain(quick())
+            .chain(args.iter().map(|arg| (*arg).to_owned()));
+        let mut process = start_hub(dir, name, &binaries(), all);
         let own = dir.join(name).join("monitoring.kubeconfig");
         file(&own).await;
+        // It took a free port; a restart comes back on it.
+        process.set_arg("--listen=", format!("--listen={}", server_of(&own)));
         Self { process, own: rest(&own) }
     }
 
