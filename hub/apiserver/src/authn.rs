@@ -112,6 +112,7 @@ pub enum Peer {
 pub struct PeerCertificate {
     user: UserInfo,
     not_after: SystemTime,
+    key: [u8; 32],
 }
 
 impl PeerCertificate {
@@ -139,7 +140,18 @@ impl PeerCertificate {
         Ok(Self {
             user: UserInfo { extra, ..UserInfo::new(name, groups) },
             not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds),
+            key: Sha256::digest(certificate.public_key().raw).into(),
         })
+    }
+
+    /// Whom it names, whether it still holds or not.
+    pub(crate) fn user(&self) -> &UserInfo {
+        &self.user
+    }
+
+    /// A digest of its public key.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        self.key
     }
 }
 
@@ -362,8 +374,11 @@ mod tests {
     fn methods_are_a_union() {
         let (authenticator, clock) = authenticator();
         let not_after = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-        let certificate =
-            Peer::Certificate(Arc::new(PeerCertificate { user: UserInfo::new("c", ["g"]), not_after }));
+        let certificate = Peer::Certificate(Arc::new(PeerCertificate {
+            user: UserInfo::new("c", ["g"]),
+            not_after,
+            key: [0; 32],
+        }));
         let refused = Peer::Refused("unknown issuer".into());
         let (good, bad) = (Some("Bearer secret"), Some("Bearer nonsense"));
         let ask = |peer: &Peer, token| match authenticator.authenticate(peer, &headers(token)) {

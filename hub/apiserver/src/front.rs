@@ -28,7 +28,7 @@ use crate::{
     authz::{self, Attributes, Authorizer, ResourceTarget},
     impersonate,
     limits::{self, Gate, Limits},
-    listener::RemoteAddr,
+    listener::{RemoteAddr, Standing},
     metrics::{FrontFigures, Metrics},
     negotiate::{self, Encoding, Endpoint},
     paths::{Paths, is_health},
@@ -128,7 +128,11 @@ impl Front {
         }
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
-        self.authenticator.load().authenticate(peer, &parts.headers).map_err(|why| {
+        let user = self.authenticator.load().authenticate(peer, &parts.headers);
+        if let (Ok(user), Some(standing)) = (&user, parts.extensions.get::<Standing>()) {
+            standing.authenticated(user);
+        }
+        user.map_err(|why| {
             let remote = parts.extensions.get::<RemoteAddr>().map(|remote| tracing::field::display(remote.0));
             tracing::debug!(remote, %why, "not authenticated");
             self.metrics.unauthenticated(why.reason());

@@ -1,8 +1,8 @@
 //! Serves a service over TLS: HTTP/2 and HTTP/1.1 on one port.
 //!
 //! ```text
-//!   accept ──► Place ──► TLS handshake ──► Peer ──► HTTP connection ──► service, with Peer and RemoteAddr as extensions
-//!             (closed)                                  (idle: ended)
+//!   accept ──► Place ──► hello ──► turn ──► TLS handshake ──► Peer ──► HTTP connection ──► service, with Peer,
+//!             (closed)            (closed)                              (idle: ended)      RemoteAddr and Standing
 //! ```
 //!
 //! Client certificates are asked for, never demanded, and a bad one does not end the handshake: the service answers
@@ -11,11 +11,18 @@
 //! At the end nobody new is let in, and HTTP/2 clients are told at once (GOAWAY). HTTP/1 clients are told by the answer to
 //! their next request (`Connection: close`), for which there is a moment. What runs then may finish.
 
+mod activity;
 mod limits;
+mod memory;
+mod meter;
+mod origin;
+mod pace;
+mod places;
+mod register;
 mod stall;
 mod tls;
 
-use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, header};
@@ -26,24 +33,35 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use karmada_telemetry::metrics::{Counter, Sheet, Source};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
-use tokio_util::{
-    io::{InspectReader, InspectWriter},
-    sync::CancellationToken,
-    task::TaskTracker,
+use rustls::server::Acceptor;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::Instant,
 };
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt};
 
 pub use limits::Limits;
-use limits::{Activity, Place, Places, reason};
+use limits::reason;
+use meter::{Account, Meter};
+use places::{Place, Places};
 use stall::Stall;
 pub use tls::{Tls, TlsError};
 
-use crate::{authn::Peer, limits::Held};
+use crate::{
+    authn::{Peer, UserInfo},
+    limits::Held,
+};
 
 /// After accept failed for want of file descriptors: others have to close first.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// How often that is worth a line in the log.
+const ACCEPT_WARNING: Duration = Duration::from_secs(60);
+/// HTTP/2 streams that a client may reset before they were looked at; one more ends its connection.
+const PENDING_RESETS: usize = 20;
+/// Streams that may be reset for a client's errors; one more ends its connection.
+const ERRORS: usize = 128;
 /// How long a client gets to take in that its idle connection ends.
 const GOODBYE: Duration = Duration::from_secs(20);
 
@@ -54,6 +72,16 @@ pub struct Traffic {
     sent: Counter,
     connections: Counter,
     places: Arc<Places>,
+}
+
+impl Traffic {
+    /// A place for a client, if there is one.
+    fn place(&self, remote: SocketAddr) -> Option<Arc<Place>> {
+        let account = Account::new(self.received.clone(), self.sent.clone(), self.places.pool.clone());
+        let place = self.places.take(remote.ip(), &account)?;
+        self.connections.inc();
+        Some(place)
+    }
 }
 
 impl Source for Traffic {
@@ -82,9 +110,20 @@ impl Source for Traffic {
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteAddr(pub SocketAddr);
 
+/// How a client stands with the listener; a request extension beside [`Peer`].
+#[derive(Clone, Debug)]
+pub struct Standing(Arc<Place>);
+
+impl Standing {
+    /// A request has been authenticated. Who has a good token is no more of a stranger than who has a certificate.
+    pub fn authenticated(&self, user: &UserInfo) {
+        self.0.authenticated(user);
+    }
+}
+
 /// Serves until `shutdown`, then lets running requests end within [`Limits::drain`] and returns.
 ///
-/// Each request reaches `service` with its [`Peer`] and [`RemoteAddr`] as extensions. The service must end its
+/// Each request reaches `service` with its [`Peer`], [`RemoteAddr`] and [`Standing`] as extensions. The service must end its
 /// watches on the same `shutdown`, or they are cut off at the end of the grace time.
 pub async fn serve<S, B>(listener: TcpListener, tls: Tls, service: S, shutdown: CancellationToken)
 where
@@ -93,9 +132,9 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
+    let (traffic, mut warned) = (tls.traffic(), None);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -104,32 +143,37 @@ where
         };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
+            Err(error) if is_of_one_client(&error) => continue,
             Err(error) => {
-                // One client's failed connection, or no file descriptors left: neither ends the server.
-                tracing::debug!(%error, "accept failed");
+                // No file descriptors left, most likely. Those that do nothing make room.
+                let now = Instant::now();
+                if warned.is_none_or(|warned| now.duration_since(warned) > ACCEPT_WARNING) {
+                    tracing::warn!(%error, "cannot take connections");
+                    warned = Some(now);
+                }
+                traffic.places.relieve();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Some(place) = tls.traffic.places.take(remote.ip()) else {
-            tracing::debug!(%remote, "too many connections");
+        // Whoever is refused has cost a lookup, and nothing is logged for him above debug.
+        let Some(place) = traffic.place(remote) else {
+            tracing::debug!(%remote, "no place");
             continue;
         };
-        let connection = Connection {
-            place,
-            acceptor: acceptor.clone(),
-            tls: tls.clone(),
-            remote,
-            shutdown: shutdown.clone(),
-        };
+        let connection =
+            Connection { place: place.clone(), tls: tls.clone(), remote, shutdown: shutdown.clone() };
         let service = service.clone();
         let cut = cut.clone();
         connections.spawn(async move {
-            tokio::select! {
+            let why = tokio::select! {
                 biased;
-                () = cut.cancelled() => {}
-                () = Box::pin(connection.run(stream, service)) => {}
-            }
+                () = cut.cancelled() => return,
+                why = place.activity.ended() => why,
+                () = connection.run(stream, service) => return,
+            };
+            tracing::debug!(%remote, why, "connection ended");
+            place.places.ended(why);
         });
     }
     drop(listener);
@@ -141,10 +185,37 @@ where
     }
 }
 
+/// A failed accept that says nothing about the next one.
+fn is_of_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// A client's bytes, below TLS.
+type Wire = Meter<Stall<TcpStream, Box<dyn Fn() + Send + Sync>>>;
+
+/// Why a handshake came to nothing.
+enum Unwelcome {
+    /// A limit of ours.
+    Refused(&'static str),
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unwelcome {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<&'static str> for Unwelcome {
+    fn from(why: &'static str) -> Self {
+        Self::Refused(why)
+    }
+}
+
 /// One client from its first byte to its last.
 struct Connection {
-    place: Place,
-    acceptor: TlsAcceptor,
+    place: Arc<Place>,
     tls: Tls,
     remote: SocketAddr,
     shutdown: CancellationToken,
@@ -158,66 +229,102 @@ impl Connection {
         B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Self { mut place, acceptor, tls, remote, shutdown } = self;
+        // Each phase is as large as it is, and a stranger costs the first.
+        if let Some((stream, peer)) = Box::pin(self.greet(stream)).await {
+            Box::pin(self.converse(stream, peer, service)).await;
+        }
+    }
+
+    /// The handshake, in the time that there is for it.
+    async fn greet(&self, stream: TcpStream) -> Option<(TlsStream<Wire>, Peer)> {
+        let (remote, places) = (self.remote, &self.place.places);
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%remote, %error, "cannot set TCP_NODELAY");
         }
-        let (traffic, limits) = (tls.traffic.clone(), *tls.limits());
-        traffic.connections.inc();
-        let (received, sent) = (traffic.received.clone(), traffic.sent.clone());
-        // Who says nothing waits without holding up those who do.
-        let handshake = async {
-            stream.readable().await?;
-            let _turn = traffic.places.handshakes.acquire().await;
-            let of_listener = traffic.clone();
-            let stalled = move || of_listener.places.ended(reason::STALLED);
-            let stream = Stall::new(stream, limits.stall, stalled);
-            let stream = InspectWriter::new(stream, move |bytes: &[u8]| {
-                sent.inc_by(bytes.len() as u64);
-            });
-            let stream = InspectReader::new(stream, move |bytes: &[u8]| {
-                received.inc_by(bytes.len() as u64);
-            });
-            acceptor.accept(stream).await
-        };
-        let stream = tokio::select! {
+        let of_listener = places.clone();
+        let stalled: Box<dyn Fn() + Send + Sync> = Box::new(move || of_listener.ended(reason::STALLED));
+        let stream = Stall::new(stream, places.limits.stall, stalled);
+        let handshake = self.shake_hands(Meter::new(stream, self.place.account.clone()));
+        let done = tokio::select! {
             biased;
-            () = shutdown.cancelled() => return,
-            done = tokio::time::timeout(limits.handshake, handshake) => match done {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    traffic.places.ended(reason::TLS);
-                    return tracing::debug!(%remote, %error, "TLS handshake failed");
-                }
-                Err(_) => {
-                    traffic.places.ended(reason::HANDSHAKE);
-                    return tracing::debug!(%remote, "TLS handshake took too long");
-                }
-            }
+            () = self.shutdown.cancelled() => return None,
+            done = tokio::time::timeout(places.limits.handshake, handshake) => done,
         };
+        let why = match done {
+            Ok(Ok(greeted)) => return Some(greeted),
+            Ok(Err(Unwelcome::Refused(why))) => why,
+            Ok(Err(Unwelcome::Failed(error))) => {
+                tracing::debug!(%remote, %error, "TLS handshake failed");
+                if self.place.account.refused() { reason::BYTES } else { reason::TLS }
+            }
+            Err(_) => reason::HANDSHAKE,
+        };
+        tracing::debug!(%remote, why, "no connection");
+        places.ended(why);
+        None
+    }
+
+    /// Nothing is computed before the client's hello is whole and it is its turn, and then no more than what the next
+    /// flight takes.
+    async fn shake_hands(&self, stream: Wire) -> Result<(TlsStream<Wire>, Peer), Unwelcome> {
+        let Self { place, tls, remote, .. } = self;
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        place.account.greeted();
+        place.activity.step(Instant::now());
+        let (class, wait) = place.turn()?;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let flight = {
+            let _at_work = place.places.at_work.acquire().await;
+            // Everybody else who is ready comes first.
+            tokio::task::yield_now().await;
+            hello.into_stream(tls.config(class))
+        };
+        place.activity.step(Instant::now());
+        let stream = flight.await?;
+        place.account.shaken();
+        place.activity.step(Instant::now());
         let peer = tls.peer(stream.get_ref().1.peer_certificates());
         match &peer {
             Peer::Refused(reason) => tracing::debug!(%remote, %reason, "client certificate refused"),
-            Peer::Certificate(_) => place.known(),
+            Peer::Certificate(certificate) => place.certified(certificate.user(), certificate.key())?,
             Peer::None => {}
         }
+        Ok((stream, peer))
+    }
+
+    /// Requests and answers.
+    async fn converse<S, B>(self, stream: TlsStream<Wire>, peer: Peer, service: S)
+    where
+        S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Self { place, tls, remote, shutdown } = self;
+        let (traffic, limits, activity) = (tls.traffic.clone(), *tls.limits(), place.activity.clone());
+        let certified = matches!(peer, Peer::Certificate(_));
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let activity = Activity::new();
-        let (busy, ending) = (activity.clone(), shutdown.clone());
+        let (of_request, ending) = (place.clone(), shutdown.clone());
         let handler = tower::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer.clone());
             request.extensions_mut().insert(RemoteAddr(remote));
-            let (running, service, ending) = (busy.begin(), service.clone(), ending.clone());
+            request.extensions_mut().insert(Standing(of_request.clone()));
+            of_request.account.delivered();
+            let (mut running, service, ending) =
+                (of_request.activity.begin(), service.clone(), ending.clone());
             async move {
                 let mut response = service.oneshot(request).await?;
+                running.answered();
                 if !is_h2 && ending.is_cancelled() {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response.map(|body| Held::new(Body::new(body), running)))
             }
         });
-        let builder = http_builder(&limits);
+        let builder = http_builder(&limits, certified);
         let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(handler));
         let mut connection = std::pin::pin!(connection);
         let ended = loop {
@@ -245,26 +352,47 @@ impl Connection {
             }
         };
         if let Err(error) = ended {
+            if place.account.refused() {
+                traffic.places.ended(reason::BYTES);
+            }
             tracing::debug!(%remote, %error, "connection ended");
         }
     }
 }
 
-fn http_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+/// How HTTP is spoken with a client that has a certificate, or has none.
+///
+/// h2 bounds the rest by itself: frames that continue a header list by its size, unsent answers to PING and SETTINGS to
+/// one each, DATA frames without data, streams that are reset before they were looked at.
+fn http_builder(limits: &Limits, certified: bool) -> auto::Builder<TokioExecutor> {
+    let (bytes, list, streams) = if certified {
+        (limits.header_bytes, limits.header_list, limits.streams)
+    } else {
+        let most = limits.stranger_headers;
+        (
+            limits.header_bytes.min(most as usize),
+            limits.header_list.min(most),
+            limits.streams.min(limits.stranger_streams),
+        )
+    };
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.headers)
-        .max_buf_size(limits.header_bytes);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers).max_buf_size(bytes);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.pong)
-        .max_concurrent_streams(limits.streams)
+        .max_concurrent_streams(streams)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_local_error_reset_streams(ERRORS)
         .max_send_buf_size(limits.send_buffer)
-        .max_header_list_size(limits.header_list);
+        .max_header_list_size(list);
+    if !certified {
+        builder
+            .http2()
+            .initial_stream_window_size(limits.stranger_window)
+            .initial_connection_window_size(limits.stranger_window);
+    }
     builder
 }
 

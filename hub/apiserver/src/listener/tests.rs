@@ -47,6 +47,9 @@ async fn answer(request: Request<Body>) -> Result<Response<Body>, Status> {
     if request.uri().path() == "/slow" {
         tokio::time::sleep(GRACE / 3).await;
     }
+    if request.uri().path() == "/never" {
+        std::future::pending::<()>().await;
+    }
     if request.uri().path() == "/stream" {
         let frames =
             futures::stream::once(async move { Ok::<_, Infallible>(http_body::Frame::data(text.into())) });
@@ -82,7 +85,7 @@ impl Server {
         &self,
         alpn: &[u8],
         credential: Option<&Credential>,
-    ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca_pem().as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -100,8 +103,18 @@ impl Server {
         };
         config.alpn_protocols = vec![alpn.to_vec()];
         let stream = TcpStream::connect(self.address).await?;
-        let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        TlsConnector::from(Arc::new(config)).connect(localhost(), stream).await
+    }
+
+    /// A connection from another address of this machine.
+    async fn plain_from(&self, last: u8) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
+    fn agent(&self, name: &str) -> Credential {
+        self.pki.issue_client(name, "g", Duration::from_secs(60)).unwrap()
     }
 
     /// One request over HTTP/2.
@@ -122,6 +135,23 @@ impl Server {
         connection.abort();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
+}
+
+fn localhost() -> ServerName<'static> {
+    ServerName::try_from("localhost").unwrap()
+}
+
+/// What a client that speaks TLS says first.
+fn hello() -> Vec<u8> {
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let mut hello = Vec::new();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), localhost()).unwrap();
+    client.write_tls(&mut hello).unwrap();
+    hello
 }
 
 #[tokio::test]
@@ -270,16 +300,14 @@ async fn connections_that_ask_for_nothing_are_ended() {
 #[tokio::test]
 async fn there_are_so_many_connections_and_no_more() {
     let server = limited(Limits { strangers_per_address: 2, drain: GRACE, ..Limits::default() }).await;
-    let agent = server.pki.issue_client("a", "g", Duration::from_secs(60)).unwrap();
-    let _one = server.http_2().await;
-    let known = server.connect(b"h2", Some(&agent)).await.unwrap();
+    let known = server.connect(b"h2", Some(&server.agent("a"))).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(known)).await.unwrap();
     let _connection = tokio::spawn(connection);
     // Once it is answered, the certificate has been looked at.
     let _: Response<Incoming> = sender.send_request(get("/x")).await.unwrap();
-    let _two = server.http_2().await;
-    let mut three = TcpStream::connect(server.address).await.unwrap();
+    let (_one, _two) = (server.plain_from(2).await, server.plain_from(2).await);
+    let mut three = server.plain_from(2).await;
     assert!(closed(&mut three).await.is_empty());
     server.figure("karmada_hub_connections_ended_total{reason=\"too_many_of_one_address\"} 1").await;
     server.figure("karmada_hub_connections_open 3").await;
@@ -342,4 +370,191 @@ async fn at_the_end_everyone_is_told_and_what_runs_is_answered() {
         tokio::time::timeout(Duration::from_secs(10), connection).await.unwrap().unwrap().unwrap();
     }
     server.done.await.unwrap();
+}
+
+/// How long an agent may take to get in while others hold what they can.
+const PROMPTLY: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn clients_that_leave_a_handshake_half_done_hold_nobody_up() {
+    use tokio::io::AsyncWriteExt;
+    let server = start().await;
+    let agent = server.agent("a");
+    let hello = hello();
+    // All that had a permit of the 128 used to wait for their next byte with it.
+    let mut held = Vec::new();
+    for (last, sent) in [(2, &hello[..1]), (3, &hello[..hello.len() - 1]), (4, &hello[..])] {
+        for _ in 0..150 {
+            let mut stream = server.plain_from(last).await;
+            stream.write_all(sent).await.unwrap();
+            held.push(stream);
+        }
+    }
+    server.figure("karmada_hub_connections_strange 450").await;
+    let (status, _) = tokio::time::timeout(PROMPTLY, server.get(Some(&agent), None)).await.unwrap();
+    assert_eq!(status, 200);
+    server.figure("karmada_hub_handshakes_total{class=\"crowd\"} 1").await;
+    drop(held);
+    server.figure("karmada_hub_connections_open 0").await;
+    server.figure("karmada_hub_credentials_remembered 1").await;
+}
+
+#[tokio::test]
+async fn strangers_that_do_nothing_go_for_others_and_who_is_known_stays() {
+    let limits = Limits { strangers_per_address: 2, drain: GRACE, ..Limits::default() };
+    let server = limited(limits).await;
+    let (mut user, user_connection) = server.http_2().await;
+    let mut with_token = get("/x");
+    with_token.headers_mut().insert("authorization", "Bearer secret".parse().unwrap());
+    assert_eq!(user.send_request(with_token).await.unwrap().status(), 200);
+    server.figure("karmada_hub_connections_strange 0").await;
+    // Strangers from elsewhere: the user's own address is known now.
+    let mut one = server.plain_from(2).await;
+    let _two = server.plain_from(2).await;
+    server.figure("karmada_hub_connections_strange 2").await;
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+    let _three = server.plain_from(2).await;
+    assert!(closed(&mut one).await.is_empty());
+    server.figure("karmada_hub_connections_ended_total{reason=\"made_room\"} 1").await;
+    server.figure("karmada_hub_connections_strange 2").await;
+    assert!(!user_connection.is_finished());
+    assert_eq!(user.send_request(get("/x")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn an_identity_has_so_many_connections_whatever_their_address() {
+    let limits = Limits { connections_per_identity: 2, drain: GRACE, ..Limits::default() };
+    let server = limited(limits).await;
+    let agent = server.agent("a");
+    let connect = async || {
+        let stream = server.connect(b"h2", Some(&agent)).await.unwrap();
+        let (mut sender, connection): (H2, _) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        sender.ready().await.unwrap();
+        (sender, connection)
+    };
+    let (mut one, one_connection) = connect().await;
+    let watching = one.send_request(get("/stream")).await.unwrap();
+    let (mut two, two_connection) = connect().await;
+    assert_eq!(two.send_request(get("/x")).await.unwrap().status(), 200);
+    let (mut three, three_connection) = connect().await;
+    let watching_too = three.send_request(get("/stream")).await.unwrap();
+    server.figure("karmada_hub_connections_ended_total{reason=\"too_many_of_one_identity\"} 1").await;
+    let _ = tokio::time::timeout(PROMPTLY, two_connection).await.expect("the idle one goes");
+    assert!(!one_connection.is_finished() && !three_connection.is_finished());
+    // All are busy: the next one is told nothing, and goes.
+    let mut four = server.connect(b"h2", Some(&agent)).await.unwrap();
+    closed(&mut four).await;
+    server.figure("karmada_hub_connections_ended_total{reason=\"too_many_of_one_identity\"} 2").await;
+    let (status, _) = server.get(Some(&server.agent("b")), None).await;
+    assert_eq!(status, 200);
+    drop((watching, watching_too));
+}
+
+#[tokio::test]
+async fn what_comes_before_a_body_is_small_for_strangers() {
+    let server = start().await;
+    let agent = server.agent("a");
+    let send = async |alpn: &[u8], credential: Option<&Credential>, bytes: usize| {
+        let stream = server.connect(alpn, credential).await.unwrap();
+        let mut request = get("/x");
+        request.headers_mut().insert("x", "y".repeat(bytes).parse().unwrap());
+        if alpn == b"h2" {
+            let (mut sender, connection): (H2, _) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                    .await
+                    .unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.map(|response| response.status().as_u16())
+        } else {
+            let (mut sender, connection): (H1, _) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.map(|response| response.status().as_u16())
+        }
+    };
+    let (token, large) = (40 << 10, 120 << 10);
+    let protocols: [&[u8]; 2] = [b"h2", b"http/1.1"];
+    for alpn in protocols {
+        let name = String::from_utf8_lossy(alpn);
+        assert_eq!(send(alpn, None, token).await.ok(), Some(200), "{name}: a stranger's token");
+        let refused = send(alpn, None, large).await.map_or(true, |code| code == 431);
+        assert!(refused, "{name}: a stranger's selector");
+        assert_eq!(send(alpn, Some(&agent), large).await.ok(), Some(200), "{name}: an agent's selector");
+    }
+}
+
+#[tokio::test]
+async fn half_a_header_of_each_of_many_strangers_is_not_held() {
+    use tokio::io::AsyncWriteExt;
+    let server = limited(Limits { stranger_bytes: 100 << 10, drain: GRACE, ..Limits::default() }).await;
+    let mut half = b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ".to_vec();
+    half.resize(50 << 10, b'y');
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+        let _ = stream.write_all(&half).await;
+        let _ = stream.flush().await;
+        held.push(stream);
+    }
+    server.figure("karmada_hub_connections_ended_total{reason=\"too_many_bytes_of_strangers\"}").await;
+    // Who needs little is served, and who is known as well.
+    assert_eq!(server.get(None, None).await.0, 200);
+    let (mut sender, _connection) = {
+        let stream = server.connect(b"http/1.1", Some(&server.agent("a"))).await.unwrap();
+        hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map(|(s, c)| (s, tokio::spawn(c)))
+            .unwrap()
+    };
+    let mut request = get("/x");
+    request.headers_mut().insert("x", "y".repeat(90 << 10).parse().unwrap());
+    let response: Response<Incoming> = sender.send_request(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    drop(held);
+    server.figure("karmada_hub_strange_bytes 0").await;
+}
+
+#[tokio::test]
+async fn requests_that_are_taken_back_before_they_are_answered_end_the_connection() {
+    let limits = Limits { streams: 10, drain: GRACE, ..Limits::default() };
+    let server = limited(limits).await;
+    let (mut sender, connection) = server.http_2().await;
+    for _ in 0..100 {
+        if sender.ready().await.is_err() {
+            break;
+        }
+        let request = tokio::spawn(sender.send_request(get("/never")));
+        // Sent, and seen.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        request.abort();
+        let _ = request.await;
+    }
+    let _ = tokio::time::timeout(PROMPTLY, connection).await.expect("it is ended");
+    server.figure("karmada_hub_connections_ended_total{reason=\"requests_withdrawn\"} 1").await;
+}
+
+#[test]
+fn a_long_way_to_the_authority_is_not_looked_for() {
+    let dir = TempDir::new().unwrap();
+    let pki = Pki::open_or_create(dir.path(), &[], &Env::system()).unwrap();
+    let tls = Tls::new(&pki, &Env::system()).unwrap();
+    let credential = pki.issue_client("a", "g", Duration::from_secs(60)).unwrap();
+    let leaf = CertificateDer::from_pem_slice(credential.certificate_pem.as_bytes()).unwrap();
+    for (length, good) in [(1, true), (5, true), (6, false), (60, false)] {
+        let peer = tls.peer(Some(&vec![leaf.clone(); length]));
+        assert_eq!(matches!(peer, Peer::Certificate(_)), good, "{length}: {peer:?}");
+    }
+}
+
+#[test]
+fn only_what_says_nothing_of_the_next_connection_is_passed_over() {
+    for (error, passed) in [
+        (io::Error::from(io::ErrorKind::ConnectionAborted), true),
+        (io::Error::from_raw_os_error(24), false),
+        (io::Error::from_raw_os_error(23), false),
+    ] {
+        assert_eq!(is_of_one_client(&error), passed, "{error}");
+    }
 }

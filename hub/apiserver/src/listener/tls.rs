@@ -7,25 +7,28 @@ use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     server::{
-        WebPkiClientVerifier,
+        NoServerSessionStorage, WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
 };
 use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
 
-use super::{
-    Traffic,
-    limits::{Limits, Places},
-};
+use super::{Traffic, limits::Limits, pace::Class, places::Places};
 use crate::{
     authn::{Peer, PeerCertificate},
     pki::Pki,
 };
 
+/// Certificates that a client may show beside its own. This authority signs directly; to look for a way through many takes
+/// a signature to verify for each step of each way.
+const INTERMEDIATES: usize = 4;
+
 /// TLS for [`serve`](super::serve).
 #[derive(Clone)]
 pub struct Tls {
-    pub(super) config: Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
+    /// Without memory: sessions of strangers would push those of agents out.
+    for_strangers: Arc<ServerConfig>,
     verifier: Arc<dyn ClientCertVerifier>,
     env: Env,
     pub(super) traffic: Arc<Traffic>,
@@ -64,7 +67,11 @@ impl Tls {
             .with_client_cert_verifier(Arc::new(JudgedLater(Arc::clone(&verifier))))
             .with_cert_resolver(pki.serving());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), verifier, env: env.clone(), traffic: Arc::default() })
+        let mut for_strangers = config.clone();
+        for_strangers.session_storage = Arc::new(NoServerSessionStorage {});
+        for_strangers.send_tls13_tickets = 0;
+        let (config, for_strangers) = (Arc::new(config), Arc::new(for_strangers));
+        Ok(Self { config, for_strangers, verifier, env: env.clone(), traffic: Arc::default() })
     }
 
     /// The same with limits of the caller's, for whoever listens with it.
@@ -83,11 +90,24 @@ impl Tls {
         self.traffic.clone()
     }
 
+    /// What a client gets whose address is of this class.
+    pub(super) fn config(&self, class: Class) -> Arc<ServerConfig> {
+        match class {
+            Class::Known => self.config.clone(),
+            Class::Newcomer | Class::Crowd => self.for_strangers.clone(),
+        }
+    }
+
     /// What the client of a finished handshake showed.
     pub(super) fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
         let Some((leaf, intermediates)) = shown.and_then(|chain| chain.split_first()) else {
             return Peer::None;
         };
+        if intermediates.len() > INTERMEDIATES {
+            return Peer::Refused(
+                format!("{} certificates between it and its authority", intermediates.len()).into(),
+            );
+        }
         let now = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let verdict = self
             .verifier
