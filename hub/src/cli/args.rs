@@ -208,14 +208,24 @@ pub struct LimitArgs {
     /// How long an Event is kept after it was last written; 0: for ever.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
-    /// Connections at one time; one more is closed as soon as it is made. 0: any number.
+    /// Connections at one time. Where all are taken, one that has shown no credential and does nothing goes for the next;
+    /// where there is none of those, the next is closed as soon as it is made. Never more than the process may have
+    /// files open (RLIMIT_NOFILE), less 256 for everything else. 0: any number.
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub max_connections: usize,
-    /// Connections at one time from one address that have shown no client certificate of this hub's. Those that have,
-    /// all agents, are not counted: a site's may share one address. 0: any number.
+    /// Of those, connections that have shown no good certificate or token, from addresses where none was seen within a day.
+    /// They have half of all at most. Addresses where some were seen have places beside these. 0: half of all.
+    #[arg(long, value_name = "N", default_value_t = 2_048)]
+    pub max_anonymous_connections: usize,
+    /// Of those, connections from one IPv4 address or one /64 of IPv6. Agents, and users with tokens, are not counted once
+    /// they have shown what they have: a site's may share one address. 0: any number.
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub max_connections_per_address: usize,
-    /// HTTP/2 streams, that is requests and watches, of one connection at one time.
+    /// Connections at one time of one user, by certificate or token, from wherever. Beyond it the one goes that has done
+    /// nothing for longest, and if all are busy, the new one. Members of system:masters are not counted. 0: any number.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub max_connections_per_identity: usize,
+    /// HTTP/2 streams, that is requests and watches, of one connection at one time; 100 at most without a certificate.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub http2_max_streams_per_connection: u32,
     /// How long the hub goes on after SIGTERM, no longer ready, so that whatever sends clients here can notice. Then it

@@ -27,7 +27,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let dir = &args.data_dir;
     create_dir(dir)?;
     let engine = Redb::open(dir).map_err(store_failure)?;
-    let socket = bind(args.listen).await?;
+    let socket = bind(args.listen)?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
     let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
     // Whoever gets an answer under a new name finds it in the kubeconfig already.

@@ -23,7 +23,7 @@ use karmada_apiserver::{
 use karmada_core::evict;
 use karmada_env::Env;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     signal::unix::{SignalKind, signal},
     task::JoinHandle,
     time::{interval, timeout},
@@ -40,6 +40,8 @@ const DRAIN: Duration = Duration::from_secs(8);
 const RENEW: Duration = Duration::from_secs(6 * 3600);
 /// Worker threads: the controllers and the listener are mostly waiting.
 const THREADS: usize = 2;
+/// Connections that wait to be accepted; the kernel has a limit of its own (net.core.somaxconn).
+const BACKLOG: u32 = 4_096;
 
 /// Runs the hub until it is asked to stop.
 pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
@@ -188,15 +190,43 @@ fn limits(args: &ServeArgs) -> limits::Limits {
 fn tls(args: &ServeArgs, pki: &Pki, env: &Env) -> Result<Tls, Failure> {
     let limits = Limits {
         connections: args.limits.max_connections,
+        strangers: args.limits.max_anonymous_connections,
         strangers_per_address: args.limits.max_connections_per_address,
+        connections_per_identity: args.limits.max_connections_per_identity,
         streams: args.limits.http2_max_streams_per_connection,
         ..Limits::default()
     };
+    let (limits, less) = match files() {
+        Some(files) => limits.within(files),
+        None => (limits, None),
+    };
+    if let Some(less) = less {
+        tracing::warn!("{less}");
+    }
     Ok(Tls::new(pki, env).map_err(Failure::failed)?.limited(limits))
 }
 
-async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(listen).await.map_err(|error| Failure::usage(format!("--listen {listen}: {error}")))
+/// How many files the process may have open, after it has allowed itself as many as it is allowed to; none: any number.
+fn files() -> Option<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let most = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    most.map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+}
+
+fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    let socket = if listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let bound = socket.and_then(|socket| {
+        // As the standard library binds. The kernel keeps those waiting that come faster than they are looked at.
+        socket.set_reuseaddr(true)?;
+        socket.bind(listen)?;
+        socket.listen(BACKLOG)
+    });
+    bound.map_err(|error| Failure::usage(format!("--listen {listen}: {error}")))
 }
 
 fn create_dir(dir: &Path) -> Result<(), Failure> {

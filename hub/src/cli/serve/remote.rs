@@ -50,7 +50,7 @@ pub(super) async fn serve(
              karmada-hub export moves them"
         );
     }
-    let socket = bind(args.listen).await?;
+    let socket = bind(args.listen)?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
     let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
     let listen = socket.local_addr().map_err(Failure::failed)?;
