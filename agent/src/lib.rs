@@ -24,6 +24,8 @@
 
 mod config;
 mod fence;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod hub;
 mod member;
 mod phase;

@@ -10,11 +10,12 @@
 //! written is read as the same, what is done twice changes nothing the second time, what comes out is bounded by what went
 //! in.
 
+mod shown;
 mod source;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Method;
@@ -25,11 +26,13 @@ use karmada_smd::{
 };
 use serde_json::{Value, json};
 
+pub use self::shown::{cel, tables, webhook_answer};
 use self::source::Source;
 use crate::{
     body,
     builtin::BuiltIn,
     crd,
+    kinds::Kind,
     limits::Limits,
     negotiate::{self, Endpoint},
     options::{DeleteOptions, Write, WriteOptions},
@@ -46,6 +49,7 @@ pub type Property = fn(&[u8]);
 pub const PROPERTIES: &[(&str, Property)] = &[
     ("apply", apply),
     ("body", body),
+    ("cel", cel),
     ("continue_token", continue_token),
     ("definition", definition),
     ("field_paths", field_paths),
@@ -56,6 +60,8 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("request", request),
     ("selectors", selectors),
     ("strategic_merge", strategic_merge_patch),
+    ("tables", tables),
+    ("webhook_answer", webhook_answer),
 ];
 
 /// Whether a value holds a fraction, of which serde_json does not read the last digit right.
@@ -366,30 +372,36 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// Definitions, and what is made of objects by them.
-pub fn definition(data: &[u8]) {
-    let mut source = Source::new(data);
-    let schema = source.schema(4);
+/// The kind of a definition with this schema and these columns, if the definition is valid.
+fn thing(schema: &Value, columns: &[Value]) -> Option<Arc<Kind>> {
+    let mut version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    if !columns.is_empty() {
+        version["additionalPrinterColumns"] = json!(columns);
+    }
     let mut definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "things.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced",
             "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+            "versions": [version]}});
     let shape = BuiltIn::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let bytes = Bytes::from(definition.to_string());
-    if body::json(&bytes, &mut Findings::default()).is_err()
-        || shape.decode(&mut definition, &mut Findings::default()).is_err()
-    {
-        return;
-    }
+    body::json(&bytes, &mut Findings::default()).ok()?;
+    shape.decode(&mut definition, &mut Findings::default()).ok()?;
     shape.default(&mut definition);
     if !shape.validate_create(&definition).is_empty() {
-        return;
+        return None;
     }
-    // What is valid is served, and does not depend on the order of things.
     definition["status"] = json!({"acceptedNames": definition["spec"]["names"],
         "conditions": [{"type": "Established", "status": "True"}], "storedVersions": ["v1"]});
-    let Some(kind) = crd::kinds_of(&definition).into_iter().next() else { return };
+    crd::kinds_of(&definition).into_iter().next().map(Arc::new)
+}
+
+/// Definitions, and what is made of objects by them.
+pub fn definition(data: &[u8]) {
+    let mut source = Source::new(data);
+    // What is valid is served, and does not depend on the order of things.
+    let Some(kind) = thing(&source.schema(4), &[]) else { return };
     for _ in 0..3 {
         let mut object = source.object(4);
         object["apiVersion"] = json!("example.com/v1");

@@ -21,6 +21,8 @@
 mod aggregate;
 mod dependencies;
 mod fields;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod health;
 mod interpreter;
 #[cfg(feature = "lua")]

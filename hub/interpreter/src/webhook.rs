@@ -7,6 +7,8 @@
 //!
 //! Nothing here knows a network: a [`Caller`] does, which the hub and the agent hand in.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod validate;
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -283,11 +285,9 @@ impl Response {
         }
         let text =
             STANDARD.decode(patch).map_err(|error| format!("response.patch is not base64: {error}"))?;
-        let patch: json_patch::Patch =
+        let patch: Value =
             serde_json::from_slice(&text).map_err(|error| format!("response.patch: {error}"))?;
-        let mut patched = object.clone();
-        json_patch::patch(&mut patched, &patch).map_err(|error| format!("response.patch: {error}"))?;
-        Ok(patched)
+        karmada_smd::json_patch(object, &patch).map_err(|error| format!("response.patch: {error}"))
     }
 }
 

@@ -319,4 +319,91 @@ impl<'a> Source<'a> {
         }
         schema
     }
+
+    /// Something like a column of a table.
+    pub(super) fn column(&mut self) -> Value {
+        let types = ["string", "integer", "number", "boolean", "date"];
+        let paths =
+            [".metadata.name", ".spec.a", ".spec.b[0].c", ".spec.b[*]", ".data['a']", ".metadata.labels"];
+        json!({"name": format!("C{}", self.below(4)), "type": self.one_of(&types), "jsonPath": self.one_of(&paths)})
+    }
+
+    /// Something like a rule in CEL.
+    pub(super) fn rule(&mut self) -> String {
+        let parts = [
+            "self",
+            "oldSelf",
+            ".a",
+            ".b",
+            ".spec",
+            ".?a",
+            "[0]",
+            "['a']",
+            "[",
+            "]",
+            "(",
+            ")",
+            " + ",
+            " - ",
+            " * ",
+            " % ",
+            " == ",
+            " != ",
+            " < ",
+            " in ",
+            " && ",
+            " || ",
+            "!",
+            " ? ",
+            " : ",
+            ", ",
+            "x",
+            "1",
+            "-9223372036854775808",
+            "18446744073709551615u",
+            "1.5",
+            "'a'",
+            "'(a+)+$'",
+            "b'\\xff'",
+            "true",
+            "null",
+            "{'a': 1}",
+            "[1, 2]",
+            "size(self)",
+            ".size()",
+            ".all(x, x == x)",
+            ".exists(x, true)",
+            ".map(x, [x, x])",
+            ".filter(x, x == 1)",
+            ".exists_one(x, x > 0)",
+            ".matches('(a|b)*c')",
+            ".replace('a', 'aaaa')",
+            ".split('')",
+            ".join(',')",
+            ".lowerAscii()",
+            ".substring(1)",
+            ".sort()",
+            ".sum()",
+            ".isSorted()",
+            ".contains('a')",
+            ".format([1])",
+            "string(self)",
+            "int('1')",
+            "duration('1h')",
+            "timestamp('2026-01-01T00:00:00Z')",
+            "quantity('1Ki')",
+            "ip('::1')",
+            "cidr('10.0.0.0/8')",
+            "url('https://a/b')",
+            "semver('1.2.3')",
+            "has(self.a)",
+            "type(self)",
+            "dyn(self)",
+            "optional.of(self)",
+            "lists.range(4)",
+            "sets.contains([1], [1])",
+        ];
+        let length = self.below(24);
+        (0..length).map(|_| *self.one_of(&parts)).collect()
+    }
 }

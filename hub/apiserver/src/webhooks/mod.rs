@@ -46,7 +46,7 @@ mod conditions;
 mod hook;
 mod matching;
 mod place;
-mod review;
+pub(crate) mod review;
 #[cfg(test)]
 mod tests;
 

@@ -9,6 +9,8 @@
 
 mod clock;
 mod convert;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod kube;
 mod pattern;
 mod sandbox;
