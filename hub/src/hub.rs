@@ -10,16 +10,18 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    claiming::NewTemplates,
-    context::Context,
     controllers::{
-        application::ApplicationFailover, binding::Binder, cluster::ClusterController,
-        dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
-        graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
-        quota::QuotaController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
-        taint_policy::TaintPolicies,
+        context::Context,
+        {
+            application::ApplicationFailover, binding::Binder, cluster::ClusterController,
+            dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
+            graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
+            quota::QuotaController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
+            taint_policy::TaintPolicies,
+        },
     },
     metrics::HubFigures,
+    write::claiming::NewTemplates,
 };
 
 /// How the controllers behave.

@@ -9,42 +9,30 @@
 //!                    └─────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Hub`] is the controllers over any `kube::Client`; it does not know whether a socket lies in between. Each
-//! controller is a module of `controllers`. What they remember of the API stands in [`index`]es of small
-//! projections ([`heads`]); what they decide is `karmada_core`'s; what they write goes through [`objects`].
-//! [`admission`] is what users hear at once when they write to the embedded API, [`admission_client`] asks their own
-//! webhooks. [`cli`] is the command line.
-//! [`remote`] is what takes the place of the embedded API on a stock kube-apiserver; [`export`] moves from one to the
-//! other; [`backup`] keeps a hub in a file.
+//! [`Hub`] is the controllers over any `kube::Client`; it does not know whether a socket lies in between. The rooms, from
+//! the top floor down; each knows only those below it:
+//!
+//! | room | what stands in it |
+//! |---|---|
+//! | [`cli`] | the command line |
+//! | [`engine`] | where the API comes from: embedded, a stock kube-apiserver, a backup, an export |
+//! | [`admission`] | what users hear at once when they write to Karmada's kinds |
+//! | `controllers` | one module each: from what is known to what is written, by what `karmada_core` decides |
+//! | `accounts` | what the controllers share and count: room, quotas, needs, judgement, evictions |
+//! | `rules` | users' own rules for kinds |
+//! | [`write`](mod@write) | how anything is written |
+//! | [`metrics`] | what is counted for people |
+//! | [`known`] | what is remembered of the API: indexes of small projections |
 
+mod accounts;
 pub mod admission;
-pub mod admission_client;
-pub mod backup;
-mod bindings;
-mod claiming;
 pub mod cli;
-mod context;
 mod controllers;
-mod customizations;
-mod digest;
-pub mod discovery;
-pub mod embedded;
-mod evictions;
-pub mod export;
-pub mod heads;
-mod hooks;
+pub mod engine;
 mod hub;
-pub mod index;
-mod judgement;
-pub mod kinds;
+pub mod known;
 pub mod metrics;
-mod needs;
-pub mod objects;
-mod placing;
-mod quotas;
-pub mod remote;
-mod reporter;
-mod templates;
-mod works;
+mod rules;
+pub mod write;
 
 pub use hub::{Hub, HubConfig, HubError};

@@ -32,7 +32,7 @@ use karmada_client::{
 };
 use karmada_core::names;
 use karmada_env::{Env, SplitMix};
-use karmada_hub::{HubConfig, HubError, embedded::Embedded};
+use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
 use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
 use serde_json::{Value, json};

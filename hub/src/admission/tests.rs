@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::embedded::Embedded;
+use crate::engine::embedded::Embedded;
 
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
 const M1: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";

@@ -10,7 +10,7 @@ use karmada_client::{Error, Kubeconfig, LinkState, LinkStatus, Rest, link::clien
 use karmada_env::Env;
 
 use super::{Failure, args::ServerArgs};
-use crate::objects::Objects;
+use crate::write::objects::Objects;
 
 /// A person waits: a server that says nothing for this long is reported as such.
 const PATIENCE: Duration = Duration::from_secs(12);

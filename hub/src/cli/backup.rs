@@ -15,7 +15,7 @@ use super::{
     ask::Server,
     serve,
 };
-use crate::backup::{self, BackupError, Whole, Writing};
+use crate::engine::backup::{self, BackupError, Whole, Writing};
 
 /// A hub that says nothing for so long, in the midst of it, has something.
 const SILENCE: Duration = Duration::from_secs(30);

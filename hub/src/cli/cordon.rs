@@ -13,8 +13,8 @@ use super::{
     known, print,
 };
 use crate::{
-    kinds,
-    objects::{Key, Part},
+    known::kinds,
+    write::objects::{Key, Part},
 };
 
 /// Keeps new objects away from clusters.

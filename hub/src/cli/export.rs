@@ -13,9 +13,11 @@ use super::{
     print, serve,
 };
 use crate::{
-    embedded::Embedded,
-    export::{self, Dump, Part, yaml},
-    objects::Objects,
+    engine::{
+        embedded::Embedded,
+        export::{self, Dump, Part, yaml},
+    },
+    write::objects::Objects,
 };
 
 /// Reads everything and writes it.

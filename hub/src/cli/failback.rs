@@ -33,7 +33,10 @@ use super::{
     placed::{self, Bound, Groups},
     print,
 };
-use crate::{discovery, kinds::WORKLOAD_REBALANCERS, objects::Key};
+use crate::{
+    known::{discovery, kinds::WORKLOAD_REBALANCERS},
+    write::objects::Key,
+};
 
 /// How long the wish is kept when it is done, for people who look.
 const KEEP: i32 = 3600;

@@ -17,7 +17,7 @@ use super::{
     members, print,
     table::{Columns, Printer},
 };
-use crate::discovery::{self, Served};
+use crate::known::discovery::{self, Served};
 
 /// What a Table is asked for with; a server that has none to give answers with plain objects.
 pub(super) const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";

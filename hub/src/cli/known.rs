@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Failure, ask::Server};
-use crate::{discovery, kinds};
+use crate::known::{discovery, kinds};
 
 /// All Clusters by name.
 pub(super) async fn clusters(server: &Server) -> Result<BTreeMap<String, Cluster>, Failure> {

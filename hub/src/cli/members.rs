@@ -35,7 +35,7 @@ use super::{
     known, print,
     table::{Columns, Printer},
 };
-use crate::{
+use crate::known::{
     discovery::Served,
     heads::{BindingKey, Scope},
     kinds,
@@ -193,7 +193,7 @@ impl Asked<'_> {
 
     /// The permanent ids of the bindings of what is asked for.
     async fn binding_ids(&self, server: &Server, scope: Scope, label: &str) -> Result<Vec<String>, Failure> {
-        let resource = crate::bindings::resource(scope);
+        let resource = crate::known::bindings::resource(scope);
         let mut ids = Vec::new();
         let mut take = |bindings: Vec<Value>| {
             let ours = bindings.iter().filter(|binding| self.means_binding(binding));

@@ -26,9 +26,11 @@ use serde_json::Value;
 
 use super::{Failure, ask::Server};
 use crate::{
-    bindings,
-    heads::{BindingKey, Scope},
-    objects::Key,
+    known::{
+        bindings,
+        heads::{BindingKey, Scope},
+    },
+    write::objects::Key,
 };
 
 /// A binding, read.

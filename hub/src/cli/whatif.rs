@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::args::{Args, Command},
-        heads::Scope,
+        known::heads::Scope,
     };
 
     fn args(line: &str) -> WhatIfArgs {

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    evictions::{self, Departure, Leaving},
-    heads::{BindingHead, BindingKey, Scope},
-    objects::{self, Key},
+    accounts::evictions::{self, Departure, Leaving},
+    known::heads::{BindingHead, BindingKey, Scope},
+    write::objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.

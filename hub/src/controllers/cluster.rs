@@ -22,10 +22,12 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     admission,
-    heads::ClusterHead,
-    hooks,
-    kinds::{CLUSTERS, NAMESPACES, WORKS},
-    objects::{Key, Part},
+    known::{
+        heads::ClusterHead,
+        kinds::{CLUSTERS, NAMESPACES, WORKS},
+    },
+    rules::hooks,
+    write::objects::{Key, Part},
 };
 
 /// How many clusters are worked on at a time.

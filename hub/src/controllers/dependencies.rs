@@ -30,11 +30,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    admission, bindings,
-    heads::{BindingHead, BindingKey, Scope},
-    needs::Concerned,
-    objects::{self, Key, Part},
-    templates::TemplateKey,
+    accounts::needs::Concerned,
+    admission,
+    known::{
+        bindings,
+        heads::{BindingHead, BindingKey, Scope},
+        templates::TemplateKey,
+    },
+    write::objects::{self, Key, Part},
 };
 
 /// How many bindings are worked on at a time.

@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    evictions::{self, Begun, Departure, Leaving, NO_STATE, RATE},
-    heads::{BindingHead, BindingKey, ClusterHead},
+    accounts::evictions::{self, Begun, Departure, Leaving, NO_STATE, RATE},
+    known::heads::{BindingHead, BindingKey, ClusterHead},
     metrics::Waiting,
-    objects::{self, Key},
+    write::objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.

@@ -23,10 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    bindings, evictions,
-    heads::{BindingKey, ClusterHead},
-    objects::{self, Key},
-    placing,
+    accounts::{evictions, placing},
+    known::{
+        bindings,
+        heads::{BindingKey, ClusterHead},
+    },
+    write::objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.

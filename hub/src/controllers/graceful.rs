@@ -28,9 +28,12 @@ use super::{
     work,
 };
 use crate::{
-    bindings, evictions,
-    heads::{BindingHead, BindingKey, ClusterHead, Scope},
-    objects::{self, Key, Part},
+    accounts::evictions,
+    known::{
+        bindings,
+        heads::{BindingHead, BindingKey, ClusterHead, Scope},
+    },
+    write::objects::{self, Key, Part},
 };
 
 /// How many bindings are worked on at a time.

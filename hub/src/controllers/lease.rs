@@ -33,10 +33,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    heads::ClusterHead,
-    judgement::has_renewed,
-    kinds::CLUSTERS,
-    objects::{self, Key, Part},
+    accounts::judgement::has_renewed,
+    known::{heads::ClusterHead, kinds::CLUSTERS},
+    write::objects::{self, Key, Part},
 };
 
 /// How many clusters are written at a time.

@@ -21,6 +21,7 @@
 pub(crate) mod application;
 pub(crate) mod binding;
 pub(crate) mod cluster;
+pub(crate) mod context;
 pub(crate) mod dependencies;
 pub(crate) mod detector;
 pub(crate) mod evictor;
@@ -40,7 +41,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use karmada_client::{Error, WorkQueue, queue::Item};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::context::Context;
+pub(crate) use crate::controllers::context::Context;
 
 /// What a reconcile leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, binding::overriding, work};
 use crate::{
-    heads::TemplateHead,
-    kinds::NAMESPACES,
-    objects::Key,
-    works::{self, Made, Maker},
+    known::{heads::TemplateHead, kinds::NAMESPACES},
+    write::{
+        objects::Key,
+        works::{self, Made, Maker},
+    },
 };
 
 /// How many Works are made at a time.
@@ -60,7 +61,7 @@ impl NamespaceController {
         });
         let (shared, places) = (Arc::downgrade(context), queue.clone());
         context.clusters.listen(move |change| {
-            let labels = |head: &Arc<crate::heads::ClusterHead>| head.cluster.metadata.labels.clone();
+            let labels = |head: &Arc<crate::known::heads::ClusterHead>| head.cluster.metadata.labels.clone();
             if change.old.map(labels) != change.new.map(labels)
                 && let Some(context) = shared.upgrade()
             {

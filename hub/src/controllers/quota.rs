@@ -18,11 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    heads::WorkHead,
-    kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
-    objects::{self, Key, Part},
-    quotas,
-    works::{self, Made, Maker},
+    accounts::quotas,
+    known::{
+        heads::WorkHead,
+        kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
+    },
+    write::{
+        objects::{self, Key, Part},
+        works::{self, Made, Maker},
+    },
 };
 
 /// How many quotas are worked on at a time.

@@ -14,10 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    bindings,
-    heads::BindingKey,
-    kinds::WORKLOAD_REBALANCERS,
-    objects::{self, Key, Part},
+    known::{bindings, heads::BindingKey, kinds::WORKLOAD_REBALANCERS},
+    write::objects::{self, Key, Part},
 };
 
 /// How many wishes are worked on at a time.

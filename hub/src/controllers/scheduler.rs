@@ -30,12 +30,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    bindings,
-    heads::{BindingHead, BindingKey, ClusterHead},
-    index::Change,
+    accounts::{placing, quotas},
+    known::{
+        bindings,
+        heads::{BindingHead, BindingKey, ClusterHead},
+        index::Change,
+    },
     metrics::Incoming,
-    objects::{self, Key, Part},
-    placing, quotas,
+    write::objects::{self, Key, Part},
 };
 
 /// How many bindings are worked on at a time.

@@ -17,11 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    bindings, customizations,
-    heads::{BindingKey, ClusterHead, Scope},
-    hooks,
-    kinds::WORKS,
-    objects::{self, Key, Objects, Part},
+    known::{
+        bindings,
+        heads::{BindingKey, ClusterHead, Scope},
+        kinds::WORKS,
+    },
+    rules::{customizations, hooks},
+    write::objects::{self, Key, Objects, Part},
 };
 
 /// How many bindings are worked on at a time.

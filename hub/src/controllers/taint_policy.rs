@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, lease::set_taints, work};
 use crate::{
-    heads::ClusterHead,
-    kinds::CLUSTERS,
-    objects::{Key, Part},
+    known::{heads::ClusterHead, kinds::CLUSTERS},
+    write::objects::{Key, Part},
 };
 
 /// How many clusters are worked on at a time.

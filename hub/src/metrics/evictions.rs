@@ -17,7 +17,7 @@ use karmada_core::figures::MEMBER_CLUSTER;
 use karmada_telemetry::metrics::{Counter, Histogram, Sheet, exponential};
 use parking_lot::Mutex;
 
-use crate::heads::{BindingKey, Scope};
+use crate::known::heads::{BindingKey, Scope};
 
 /// What waits, and what was tried.
 #[derive(Debug, Default)]

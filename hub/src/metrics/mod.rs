@@ -27,7 +27,9 @@ pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Sour
 
 pub(crate) use self::evictions::Waiting;
 use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation};
-use crate::{context::Context, objects::Key, remote::Phase, templates::TemplateKey};
+use crate::{
+    controllers::context::Context, engine::remote::Phase, known::templates::TemplateKey, write::objects::Key,
+};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.

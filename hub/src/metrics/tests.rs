@@ -8,7 +8,7 @@ use karmada_telemetry::metrics::{Figures, Kind, read};
 use serde_json::json;
 
 use super::*;
-use crate::heads::{BindingKey, Scope};
+use crate::known::heads::{BindingKey, Scope};
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
 const DOCUMENTED: [(&str, Kind, &[&str]); 39] = [

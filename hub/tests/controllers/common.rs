@@ -9,7 +9,7 @@ use std::{
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Error, Resource, Rest};
 use karmada_env::{Clock, Env};
-use karmada_hub::{HubConfig, HubError, embedded::Embedded, kinds};
+use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded, known::kinds};
 use karmada_meta::object;
 use karmada_store::engine::memory::Memory;
 use serde_json::{Value, json};

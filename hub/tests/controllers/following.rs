@@ -4,7 +4,7 @@ use crate::common::{
     Member, World, condition, configmap, configmaps, deployment, deployments, policy, widget_definition,
     widgets,
 };
-use karmada_hub::kinds::{
+use karmada_hub::known::kinds::{
     CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, RESOURCE_INTERPRETER_CUSTOMIZATIONS,
 };
 use karmada_meta::object;

@@ -1,7 +1,7 @@
 //! Users' own rules for what the fields of a kind mean.
 
 use crate::common::{World, condition, policy, widget_definition, widgets};
-use karmada_hub::kinds::{
+use karmada_hub::known::kinds::{
     CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
     RESOURCE_INTERPRETER_CUSTOMIZATIONS, WORKS,
 };

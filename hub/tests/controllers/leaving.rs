@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{
     World, cluster, condition, configmap, configmaps, deployment, deployments, placed_on, policy,
 };
-use karmada_hub::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
+use karmada_hub::known::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
 use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::time::sleep;

@@ -5,11 +5,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Request;
 use karmada_client::Resource;
 use karmada_hub::{
-    kinds::{
+    engine::remote::webhooks::Judge,
+    known::kinds::{
         CLUSTER_OVERRIDE_POLICIES, CLUSTERS, FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES,
         RESOURCE_BINDINGS, RESOURCE_INTERPRETER_CUSTOMIZATIONS,
     },
-    remote::webhooks::Judge,
 };
 use karmada_meta::object;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{World, condition, deployment, deployments, policy};
-use karmada_hub::kinds::{
+use karmada_hub::known::kinds::{
     CLUSTER_PROPAGATION_POLICIES, CLUSTERS, PRIORITY_CLASSES, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
     WORKLOAD_REBALANCERS,
 };

@@ -1,7 +1,7 @@
 //! What users are told: events, warnings, refusals.
 
 use crate::common::{World, cluster, configmap, configmaps, policy, widget_definition, widgets};
-use karmada_hub::kinds::{
+use karmada_hub::known::kinds::{
     CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS,
 };
 use karmada_meta::object;

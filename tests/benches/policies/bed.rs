@@ -9,7 +9,7 @@ use std::{
 use futures::{StreamExt, stream};
 use karmada_client::Rest;
 use karmada_env::Env;
-use karmada_hub::embedded::Embedded;
+use karmada_hub::engine::embedded::Embedded;
 use karmada_store::engine::redb::Redb;
 use karmada_tests::{
     bench::{computed, now, until_ready},

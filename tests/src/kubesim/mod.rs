@@ -26,7 +26,7 @@ use karmada_apiserver::{
     storage::ApiStore,
 };
 use karmada_env::Env;
-use karmada_hub::admission_client::AdmissionClient;
+use karmada_hub::admission::services::AdmissionClient;
 use karmada_store::engine;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

@@ -6,7 +6,7 @@ use karmada_client::{LeaderConfig, Rest};
 use karmada_core::{health::Settings, judge};
 use karmada_hub::{
     HubConfig,
-    remote::{LEASE, Phase, Remote, RemoteConfig},
+    engine::remote::{LEASE, Phase, Remote, RemoteConfig},
 };
 use karmada_tests::{
     fleet::{cluster_path, condition},

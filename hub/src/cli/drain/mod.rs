@@ -36,7 +36,10 @@ use super::{
     placed::{self, Bound, Groups},
     print,
 };
-use crate::{bindings, heads::BindingKey, objects::Part};
+use crate::{
+    known::{bindings, heads::BindingKey},
+    write::objects::Part,
+};
 
 /// Between two looks at the bindings that are moving.
 const LOOK: Duration = Duration::from_millis(500);

@@ -170,7 +170,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::heads::Scope;
+    use crate::known::heads::Scope;
 
     fn cluster(name: &str) -> Cluster {
         let taints = if name == "old" { vec![Taint::new(UNSCHEDULABLE, NO_SCHEDULE)] } else { Vec::new() };

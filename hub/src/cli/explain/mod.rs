@@ -22,7 +22,7 @@ use super::{
     ask::Server,
     known, print,
 };
-use crate::discovery;
+use crate::known::discovery;
 
 /// Prints why.
 pub(super) async fn run(args: ExplainArgs, env: Env) -> Result<(), Failure> {

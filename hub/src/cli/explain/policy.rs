@@ -22,7 +22,7 @@ use super::{
     target,
     template::{at_odds, name_of},
 };
-use crate::{discovery::Served, heads::PolicyHead};
+use crate::known::{discovery::Served, heads::PolicyHead};
 
 /// Explains a policy.
 pub(super) async fn report(

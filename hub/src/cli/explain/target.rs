@@ -16,11 +16,13 @@ use super::super::{
     placed::{self, Bound},
 };
 use crate::{
-    bindings,
-    discovery::{self, Served},
-    heads::{BindingKey, PolicyHead, Scope},
-    kinds,
-    objects::Key,
+    known::{
+        bindings,
+        discovery::{self, Served},
+        heads::{BindingKey, PolicyHead, Scope},
+        kinds,
+    },
+    write::objects::Key,
 };
 
 /// One thing to explain.

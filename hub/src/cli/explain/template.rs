@@ -33,7 +33,7 @@ use super::{
     report::{BindingReport, Considered, PlacementReport, TemplateReport, alike},
     target,
 };
-use crate::{
+use crate::known::{
     bindings::WORKS_SYNCED,
     heads::{BindingKey, PolicyHead},
     kinds,

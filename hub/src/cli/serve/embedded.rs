@@ -15,7 +15,7 @@ use super::{End, bind, create_dir, front::beside_api, limits, pki_failure, super
 use crate::{
     HubConfig, HubError,
     cli::{Failure, ServeArgs},
-    embedded::Embedded,
+    engine::embedded::Embedded,
     metrics,
 };
 

@@ -16,7 +16,7 @@ use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::remote::{
+use crate::engine::remote::{
     CONTROLLERS_CHECK, Phase,
     webhooks::{self, Judge},
 };

@@ -21,11 +21,11 @@ use super::{
 use crate::{
     HubConfig,
     cli::{Failure, ServeArgs},
-    metrics,
-    remote::{
+    engine::remote::{
         LEASE, Remote, RemoteConfig, RemoteError,
         webhooks::{Judge, Registration},
     },
+    metrics,
 };
 
 /// Who the hub is to the server, in the fields it owns where it names no manager, and in the server's log.

@@ -16,11 +16,13 @@ use serde_json::Value;
 
 use super::{Binder, PATIENCE};
 use crate::{
-    bindings,
-    heads::{BindingKey, WorkHead},
-    judgement::has_renewed,
-    kinds::WORKS,
-    objects::Key,
+    accounts::judgement::has_renewed,
+    known::{
+        bindings,
+        heads::{BindingKey, WorkHead},
+        kinds::WORKS,
+    },
+    write::objects::Key,
 };
 
 /// How long a mark is given to be seen.

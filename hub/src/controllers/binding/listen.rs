@@ -6,10 +6,12 @@ use karmada_core::{names, overrides, select::Subject};
 
 use super::{Context, bindings_of};
 use crate::{
-    bindings,
-    heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope, WorkHead},
-    index::Change,
-    objects::Key,
+    known::{
+        bindings,
+        heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope, WorkHead},
+        index::Change,
+    },
+    write::objects::Key,
 };
 
 /// Adds to the context's queue of bindings whatever a change concerns.
@@ -117,7 +119,7 @@ fn placed_on(context: &Context, cluster: &str) -> Vec<BindingKey> {
 /// The bindings that a policy has claimed.
 fn claimed(context: &Context, permanent_id: &str) -> Vec<BindingKey> {
     let group = BindingHead::of_policy(permanent_id);
-    let of = |(scope, index): (Scope, &Arc<crate::index::Index<BindingHead>>)| {
+    let of = |(scope, index): (Scope, &Arc<crate::known::index::Index<BindingHead>>)| {
         index.group(&group).into_iter().map(move |(key, _)| BindingKey { scope, key }).collect::<Vec<_>>()
     };
     context.bindings.both().into_iter().flat_map(of).collect()

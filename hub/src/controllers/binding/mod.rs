@@ -30,11 +30,15 @@ pub(crate) use self::render::overriding;
 use self::render::{Override, Rendered};
 use super::{Context, Next, work};
 use crate::{
-    bindings,
-    heads::{BindingKey, WorkHead},
+    known::{
+        bindings,
+        heads::{BindingKey, WorkHead},
+    },
     metrics::Timer,
-    objects::{self, Key, Part},
-    works::{self, Made, Maker},
+    write::{
+        objects::{self, Key, Part},
+        works::{self, Made, Maker},
+    },
 };
 
 /// How many bindings are worked on at a time.

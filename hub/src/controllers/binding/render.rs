@@ -19,7 +19,7 @@ use karmada_meta::object;
 use serde_json::Value;
 
 use super::Context;
-use crate::{
+use crate::known::{
     bindings,
     heads::{BindingKey, OverrideHead, Scope},
 };

@@ -19,7 +19,10 @@ use karmada_meta::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{admission, bindings, heads::BindingKey};
+use crate::{
+    admission,
+    known::{bindings, heads::BindingKey},
+};
 
 /// What came of binding a template.
 #[derive(Clone, Debug, PartialEq, Eq)]

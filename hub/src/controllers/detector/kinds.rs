@@ -7,7 +7,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Detector;
-use crate::heads::{BindingHead, PolicyHead};
+use crate::known::heads::{BindingHead, PolicyHead};
 
 /// How often discovery is asked even if nothing seems to have changed: API servers behind an aggregation layer come
 /// and go without a definition. Karmada's period.

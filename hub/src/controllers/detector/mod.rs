@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, work};
-use crate::{
+use crate::known::{
     bindings,
     heads::{BindingHead, PolicyKey, TemplateHead},
     index::Change,
@@ -223,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::Key;
+    use crate::write::objects::Key;
 
     #[test]
     fn going_back_to_what_was_claimed_is_news() {

@@ -10,12 +10,15 @@ use serde_json::Value;
 
 use super::{Detector, Lonely, Patience, kinds::selected_kinds};
 use crate::{
-    admission, bindings,
+    admission,
     controllers::Next,
-    heads::{BindingHead, PolicyHead, PolicyKey, Scope},
-    kinds,
-    objects::Part,
-    templates::TemplateKey,
+    known::{
+        bindings,
+        heads::{BindingHead, PolicyHead, PolicyKey, Scope},
+        kinds,
+        templates::TemplateKey,
+    },
+    write::objects::Part,
 };
 
 /// How long the first list of a kind that a policy selects is waited for before the policy is looked at again.

@@ -19,13 +19,18 @@ use super::{
     kinds::selected_kinds,
 };
 use crate::{
-    bindings, claiming,
+    accounts::{placing, quotas},
     controllers::Next,
-    heads::{BindingKey, PolicyHead, TemplateHead},
-    kinds,
-    objects::{self, Key, Part},
-    placing, quotas,
-    templates::{TemplateKey, Watched},
+    known::{
+        bindings,
+        heads::{BindingKey, PolicyHead, TemplateHead},
+        kinds,
+        templates::{TemplateKey, Watched},
+    },
+    write::{
+        claiming,
+        objects::{self, Key, Part},
+    },
 };
 
 /// How long after a user's rule has failed about a template it is asked again: it may have been out of time, or out of

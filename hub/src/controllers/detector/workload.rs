@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Detector, desired::Workload};
 use crate::{
-    bindings,
-    heads::BindingKey,
-    objects::{self, Part},
+    known::{bindings, heads::BindingKey},
+    write::objects::{self, Part},
 };
 
 /// The longest reason that a condition is given; a script may say anything.

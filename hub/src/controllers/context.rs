@@ -13,25 +13,33 @@ use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    bindings,
-    customizations::{self, Customization, RuleChanges},
-    evictions::Evictions,
-    heads::{
-        BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
-        TaintPolicyHead, TemplateHead, WorkHead,
+    accounts::{
+        evictions::Evictions,
+        judgement::Judgement,
+        needs::Needs,
+        placing::Fleet,
+        quotas::{self, QuotaHead, Quotas},
     },
-    hooks::{self, Configuration, HubCaller},
-    index::{Index, follow},
-    judgement::Judgement,
-    kinds,
+    known::{
+        bindings,
+        heads::{
+            BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
+            TaintPolicyHead, TemplateHead, WorkHead,
+        },
+        index::{Index, follow},
+        kinds,
+        templates::Templates,
+    },
     metrics::HubFigures,
-    needs::Needs,
-    objects::{Key, Objects},
-    placing::Fleet,
-    quotas::{self, QuotaHead, Quotas},
-    reporter::Reporter,
-    templates::Templates,
-    works::Written,
+    rules::{
+        customizations::{self, Customization, RuleChanges},
+        hooks::{self, Configuration, HubCaller},
+    },
+    write::{
+        events::Reporter,
+        objects::{Key, Objects},
+        works::Written,
+    },
 };
 
 /// Both scopes of a pair of kinds.

@@ -13,7 +13,10 @@ use karmada_interpreter::DependentObjectReference;
 use karmada_meta::{gvk::GroupVersionKind, labels::Selector};
 use parking_lot::RwLock;
 
-use crate::{heads::BindingKey, objects::Key, templates::TemplateKey};
+use crate::{
+    known::{heads::BindingKey, templates::TemplateKey},
+    write::objects::Key,
+};
 
 /// One object, or some by their labels.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::kinds::NAMESPACES;
+use crate::known::kinds::NAMESPACES;
 
 /// The controllers of Karmada that do what the hub does, by their leader Leases in `karmada-system`.
 pub const FOREIGN: [&str; 2] = ["karmada-controller-manager", "karmada-scheduler"];

@@ -113,7 +113,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::embedded::Embedded;
+    use crate::engine::embedded::Embedded;
 
     #[test]
     fn what_is_for_members_is_not_for_the_hub() {

@@ -36,9 +36,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    context::Context,
-    heads::{BindingHead, BindingKey},
-    quotas,
+    accounts::quotas,
+    controllers::context::Context,
+    known::heads::{BindingHead, BindingKey},
 };
 
 /// All clusters as one list, and what they have reported of their resources. Of a cluster that has changed the entry

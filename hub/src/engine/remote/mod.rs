@@ -35,7 +35,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::{definitions::DefinitionsError, probe::Foreign, webhooks::Registration};
-use crate::{Hub, HubConfig, HubError, kinds::NAMESPACES, metrics::HubFigures};
+use crate::{Hub, HubConfig, HubError, known::kinds::NAMESPACES, metrics::HubFigures};
 
 /// The Lease by which hubs agree on one, in `karmada-system`.
 pub const LEASE: &str = "karmada-hub";

@@ -13,7 +13,11 @@ use karmada_env::Env;
 use parking_lot::Mutex;
 
 use crate::{
-    context::Context, evictions, heads::LeaseHead, kinds::LEASES, metrics::HubFigures, objects::Key,
+    accounts::evictions,
+    controllers::context::Context,
+    known::{heads::LeaseHead, kinds::LEASES},
+    metrics::HubFigures,
+    write::objects::Key,
 };
 
 /// The judge, and the budgets of evictions.

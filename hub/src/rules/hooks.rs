@@ -34,8 +34,8 @@ use serde_json::Value;
 use tokio::{sync::Notify, time::sleep};
 
 use crate::{
-    context::Context,
-    heads::{BindingHead, BindingKey},
+    controllers::context::Context,
+    known::heads::{BindingHead, BindingKey},
 };
 
 /// Between attempts at questions without an answer.

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{context::Context, heads::BindingKey, hooks};
+use crate::{controllers::context::Context, known::heads::BindingKey, rules::hooks};
 
 /// A customization in full: there are few of them. Nothing of one that cannot be read.
 pub(crate) type Customization = Option<ResourceInterpreterCustomizationSpec>;

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::objects::Key;
+use crate::write::objects::Key;
 
 /// Objects that are kept, at most.
 const KEPT: usize = 128;

@@ -21,11 +21,13 @@ use serde_json::Value;
 
 use crate::{
     admission,
-    context::Context,
-    heads::{BindingKey, WorkHead},
-    index::Change,
-    kinds::WORKS,
-    objects::{Key, Part},
+    controllers::context::Context,
+    known::{
+        heads::{BindingKey, WorkHead},
+        index::Change,
+        kinds::WORKS,
+    },
+    write::objects::{Key, Part},
 };
 
 /// How many Works of a binding are taken away at a time.

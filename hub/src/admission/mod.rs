@@ -1,5 +1,7 @@
 //! What writes to Karmada's kinds must pass: for users in the embedded API, for the controllers wherever they run.
 
+pub mod services;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock, Weak},
@@ -44,7 +46,7 @@ use karmada_meta::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{admission_client::unreachable_services, claiming::NewTemplates, hooks};
+use crate::{admission::services::unreachable_services, rules::hooks, write::claiming::NewTemplates};
 
 /// Admits what the hub itself is about to write: defaults, permanent ids, stamps, and the same checks as users'.
 ///

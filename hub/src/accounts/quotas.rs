@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    context::Context,
-    heads::{BindingKey, Scope},
-    objects::Key,
+    controllers::context::Context,
+    known::heads::{BindingKey, Scope},
+    write::objects::Key,
 };
 
 /// A quota in full: there are few of them. Nothing of one that cannot be read, or that is going.

@@ -26,8 +26,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    digest::{digest, digest_of, digest_without},
-    objects::Key,
+    known::digest::{digest, digest_of, digest_without},
+    write::objects::Key,
 };
 
 /// Whether something is of a namespace or of the whole control plane: bindings and policies come in both scopes.

@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    heads::Scope,
-    kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
-    objects::Key,
-    templates::TemplateKey,
+    known::{
+        heads::Scope,
+        kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
+        templates::TemplateKey,
+    },
+    write::objects::Key,
 };
 
 /// Our extension: the condition of a binding some of whose Works cannot be made. It is there only while that is so.

@@ -54,8 +54,9 @@ pub use register::Registration;
 pub(crate) use register::{keep, withdraw};
 
 use crate::{
-    admission, hooks,
-    kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS},
+    admission,
+    known::kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS},
+    rules::hooks,
 };
 
 /// The path that judges what agents write, and nothing else.

@@ -22,10 +22,12 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    discovery::Lookup,
-    heads::TemplateHead,
-    index::{Change, Index, follow},
-    objects::Key,
+    known::{
+        discovery::Lookup,
+        heads::TemplateHead,
+        index::{Change, Index, follow},
+    },
+    write::objects::Key,
 };
 
 /// One object of any kind.
@@ -173,7 +175,7 @@ impl Templates {
         &self,
         rest: &Rest,
         kind: &GroupVersionKind,
-    ) -> Result<Option<crate::discovery::Served>, Error> {
+    ) -> Result<Option<crate::known::discovery::Served>, Error> {
         // Not held over the request: two may ask at once, and both learn the same.
         let (epoch, mut lookup) = {
             let mut learnt = self.lookup.lock();

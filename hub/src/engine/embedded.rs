@@ -15,8 +15,10 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Hub, HubConfig, HubError, admission::KarmadaAdmission, admission_client::AdmissionClient,
-    claiming::NewTemplates, kinds::NAMESPACES,
+    Hub, HubConfig, HubError,
+    admission::{KarmadaAdmission, services::AdmissionClient},
+    known::kinds::NAMESPACES,
+    write::claiming::NewTemplates,
 };
 
 /// Who the controllers are, in the fields they own and in the log.

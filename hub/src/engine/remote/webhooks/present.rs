@@ -20,7 +20,7 @@ use karmada_meta::{gvk::GroupVersionKind, object};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kinds::{CLUSTERS, FEDERATED_RESOURCE_QUOTAS, RESOURCE_BINDINGS};
+use crate::known::kinds::{CLUSTERS, FEDERATED_RESOURCE_QUOTAS, RESOURCE_BINDINGS};
 
 /// Of objects that may be many, no more are looked at: the server waits for the answer.
 const LOOK: usize = 500;

@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use self::recent::Recent;
-use crate::objects::Key;
+use crate::write::objects::Key;
 
 /// A change of one object's projection.
 #[derive(Debug)]

@@ -14,10 +14,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    context::Context,
-    heads::{BindingKey, PolicyHead},
-    objects::Key,
-    templates::TemplateKey,
+    controllers::context::Context,
+    known::{
+        heads::{BindingKey, PolicyHead},
+        templates::TemplateKey,
+    },
+    write::objects::Key,
 };
 
 /// How the embedded API asks the controllers, while they run.

@@ -28,12 +28,14 @@ use karmada_meta::object;
 use serde_json::{Value, json};
 
 use crate::{
-    admission_client::is_for_members,
-    discovery::{self, Served},
-    heads::WorkHead,
-    kinds,
-    objects::Objects,
-    remote::definitions,
+    admission::services::is_for_members,
+    engine::remote::definitions,
+    known::{
+        discovery::{self, Served},
+        heads::WorkHead,
+        kinds,
+    },
+    write::objects::Objects,
 };
 
 /// What belongs together in the order of an apply.
@@ -191,7 +193,7 @@ fn is_servers_own(object: &Value) -> bool {
         _ if is_registration(object) => object::label(object, label::SYSTEM) == Some(label::SYSTEM_VALUE),
         _ => {
             object::label(object, "kubernetes.io/bootstrapping").is_some()
-                || object::label(object, crate::remote::probe::LABEL).is_some()
+                || object::label(object, crate::engine::remote::probe::LABEL).is_some()
         }
     }
 }

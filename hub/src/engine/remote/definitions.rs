@@ -21,7 +21,7 @@ use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::kinds::CUSTOM_RESOURCE_DEFINITIONS;
+use crate::known::kinds::CUSTOM_RESOURCE_DEFINITIONS;
 
 /// Who owns what this hub writes into definitions.
 pub const MANAGER: &str = "karmada-hub-definitions";

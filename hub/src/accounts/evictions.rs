@@ -20,11 +20,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
-    bindings,
-    context::Context,
-    heads::{BindingKey, ClusterHead},
-    objects::Key,
-    placing,
+    accounts::placing,
+    controllers::context::Context,
+    known::{
+        bindings,
+        heads::{BindingKey, ClusterHead},
+    },
+    write::objects::Key,
 };
 
 /// Who is asked before an eviction begins: a brake, a budget. It answers from what it knows, without waiting.
