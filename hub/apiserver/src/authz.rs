@@ -15,8 +15,8 @@ use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
 use crate::{
     authn::{AUTHENTICATED, MONITORING, UserInfo},
-    paths::is_health,
     pki::MASTERS,
+    request::is_health,
 };
 
 /// The group of all agents.

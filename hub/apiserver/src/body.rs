@@ -8,7 +8,6 @@ use std::{fmt::Write as _, io::Read as _};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, header};
-use http_body_util::{BodyExt, Limited};
 use karmada_meta::status::Status;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -25,18 +24,13 @@ pub(crate) const TOO_DEEP: &str = "exceeded max depth";
 /// Most nodes that aliases of YAML may stand for: a document that names its parts again and again grows without an end.
 const MAX_ALIASED: usize = 100_000;
 
-/// Reads a body of at most [`LIMIT`] bytes, also when it was sent in gzip: links whose bytes are dear do so once an
+/// The bytes of a body that has been received, also when it was sent in gzip: links whose bytes are dear do so once an
 /// answer told them ([`crate::respond::finish`]).
 ///
 /// # Errors
-/// 413; 415 for another coding; 400 when the connection broke or it is no gzip.
-pub(crate) async fn read(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes, Status> {
+/// 413 when it becomes more than [`LIMIT`]; 415 for another coding; 400 when it is no gzip.
+pub(crate) fn decoded(headers: &HeaderMap, bytes: Bytes) -> Result<Bytes, Status> {
     let too_large = || Status::too_large(format!("limit is {LIMIT}"));
-    let bytes = match Limited::new(body, LIMIT).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(too_large()),
-        Err(error) => return Err(Status::bad_request(format!("reading the body: {error}"))),
-    };
     match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(bytes),
         Some(b"gzip") => {

@@ -1,8 +1,8 @@
 //! What stands before every answer, whoever gives it.
 //!
 //! ```text
-//!   request ─► who asks? ─► what is it about? ─► as whom? ─► may they? ─► a seat? ─► in its time ─► answer
-//!                (401)        RequestInfo        (400, 403)    (403)       (429)       (504)
+//!   request ─► who asks? ─► what is it about? ─► as whom? ─► may they? ─► body ─► a seat? ─► in its time ─► answer
+//!                (401)        RequestInfo        (400, 403)    (403)    (413, 429)  (429)      (504)
 //! ```
 //!
 //! The API is behind it ([`crate::service`]), and so is a listener that has paths alone ([`PathService`]). Every refusal
@@ -21,20 +21,19 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use karmada_env::Env;
-use karmada_meta::{fields::FieldSelector, status::Status};
+use karmada_meta::status::Status;
 
 use crate::{
     authn::{Authenticator, Peer, Tokens, UserInfo},
     authz::{self, Attributes, Authorizer, ResourceTarget},
     impersonate,
-    limits::{self, Gate, Limits},
+    limits::{self, Gate, Guest, Held, Limits, Received},
     listener::{RemoteAddr, Standing},
     metrics::{FrontFigures, Metrics},
     negotiate::{self, Encoding, Endpoint},
-    paths::{Paths, is_health},
-    pki::MASTERS,
+    paths::Paths,
     registry::Caller,
-    request::{Query, RequestInfo},
+    request::{Class, Query, RequestInfo},
     respond,
 };
 
@@ -59,15 +58,26 @@ pub(crate) struct Exchange<'a> {
     pub(crate) query: Query,
     pub(crate) info: &'a RequestInfo,
     pub(crate) caller: Caller<'a>,
+    /// Whom it is counted for.
+    pub(crate) guest: Guest,
 }
 
 /// Who answers requests that may be made.
 pub(crate) trait Answers: Sync {
-    /// The answer to one.
+    /// How a request is treated, where its path and verb do not tell.
+    fn class(&self, info: &RequestInfo) -> Option<Class>;
+
+    /// Whether there is what a request is about.
+    fn knows(&self, info: &RequestInfo) -> bool;
+
+    /// The largest body that is read.
+    fn body_limit(&self, info: &RequestInfo) -> usize;
+
+    /// The answer to one. The body is as it was sent.
     fn answer(
         &self,
         exchange: &Exchange<'_>,
-        body: Body,
+        body: Bytes,
     ) -> impl Future<Output = Result<Response<Body>, Status>> + Send;
 }
 
@@ -80,7 +90,7 @@ fn agent(headers: &HeaderMap) -> &str {
 }
 
 /// What a request is about, for the authoriser.
-fn target<'a>(info: &'a RequestInfo, fields: Option<&'a FieldSelector>) -> authz::Target<'a> {
+pub(crate) fn target(info: &RequestInfo) -> authz::Target<'_> {
     if !info.is_resource {
         return authz::Target::Path(&info.path);
     }
@@ -90,7 +100,7 @@ fn target<'a>(info: &'a RequestInfo, fields: Option<&'a FieldSelector>) -> authz
         subresource: &info.subresource,
         namespace: &info.namespace,
         name: &info.name,
-        fields,
+        fields: Some(&info.fields).filter(|fields| !fields.is_empty()),
     })
 }
 
@@ -100,7 +110,7 @@ impl Front {
         Self {
             authenticator: ArcSwap::from_pointee(Authenticator::new(Tokens::new(), env.clone())),
             authorizer,
-            gate: Arc::new(Gate::new(limits)),
+            gate: Arc::new(Gate::new(limits, &env)),
             metrics: Arc::default(),
             env,
         }
@@ -152,13 +162,19 @@ impl Front {
             .map_or_else(|| self.env.uuid(), str::to_owned);
         let begun = self.env.now();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let info = &RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        let fields = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok());
+        let mut info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+        if let Some(class) = answers.class(&info) {
+            info.class = class;
+        }
+        let info = &info;
         let (user, known) = match self.identify(parts) {
             Ok(user) => (user, Ok(())),
             Err(status) => (UserInfo::anonymous(), Err(status)),
         };
-        let attributes = Attributes { user: &user, verb: &info.verb, target: target(info, fields.as_ref()) };
+        let attributes = Attributes { user: &user, verb: &info.verb, target: target(info) };
+        let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
+        // Whoever acts as others is still one.
+        let guest = Guest::new(&user, remote);
         let acted =
             known.and_then(|()| impersonate::impersonated(&*self.authorizer, &parts.headers, &attributes));
         let (acted, may) = match acted {
@@ -166,7 +182,13 @@ impl Front {
             Err(status) => (None, Err(status)),
         };
         let user = acted.as_ref().unwrap_or(&user);
-        let exchange = Exchange { parts, caller: Caller::new(user, agent(&parts.headers)), query, info };
+        let exchange = Exchange {
+            parts,
+            caller: Caller::new(user, agent(&parts.headers)).judged_by(&*self.authorizer),
+            query,
+            info,
+            guest,
+        };
         let outcome = match may {
             Ok(()) => self.admitted(&exchange, &Attributes { user, ..attributes }, body, answers).await,
             Err(status) => Err(status),
@@ -181,7 +203,7 @@ impl Front {
             }
         };
         let took = self.env.now().saturating_sub(begun);
-        self.metrics.count(exchange.info, response.status().as_u16(), took);
+        self.metrics.count(info, answers.knows(info), response.status().as_u16(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
     }
@@ -196,14 +218,31 @@ impl Front {
     ) -> Result<Response<Body>, Status> {
         authz::check(&*self.authorizer, attributes)?;
         let info = exchange.info;
-        // Watches have a time of their own; health is asked for most when nothing else is answered.
-        if info.verb == "watch" || is_health(&info.path) {
-            return answers.answer(exchange, body).await;
+        match info.class {
+            Class::Short => {}
+            Class::Health => return answers.answer(exchange, Bytes::new()).await,
+            Class::Watch | Class::LongRunning => {
+                let room = self.gate.open(&exchange.guest)?;
+                let response = answers.answer(exchange, Bytes::new()).await?;
+                if !response.status().is_success() {
+                    return Ok(response);
+                }
+                let open = self.metrics.open(info);
+                return Ok(response.map(|body| Body::new(Held::new(body, (open, room)))));
+            }
         }
-        let writes = !matches!(exchange.parts.method, Method::GET | Method::HEAD);
-        let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), writes)?;
-        let _seat = self.gate.enter(writes, attributes.user.in_group(MASTERS))?;
-        match tokio::time::timeout(deadline, answers.answer(exchange, body)).await {
+        let reads = matches!(exchange.parts.method, Method::GET | Method::HEAD);
+        let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), !reads)?;
+        let work = async {
+            let received = match reads {
+                true => Received::default(),
+                false => self.gate.receive(&exchange.guest, info, body, answers.body_limit(info)).await?,
+            };
+            let patience = Limits::patience(deadline);
+            let _seat = self.gate.enter(&exchange.guest, info, &received, patience).await?;
+            answers.answer(exchange, received.bytes.clone()).await
+        };
+        match tokio::time::timeout(deadline, work).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 self.gate.refuse("timeout");
@@ -218,14 +257,14 @@ impl Exchange<'_> {
     pub(crate) async fn answer_from(
         &self,
         paths: &Paths,
-        body: Body,
+        body: Bytes,
     ) -> Option<Result<Response<Body>, Status>> {
         let parts = self.parts;
         let found = match paths.find(&parts.method, &self.info.path, &self.query)? {
             Ok(found) => found,
             Err(status) => return Some(Err(status)),
         };
-        let mut request = Request::new(body);
+        let mut request = Request::new(Body::from(body));
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.clone();
         *request.headers_mut() = parts.headers.clone();
@@ -249,7 +288,19 @@ impl PathService {
 }
 
 impl Answers for Paths {
-    async fn answer(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
+    fn class(&self, info: &RequestInfo) -> Option<Class> {
+        (!info.is_resource).then(|| Self::class(self, &info.path))?
+    }
+
+    fn knows(&self, _: &RequestInfo) -> bool {
+        false
+    }
+
+    fn body_limit(&self, info: &RequestInfo) -> usize {
+        Self::body_limit(self, &info.path)
+    }
+
+    async fn answer(&self, exchange: &Exchange<'_>, body: Bytes) -> Result<Response<Body>, Status> {
         exchange.answer_from(self, body).await.unwrap_or_else(|| Ok(self.unknown()))
     }
 }

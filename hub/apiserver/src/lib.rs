@@ -88,6 +88,7 @@ mod reviews;
 pub mod service;
 pub mod shape;
 pub mod storage;
+mod subresources;
 pub mod table;
 pub mod validation;
 mod watch;

@@ -1,22 +1,21 @@
 //! How much one server takes on at a time, and for how long.
 //!
 //! ```text
-//!   request ─► authorised ─► Gate ─► seat ─► handler, within its deadline ─► answer
-//!                              │ no seat: 429, come back in a second
-//!                              └ watches, health checks and administrators need none
+//!   request ─► authorised ─► Gate: body, seat ─► handler ─► answer         all within the deadline
+//!                              │ watches and other answers that go on: so many for each, without a deadline
+//!                              └ health checks need nothing
 //! ```
 //!
-//! Limits of a connection (handshakes, headers, streams, silence) are [`crate::listener::Limits`]; those of a body are
+//! Limits of a connection (handshakes, headers, streams, silence) are [`crate::listener::Limits`]; those of one body are
 //! constants of `body`. A seat is held until the answer is made, not until it has crossed the link: the links of
 //! a hub are slow, and a fleet that reads slowly would hold all of them. What slow readers do hold is memory, and of that
 //! lists have a budget of their own.
 
+mod gate;
+mod seats;
+
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -25,28 +24,32 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use karmada_meta::status::Status;
-use karmada_telemetry::metrics::{Counter, Family, Sheet};
 
-/// When someone without a seat may ask again, in seconds.
-const RETRY_AFTER: u32 = 1;
+pub(crate) use gate::{Gate, Guest, Received};
+
 /// kube-apiserver gives writes no longer than this, whatever is asked for.
 const MOST_FOR_WRITES: Duration = Duration::from_secs(34);
-/// Lists below this are not counted.
-const SMALL_LIST: usize = 1 << 20;
+/// Of the time that a request may take, one part in so many may go by in the queue.
+const QUEUE: u32 = 4;
 
 /// What a server takes on at a time. Zero means no limit where it says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests that read, watches aside; 0: any number.
     pub reading: usize,
-    /// Requests that write; 0: any number.
+    /// Requests that write; 0: any number. A quarter of them is for Leases alone.
     pub writing: usize,
     /// How long a request may take; a client may ask for less with `timeout`.
     pub request_timeout: Duration,
     /// How long a watch lasts that names no end, up to twice.
     pub watch_timeout: Duration,
-    /// Bytes of lists of more than a megabyte that are being made or sent; 0: any number. One is always let through.
+    /// Bytes of lists of more than a megabyte that are being made or sent; 0: any number. One identity may have a
+    /// quarter; one list is always let through.
     pub list_bytes: usize,
+    /// Bytes of bodies that are being received or worked on; 0: any number. One identity may have a quarter.
+    pub body_bytes: usize,
+    /// Watches and other answers that go on, of one identity; 0: any number.
+    pub open_each: usize,
     /// How long an Event is kept after it was last written; zero: for ever.
     pub event_ttl: Duration,
 }
@@ -60,6 +63,8 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(60),
             watch_timeout: Duration::from_secs(30 * 60),
             list_bytes: 256 << 20,
+            body_bytes: 128 << 20,
+            open_each: 256,
             event_ttl: Duration::from_secs(3600),
         }
     }
@@ -79,6 +84,11 @@ impl Limits {
         };
         let most = if writes { self.request_timeout.min(MOST_FOR_WRITES) } else { self.request_timeout };
         Ok(if asked.is_zero() { most } else { asked.min(most) })
+    }
+
+    /// Of such a deadline, how long a request may wait for a seat.
+    pub(crate) fn patience(deadline: Duration) -> Duration {
+        deadline / QUEUE
     }
 }
 
@@ -123,121 +133,6 @@ fn go_duration(text: &str) -> Result<Duration, String> {
     }
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| invalid())?;
     Ok(if negative { Duration::ZERO } else { duration })
-}
-
-/// Counts what is being worked on, and what was turned away.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    limits: Limits,
-    reading: Arc<AtomicUsize>,
-    writing: Arc<AtomicUsize>,
-    lists: Arc<AtomicUsize>,
-    refused: Refused,
-}
-
-/// What was turned away, by reason.
-struct Refused(Family<1, Counter>);
-
-impl std::fmt::Debug for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Refused")
-    }
-}
-
-/// Something that is being worked on, for as long as it is held.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    taken: Arc<AtomicUsize>,
-    weight: usize,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(self.weight, Ordering::Relaxed);
-    }
-}
-
-impl Seat {
-    /// A seat, unless that makes more than `most` (0: any number).
-    fn take(taken: &Arc<AtomicUsize>, weight: usize, most: usize) -> Option<Self> {
-        let before = taken.fetch_add(weight, Ordering::Relaxed);
-        let seat = Self { taken: taken.clone(), weight };
-        // Alone it may be as heavy as it likes.
-        (most == 0 || before == 0 || before + weight <= most).then_some(seat)
-    }
-
-    /// A body that holds the seat until it is sent or given up.
-    pub(crate) fn hold(self, body: Body) -> Body {
-        Body::new(Held::new(body, self))
-    }
-}
-
-impl Gate {
-    pub(crate) fn new(limits: Limits) -> Self {
-        let refused = Refused(Family::new(["reason"], 16, Counter::default));
-        Self { limits, reading: Arc::default(), writing: Arc::default(), lists: Arc::default(), refused }
-    }
-
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// A seat for a request. `exempt` ones are counted and never refused.
-    ///
-    /// # Errors
-    /// 429 when all are taken.
-    pub(crate) fn enter(&self, writes: bool, exempt: bool) -> Result<Seat, Status> {
-        let (taken, most) =
-            if writes { (&self.writing, self.limits.writing) } else { (&self.reading, self.limits.reading) };
-        Seat::take(taken, 1, if exempt { 0 } else { most }).ok_or_else(|| {
-            self.refuse(if writes { "too_many_writing" } else { "too_many_reading" });
-            Status::too_many_requests("Too many requests, please try again later.", RETRY_AFTER)
-        })
-    }
-
-    /// Room for a list of so many bytes; small ones need none.
-    ///
-    /// # Errors
-    /// 429 when those that are being sent take it all.
-    pub(crate) fn list(&self, bytes: usize) -> Result<Option<Seat>, Status> {
-        if bytes < SMALL_LIST {
-            return Ok(None);
-        }
-        Seat::take(&self.lists, bytes, self.limits.list_bytes).map(Some).ok_or_else(|| {
-            self.refuse("lists_too_large");
-            let message = "Too many large lists are being sent, please try again later, or ask for pages with \"limit\".";
-            Status::too_many_requests(message, RETRY_AFTER)
-        })
-    }
-
-    /// Counts something that was turned away.
-    pub(crate) fn refuse(&self, reason: &'static str) {
-        self.refused.0.get([reason]).inc();
-    }
-
-    /// Writes down how things stand.
-    pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
-        let taken = |count: &AtomicUsize| count.load(Ordering::Relaxed) as f64;
-        sheet.gauge(
-            "apiserver_current_inflight_requests",
-            "Requests that are being worked on, watches aside.",
-            [
-                ([("request_kind", "mutating")], taken(&self.writing)),
-                ([("request_kind", "readOnly")], taken(&self.reading)),
-            ],
-        )?;
-        sheet.one_gauge(
-            "karmada_apiserver_list_bytes",
-            "Bytes of large lists that are being made or sent.",
-            taken(&self.lists),
-        )?;
-        let refused = self.refused.0.rows();
-        sheet.counter(
-            "karmada_apiserver_refused_requests_total",
-            "Requests that were turned away, by the limit that did it.",
-            refused.iter().map(|(labels, count)| (labels.as_slice(), count.get() as f64)),
-        )
-    }
 }
 
 /// A body with what is held as long as it is there.
@@ -313,24 +208,5 @@ mod tests {
         let error = limits.deadline(Some("1"), false).unwrap_err();
         let want = "invalid timeout specified in the request URL - time: missing unit in duration \"1\"";
         assert_eq!((error.code(), error.message.as_str()), (400, want));
-    }
-
-    #[test]
-    fn seats_are_counted_and_given_back() {
-        let gate = Gate::new(Limits { reading: 2, writing: 1, list_bytes: 3 << 20, ..Limits::default() });
-        let (a, _b) = (gate.enter(false, false).unwrap(), gate.enter(false, false).unwrap());
-        let refused = gate.enter(false, false).unwrap_err();
-        assert_eq!((refused.code(), refused.reason.as_str()), (429, "TooManyRequests"));
-        assert_eq!(refused.details.unwrap().retry_after_seconds, 1);
-        assert!(gate.enter(false, true).is_ok(), "an administrator is let in");
-        assert!(gate.enter(true, false).is_ok(), "writes are counted apart");
-        drop(a);
-        assert!(gate.enter(false, false).is_ok());
-
-        assert!(gate.list(100).unwrap().is_none());
-        let whole = gate.list(50 << 20).unwrap();
-        assert_eq!(gate.list(2 << 20).unwrap_err().code(), 429);
-        drop(whole);
-        assert!(gate.list(2 << 20).unwrap().is_some());
     }
 }

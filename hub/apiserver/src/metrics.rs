@@ -16,11 +16,14 @@ use crate::{limits::Gate, request::RequestInfo, storage::ApiStore};
 /// Whoever may ask for anything can add series up to here; what comes then counts together.
 const MOST_SERIES: usize = 1_000;
 
+/// Group and resource of what is not served.
+const OTHER: &str = "other";
+
 /// What is counted.
 pub(crate) struct Metrics {
     requests: Family<4, Counter>,
     durations: Family<1, Histogram>,
-    watches: Family<3, Gauge>,
+    open: Family<4, Gauge>,
     unauthenticated: Family<1, Counter>,
     /// What `/metrics` shows, if it is more than the server's own figures.
     page: OnceLock<PageSource>,
@@ -57,7 +60,7 @@ impl Default for Metrics {
         Self {
             requests: Family::new(["verb", "group", "resource", "code"], MOST_SERIES, Counter::default),
             durations: Family::new(["verb"], 16, || exponential(0.001, 4.0, 7)),
-            watches: Family::new(["group", "version", "resource"], MOST_SERIES, Gauge::default),
+            open: Family::new(["group", "version", "resource", "verb"], MOST_SERIES, Gauge::default),
             unauthenticated: Family::new(["reason"], 16, Counter::default),
             page: OnceLock::new(),
         }
@@ -65,14 +68,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a request that was answered. Paths that name no resource count as one, so that nobody can add series
-    /// at will.
-    pub(crate) fn count(&self, info: &RequestInfo, code: u16, took: Duration) {
+    /// Counts a request that was answered. Paths that name no resource count as one, and so do resources that are not
+    /// `known`, so that nobody can add series at will.
+    pub(crate) fn count(&self, info: &RequestInfo, known: bool, code: u16, took: Duration) {
         let verb = verb(&info.verb);
-        let (group, resource) =
-            if info.is_resource { (info.group.as_str(), info.resource.as_str()) } else { ("", "") };
+        let (group, resource) = match (info.is_resource, known) {
+            (true, true) => (info.group.as_str(), info.resource.as_str()),
+            (true, false) => (OTHER, OTHER),
+            (false, _) => ("", ""),
+        };
         self.requests.get([verb, group, resource, &code.to_string()]).inc();
-        if verb != "WATCH" {
+        if !info.class.is_open() {
             self.durations.get([verb]).observe(took.as_secs_f64());
         }
     }
@@ -82,11 +88,11 @@ impl Metrics {
         self.unauthenticated.get([reason]).inc();
     }
 
-    /// Counts a watch of a kind for as long as the answer is held.
-    pub(crate) fn watching(&self, info: &RequestInfo) -> Watching {
-        let gauge = self.watches.get([&info.group, &info.version, &info.resource]);
+    /// Counts an answer for as long as it is held.
+    pub(crate) fn open(&self, info: &RequestInfo) -> Open {
+        let gauge = self.open.get([&info.group, &info.version, &info.resource, verb(&info.verb)]);
         gauge.inc();
-        Watching(gauge)
+        Open(gauge)
     }
 
     pub(crate) fn show(&self, page: PageSource) {
@@ -95,11 +101,11 @@ impl Metrics {
     }
 }
 
-/// A watch that is open.
+/// An answer that goes on.
 #[derive(Debug)]
-pub(crate) struct Watching(Gauge);
+pub(crate) struct Open(Gauge);
 
-impl Drop for Watching {
+impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -142,15 +148,11 @@ impl Source for FrontFigures {
             "How long answers took, but for watches.",
             durations.iter().map(|(labels, histogram)| (labels.as_slice(), histogram)),
         )?;
-        let watches = metrics.watches.rows();
+        let open = metrics.open.rows();
         sheet.gauge(
             "apiserver_longrunning_requests",
-            "Open watches, by resource.",
-            watches.iter().map(|(labels, open)| {
-                let mut labels = labels.clone();
-                labels.push(("verb", "WATCH".to_owned()));
-                (labels, open.get() as f64)
-            }),
+            "Open watches and other answers that go on, by resource.",
+            open.iter().map(|(labels, open)| (labels.as_slice(), open.get() as f64)),
         )?;
         let unauthenticated = metrics.unauthenticated.rows();
         sheet.counter(
@@ -261,7 +263,7 @@ mod tests {
 
     fn figures() -> ServerFigures {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
-        let gate = Arc::new(Gate::new(crate::limits::Limits::default()));
+        let gate = Arc::new(Gate::new(crate::limits::Limits::default(), &Env::system()));
         let front = FrontFigures { metrics: Arc::default(), gate };
         ServerFigures { front, store, webhooks: Arc::default() }
     }
@@ -271,18 +273,25 @@ mod tests {
         let figures = figures();
         let (list, paths) = ("/apis/apps/v1/deployments", ["/healthz", "/no/such/path"]);
         for _ in 0..2 {
-            figures.front.metrics.count(&request(&Method::GET, list), 200, Duration::from_millis(3));
+            figures.front.metrics.count(&request(&Method::GET, list), true, 200, Duration::from_millis(3));
         }
         for path in paths {
-            figures.front.metrics.count(&request(&Method::GET, path), 404, Duration::ZERO);
+            figures.front.metrics.count(&request(&Method::GET, path), false, 404, Duration::ZERO);
         }
-        let open = figures.front.metrics.watching(&request(&Method::GET, list));
+        // Whoever makes resources up makes one series.
+        for i in 0..2_000 {
+            let path = format!("/apis/g{i}/v1/r{i}");
+            figures.front.metrics.count(&request(&Method::GET, &path), false, 403, Duration::ZERO);
+        }
+        let open = figures.front.metrics.open(&request(&Method::GET, list));
         let text = figures.page();
         let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let labels = [("verb", "LIST"), ("group", "apps"), ("resource", "deployments"), ("code", "200")];
         assert_eq!(page.value("apiserver_request_total", &labels), Some(2.0), "{text}");
         assert_eq!(page.sum("apiserver_request_total", &[("resource", ""), ("code", "404")]), Some(2.0));
-        assert_eq!(page.value("apiserver_request_duration_seconds_count", &[("verb", "LIST")]), Some(2.0));
+        let made_up = [("verb", "LIST"), ("group", OTHER), ("resource", OTHER), ("code", "403")];
+        assert_eq!(page.value("apiserver_request_total", &made_up), Some(2000.0), "{text}");
+        assert_eq!(page.value("apiserver_request_duration_seconds_count", &[("verb", "LIST")]), Some(2002.0));
         let watches = |page: &str| read(page).unwrap().sum("apiserver_longrunning_requests", &[]);
         assert_eq!(watches(&text), Some(1.0));
         drop(open);

@@ -8,7 +8,10 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use crate::{kinds::Kind, request::Query};
+use crate::{
+    kinds::Kind,
+    request::{Query, RequestInfo},
+};
 
 /// What becomes of fields that a schema does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -277,18 +280,20 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads the query for a list or, if `watch`, a watch of the kind.
+    /// Reads the query for a list or, if `watch`, a watch of the kind. Which objects is what the request was judged by.
     ///
     /// # Errors
     /// 400 for what cannot be read, 422 for what does not go together.
-    pub(crate) fn parse(query: &Query, kind: &Kind, watch: bool) -> Result<Self, Status> {
+    pub(crate) fn parse(query: &Query, info: &RequestInfo, kind: &Kind, watch: bool) -> Result<Self, Status> {
         let text = |key: &str| query.get(key).filter(|v| !v.is_empty()).map(str::to_owned);
         let limit = number(query, "limit")?.unwrap_or(0);
         let timeout_seconds = number(query, "timeoutSeconds")?;
         let labels = Selector::parse(query.get("labelSelector").unwrap_or_default())
             .map_err(|e| Status::bad_request(e.to_string()))?;
-        let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
-            .map_err(|e| Status::bad_request(e.to_string()))?;
+        if let Some(status) = &info.bad_fields {
+            return Err(status.clone());
+        }
+        let fields = info.fields.clone();
         let named_match = text("resourceVersionMatch");
         let mut options = Self {
             limit: usize::try_from(limit).unwrap_or(0),

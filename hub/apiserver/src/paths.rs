@@ -9,14 +9,16 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use karmada_meta::status::Status;
 
-use crate::{request::Query, respond};
+use crate::{
+    body::LIMIT,
+    request::{Class, Query, probe},
+    respond,
+};
 
 /// What a health check finds: well, with something to add to it or not; or not well, and why.
 pub type Health = Result<String, String>;
 
-/// The three questions about health, as kube-apiserver names them.
-const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
-/// The one that asks whether requests should be sent here.
+/// The question about health that asks whether requests should be sent here.
 const READY: &str = "readyz";
 
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
@@ -45,6 +47,8 @@ struct Endpoint {
     /// Whether all paths that begin so are meant.
     prefix: bool,
     methods: &'static [Method],
+    class: Class,
+    body: usize,
     answer: Answering,
 }
 
@@ -120,7 +124,16 @@ impl Paths {
         F: Future<Output = Result<Response<Body>, Status>> + Send + 'static,
     {
         let answer: Answering = Arc::new(move |request| Box::pin(answer(request)));
-        self.endpoints.push(Endpoint { path, prefix, methods, answer });
+        self.endpoints.push(Endpoint { path, prefix, methods, class: Class::Short, body: LIMIT, answer });
+        self
+    }
+
+    /// The answers of the path that was added last go on for as long as the client listens.
+    #[must_use]
+    pub fn long_running(mut self) -> Self {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.class = Class::LongRunning;
+        }
         self
     }
 
@@ -150,13 +163,36 @@ impl Paths {
                 Err(Status::method_not_allowed_here())
             });
         }
-        let is = |e: &&Endpoint| if e.prefix { path.starts_with(e.path) } else { path == e.path };
-        let endpoint = self.endpoints.iter().find(is)?;
+        let endpoint = self.endpoint_at(path)?;
         Some(if endpoint.methods.contains(method) {
             Ok(Found::Endpoint(endpoint.answer.clone()))
         } else {
             Err(Status::method_not_allowed_here())
         })
+    }
+
+    /// The path that was added last takes bodies of so many bytes.
+    #[must_use]
+    pub fn bodies_up_to(mut self, bytes: usize) -> Self {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.body = bytes;
+        }
+        self
+    }
+
+    /// The largest body that is read at a path.
+    pub(crate) fn body_limit(&self, path: &str) -> usize {
+        self.endpoint_at(path).map_or(0, |endpoint| endpoint.body)
+    }
+
+    fn endpoint_at(&self, path: &str) -> Option<&Endpoint> {
+        let is = |e: &&Endpoint| if e.prefix { path.starts_with(e.path) } else { path == e.path };
+        self.endpoints.iter().find(is)
+    }
+
+    /// How a request for one of these paths is treated.
+    pub(crate) fn class(&self, path: &str) -> Option<Class> {
+        self.endpoint_at(path).map(|endpoint| endpoint.class)
     }
 
     /// The answer at a path that is none of these.
@@ -165,11 +201,7 @@ impl Paths {
     }
 
     fn health(&self, path: &str, query: &Query) -> Option<Response<Body>> {
-        let path = path.strip_prefix('/')?;
-        let (probe, one) = path.split_once('/').map_or((path, None), |(probe, one)| (probe, Some(one)));
-        if !PROBES.contains(&probe) {
-            return None;
-        }
+        let (probe, one) = probe(path)?;
         let asked: Vec<&Check> = self
             .checks
             .iter()
@@ -199,12 +231,6 @@ impl Paths {
         };
         Some(respond::text(code, format!("{lines}{probe} check {outcome}\n")))
     }
-}
-
-/// Whether a path asks about health.
-pub(crate) fn is_health(path: &str) -> bool {
-    let path = path.strip_prefix('/').unwrap_or_default();
-    PROBES.contains(&path.split_once('/').map_or(path, |(probe, _)| probe))
 }
 
 /// What stands at a path.

@@ -32,6 +32,7 @@ use serde_json::Value;
 use crate::{
     admission::Admission,
     authn::UserInfo,
+    authz::{self, Attributes, Authorizer, ResourceTarget},
     crd::served::Served,
     follow::{Derived, Follower},
     kinds::{Kind, Kinds},
@@ -67,12 +68,38 @@ pub struct Caller<'a> {
     pub warnings: Mutex<Vec<String>>,
     /// See [`Caller::internal`].
     internal: bool,
+    /// Who judges what it creates; nobody: it may.
+    authorizer: Option<&'a dyn Authorizer>,
 }
 
 impl<'a> Caller<'a> {
     /// A caller without warnings so far.
     pub fn new(user: &'a UserInfo, agent: &'a str) -> Self {
-        Self { user, agent, warnings: Mutex::default(), internal: false }
+        Self { user, agent, warnings: Mutex::default(), internal: false, authorizer: None }
+    }
+
+    /// The same, who may create only what they are allowed to, however they go about it.
+    #[must_use]
+    pub fn judged_by(self, authorizer: &'a dyn Authorizer) -> Self {
+        Self { authorizer: Some(authorizer), ..self }
+    }
+
+    /// Refuses the creation of an object that the caller may not create; without a name: of any.
+    fn check_create(&self, target: &Target<'_>) -> Result<(), Status> {
+        let Some(authorizer) = self.authorizer else { return Ok(()) };
+        let attributes = |name| Attributes {
+            user: self.user,
+            verb: "create",
+            target: authz::Target::Resource(ResourceTarget {
+                group: &target.kind.gvr.group,
+                resource: &target.kind.gvr.resource,
+                namespace: target.namespace,
+                name,
+                ..ResourceTarget::default()
+            }),
+        };
+        authz::check(authorizer, &attributes(""))?;
+        authz::check_name(authorizer, &attributes(target.name))
     }
 
     /// The server itself, for what it needs to start and to keep its own books. Webhooks are not asked.

@@ -2,14 +2,17 @@
 //!
 //! The grammar is kube-apiserver's (`/api/v1` or `/apis/GROUP/VERSION`, then optionally `/watch`, then
 //! `/namespaces/NAME`, then `/RESOURCE[/NAME[/SUBRESOURCE…]]`), also for paths that turn out to serve nothing:
-//! authorisation looks at it first.
+//! authorisation looks at it first. It is read once: what is judged is what is done.
 
 use std::borrow::Cow;
 
 use http::Method;
+use karmada_meta::{fields::FieldSelector, status::Status};
+
+use crate::subresources;
 
 /// What a request asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     /// Whether the path names a resource of the API; otherwise only `path` and `verb` mean anything.
     pub(crate) is_resource: bool,
@@ -32,8 +35,59 @@ pub(crate) struct RequestInfo {
     pub(crate) name: String,
     /// Whether the name stood in the path (and not in a field selector).
     pub(crate) name_in_path: bool,
-    /// Parts behind the resource (name, subresource, …).
-    pub(crate) parts: usize,
+    /// Parts of the path behind the subresource.
+    pub(crate) behind: usize,
+    /// Which objects a list, watch or deletecollection is about: those of the field selector, and of the name in the path
+    /// if there is one. Everything for other verbs.
+    pub(crate) fields: FieldSelector,
+    /// What is wrong with the query's field selector. The request is judged without it, and then refused.
+    pub(crate) bad_fields: Option<Status>,
+    /// How it is treated, apart from what it is about.
+    pub(crate) class: Class,
+    /// Which seats it takes, if it is short.
+    pub(crate) lane: Lane,
+}
+
+/// How a request is treated, apart from what it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Answered from a seat, within a deadline.
+    Short,
+    /// A question about health: short, and in need of no seat. It is asked most when nothing else is answered.
+    Health,
+    /// A watch: lasts as long as it says itself.
+    Watch,
+    /// Lasts as long as the client listens.
+    LongRunning,
+}
+
+/// Which seats and whose room a short request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Those of requests that read.
+    Read,
+    /// Those of requests that write.
+    Write,
+    /// Those of Leases, by which a fleet says that it is alive.
+    Lease,
+}
+
+impl Lane {
+    /// What is counted when there is no seat.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Read => "too_many_reading",
+            Self::Write => "too_many_writing",
+            Self::Lease => "too_many_leases",
+        }
+    }
+}
+
+impl Class {
+    /// Whether the answer goes on after it has begun: it has no deadline and no seat, and is counted while it is open.
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Watch | Self::LongRunning)
+    }
 }
 
 /// The query, decoded. Later values of one key do not count, as in kube-apiserver.
@@ -96,8 +150,23 @@ pub(crate) fn is_true(value: Option<&str>) -> bool {
 impl RequestInfo {
     /// Reads a request.
     pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
-        let mut info =
-            Self { path: path.to_owned(), verb: method.as_str().to_ascii_lowercase(), ..Self::default() };
+        let mut info = Self {
+            is_resource: false,
+            verb: method.as_str().to_ascii_lowercase(),
+            path: path.to_owned(),
+            group: String::new(),
+            version: String::new(),
+            namespace: String::new(),
+            resource: String::new(),
+            subresource: String::new(),
+            name: String::new(),
+            name_in_path: false,
+            behind: 0,
+            fields: FieldSelector::everything(),
+            bad_fields: None,
+            class: if is_health(path) { Class::Health } else { Class::Short },
+            lane: if matches!(*method, Method::GET | Method::HEAD) { Lane::Read } else { Lane::Write },
+        };
         let mut parts: Vec<Cow<'_, str>> =
             path.split('/').filter(|part| !part.is_empty()).map(|part| percent_decode(part, false)).collect();
         match parts.first().map(|p| p.as_ref()) {
@@ -126,7 +195,7 @@ impl RequestInfo {
             }
         }
         info.resource = parts[0].to_string();
-        info.parts = parts.len() - 1;
+        info.behind = parts.len().saturating_sub(3);
         if let Some(name) = parts.get(1) {
             info.name = name.to_string();
             info.name_in_path = true;
@@ -134,8 +203,10 @@ impl RequestInfo {
         if let Some(subresource) = parts.get(2) {
             info.subresource = subresource.to_string();
         }
-        let watching = watch_path || is_true(query.get("watch"));
+        let watching = is_true(query.get("watch"));
         info.verb = match *method {
+            // Whatever the method is: only GET is answered there.
+            _ if watch_path => "watch",
             Method::GET | Method::HEAD if watching => "watch",
             Method::GET | Method::HEAD if info.name.is_empty() => "list",
             Method::GET | Method::HEAD => "get",
@@ -147,27 +218,53 @@ impl RequestInfo {
             _ => &info.verb,
         }
         .to_owned();
-        if info.verb == "watch" && !watching {
-            info.verb = "get".to_owned();
+        if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
+            info.select(query);
         }
-        // One object by field selector is authorised as that object.
-        if info.name.is_empty()
-            && matches!(info.verb.as_str(), "list" | "watch" | "deletecollection")
-            && let Some(name) = query.get("fieldSelector").and_then(single_name)
+        if (info.group.as_str(), info.resource.as_str()) == ("coordination.k8s.io", "leases")
+            && matches!(info.verb.as_str(), "get" | "create" | "update" | "patch")
         {
-            info.name = name;
+            info.lane = Lane::Lease;
         }
+        info.class = match info.verb.as_str() {
+            "watch" => Class::Watch,
+            _ if subresources::row(&info.subresource).is_some_and(|row| row.long_running) => {
+                Class::LongRunning
+            }
+            _ => Class::Short,
+        };
         info
+    }
+
+    /// Reads which objects are meant. One object by field selector is authorised as that object.
+    fn select(&mut self, query: &Query) {
+        match FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()) {
+            Ok(fields) => self.fields = fields,
+            Err(error) => self.bad_fields = Some(Status::bad_request(error.to_string())),
+        }
+        if !self.name_in_path {
+            self.name = self.fields.exact("metadata.name").unwrap_or_default().to_owned();
+            return;
+        }
+        let named = self.fields.exact("metadata.name").map(|name| name == self.name);
+        if named == Some(false) || (named.is_none() && !self.fields.is_empty()) {
+            let why = "fieldSelector metadata.name doesn't match requested name";
+            self.bad_fields = Some(Status::bad_request(why));
+        }
+        self.fields = std::mem::take(&mut self.fields).and("metadata.name", &self.name);
     }
 }
 
-/// The name in a selector that holds `metadata.name=NAME`.
-fn single_name(selector: &str) -> Option<String> {
-    selector
-        .split(',')
-        .find_map(|term| term.strip_prefix("metadata.name="))
-        .map(|name| name.strip_prefix('=').unwrap_or(name).to_owned())
-        .filter(|name| !name.is_empty())
+/// The question about health that a path is: `healthz`, `livez` or `readyz`, and the check that it names.
+pub(crate) fn probe(path: &str) -> Option<(&str, Option<&str>)> {
+    let path = path.strip_prefix('/')?;
+    let (probe, check) = path.split_once('/').map_or((path, None), |(probe, check)| (probe, Some(check)));
+    matches!(probe, "healthz" | "livez" | "readyz").then_some((probe, check))
+}
+
+/// Whether a path asks about health.
+pub(crate) fn is_health(path: &str) -> bool {
+    probe(path).is_some()
 }
 
 #[cfg(test)]
@@ -188,9 +285,27 @@ mod tests {
             ("PUT", "/api/v1/namespaces/x/finalize", ["update", "", "x", "namespaces", "finalize", "x"]),
             ("GET", "/api/v1/namespaces/x/pods", ["list", "", "x", "pods", "", ""]),
             ("GET", "/api/v1/watch/namespaces/x/pods/p", ["watch", "", "x", "pods", "", "p"]),
+            ("DELETE", "/api/v1/watch/namespaces/x/pods/p", ["watch", "", "x", "pods", "", "p"]),
             ("GET", "/api/v1/pods?watch=1", ["watch", "", "", "pods", "", ""]),
             ("GET", "/api/v1/pods?watch=0", ["list", "", "", "pods", "", ""]),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", ["list", "", "", "pods", "", "p"]),
+            // An escape belongs to the value, and other fields narrow no name.
+            (
+                "GET",
+                "/api/v1/pods?fieldSelector=metadata.name%3Dp%5C%2Cx",
+                ["list", "", "", "pods", "", "p,x"],
+            ),
+            ("GET", "/api/v1/pods?fieldSelector=metadata.name!%3Dp", ["list", "", "", "pods", "", ""]),
+            (
+                "GET",
+                "/api/v1/pods?fieldSelector=spec.nodeName%3Dmetadata.name",
+                ["list", "", "", "pods", "", ""],
+            ),
+            (
+                "DELETE",
+                "/api/v1/pods?fieldSelector=metadata.name%3Dp&fieldSelector=metadata.name%3Dq",
+                ["deletecollection", "", "", "pods", "", "p"],
+            ),
             (
                 "POST",
                 "/apis/apps/v1/namespaces/x/deployments",
@@ -229,6 +344,35 @@ mod tests {
         fn any_path_is_read(path in "(/(api|apis|v1|watch|namespaces|x|%2F|%zz|\\.\\.|))*", query in "[a-z=&%+]{0,20}") {
             let info = RequestInfo::parse(&Method::GET, &path, &Query::parse(&query));
             proptest::prop_assert_eq!(info.is_resource, !info.resource.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_name_and_a_selector_are_one_selection() {
+        for (uri, fields, good) in [
+            ("/api/v1/watch/pods", "", true),
+            ("/api/v1/pods/b?watch=true", "metadata.name=b", true),
+            ("/api/v1/pods/b?watch=true&fieldSelector=metadata.name%3Db", "metadata.name=b", true),
+            (
+                "/api/v1/pods/b?watch=true&fieldSelector=metadata.name%3Da",
+                "metadata.name=a,metadata.name=b",
+                false,
+            ),
+            (
+                "/api/v1/pods/b?watch=true&fieldSelector=spec.nodeName%3Da",
+                "spec.nodeName=a,metadata.name=b",
+                false,
+            ),
+            ("/api/v1/pods/b?watch=true&fieldSelector=nonsense", "metadata.name=b", false),
+            // An object is read as it is.
+            ("/api/v1/pods/b?fieldSelector=metadata.name%3Da", "", true),
+        ] {
+            let info = parse("GET", uri);
+            assert_eq!(
+                (info.fields.to_string().as_str(), info.bad_fields.is_none()),
+                (fields, good),
+                "{uri}"
+            );
         }
     }
 

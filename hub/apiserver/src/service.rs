@@ -22,12 +22,12 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use karmada_meta::status::Status;
 
-pub(crate) use resource::served as is_served;
-
 use crate::{
-    Inner,
+    Inner, body,
     front::{Answers, Exchange},
-    openapi, respond,
+    openapi,
+    request::{Class, RequestInfo},
+    respond,
 };
 
 /// The API as a tower service. Every request needs a [`Peer`](crate::authn::Peer) as an extension, or the
@@ -64,7 +64,20 @@ where
 }
 
 impl Answers for Inner {
-    async fn answer(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
+    fn class(&self, info: &RequestInfo) -> Option<Class> {
+        (!info.is_resource).then(|| self.paths.load().class(&info.path))?
+    }
+
+    fn knows(&self, info: &RequestInfo) -> bool {
+        let kinds = self.registry.kinds();
+        kinds.by_resource(&info.group, &info.version, &info.resource).is_some()
+    }
+
+    fn body_limit(&self, info: &RequestInfo) -> usize {
+        if info.is_resource { body::LIMIT } else { self.paths.load().body_limit(&info.path) }
+    }
+
+    async fn answer(&self, exchange: &Exchange<'_>, body: Bytes) -> Result<Response<Body>, Status> {
         let info = exchange.info;
         if info.is_resource {
             return resource::answer(self, exchange, body).await;

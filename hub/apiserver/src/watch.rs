@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     crd,
     kinds::Kind,
-    metrics::Watching,
     negotiate::{Accepted, Form},
     options::ListOptions,
     registry::{Registry, list::Filter, parse_version},
@@ -37,6 +36,8 @@ use crate::{
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A last bookmark comes so long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// No watch lasts longer, whatever `timeoutSeconds` says: a client that wants more watches again.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Frames are handed on in pieces of about this size.
 const CHUNK: usize = 64 << 10;
 /// The annotation of the bookmark behind the initial events.
@@ -57,8 +58,6 @@ enum View {
 pub(crate) struct Life {
     /// Ends it with the server.
     pub(crate) shutdown: CancellationToken,
-    /// Counts it.
-    pub(crate) open: Watching,
     /// Without `timeoutSeconds` it lasts this long, up to twice.
     pub(crate) lasts: Duration,
 }
@@ -83,8 +82,6 @@ struct Stream {
     shutdown: CancellationToken,
     /// For kinds that may go away.
     custom: Option<Arc<Registry>>,
-    /// Counts this watch for as long as it is there.
-    _open: Watching,
 }
 
 /// Answers a watch.
@@ -100,7 +97,7 @@ pub(crate) fn respond(
     include: Include,
     life: Life,
 ) -> Result<Response<Body>, Status> {
-    let Life { shutdown, open, lasts } = life;
+    let Life { shutdown, lasts } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
         Some(text) => parse_version(text).map_err(|_| {
@@ -122,7 +119,7 @@ pub(crate) fn respond(
     let current = store.revision();
     let now = Instant::now();
     let length = match options.timeout_seconds {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST),
         _ => registry.env.jitter(lasts, 1.0),
     };
     let end = now + length;
@@ -141,7 +138,6 @@ pub(crate) fn respond(
         end,
         shutdown,
         custom: kind.custom.is_some().then(|| registry.clone()),
-        _open: open,
     };
     let name = options.fields.exact("metadata.name");
     let scope = Scope {
@@ -163,9 +159,18 @@ pub(crate) fn respond(
             }
             None => {
                 let snapshot = store.snapshot();
-                let scope = (!namespace.is_empty()).then_some(namespace);
-                let objects = snapshot.range(&kind.storage, scope, None);
-                stream.initial = objects.filter(|o| stream.filter.matches(kind, o)).cloned().collect();
+                let filter = &stream.filter;
+                stream.initial = match (&scope.namespace, &scope.name) {
+                    (Some(namespace), Some(name)) => {
+                        let one = snapshot.get(&storage::key(kind, namespace, name));
+                        one.filter(|o| filter.matches(kind, o)).cloned().into_iter().collect()
+                    }
+                    _ => {
+                        let scope = (!namespace.is_empty()).then_some(namespace);
+                        let objects = snapshot.range(&kind.storage, scope, None);
+                        objects.filter(|o| filter.matches(kind, o)).cloned().collect()
+                    }
+                };
                 stream.end_of_initial = options.bookmarks.then(|| snapshot.revision());
                 snapshot.revision()
             }

@@ -61,6 +61,16 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
+    /// What this selects and whose field has this value.
+    #[must_use]
+    pub fn and(mut self, path: &str, value: &str) -> Self {
+        let new = FieldRequirement { path: path.to_owned(), negate: false, value: value.to_owned() };
+        if !self.requirements.contains(&new) {
+            self.requirements.push(new);
+        }
+        self
+    }
+
     /// The requirements, in order of their text.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements

@@ -189,11 +189,11 @@ impl From<Purge> for karmada_api::policy::PurgeMode {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// Requests that read at one time, watches aside; one more gets a 429. Administrators are always let in. 0: any
-    /// number.
+    /// Requests that read at one time, watches aside, a quarter of them of one identity at most. One more waits, and gets a
+    /// 429 when too many do. Administrators are always let in. 0: any number.
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub max_requests_inflight: usize,
-    /// The same for requests that write.
+    /// The same for requests that write; a quarter of them is for Leases alone.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_mutating_requests_inflight: usize,
     /// How long a request may take, watches aside; a client may ask for less, and writes get 34s at most.

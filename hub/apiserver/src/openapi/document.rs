@@ -12,7 +12,7 @@ use super::{
 use crate::{
     builtin::types::{self, Published, TypeId},
     kinds::Kind,
-    service::is_served,
+    subresources::is_served,
 };
 
 /// The version that documents of built-in kinds give themselves.

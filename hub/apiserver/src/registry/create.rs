@@ -31,7 +31,7 @@ impl Registry {
     /// Creates an object. `object` has been decoded and defaulted.
     ///
     /// # Errors
-    /// 404 or 403 of a namespace that is missing or ends, 409 when the name is taken, 422 for what is not valid.
+    /// 403 for what the caller may not create, 404 or 403 of a namespace that is missing or ends, 409 when the name is taken, 422 for what is not valid.
     pub async fn create(
         &self,
         caller: &Caller<'_>,
@@ -40,6 +40,7 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
+        caller.check_create(&Target { kind, namespace, name: object::name(&object), subresource: "" })?;
         for warning in metadata::dedup_owners(&mut object) {
             caller.warn(warning);
         }

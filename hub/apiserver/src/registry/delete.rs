@@ -24,6 +24,8 @@ use crate::{
 pub const FOREGROUND: &str = "foregroundDeletion";
 /// The dependents are let go before the owner goes.
 pub const ORPHAN: &str = "orphan";
+/// The longest grace that a time of day can be reckoned with: a hundred years, in seconds.
+const LONGEST_GRACE: i64 = 100 * 365 * 24 * 3600;
 /// Namespaces that a server without them does not start with.
 const PERMANENT: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -228,5 +230,5 @@ fn grace_period(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
         return 0;
     }
     let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    options.grace_period.unwrap_or(own).max(0)
+    options.grace_period.unwrap_or(own).clamp(0, LONGEST_GRACE)
 }

@@ -105,6 +105,8 @@ impl Registry {
         options: &WriteOptions,
         produce: &mut Produce<'_>,
     ) -> Result<Written, Status> {
+        // Judged here, where it is known that the object is not there: it may have gone since anyone looked.
+        caller.check_create(target)?;
         let mut object = produce(None)?;
         let uid = how.uid.as_deref().unwrap_or_else(|| object::uid(&object));
         if !uid.is_empty() {

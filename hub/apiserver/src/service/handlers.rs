@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use karmada_meta::{
-    fields::FieldSelector,
     object,
     status::{Status, StatusDetails},
 };
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use crate::{
     Inner,
     authn::UserInfo,
-    authz::{self, Attributes, ResourceTarget},
     body, decode, fields,
     front::Exchange,
     kinds::Kind,
@@ -62,29 +61,17 @@ impl<'a> Handler<'a> {
     }
 
     /// Reads a body as an object of a kind.
-    async fn object(&self, target: &Target<'_>, body: Body, options: &WriteOptions) -> Result<Value, Status> {
+    fn object(&self, target: &Target<'_>, body: Bytes, options: &WriteOptions) -> Result<Value, Status> {
         let plain = !target.kind.shape.has_messages();
         let body_type = negotiate::body_type(&self.exchange.parts.headers, plain)?;
-        let bytes = body::read(&self.exchange.parts.headers, body).await?;
+        let bytes = body::decoded(&self.exchange.parts.headers, body)?;
         let kinds = self.inner.registry.kinds();
         decode::object(&self.exchange.caller, &kinds, target, &bytes, body_type, options.validation)
     }
 
-    /// Whoever makes an object of this name, be it by changing it, has to be allowed to create it.
-    fn check_create(&self, name: &str) -> Result<(), Status> {
-        let attributes = |name| Attributes {
-            user: self.exchange.caller.user,
-            verb: "create",
-            target: authz::Target::Resource(ResourceTarget {
-                group: &self.kind.gvr.group,
-                resource: &self.kind.gvr.resource,
-                namespace: self.namespace,
-                name,
-                ..ResourceTarget::default()
-            }),
-        };
-        authz::check(&*self.inner.front.authorizer, &attributes(""))?;
-        authz::check_name(&*self.inner.front.authorizer, &attributes(name))
+    /// What a list, watch or deletecollection is about, as it was judged.
+    fn list_options(&self, watch: bool) -> Result<ListOptions, Status> {
+        ListOptions::parse(&self.exchange.query, self.exchange.info, self.kind, watch)
     }
 
     pub(super) fn get(&self) -> Result<Response<Body>, Status> {
@@ -100,7 +87,7 @@ impl<'a> Handler<'a> {
 
     pub(super) fn list(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::List)?;
-        let options = ListOptions::parse(&self.exchange.query, self.kind, false)?;
+        let options = self.list_options(false)?;
         let include = self.include(&accepted)?;
         self.refuse_single(&accepted)?;
         let page = self.inner.registry.list(self.kind, self.namespace, &options)?;
@@ -110,31 +97,21 @@ impl<'a> Handler<'a> {
     /// A watch of a collection, or of the object that the path names.
     pub(super) fn watch(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::Watch)?;
-        let mut options = ListOptions::parse(&self.exchange.query, self.kind, true)?;
-        let name = self.target().name;
-        if !name.is_empty() {
-            options.fields = FieldSelector::parse(&format!("metadata.name={name}"))
-                .map_err(|error| Status::bad_request(error.to_string()))?;
-        }
+        let options = self.list_options(true)?;
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
-        let life = watch::Life {
-            shutdown,
-            open: self.inner.front.metrics.watching(self.exchange.info),
-            lasts: self.inner.front.gate.limits().watch_timeout,
-        };
+        let life = watch::Life { shutdown, lasts: self.inner.front.gate.limits().watch_timeout };
         watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, life)
     }
 
-    pub(super) async fn create(&self, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (kind, exchange) = (self.kind, self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
-        let mut object = self.object(&self.target(), body, &options).await?;
+        let mut object = self.object(&self.target(), body, &options)?;
         if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
             return Err(terminating(kind));
         }
-        self.check_create(object::name(&object))?;
         if &*kind.storage == SIGNING_REQUESTS {
             requested_by(&mut object, exchange.caller.user);
         }
@@ -144,11 +121,11 @@ impl<'a> Handler<'a> {
     }
 
     /// Answers a review. Nothing is stored.
-    pub(super) async fn review(&self, review: Review, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn review(&self, review: Review, body: Bytes) -> Result<Response<Body>, Status> {
         let (kind, exchange) = (self.kind, self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
-        let object = self.object(&self.target(), body, &options).await?;
+        let object = self.object(&self.target(), body, &options)?;
         let manager = options.field_manager.as_deref().unwrap_or(exchange.caller.agent);
         let now = self.inner.registry.now();
         let mut object = fields::update(kind, None, &object, manager, "", &now);
@@ -164,46 +141,35 @@ impl<'a> Handler<'a> {
         Ok(Answer { code, json, accepted }.into_response(&exchange.parts.headers))
     }
 
-    pub(super) async fn update(&self, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn update(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (target, exchange) = (self.target(), self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Update)?;
-        let object = self.object(&target, body, &options).await?;
-        let creates = self.kind.rules.create_on_update && target.subresource.is_empty();
-        if creates && self.inner.registry.lookup(&target).is_none() {
-            self.check_create(target.name)?;
-        }
+        let object = self.object(&target, body, &options)?;
         let written = self.inner.registry.update(&exchange.caller, &target, object, &options).await?;
         self.show_written(&written, accepted)
     }
 
     /// Reads what every PATCH has.
-    async fn read_patch(
-        &self,
-        body: Body,
-    ) -> Result<(PatchType, Accepted, WriteOptions, bytes::Bytes), Status> {
+    fn read_patch(&self, body: Bytes) -> Result<(PatchType, Accepted, WriteOptions, Bytes), Status> {
         let patch_type = self.patch_type()?;
         let accepted = self.accepted(Endpoint::Object)?;
         let apply = patch_type == PatchType::Apply;
         let options = WriteOptions::parse(&self.exchange.query, Write::Patch { apply })?;
-        Ok((patch_type, accepted, options, body::read(&self.exchange.parts.headers, body).await?))
+        Ok((patch_type, accepted, options, body::decoded(&self.exchange.parts.headers, body)?))
     }
 
-    pub(super) async fn patch(&self, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn patch(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (target, caller) = (self.target(), &self.exchange.caller);
-        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
-        let creates = patch_type == PatchType::Apply && target.subresource.is_empty();
-        if creates && self.inner.registry.lookup(&target).is_none() {
-            self.check_create(target.name)?;
-        }
+        let (patch_type, accepted, options, bytes) = self.read_patch(body)?;
         let written = self.inner.registry.patch(caller, &target, patch_type, &bytes, &options).await?;
         self.show_written(&written, accepted)
     }
 
-    pub(super) async fn delete(&self, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (kind, target) = (self.kind, self.target());
         let accepted = self.accepted(Endpoint::Object)?;
-        let options = self.delete_options(body).await?;
+        let options = self.delete_options(body)?;
         let shown = match self.inner.registry.delete(&self.exchange.caller, &target, &options).await? {
             Deleted::Gone(shown) if !kind.rules.delete_returns_object => {
                 let status = Status::success(&kind.group_resource(), target.name, &shown.header().uid);
@@ -216,12 +182,12 @@ impl<'a> Handler<'a> {
         self.show(&shown, accepted, StatusCode::OK)
     }
 
-    pub(super) async fn delete_collection(&self, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn delete_collection(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (exchange, registry) = (self.exchange, &self.inner.registry);
         let accepted = self.accepted(Endpoint::List)?;
-        let list = ListOptions::parse(&exchange.query, self.kind, false)?;
+        let list = self.list_options(false)?;
         let include = self.include(&accepted)?;
-        let options = self.delete_options(body).await?;
+        let options = self.delete_options(body)?;
         let page =
             registry.delete_collection(&exchange.caller, self.kind, self.namespace, &list, &options).await?;
         self.show_page(&page, accepted, include)
@@ -233,16 +199,16 @@ impl<'a> Handler<'a> {
         Ok(self.show_scale(&value, accepted))
     }
 
-    pub(super) async fn update_scale(&self, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn update_scale(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&self.exchange.query, Write::Update)?;
         let place = Target { kind: &self.inner.scale, ..self.target() };
-        let scale = self.object(&place, body, &options).await?;
+        let scale = self.object(&place, body, &options)?;
         self.write_scale(ScaleWrite::Update(&scale), &options, accepted).await
     }
 
-    pub(super) async fn patch_scale(&self, body: Body) -> Result<Response<Body>, Status> {
-        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
+    pub(super) async fn patch_scale(&self, body: Bytes) -> Result<Response<Body>, Status> {
+        let (patch_type, accepted, options, bytes) = self.read_patch(body)?;
         self.write_scale(ScaleWrite::Patch(patch_type, &bytes), &options, accepted).await
     }
 
@@ -283,8 +249,8 @@ impl<'a> Handler<'a> {
     }
 
     /// The options of a deletion: of its body, or without one of its query.
-    async fn delete_options(&self, body: Body) -> Result<DeleteOptions, Status> {
-        let bytes = body::read(&self.exchange.parts.headers, body).await?;
+    fn delete_options(&self, body: Bytes) -> Result<DeleteOptions, Status> {
+        let bytes = body::decoded(&self.exchange.parts.headers, body)?;
         if bytes.is_empty() {
             return DeleteOptions::from_query(&self.exchange.query);
         }

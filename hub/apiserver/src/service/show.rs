@@ -94,7 +94,7 @@ impl Handler<'_> {
         include: Include,
     ) -> Result<Response<Body>, Status> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
-        let room = self.inner.front.gate.list(size)?;
+        let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
         let response = self.page_response(page, size, accepted, include);
         Ok(match room {
             Some(room) => response.map(|body| room.hold(body)),

@@ -1,10 +1,18 @@
 //! Who asks, as whom, and what they may know of it.
 
-use karmada_apiserver::authn::{Authenticator, Tokens, UserInfo};
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Request;
+use karmada_apiserver::{
+    authn::{Authenticator, Peer, Tokens, UserInfo},
+    authz::{Attributes, Authorizer, Decision},
+};
 use karmada_env::Env;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
-use crate::{MAPS, Server};
+use crate::{MAPS, Server, config_map, define};
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const MAY_I: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -106,4 +114,185 @@ async fn a_certificate_request_says_who_made_it() {
     assert_eq!(made.body["spec"]["username"], "admin", "{made:?}");
     let changed = server.patch(&format!("{path}/r"), "merge", json!({"spec": {"username": "x"}})).await;
     assert_eq!((changed.code, &changed.body["spec"]["username"]), (200, &json!("admin")));
+}
+
+/// Whatever the agent of one cluster asks for, nothing of another one is shown or changed.
+#[tokio::test(start_paused = true)]
+async fn an_agent_gets_nothing_of_another_cluster_however_it_asks() {
+    let server = Server::start().await;
+    let names =
+        json!({"plural": "clusters", "singular": "cluster", "kind": "Cluster", "listKind": "ClusterList"});
+    define(&server, "cluster.karmada.io", &names, "Cluster").await;
+    let clusters = "/apis/cluster.karmada.io/v1alpha1/clusters";
+    for name in ["m1", "m2"] {
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": name}, "spec": {"mark": format!("of-{name}")}});
+        assert_eq!(server.call("POST", clusters, cluster).await.code, 201);
+    }
+    let version = |server: &Server| {
+        let kinds = server.api.kinds();
+        let kind = kinds.by_resource("cluster.karmada.io", "v1alpha1", "clusters").unwrap();
+        let key = karmada_apiserver::storage::key(kind, "", "m2");
+        server.api.registry().store.get(&key).map(|object| object.revision)
+    };
+    let before = version(&server);
+    let root = "/apis/cluster.karmada.io/v1alpha1";
+    let paths = [
+        "/clusters",
+        "/clusters/m1",
+        "/clusters/m2",
+        "/clusters/m%32",
+        "/watch/clusters",
+        "/watch/clusters/m1",
+        "/watch/clusters/m2",
+        "/watch/clusters/m2/status",
+        "/clusters//m2",
+        "//clusters/m2",
+        "/clusters/m2/",
+        "/clusters/m1/../m2",
+        "/clusters/m1%2F..%2Fm2",
+        "/namespaces/m1/clusters/m2",
+        "/namespaces/m1/clusters",
+        "/clusters/m2/status",
+        "/clusters/m2/scale",
+        "/clusters/m2%00",
+    ];
+    let selectors = [
+        "",
+        "fieldSelector=metadata.name%3Dm1",
+        "fieldSelector=metadata.name=m2",
+        "fieldSelector=metadata.name!%3Dm1",
+        "fieldSelector=metadata.name%3Dm1&fieldSelector=metadata.name%3Dm2",
+        "fieldSelector=metadata.name%3Dm2&fieldSelector=metadata.name%3Dm1",
+        "fieldSelector=metadata.name%3Dm1%2Cmetadata.name%3Dm2",
+        "fieldSelector=metadata.namespace%3Dm1",
+        "field%53elector=metadata.name%3Dm2",
+        "fieldSelector=metadata.name%3Dm1%5C%2C",
+        "fieldSelector=%2C",
+        "labelSelector=metadata.name%3Dm1",
+        "fieldSelector=metadata.name%3Dm1&resourceVersion=0",
+        // `m0`: everything after it.
+        "fieldSelector=metadata.name%3Dm1&limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoibTBcdTAwMDAifQ",
+        "limit=1",
+    ];
+    let watches = [
+        "",
+        "watch=true",
+        "watch=0",
+        "watch=1&watch=0",
+        "watch",
+        "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+    ];
+    let mut served = 0;
+    for path in paths {
+        for selector in selectors {
+            for watch in watches {
+                let uri = format!("{root}{path}?timeoutSeconds=1&{selector}&{watch}");
+                for method in ["GET", "HEAD"] {
+                    let answer = server.send_with(agent(), method, &uri, &[]).await;
+                    assert!(!answer.body.to_string().contains("of-m2"), "{method} {uri}: {answer:?}");
+                    served += usize::from(answer.code == 200);
+                }
+            }
+            for method in ["DELETE", "PUT", "PATCH", "POST"] {
+                let uri = format!("{root}{path}?{selector}");
+                // Its own can be deleted, and is wanted for the rest.
+                if method == "DELETE" && matches!(path, "/clusters/m1") {
+                    continue;
+                }
+                let headers = [("content-type", "application/merge-patch+json")];
+                let body = br#"{"metadata":{"name":"m2"},"spec":{"mark":"x"}}"#.to_vec();
+                let headers =
+                    if method == "PATCH" { &headers[..] } else { &[("content-type", "application/json")] };
+                server.send_body(agent(), method, &uri, headers, body).await;
+                assert_eq!(version(&server), before, "{method} {uri}");
+            }
+        }
+    }
+    assert!(served > 50, "what is its own is shown: {served}");
+    let uri = format!("{clusters}/m2?watch=true&fieldSelector=metadata.name%3Dm1");
+    let refused = server.send_with(agent(), "GET", &uri, &[]).await;
+    let why = "fieldSelector metadata.name doesn't match requested name";
+    assert_eq!((refused.code, &refused.body["message"]), (400, &json!(why)));
+}
+
+/// Everyone may do everything, but only administrators may create.
+#[derive(Debug)]
+struct MayNotCreate;
+
+impl Authorizer for MayNotCreate {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let admin = attributes.user.in_group("system:masters");
+        if admin || attributes.verb != "create" { Decision::Allow } else { Decision::NoOpinion }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_create_does_not_by_changing() {
+    let server = Server::judged(Arc::new(MayNotCreate)).await;
+    let changer = || UserInfo::new("changer", ["g"]);
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    let map = |name: &str| config_map(name).to_string().into_bytes();
+    let send = async |method: &str, name: &str, query: &str, headers: &[(&str, &str)]| {
+        server.send_body(changer(), method, &format!("{MAPS}/{name}{query}"), headers, map(name)).await.code
+    };
+    assert_eq!(send("PATCH", "a", "?fieldManager=m", &apply).await, 403);
+    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404);
+    assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
+    assert_eq!(send("PATCH", "a", "?fieldManager=m&force=true", &apply).await, 200);
+    let posted =
+        server.send_body(changer(), "POST", MAPS, &[("content-type", "application/json")], map("b")).await;
+    assert_eq!(posted.code, 403);
+    // A Lease is one of the kinds that a PUT creates.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let lease = json!({"metadata": {"name": "l", "namespace": "default"}, "spec": {}});
+    let put =
+        async |user: UserInfo| server.send(Some(user), "PUT", leases, "application/json", &lease).await.code;
+    assert_eq!(put(changer()).await, 403);
+    // Once it is there a PUT is a change, and this one does not say of which version.
+    assert_eq!((put(Server::admin()).await, put(changer()).await), (201, 422));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_is_authenticated_here_and_what_does_not_hold_is_a_counted_401() {
+    let server = Server::start().await;
+    let mut tokens = Tokens::new();
+    tokens.insert("secret", UserInfo::new("u", ["g"]));
+    server.api.authenticate_by(Authenticator::new(tokens, Env::system()));
+    let ask = async |peer: Option<Peer>, token: Option<&str>, path: &str| {
+        let mut request = Request::get(path);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let mut request = request.body(Body::empty()).unwrap();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let response = server.api.service().oneshot(request).await.unwrap();
+        assert!(response.headers().contains_key("audit-id"));
+        response.status().as_u16()
+    };
+    let refused = || Some(Peer::Refused("unknown issuer".into()));
+    let table = [
+        (None, None, "/version", 401),
+        (Some(Peer::None), None, "/version", 200),
+        (Some(Peer::None), None, "/apis", 403),
+        (Some(Peer::None), Some("secret"), "/apis", 200),
+        (Some(Peer::None), Some("wrong"), "/version", 401),
+        (refused(), None, "/version", 401),
+        (refused(), Some("secret"), "/apis", 200),
+        (refused(), Some("wrong"), "/apis/made/up/resources", 401),
+    ];
+    for (peer, token, path, code) in table {
+        assert_eq!(ask(peer.clone(), token, path).await, code, "{peer:?} {token:?} {path}");
+    }
+    let figures = server.get("/metrics").await.body.as_str().unwrap().to_owned();
+    for want in [
+        "karmada_apiserver_unauthenticated_requests_total{reason=\"certificate_refused\"} 2",
+        "karmada_apiserver_unauthenticated_requests_total{reason=\"token_unknown\"} 1",
+        "apiserver_request_total{verb=\"GET\",group=\"\",resource=\"\",code=\"401\"} 3",
+        "apiserver_request_total{verb=\"LIST\",group=\"other\",resource=\"other\",code=\"401\"} 1",
+    ] {
+        assert!(figures.contains(want), "{want} in {figures}");
+    }
 }

@@ -10,7 +10,7 @@ use karmada_apiserver::{authn::UserInfo, limits::Limits};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::{MAPS, Server, config_map};
+use crate::{MAPS, Server, config_map, define};
 
 fn agent() -> UserInfo {
     UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"])
@@ -49,41 +49,115 @@ async fn a_request_ends_in_its_time() {
     assert_eq!((wrong.code, &wrong.body["message"]), (400, &json!(why)));
 }
 
+/// Four hundred requests of one agent whose bodies stall, and every renewal of another one goes through.
 #[tokio::test(start_paused = true)]
-async fn too_many_at_once_are_told_to_come_back() {
-    let server = Server::limited(Limits { writing: 2, ..Limits::default() }).await;
+async fn who_stalls_keeps_nobody_from_renewing_a_lease() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases";
+    let server = Server::start().await;
+    for name in ["karmada-cluster", "karmada-es-m1"] {
+        let namespace = json!({"metadata": {"name": name}});
+        assert_eq!(server.call("POST", "/api/v1/namespaces", namespace).await.code, 201);
+    }
+    let other = || UserInfo::new("system:karmada:agent:m2", ["system:karmada:agents"]);
+    let lease =
+        json!({"metadata": {"name": "m2", "namespace": "karmada-cluster"}, "spec": {"holderIdentity": "m2"}});
+    let json = "application/json";
+    assert_eq!(server.send(Some(other()), "POST", LEASES, json, &lease).await.code, 201);
+    let waiting: Vec<_> =
+        (0..400).map(|_| tokio::spawn(server.api.service().oneshot(stalled(WORKS, agent())))).collect();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let figures = server.get("/metrics").await.body.to_string();
+    let want = "apiserver_current_inflight_requests{request_kind=\\\"mutating\\\"} 0";
+    assert!(figures.contains(want), "a body that is waited for holds no seat: {figures}");
+    for i in 0..210 {
+        let (merge, change) = ("application/merge-patch+json", json!({"spec": {"leaseTransitions": i}}));
+        let renewed = server.send(Some(other()), "PATCH", &format!("{LEASES}/m2"), merge, &change).await;
+        assert_eq!(renewed.code, 200, "renewal {i}: {renewed:?}");
+        tokio::time::sleep(Duration::from_millis(95)).await;
+    }
+    assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
+    let mut codes = std::collections::BTreeMap::<u16, usize>::new();
+    for waiting in waiting {
+        *codes.entry(waiting.await.unwrap().unwrap().status().as_u16()).or_default() += 1;
+    }
+    assert_eq!(codes, [(504, 400)].into(), "each ends in its time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_sends_too_much_at_a_time_is_told_to_come_back() {
+    let server = Server::limited(Limits { body_bytes: 128 << 10, ..Limits::default() }).await;
+    // A quarter for one: two bodies that are waited for.
     let waiting: Vec<_> =
         (0..2).map(|_| tokio::spawn(server.api.service().oneshot(stalled(WORKS, agent())))).collect();
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    let mut request = Request::post(WORKS).body(Body::from("{}")).unwrap();
-    request.extensions_mut().insert(agent());
-    let refused = server.api.service().oneshot(request).await.unwrap();
-    assert_eq!(refused.status(), 429);
-    assert_eq!(refused.headers()["retry-after"], "1");
+    let ask = async || {
+        let mut request = Request::post(WORKS).body(Body::from("{}")).unwrap();
+        request.extensions_mut().insert(agent());
+        server.api.service().oneshot(request).await.unwrap()
+    };
+    let refused = ask().await;
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
     let body: Value =
         serde_json::from_slice(&refused.into_body().collect().await.unwrap().to_bytes()).unwrap();
     assert_eq!(
         body,
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": "Too many requests, please try again later.", "reason": "TooManyRequests",
+            "message": "Too much is being sent at a time, please try again later.", "reason": "TooManyRequests",
             "details": {"retryAfterSeconds": 1}, "code": 429})
     );
     assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201, "an administrator gets through");
     let figures = server.get("/metrics").await.body.to_string();
-    for want in [
-        "apiserver_current_inflight_requests{request_kind=\\\"mutating\\\"} 2",
-        "karmada_apiserver_refused_requests_total{reason=\\\"too_many_writing\\\"} 1",
-    ] {
-        assert!(figures.contains(want), "{want} in {figures}");
-    }
+    let want = "karmada_apiserver_refused_requests_total{reason=\\\"bodies_too_large\\\"} 1";
+    assert!(figures.contains(want), "{want} in {figures}");
     for waiting in waiting {
-        assert_eq!(waiting.await.unwrap().unwrap().status(), 504, "they give their seats back");
+        assert_eq!(waiting.await.unwrap().unwrap().status(), 504, "they give their room back");
     }
-    let mut request = Request::post(WORKS).body(Body::from("{}")).unwrap();
-    request.extensions_mut().insert(agent());
-    assert_ne!(server.api.service().oneshot(request).await.unwrap().status(), 429);
+    assert_ne!(ask().await.status(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_without_end_ends() {
+    let server = Server::start().await;
+    let mut watch = server.watch(&format!("{MAPS}?watch=true&timeoutSeconds=9223372036854775807")).await;
+    assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
+    assert_eq!(watch.next().await.unwrap().0, "ADDED");
+    let begun = tokio::time::Instant::now();
+    assert!(watch.next().await.is_none());
+    assert_eq!(begun.elapsed().as_secs().div_ceil(3600), 24);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    let made = server.call("POST", pods, pod).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    let gone = server.call("DELETE", &format!("{pods}/p"), json!({"gracePeriodSeconds": i64::MAX})).await;
+    assert_eq!(gone.code, 200, "{gone:?}");
+    assert!(gone.body["metadata"]["deletionTimestamp"].as_str().unwrap().starts_with("2125-"), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_identity_has_so_many_watches_and_no_more() {
+    let server = Server::limited(Limits { open_each: 2, ..Limits::default() }).await;
+    let watch = async |user: UserInfo| {
+        let mut request =
+            Request::get("/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations?watch=true")
+                .body(Body::empty())
+                .unwrap();
+        request.extensions_mut().insert(user);
+        server.api.service().oneshot(request).await.unwrap()
+    };
+    let names = json!({"plural": "resourceinterpretercustomizations", "singular": "resourceinterpretercustomization",
+        "kind": "ResourceInterpreterCustomization", "listKind": "ResourceInterpreterCustomizationList"});
+    define(&server, "config.karmada.io", &names, "Cluster").await;
+    let open = [watch(agent()).await, watch(agent()).await];
+    assert!(open.iter().all(|response| response.status() == 200));
+    assert_eq!(watch(agent()).await.status(), 429);
+    let other = UserInfo::new("system:karmada:agent:m2", ["system:karmada:agents"]);
+    assert_eq!(watch(other).await.status(), 200);
+    drop(open);
+    assert_eq!(watch(agent()).await.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]

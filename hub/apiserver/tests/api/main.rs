@@ -32,7 +32,12 @@ use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, limits::Limits, open_store,
+    ApiServer, Registration,
+    admission::AdmitAll,
+    authn::UserInfo,
+    authz::{Authorizer, Coarse},
+    limits::Limits,
+    open_store,
 };
 use karmada_env::{Env, ManualClock};
 use karmada_store::engine::{Engine, memory::Memory};
@@ -64,7 +69,16 @@ impl Server {
         Self::over(Memory::new(), limits).await
     }
 
+    /// A server with an authoriser of the caller's.
+    async fn judged(authorizer: Arc<dyn Authorizer>) -> Self {
+        Self::made(Memory::new(), Limits::default(), authorizer).await
+    }
+
     async fn over(engine: impl Engine, limits: Limits) -> Self {
+        Self::made(engine, limits, Arc::new(Coarse)).await
+    }
+
+    async fn made(engine: impl Engine, limits: Limits, authorizer: Arc<dyn Authorizer>) -> Self {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
@@ -72,7 +86,7 @@ impl Server {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(Coarse),
+            authorizer,
             derived: Vec::new(),
         };
         let store = open_store(engine, &env).unwrap();
@@ -191,6 +205,20 @@ impl Server {
         assert_eq!(response.status(), 200);
         Events { body: response.into_body(), buffer: Vec::new() }
     }
+}
+
+/// Defines a kind in `v1alpha1` that may have any fields, and waits until it is served.
+async fn define(server: &Server, group: &str, names: &Value, scope: &str) {
+    let plural = names["plural"].as_str().unwrap();
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": scope, "names": names,
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let made =
+        server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    server.until(&format!("/apis/{group}/v1alpha1/{plural}"), |answer| answer.code == 200).await;
 }
 
 /// The events of a watch.

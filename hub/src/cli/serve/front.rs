@@ -28,10 +28,13 @@ pub(in crate::cli) const COPY_PATH: &str = "/karmada-hub/store";
 /// What stands beside the embedded API: it is ready when `ready` is true too, and gives its store away.
 pub(super) fn beside_api(ready: latest::Receiver<bool>, store: ApiStore) -> Paths {
     let controllers = move || if *ready.borrow() { Ok(String::new()) } else { Err(String::new()) };
-    Paths::default().with_check(CONTROLLERS_CHECK, true, controllers).with(COPY_PATH, READ, move |request| {
-        let answer = copy(&store, &request);
-        async move { Ok(answer) }
-    })
+    Paths::default()
+        .with_check(CONTROLLERS_CHECK, true, controllers)
+        .with(COPY_PATH, READ, move |request| {
+            let answer = copy(&store, &request);
+            async move { Ok(answer) }
+        })
+        .long_running()
 }
 
 /// Everything that is stored, at one revision, for a backup.
@@ -93,10 +96,11 @@ pub(super) fn reviews(judge: Judge) -> Paths {
     let judge = Arc::new(judge);
     webhooks::PREFIXES.into_iter().fold(Paths::default(), |paths, prefix| {
         let judge = judge.clone();
-        paths.with_prefix(prefix, webhooks::METHODS, move |request| {
+        let paths = paths.with_prefix(prefix, webhooks::METHODS, move |request| {
             let judge = judge.clone();
             async move { Ok::<_, Status>(judge.answer(request).await) }
-        })
+        });
+        paths.bodies_up_to(webhooks::REVIEW_LIMIT)
     })
 }
 

@@ -183,6 +183,7 @@ fn limits(args: &ServeArgs) -> limits::Limits {
         watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
         list_bytes: args.limits.max_list_bytes,
         event_ttl: args.limits.event_ttl,
+        ..limits::Limits::default()
     }
 }
 

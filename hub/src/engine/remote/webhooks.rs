@@ -67,7 +67,7 @@ const PROTECTION: &str = "/validate-resourcedeletionprotection";
 const MUTATE: &str = "/mutate-";
 const VALIDATE: &str = "/validate-";
 /// The largest review: two objects of what a server takes, and room for what is around them.
-const REVIEW_LIMIT: usize = 8 << 20;
+pub const REVIEW_LIMIT: usize = 8 << 20;
 
 /// The path for a kind, as Karmada's webhooks have them.
 fn path(prefix: &str, kind: &str) -> String {

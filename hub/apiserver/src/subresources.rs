@@ -1,0 +1,75 @@
+//! The subresources that are served, as a table. Which kind has which of them, and with which verbs, is the kind's own
+//! business ([`Kind::subresources`]); what this server cannot do (most need nodes) is not in the table.
+//!
+//! Stands below what documents them and what answers them.
+
+use crate::kinds::{Kind, Subresource};
+
+/// What a subresource is, and so who answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// A part of the object, which is read and written by itself.
+    Part,
+    /// Another view of it: an `autoscaling/v1` Scale.
+    Scale,
+}
+
+/// One subresource.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    /// `status`, `scale`, …
+    pub(crate) name: &'static str,
+    /// What it is.
+    pub(crate) sort: Sort,
+    /// What can be done with it here, of what a kind offers.
+    pub(crate) verbs: &'static [&'static str],
+    /// Whether the path may go on behind its name.
+    pub(crate) deep: bool,
+    /// Whether an answer lasts as long as the client listens.
+    pub(crate) long_running: bool,
+}
+
+const PART: Row =
+    Row { name: "", sort: Sort::Part, verbs: &["get", "update", "patch"], deep: false, long_running: false };
+
+const TABLE: &[Row] = &[
+    Row { name: "status", ..PART },
+    Row { name: "scale", sort: Sort::Scale, ..PART },
+    Row { name: "finalize", ..PART },
+    Row { name: "approval", ..PART },
+    Row { name: "ephemeralcontainers", ..PART },
+    Row { name: "resize", ..PART },
+];
+
+/// The row of that name.
+pub(crate) fn row(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.name == name)
+}
+
+/// Whether a subresource is served, whatever kind it is of.
+pub(crate) fn is_served(name: &str) -> bool {
+    row(name).is_some()
+}
+
+/// A subresource of a kind that is served at a path which has so many parts behind its name.
+pub(crate) fn of<'a>(kind: &'a Kind, name: &str, behind: usize) -> Option<(&'static Row, &'a Subresource)> {
+    let row = row(name).filter(|row| row.deep || behind == 0)?;
+    Some((row, kind.subresource(name)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in the table is some kind's, and does something there.
+    #[test]
+    fn every_row_is_of_use() {
+        let kinds = crate::builtin::kinds();
+        for row in TABLE {
+            let offered = kinds.iter().filter_map(|kind| of(kind, row.name, 0)).flat_map(|(_, s)| &s.verbs);
+            let done: Vec<_> = offered.filter(|verb| row.verbs.contains(&verb.as_str())).collect();
+            assert!(!done.is_empty(), "{}", row.name);
+        }
+        assert!(kinds.iter().all(|kind| of(kind, "log", 0).is_none() && of(kind, "status", 1).is_none()));
+    }
+}
