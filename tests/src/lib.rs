@@ -9,6 +9,7 @@
 //!   machine   the clocks of one of them, what stops it and what holds up its watches
 //!   sim       fleets that live through what a seed has in store for them, judged after every step
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
+//!   hostile   attacks on a hub's process, and what others notice of them   (also a binary)
 //!   recordings  what a stock Karmada had, beside what a fleet has
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
@@ -17,6 +18,7 @@
 
 pub mod bench;
 pub mod fleet;
+pub mod hostile;
 pub mod inprocess;
 pub mod kills;
 pub mod kubesim;
