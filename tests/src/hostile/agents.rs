@@ -190,7 +190,10 @@ pub(super) async fn forbidden(scene: Scene) {
 
 pub(super) async fn watches(scene: Scene) {
     let once = |wire: Wire, n: u64| async move {
-        let path = match n % 3 {
+        let path = match n % 6 {
+            // Ends that no clock can reach.
+            3 => format!("{}?watch=true&timeoutSeconds=9223372036854775807", works(MALLORY)),
+            4 => format!("{}?watch=true&timeoutSeconds=18446744073709551615&timeout=9999999h", works(MALLORY)),
             0 => format!("{}?watch=true&resourceVersion=0", works(MALLORY)),
             1 => format!("{}?watch=true", works(MALLORY)),
             _ => "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations?watch=true&resourceVersion=1".to_owned(),
@@ -402,7 +405,7 @@ pub(super) async fn storage(scene: Scene) {
         async move {
             let held = stored.load(std::sync::atomic::Ordering::Relaxed);
             if held > STORED {
-                tally.add("400 MB are stored");
+                tally.wrong("400 MB were stored by one agent, and more would be");
                 sleep(Duration::from_secs(1)).await;
             }
             let body = work(&format!("stored-{n}"), &filler).to_string();

@@ -12,7 +12,8 @@
 //!
 //! The program ([`run`]) lets a seed choose what happens when, and judges what does not depend on how fast a machine is:
 //!
-//! - no renewal of an agent that does its work is refused or stays unanswered, and nobody else gets a 5xx;
+//! - no renewal of an agent that does its work is refused or stays unanswered, and of all else that others ask for
+//!   nothing is refused but for a while (429);
 //! - nothing is answered that has to be refused, and nothing of it has an effect;
 //! - what was acknowledged is there, also after a restart, and every watch has seen it once;
 //! - who has never connected before can join;
@@ -231,7 +232,9 @@ async fn series(ground: &Ground) -> Result<usize, String> {
 /// What does not depend on the machine, of what others noticed.
 fn judge(what: &str, noticed: &Noticed, wrong: &mut Vec<String>) {
     for ((who, code), count) in &noticed.refused {
-        if *who == others::RENEWAL || *code >= 500 || matches!(code, 401 | 403) {
+        // To wait is no harm to who has time; a watch may have to begin anew.
+        let waits = *code == 429 || (*who == others::WATCH && *code == 410);
+        if *who == others::RENEWAL || !waits {
             wrong.push(format!("{what}: {count} {who} were answered with {code}"));
         }
     }

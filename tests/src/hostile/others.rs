@@ -120,7 +120,7 @@ pub fn spread(times: &[Duration]) -> (Duration, Duration, Duration) {
 
 pub(super) const RENEWAL: &str = "renewals";
 const REPORT: &str = "reports";
-const WATCH: &str = "watches";
+pub(super) const WATCH: &str = "watches";
 const WRITE: &str = "writes";
 const READY: &str = "readyz";
 const FRESH: &str = "returns";
