@@ -13,7 +13,7 @@ use super::{
     bodies::{inserts_at_the_front, works_of},
     client::{Answer, Ask, Wire},
     frames::{Raw, kind},
-    ground::{MALLORY, cluster, work, works},
+    ground::{LEASES, MALLORY, cluster, micro_time, work, works},
 };
 
 /// Of an answer to an attack hardly anything is kept.
@@ -41,6 +41,31 @@ pub(super) async fn stalled(scene: Scene) {
         async move { wire.ask(Ask::post(&path, "{").stalled().keep(KEPT)).await }
     };
     scene.flood(&scene.people.mallory, 1, 400, once).await;
+}
+
+/// Bodies that stall with their last bytes: all that came before has to be held somewhere.
+pub(super) async fn heavy(scene: Scene) {
+    let path = works(MALLORY);
+    let body: Bytes = format!("{{\"a\":\"{}", "0123456789abcdef".repeat(2_900_000 / 16)).into();
+    let once = move |wire: Wire, _| {
+        let (path, body) = (path.clone(), body.clone());
+        async move { wire.ask(Ask::post(&path, body).stalled().keep(KEPT)).await }
+    };
+    scene.flood(&scene.people.mallory, 3, 100, once).await;
+}
+
+/// Renewals of its own Lease, some of them stalled: what is kept free for Leases is kept free for others', too.
+pub(super) async fn leases(scene: Scene) {
+    let path = format!("{LEASES}/{MALLORY}");
+    let once = move |wire: Wire, n: u64| {
+        let path = path.clone();
+        async move {
+            let patch = json!({ "spec": { "renewTime": micro_time() } }).to_string();
+            let ask = Ask::merge(&path, patch).keep(KEPT);
+            wire.ask(if n % 2 == 0 { ask } else { ask.stalled() }).await
+        }
+    };
+    scene.flood(&scene.people.mallory, 2, 300, once).await;
 }
 
 pub(super) async fn streams(scene: Scene) {

@@ -234,6 +234,8 @@ pub const ATTACKS: &[Attack] = &[
         "streams, stalled bodies, 3 MiB Works, lists, watches and /openapi/v2 at once"
     ),
     attack!("stalled-bodies", Agent, agents::stalled, "400 POSTs whose bodies stall"),
+    attack!("heavy-stalls", Agent, agents::heavy, "300 POSTs whose bodies of 2.9 MB stall at the end"),
+    attack!("leases", Agent, agents::leases, "renewals of its own Lease, 600 at once, half of them stalled"),
     attack!("streams", Agent, agents::streams, "1,000 streams on each of two connections"),
     attack!("works", Agent, agents::works_at_the_limit, "3 MiB Works of awkward shapes, four at once"),
     attack!(
