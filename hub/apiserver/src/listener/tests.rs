@@ -19,7 +19,11 @@ use crate::{
     pki::{Credential, Pki},
 };
 
-const GRACE: Duration = Duration::from_millis(300);
+/// Long beside what a busy machine lets one wait.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long anything may take there.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Server {
     address: SocketAddr,
@@ -197,7 +201,7 @@ async fn http_1_is_served_too_and_open_streams_end_with_the_server() {
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert!(first.starts_with(b"system:anonymous"));
     server.shutdown.cancel();
-    tokio::time::timeout(GRACE * 20, server.done)
+    tokio::time::timeout(PATIENCE, server.done)
         .await
         .expect("the server ends within its grace time")
         .unwrap();
@@ -237,7 +241,8 @@ impl Server {
     /// Waits until a figure of the listener is at least this.
     async fn figure(&self, line: &str) {
         let page = karmada_telemetry::metrics::Page::new().with(self.traffic.clone()).into_source();
-        for _ in 0..200 {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        while tokio::time::Instant::now() < end {
             if page().contains(line) {
                 return;
             }
@@ -257,7 +262,7 @@ async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Vec<u8> {
     use tokio::io::AsyncReadExt;
     let mut all = Vec::new();
     // A reset is an end as well.
-    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut all));
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all));
     let _ = read.await.expect("the server ends it");
     all
 }
@@ -265,7 +270,7 @@ async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Vec<u8> {
 #[tokio::test]
 async fn connections_that_ask_for_nothing_are_ended() {
     use tokio::io::AsyncWriteExt;
-    let short = Duration::from_millis(150);
+    let short = Duration::from_secs(1);
     let limits = Limits { handshake: short, headers: short, idle: short, drain: GRACE, ..Limits::default() };
     let server = limited(limits).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
@@ -285,7 +290,7 @@ async fn connections_that_ask_for_nothing_are_ended() {
 
     let (mut sender, connection) = server.http_2().await;
     assert_eq!(sender.send_request(get("/x")).await.unwrap().status(), 200);
-    tokio::time::timeout(Duration::from_secs(10), connection).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, connection).await.unwrap().unwrap().unwrap();
     server.figure("karmada_hub_connections_ended_total{reason=\"idle\"} 1").await;
 
     // One that is listened to is not idle.
@@ -367,18 +372,17 @@ async fn at_the_end_everyone_is_told_and_what_runs_is_answered() {
     // GOAWAY without an error: the connection ends well.
     drop(h2);
     for connection in [h2_connection, h1_connection, idle_connection] {
-        tokio::time::timeout(Duration::from_secs(10), connection).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, connection).await.unwrap().unwrap().unwrap();
     }
     server.done.await.unwrap();
 }
 
-/// How long an agent may take to get in while others hold what they can.
-const PROMPTLY: Duration = Duration::from_secs(5);
-
 #[tokio::test]
 async fn clients_that_leave_a_handshake_half_done_hold_nobody_up() {
     use tokio::io::AsyncWriteExt;
-    let server = start().await;
+    // Nobody's turn comes because others' time is up.
+    let limits = Limits { handshake: 2 * PATIENCE, drain: GRACE, ..Limits::default() };
+    let server = limited(limits).await;
     let agent = server.agent("a");
     let hello = hello();
     // All that had a permit of the 128 used to wait for their next byte with it.
@@ -391,7 +395,7 @@ async fn clients_that_leave_a_handshake_half_done_hold_nobody_up() {
         }
     }
     server.figure("karmada_hub_connections_strange 450").await;
-    let (status, _) = tokio::time::timeout(PROMPTLY, server.get(Some(&agent), None)).await.unwrap();
+    let (status, _) = tokio::time::timeout(PATIENCE, server.get(Some(&agent), None)).await.unwrap();
     assert_eq!(status, 200);
     server.figure("karmada_hub_handshakes_total{class=\"crowd\"} 1").await;
     drop(held);
@@ -441,7 +445,7 @@ async fn an_identity_has_so_many_connections_whatever_their_address() {
     let (mut three, three_connection) = connect().await;
     let watching_too = three.send_request(get("/stream")).await.unwrap();
     server.figure("karmada_hub_connections_ended_total{reason=\"too_many_of_one_identity\"} 1").await;
-    let _ = tokio::time::timeout(PROMPTLY, two_connection).await.expect("the idle one goes");
+    let _ = tokio::time::timeout(PATIENCE, two_connection).await.expect("the idle one goes");
     assert!(!one_connection.is_finished() && !three_connection.is_finished());
     // All are busy: the next one is told nothing, and goes.
     let mut four = server.connect(b"h2", Some(&agent)).await.unwrap();
@@ -527,11 +531,11 @@ async fn requests_that_are_taken_back_before_they_are_answered_end_the_connectio
         }
         let request = tokio::spawn(sender.send_request(get("/never")));
         // Sent, and seen.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
         request.abort();
         let _ = request.await;
     }
-    let _ = tokio::time::timeout(PROMPTLY, connection).await.expect("it is ended");
+    let _ = tokio::time::timeout(PATIENCE, connection).await.expect("it is ended");
     server.figure("karmada_hub_connections_ended_total{reason=\"requests_withdrawn\"} 1").await;
 }
 

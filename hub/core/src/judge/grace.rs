@@ -1,4 +1,4 @@
-//! How long one cluster may be silent: by its annotation, or by what its link is used to.
+//! How long one cluster may be silent: by its annotation, by what its link is used to, and by its agent's word.
 //!
 //! A silence is the time between two signs of life that the hub saw all of. An *ordinary* silence is one that was
 //! reached three times within a day: twice is chance. The grace is twice the longest ordinary silence, not below the
