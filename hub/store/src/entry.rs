@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::key::{Key, Revision};
+use crate::{
+    key::{Key, Revision},
+    quota::{Account, VALUE_OVERHEAD},
+};
 
 /// What is kept in memory beside each value, so that readers need not parse it.
 ///
@@ -16,6 +19,12 @@ pub trait Project: Send + Sync + 'static {
 
     /// Makes the header of a value.
     fn project(&self, key: &Key, value: &Bytes) -> Self::Header;
+
+    /// Whose the value is, if it counts for anybody in particular. Must follow from what is given alone, so that a
+    /// store that is opened counts as one that was written to.
+    fn account(&self, _key: &Key, _header: &Self::Header) -> Option<Account> {
+        None
+    }
 }
 
 /// Keeps nothing.
@@ -38,6 +47,15 @@ pub struct Entry<H> {
     pub value: Bytes,
     /// Its projection.
     pub header: H,
+    /// The account it counts for.
+    pub account: Option<Arc<str>>,
+}
+
+impl<H> Entry<H> {
+    /// What it counts for, in bytes: see [`crate::Used`].
+    pub fn size(&self) -> u64 {
+        VALUE_OVERHEAD + (self.key.len() + self.value.len()) as u64
+    }
 }
 
 impl<H> fmt::Debug for Entry<H> {

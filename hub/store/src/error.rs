@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use crate::{
     entry::Entry,
     key::{Key, Revision},
+    quota::Exceeded,
 };
 
 /// Why a store could not be opened. Nothing is ever changed in a file that could not be opened.
@@ -98,6 +99,9 @@ pub enum CommitError<H> {
         /// The key.
         key: Key,
     },
+    /// There is more stored than may be.
+    #[error("the quota of storage is used up: {0}")]
+    Quota(Exceeded),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -124,6 +128,7 @@ impl<H> Clone for CommitError<H> {
             Self::Conflict { op, found } => Self::Conflict { op: *op, found: found.clone() },
             Self::TooLarge { op, size, limit } => Self::TooLarge { op: *op, size: *size, limit: *limit },
             Self::InvalidKey { op, key } => Self::InvalidKey { op: *op, key: key.clone() },
+            Self::Quota(exceeded) => Self::Quota(exceeded.clone()),
             Self::Closed => Self::Closed,
             Self::Io(cause) => Self::Io(cause.clone()),
         }

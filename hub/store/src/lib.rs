@@ -95,6 +95,13 @@
 //! [`Store::copy`] is everything at one revision, as a stream, beside whatever else goes on. A store is made of it by
 //! [`Redb::restore`](engine::Redb::restore): [`copy`] says where that one begins and why.
 //!
+//! # When there is too much
+//!
+//! [`Options::quota`] bounds what the current values take together, as etcd's backend quota does, and an [`Account`] what
+//! counts for somebody in particular. A commit that would grow beyond is refused with [`CommitError::Quota`]; deletions
+//! and whatever else is [`Purpose::Upkeep`] go on. A store that holds more than its quota, because that was lowered, opens
+//! and takes what makes it smaller.
+//!
 //! # What it costs
 //!
 //! - **A batch** is one sync, whatever is in it (a test holds that). On a disk that syncs in 5 ms, 64 writers of
@@ -114,6 +121,7 @@ mod error;
 mod history;
 mod key;
 mod load;
+mod quota;
 mod shared;
 mod state;
 mod store;
@@ -126,6 +134,7 @@ pub use entry::{Action, Committed, Entry, Event, EventKind, Expect, Op, Project}
 pub use error::{CommitError, Compacted, Failure, OpenError, WatchEnd};
 pub use history::HistoryLimits;
 pub use key::{Key, Revision};
+pub use quota::{Account, Exceeded, Purpose, Terms, Usage, Used, VALUE_OVERHEAD};
 pub use state::Snapshot;
-pub use store::{Options, SYNC_BOUNDS, Stats, Store, Writes};
+pub use store::{Options, Refused, SYNC_BOUNDS, Stats, Store, Writes};
 pub use watch::{Scope, Watch};

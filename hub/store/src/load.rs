@@ -1,7 +1,7 @@
 //! From what an engine has kept to what readers see: the state, the history rebuilt from the undo log, and where
 //! the new run begins.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use karmada_env::Env;
 
@@ -11,6 +11,7 @@ use crate::{
     entry::{Entry, Event, EventKind, Project},
     history::{History, Trimmed},
     key::{Key, Revision},
+    quota::Account,
     state::State,
 };
 
@@ -38,10 +39,19 @@ pub(crate) fn load<P: Project>(
         return Err(EngineError::Corrupt(format!("it is at revision {at} and has forgotten {furthest}")));
     }
     let (marks, boots) = begin(kept, boots, env)?;
-    let entry = |key: &Key, stored: Stored| {
+    let mut accounts: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut entry = |key: &Key, stored: Stored| {
         let header = projection.project(key, &stored.value);
+        let account = projection.account(key, &header).map(|Account { name, .. }| {
+            // One name for all that counts for it.
+            let known = accounts.get(&name).cloned();
+            known.unwrap_or_else(|| {
+                accounts.insert(name.clone());
+                name
+            })
+        });
         let Stored { revision, created, value } = stored;
-        Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header })
+        Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header, account })
     };
 
     let mut state = State::empty(marks.revision);

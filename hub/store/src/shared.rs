@@ -14,8 +14,9 @@ use crate::{
     error::{Compacted, Failure},
     history::History,
     key::Revision,
+    quota::Used,
     state::{Snapshot, State},
-    store::Writes,
+    store::{Refused, Writes},
     watch::Registry,
 };
 
@@ -24,6 +25,8 @@ const KEPT_SNAPSHOTS: usize = 4;
 
 pub(crate) struct Core<H> {
     pub(crate) state: State<H>,
+    /// What the state takes.
+    pub(crate) used: Used,
     pub(crate) history: History<H>,
     pub(crate) watchers: Registry,
     /// Everything up to here survives a crash.
@@ -32,6 +35,7 @@ pub(crate) struct Core<H> {
     /// Why nothing can be written at present.
     pub(crate) failed: Option<Failure>,
     pub(crate) writes: Writes,
+    pub(crate) refused: Refused,
 }
 
 impl<H> Core<H> {
@@ -50,6 +54,7 @@ impl<H> Shared<H> {
     pub(crate) fn new(state: State<H>, history: History<H>, durable: Revision, boots: Boots) -> Self {
         let watchers = Registry::default();
         let core = Core {
+            used: Used::of(&state),
             state,
             history,
             watchers,
@@ -57,6 +62,7 @@ impl<H> Shared<H> {
             closed: false,
             failed: None,
             writes: Writes::default(),
+            refused: Refused::default(),
         };
         Self { core: RwLock::new(core), boots, past: Mutex::new(Vec::new()) }
     }

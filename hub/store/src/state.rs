@@ -109,6 +109,10 @@ impl<H> State<H> {
         }
     }
 
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry<H>>> {
+        self.resources.values().flat_map(OrdMap::values)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.resources.values().map(OrdMap::len).sum()
     }

@@ -20,6 +20,7 @@ use crate::{
     history::HistoryLimits,
     key::{Key, Revision},
     load::{Loaded, load},
+    quota::{Terms, Used},
     shared::Shared,
     state::Snapshot,
     watch::{Scope, Watch},
@@ -42,6 +43,8 @@ pub struct Options {
     pub flush: Duration,
     /// The largest value, in bytes.
     pub max_value: usize,
+    /// What the current values may take together, in bytes, by [`Used`]; 0: anything.
+    pub quota: u64,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             flush: Duration::from_secs(1),
             // A request body may have 3 MiB; the server adds managed fields and the like to it.
             max_value: 4 * 1024 * 1024,
+            quota: 0,
         }
     }
 }
@@ -121,6 +125,15 @@ impl Writes {
     }
 }
 
+/// Commits that a limit did not allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// That of the whole store,
+    pub whole: u64,
+    /// and those of accounts.
+    pub accounts: u64,
+}
+
 /// Figures about a store, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
@@ -134,6 +147,8 @@ pub struct Stats {
     pub watches: usize,
     /// What was written.
     pub writes: Writes,
+    /// What was refused for want of room.
+    pub refused: Refused,
 }
 
 impl<P: Project> Store<P> {
@@ -145,7 +160,9 @@ impl<P: Project> Store<P> {
         let Loaded { state, history, boots, marks } = loaded;
         let shared = Arc::new(Shared::new(state, history, marks.revision, boots));
         let blocks = engine.blocks();
-        let writer = Writer::new(engine, shared.clone(), env, options, marks);
+        let mut writer = Writer::new(engine, shared.clone(), env, options, marks);
+        let used = shared.core.read().used.clone();
+        writer.watch_quota(&used);
         let way = if blocks {
             let (queue, messages) = mpsc::channel();
             thread::Builder::new()
@@ -230,7 +247,18 @@ impl<P: Project> Store<P> {
             event_bytes: core.history.bytes(),
             watches: core.watchers.len(),
             writes: core.writes,
+            refused: core.refused,
         }
+    }
+
+    /// What is stored, in all, by resource and by account.
+    pub fn used(&self) -> Used {
+        self.0.shared.core.read().used.clone()
+    }
+
+    /// What may be stored, in bytes; 0: anything.
+    pub fn quota(&self) -> u64 {
+        self.0.options.quota
     }
 
     /// Watches a scope for what happens after `from`.
@@ -247,13 +275,18 @@ impl<P: Project> Store<P> {
     /// Later operations see what earlier ones did. The caller may be dropped at any time: the commit then still
     /// happens completely or not at all.
     pub async fn commit(&self, ops: Vec<Op>) -> Answer<P::Header> {
+        self.commit_on(ops, Terms::default()).await
+    }
+
+    /// [`Store::commit`] on terms that say for what and for whom the store may grow.
+    pub async fn commit_on(&self, ops: Vec<Op>, terms: Terms) -> Answer<P::Header> {
         let ops = self.prepare(ops)?;
         let (reply, answer) = oneshot::channel();
         match &self.0.way {
             Way::Thread { queue, places } => {
                 // The semaphore is never closed; were it, there would be no writer either.
                 let permit = places.clone().acquire_owned().await.map_err(|_| CommitError::Closed)?;
-                let request = Request { ops, reply, permit: Some(permit) };
+                let request = Request { ops, terms, reply, permit: Some(permit) };
                 queue.send(Message::Commit(request)).map_err(|_| CommitError::Closed)?;
             }
             Way::Inline(writer) => {
@@ -262,7 +295,7 @@ impl<P: Project> Store<P> {
                 tokio::task::yield_now().await;
                 let mut writer = writer.lock();
                 let writer = writer.as_mut().ok_or(CommitError::Closed)?;
-                writer.process(vec![Request { ops, reply, permit: None }]);
+                writer.process(vec![Request { ops, terms, reply, permit: None }]);
             }
         }
         answer.await.unwrap_or(Err(CommitError::Closed))
@@ -283,7 +316,8 @@ impl<P: Project> Store<P> {
                 return Err(CommitError::InvalidKey { op, key });
             }
             let header = self.0.projection.project(&key, &value);
-            Ok(Prepared { key, expect, kind, value, header })
+            let account = self.0.projection.account(&key, &header);
+            Ok(Prepared { key, expect, kind, value, header, account })
         };
         ops.into_iter().enumerate().map(prepare).collect()
     }

@@ -19,6 +19,7 @@ use crate::{
     entry::{Committed, Entry, Event, EventKind, Expect},
     error::{CommitError, Failure},
     key::{Key, Revision},
+    quota::{Account, Exceeded, Terms, Used},
     shared::Shared,
     state::State,
     store::Options,
@@ -37,6 +38,12 @@ const MAX_PENDING: usize = 4096;
 const REOPEN: Duration = Duration::from_secs(2);
 /// and never so often that it takes more than one part of this many of the time: a large file takes a while.
 const REOPEN_SHARE: u32 = 10;
+/// When so many hundredths of the quota are used, it is said,
+const WARN_AT: u64 = 80;
+/// and again when there were fewer than this meanwhile.
+const WELL_BELOW: u64 = 75;
+/// How often it is said that an account is full.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// Events forgotten with a batch beyond twice as many as it adds, so that no single batch has to forget a lot.
 const TRIM_STEP: usize = 64;
 
@@ -47,6 +54,7 @@ pub(crate) struct Prepared<H> {
     pub(crate) kind: EventKind,
     pub(crate) value: Bytes,
     pub(crate) header: H,
+    pub(crate) account: Option<Account>,
 }
 
 pub(crate) type Answer<H> = Result<Committed<H>, CommitError<H>>;
@@ -54,6 +62,7 @@ pub(crate) type Answer<H> = Result<Committed<H>, CommitError<H>>;
 /// A commit on its way to the writer.
 pub(crate) struct Request<H> {
     pub(crate) ops: Vec<Prepared<H>>,
+    pub(crate) terms: Terms,
     pub(crate) reply: oneshot::Sender<Answer<H>>,
     /// Its place in the queue, free again when this is dropped.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
@@ -85,11 +94,16 @@ pub(crate) struct Writer<H> {
     reopen_at: Option<Duration>,
     /// The batch that failed, which may be on disk.
     doubt: Option<Doubt<H>>,
+    /// Whether it was said that the quota is nearly used up.
+    warned: bool,
+    /// When it was last said that an account is full.
+    warned_of_account: Option<Duration>,
 }
 
 /// A batch that was not shown, because whether it is on disk is not known.
 struct Doubt<H> {
     state: State<H>,
+    used: Used,
     events: Vec<Arc<Event<H>>>,
 }
 
@@ -113,6 +127,8 @@ impl<H: Send + Sync + 'static> Writer<H> {
             forgotten: Vec::new(),
             reopen_at: None,
             doubt: None,
+            warned: false,
+            warned_of_account: None,
         }
     }
 
@@ -176,9 +192,9 @@ impl<H: Send + Sync + 'static> Writer<H> {
     /// Carries out commits, each whole or not at all, in one batch.
     pub(crate) fn process(&mut self, requests: Vec<Request<H>>) {
         self.recover();
-        let (mut state, failed) = {
+        let (mut state, mut used, failed) = {
             let core = self.shared.core.read();
-            (core.state.clone(), core.failed.clone())
+            (core.state.clone(), core.used.clone(), core.failed.clone())
         };
         if let Some(cause) = failed {
             requests.into_iter().for_each(|r| drop(r.reply.send(Err(CommitError::Io(cause.clone())))));
@@ -187,17 +203,20 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let mut events = Vec::new();
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            let answer = match apply(&state, request.ops) {
+            let answer = match apply((&state, &used), request.ops, self.options.quota, request.terms) {
                 Ok((next, committed, new)) => {
-                    state = next;
+                    (state, used) = next;
                     events.extend(new);
                     Ok(committed)
                 }
                 Err(error) => Err(error),
             };
+            if let Err(CommitError::Quota(exceeded)) = &answer {
+                self.refused(exceeded);
+            }
             answers.push((request.reply, answer, request.permit));
         }
-        if let Err(cause) = self.take(state, events) {
+        if let Err(cause) = self.take(state, used, events) {
             for (_, answer, _) in &mut answers {
                 *answer = Err(CommitError::Io(cause.clone()));
             }
@@ -207,7 +226,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
     }
 
     /// Makes events durable if they need to be, and shows them.
-    fn take(&mut self, state: State<H>, events: Vec<Arc<Event<H>>>) -> Result<(), Failure> {
+    fn take(&mut self, state: State<H>, used: Used, events: Vec<Arc<Event<H>>>) -> Result<(), Failure> {
         if events.is_empty() {
             return Ok(());
         }
@@ -228,20 +247,22 @@ impl<H: Send + Sync + 'static> Writer<H> {
             let only_relaxed = events.iter().all(|e| self.is_relaxed(e));
             if let Err(failure) = self.persist(state.revision(), only_relaxed) {
                 self.pending.truncate(shown);
-                self.doubt = Some(Doubt { state, events });
+                self.doubt = Some(Doubt { state, used, events });
                 return Err(failure);
             }
         }
-        self.publish(state, events, &forget);
+        self.publish(state, used, events, &forget);
         Ok(())
     }
 
     /// Shows events to everybody.
-    fn publish(&mut self, state: State<H>, events: Vec<Arc<Event<H>>>, forget: &[Forget]) {
+    fn publish(&mut self, state: State<H>, used: Used, events: Vec<Arc<Event<H>>>, forget: &[Forget]) {
+        self.watch_quota(&used);
         let now = self.env.now();
         let mut core = self.shared.core.write();
         let core = &mut *core;
         core.state = state;
+        core.used = used;
         core.durable = self.durable;
         for event in events {
             core.history.push(event.clone(), now);
@@ -249,6 +270,43 @@ impl<H: Send + Sync + 'static> Writer<H> {
         }
         core.history.trim(forget);
         self.shared.forget_snapshots(forget);
+    }
+
+    /// Says in time that there is little room left, once until there is more again.
+    pub(crate) fn watch_quota(&mut self, used: &Used) {
+        let (quota, used) = (self.options.quota, used.whole.bytes);
+        if quota == 0 {
+            return;
+        }
+        let percent = used.saturating_mul(100) / quota;
+        if percent >= WARN_AT && !self.warned {
+            self.warned = true;
+            let location = self.engine.location();
+            tracing::warn!(
+                location,
+                used,
+                quota,
+                "{percent} % of the quota of storage is used; at 100 % no more is taken"
+            );
+        } else if percent < WELL_BELOW {
+            self.warned = false;
+        }
+    }
+
+    /// Counts a commit for which there was no room.
+    fn refused(&mut self, exceeded: &Exceeded) {
+        let now = self.env.now();
+        let mut core = self.shared.core.write();
+        let Some(account) = &exceeded.account else {
+            core.refused.whole += 1;
+            return;
+        };
+        core.refused.accounts += 1;
+        if self.warned_of_account.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN) {
+            self.warned_of_account = Some(now);
+            let (used, limit) = (exceeded.used, exceeded.limit);
+            tracing::warn!(%account, used, limit, "writes of one that stores too much are refused");
+        }
     }
 
     fn is_relaxed(&self, event: &Event<H>) -> bool {
@@ -330,8 +388,8 @@ impl<H: Send + Sync + 'static> Writer<H> {
             self.pending.clear();
             self.forgotten.clear();
             self.durable = tried;
-            if let Some(Doubt { state, events }) = self.doubt.take() {
-                self.publish(state, events, &[]);
+            if let Some(Doubt { state, used, events }) = self.doubt.take() {
+                self.publish(state, used, events, &[]);
             }
         } else if found.revision == self.durable {
             self.doubt = None;
@@ -416,11 +474,17 @@ fn fill<H>(batch: &mut Vec<Request<H>>, queue: &Receiver<Message<H>>) -> Option<
     }
 }
 
-type Applied<H> = (State<H>, Committed<H>, Vec<Arc<Event<H>>>);
+type Applied<H> = ((State<H>, Used), Committed<H>, Vec<Arc<Event<H>>>);
 
-/// The state after a commit, or why it cannot be.
-fn apply<H>(state: &State<H>, ops: Vec<Prepared<H>>) -> Result<Applied<H>, CommitError<H>> {
-    let mut state = state.clone();
+/// The state after a commit and what it takes, or why it cannot be.
+fn apply<H>(
+    (state, before): (&State<H>, &Used),
+    ops: Vec<Prepared<H>>,
+    quota: u64,
+    terms: Terms,
+) -> Result<Applied<H>, CommitError<H>> {
+    let (mut state, mut used) = (state.clone(), before.clone());
+    let mut accounts = Vec::new();
     let mut entries = Vec::with_capacity(ops.len());
     let mut events = Vec::with_capacity(ops.len());
     for (op, prepared) in ops.into_iter().enumerate() {
@@ -443,15 +507,24 @@ fn apply<H>(state: &State<H>, ops: Vec<Prepared<H>>) -> Result<Applied<H>, Commi
             create_revision: found.as_ref().map_or(revision, |e| e.create_revision),
             value: prepared.value,
             header: prepared.header,
+            account: prepared.account.as_ref().map(|account| used.named(&account.name)),
         });
+        accounts.extend(prepared.account);
+        if let Some(found) = &found {
+            used.take(found);
+        }
         match prepared.kind {
-            EventKind::Put => state.insert(entry.clone()),
+            EventKind::Put => {
+                used.add(&entry);
+                state.insert(entry.clone());
+            }
             EventKind::Delete => drop(state.remove(&entry.key)),
         }
         events.push(Arc::new(Event { kind: prepared.kind, entry: entry.clone(), prev: found }));
         entries.push(entry);
     }
-    Ok((state, Committed { entries }, events))
+    before.allow(&used, quota, terms, &accounts).map_err(CommitError::Quota)?;
+    Ok(((state, used), Committed { entries }, events))
 }
 
 /// What makes these events durable.
