@@ -24,9 +24,9 @@ pub const AGENTS: &str = "system:karmada:agents";
 /// What an agent's user name begins with; the cluster's name follows.
 pub const AGENT_PREFIX: &str = "system:karmada:agent:";
 /// Namespace of cluster leases and credentials.
-const CLUSTER_NAMESPACE: &str = "karmada-cluster";
+pub(crate) const CLUSTER_NAMESPACE: &str = "karmada-cluster";
 /// What the name of an execution namespace begins with.
-const EXECUTION_PREFIX: &str = "karmada-es-";
+pub(crate) const EXECUTION_PREFIX: &str = "karmada-es-";
 
 /// What a request wants, as far as rights are concerned.
 #[derive(Clone, Copy, Debug)]

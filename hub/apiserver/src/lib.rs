@@ -81,6 +81,7 @@ pub mod options;
 pub mod paths;
 pub mod pki;
 mod protobuf;
+pub mod quota;
 pub mod registry;
 mod request;
 mod respond;
@@ -115,6 +116,7 @@ use crate::{
     limits::Limits,
     metrics::ServerFigures,
     paths::{Health, Paths, READ},
+    quota::StorageQuota,
     registry::Registry,
     service::ApiService,
     storage::{ApiStore, Projection},
@@ -160,6 +162,7 @@ fn figures(front: &Front, registry: &Registry) -> ServerFigures {
         front: front.figures(),
         store: registry.store.clone(),
         webhooks: registry.webhooks.counts.clone(),
+        storage: front.gate.limits().storage,
     }
 }
 
@@ -171,6 +174,13 @@ fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &Cancell
         None => Health::Ok(String::new()),
         Some(true) => Err("its disk is full, it takes no writes".to_owned()),
         Some(false) => Err("its disk fails, it takes no writes".to_owned()),
+    };
+    // What is left goes on, so nobody is to be sent elsewhere: it is told, and does not fail.
+    let store = figures.store.clone();
+    let room = move || {
+        let (used, quota) = (store.used().whole.bytes, store.quota());
+        let percent = used.saturating_mul(100).checked_div(quota).unwrap_or(0);
+        Ok(if percent < 80 { String::new() } else { format!("{percent} % of {quota} bytes are used") })
     };
     let (ends, leaves) = (shutdown.clone(), leaving.clone());
     let here = move || match ends.is_cancelled() || leaves.is_cancelled() {
@@ -184,6 +194,7 @@ fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &Cancell
     };
     Paths::default()
         .with_check("store", true, writable)
+        .with_check("storage-quota", true, room)
         .with_check("shutdown", true, here)
         .with("/version", READ, answer.clone())
         .with("/version/", READ, answer)
@@ -223,8 +234,22 @@ pub fn open_store_with(
     env: &Env,
     history: HistoryLimits,
 ) -> Result<ApiStore, OpenError> {
-    let options = StoreOptions { relaxed: is_relaxed, history, ..StoreOptions::default() };
-    Store::open(engine, Projection::default(), env.clone(), options)
+    open_store_within(engine, env, history, StorageQuota::NONE)
+}
+
+/// The same, with limits to what may be stored.
+///
+/// # Errors
+/// As [`Store::open`].
+pub fn open_store_within(
+    engine: impl Engine,
+    env: &Env,
+    history: HistoryLimits,
+    quota: StorageQuota,
+) -> Result<ApiStore, OpenError> {
+    let options =
+        StoreOptions { relaxed: is_relaxed, history, quota: quota.whole, ..StoreOptions::default() };
+    Store::open(engine, Projection::new(quota), env.clone(), options)
 }
 
 /// Kinds whose updates (not their creation or deletion) may be lost in a crash.

@@ -27,6 +27,8 @@ use karmada_meta::status::Status;
 
 pub(crate) use gate::{Gate, Guest, Received};
 
+use crate::quota::StorageQuota;
+
 /// kube-apiserver gives writes no longer than this, whatever is asked for.
 const MOST_FOR_WRITES: Duration = Duration::from_secs(34);
 /// Of the time that a request may take, one part in so many may go by in the queue.
@@ -52,6 +54,8 @@ pub struct Limits {
     pub open_each: usize,
     /// How long an Event is kept after it was last written; zero: for ever.
     pub event_ttl: Duration,
+    /// How much may be stored, which the store is to be opened with ([`crate::open_store_within`]).
+    pub storage: StorageQuota,
 }
 
 impl Default for Limits {
@@ -66,6 +70,7 @@ impl Default for Limits {
             body_bytes: 128 << 20,
             open_each: 256,
             event_ttl: Duration::from_secs(3600),
+            storage: StorageQuota::default(),
         }
     }
 }

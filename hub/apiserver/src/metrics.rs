@@ -11,7 +11,7 @@ use karmada_telemetry::metrics::{
     Counter, Family, Gauge, Histogram, Page, PageSource, Sheet, Source, exponential,
 };
 
-use crate::{limits::Gate, request::RequestInfo, storage::ApiStore};
+use crate::{limits::Gate, quota::StorageQuota, request::RequestInfo, storage::ApiStore};
 
 /// Whoever may ask for anything can add series up to here; what comes then counts together.
 const MOST_SERIES: usize = 1_000;
@@ -170,6 +170,7 @@ pub struct ServerFigures {
     pub(crate) front: FrontFigures,
     pub(crate) store: ApiStore,
     pub(crate) webhooks: Arc<WebhookCounts>,
+    pub(crate) storage: StorageQuota,
 }
 
 impl ServerFigures {
@@ -204,7 +205,33 @@ impl Source for ServerFigures {
         )?;
         let failed = if self.store.failure().is_some() { 1.0 } else { 0.0 };
         sheet.one_gauge("karmada_store_failed", "1 if the store takes no more writes.", failed)?;
+        self.quota(sheet)?;
         stored(sheet, &self.store.stats())
+    }
+}
+
+impl ServerFigures {
+    /// How much is stored, and how much may be.
+    fn quota(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let (used, refused) = (self.store.used(), self.store.stats().refused);
+        let bytes =
+            used.resources.iter().map(|(name, usage)| ([("resource", qualified(name))], usage.bytes as f64));
+        sheet.gauge("karmada_store_bytes", "What is stored, by resource, as the quota counts it.", bytes)?;
+        sheet.one_gauge(
+            "karmada_store_quota_bytes",
+            "What may be stored together; 0: anything.",
+            self.store.quota() as f64,
+        )?;
+        sheet.one_gauge(
+            "karmada_store_accounts_nearly_full",
+            "Agents, and apart from them events of agents, that take four fifths of what they may, or more.",
+            self.storage.nearly_full(&used) as f64,
+        )?;
+        sheet.counter(
+            "karmada_store_refused_writes_total",
+            "Writes for which there was no room, by the quota that was used up.",
+            [([("quota", "storage")], refused.whole as f64), ([("quota", "agent")], refused.accounts as f64)],
+        )
     }
 }
 
@@ -265,7 +292,7 @@ mod tests {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
         let gate = Arc::new(Gate::new(crate::limits::Limits::default(), &Env::system()));
         let front = FrontFigures { metrics: Arc::default(), gate };
-        ServerFigures { front, store, webhooks: Arc::default() }
+        ServerFigures { front, store, webhooks: Arc::default(), storage: StorageQuota::NONE }
     }
 
     #[test]

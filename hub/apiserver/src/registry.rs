@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
-use karmada_store::{CommitError, Failure, Op, Project as _, Revision};
+use karmada_store::{CommitError, Failure, Op, Project as _, Purpose, Revision};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -37,6 +37,7 @@ use crate::{
     follow::{Derived, Follower},
     kinds::{Kind, Kinds},
     options::WriteOptions,
+    quota,
     storage::{self, ApiStore, Header, Object, Projection},
     webhooks::{self, Hook, Sort, Webhooks},
 };
@@ -283,9 +284,15 @@ impl Registry {
         (!caller.internal && !webhooks::is_exempt(kind)).then_some(hooks)
     }
 
-    /// Commits one operation. `Ok(None)`: someone else was faster.
-    async fn commit(&self, op: Op) -> Result<Option<Arc<Object>>, Status> {
-        match self.store.commit(vec![op]).await {
+    /// Commits one operation of a caller. `Ok(None)`: someone else was faster.
+    async fn commit(
+        &self,
+        caller: &Caller<'_>,
+        op: Op,
+        purpose: Purpose,
+    ) -> Result<Option<Arc<Object>>, Status> {
+        let terms = quota::terms(caller.user, &op.key.resource, purpose);
+        match self.store.commit_on(vec![op], terms).await {
             Ok(mut committed) => {
                 let entry = committed.entries.pop();
                 if let Some(entry) =
@@ -297,6 +304,7 @@ impl Registry {
                 Ok(entry)
             }
             Err(CommitError::Conflict { .. }) => Ok(None),
+            Err(CommitError::Quota(exceeded)) => Err(quota::refusal(&exceeded)),
             Err(CommitError::TooLarge { .. }) => Err(Status::too_large("the object does not fit the store")),
             // The store has logged it, once for all that it refuses.
             Err(CommitError::Io(Failure { full: true, cause })) => {

@@ -17,11 +17,14 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use karmada_store::{Entry, Key, Project, Revision, Store};
+use karmada_store::{Account, Entry, Key, Project, Revision, Store};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::kinds::{Kind, rules};
+use crate::{
+    kinds::{Kind, rules},
+    quota::StorageQuota,
+};
 
 /// The store of an API server.
 pub type ApiStore = Store<Projection>;
@@ -56,11 +59,21 @@ pub struct Header {
 pub struct Projection {
     /// Selectable fields by the resource part of keys.
     selectable: BTreeMap<String, Vec<String>>,
+    /// Where kind and name of what an event is about stand among its fields.
+    about: Option<(usize, usize)>,
+    quota: StorageQuota,
 }
 
 impl Default for Projection {
     fn default() -> Self {
-        let mut selectable = BTreeMap::new();
+        Self::new(StorageQuota::NONE)
+    }
+}
+
+impl Projection {
+    /// A projection for a store in which agents may store so much.
+    pub fn new(quota: StorageQuota) -> Self {
+        let mut selectable: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for spec in crate::kinds::built_in_specs() {
             // The stored form of an Event is core's.
             if spec.group == "events.k8s.io" {
@@ -71,7 +84,10 @@ impl Default for Projection {
                 selectable.insert(crate::kinds::storage_name(&spec.group, &spec.resource), fields);
             }
         }
-        Self { selectable }
+        let events = selectable.get("core/events");
+        let place = |path: &str| events?.iter().position(|field| field == path);
+        let about = place("involvedObject.kind").zip(place("involvedObject.name"));
+        Self { selectable, about, quota }
     }
 }
 
@@ -131,6 +147,13 @@ impl Project for Projection {
             meta_end: (start + text.len()) as u32,
             lean_end: (start + lean(text, meta.managed_fields.map(RawValue::get))) as u32,
         }
+    }
+
+    fn account(&self, key: &Key, header: &Header) -> Option<Account> {
+        self.quota.account(key, header, |header| {
+            let (kind, name) = self.about?;
+            Some((header.fields.get(kind)?, header.fields.get(name)?))
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, limits::Limits, open_store,
-    open_store_with, storage::ApiStore,
+    open_store_within, quota::StorageQuota, storage::ApiStore,
 };
 use karmada_client::Rest;
 use karmada_env::Env;
@@ -27,13 +27,17 @@ const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSI
 /// For how long an agent may be away and still go on from where it was, as far as the store's bytes reach.
 const WORKS_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// What can be watched from: Works for a day, everything else as an API server has it.
-fn history() -> HistoryLimits {
+/// What can be watched from: Works for a day, everything else as an API server has it, and no more than an eighth of
+/// what may be stored.
+fn history(quota: StorageQuota) -> HistoryLimits {
     let age = |resource: &str| match resource {
         "work.karmada.io/works" => WORKS_AGE,
         other => (StoreOptions::default().history.age)(other),
     };
-    HistoryLimits { age, ..StoreOptions::default().history }
+    let HistoryLimits { bytes, least, most, .. } = StoreOptions::default().history;
+    // It is in memory, too: where there is little, history is short.
+    let room = if quota.whole == 0 { most } else { usize::try_from(quota.whole / 8).unwrap_or(most) };
+    HistoryLimits { age, bytes: bytes.min(room), least, most: most.min(room) }
 }
 
 /// An API server that knows Karmada's kinds.
@@ -65,7 +69,7 @@ impl Embedded {
         limits: Limits,
         stop: CancellationToken,
     ) -> Result<Self, OpenError> {
-        let store = open_store_with(engine, env, history())?;
+        let store = open_store_within(engine, env, history(limits.storage), limits.storage)?;
         let admission = KarmadaAdmission::new(env.clone());
         let registration = Registration {
             kinds: Vec::new(),

@@ -7,7 +7,7 @@ use karmada_meta::{
     object,
     status::{Status, StatusCause},
 };
-use karmada_store::{Expect, Op};
+use karmada_store::{Expect, Op, Purpose};
 use serde_json::Value;
 
 use super::{Caller, Registry, Target, Written, metadata, rules};
@@ -116,7 +116,7 @@ impl Registry {
         if options.dry_run {
             return Ok(Written { shown: self.made(&target, value, None), created: true });
         }
-        match self.commit(Op::put(key.clone(), Expect::Absent, value)).await? {
+        match self.commit(caller, Op::put(key.clone(), Expect::Absent, value), Purpose::Growth).await? {
             Some(stored) => {
                 self.recheck_namespace(&target, &stored);
                 Ok(Written { shown: super::Shown::Stored(stored), created: true })

@@ -7,7 +7,7 @@ use karmada_meta::{
     object,
     status::{MODIFIED, Status},
 };
-use karmada_store::{Expect, Op};
+use karmada_store::{Expect, Op, Purpose};
 use serde_json::Value;
 
 use super::{Caller, Registry, Shown, Target, list::Page};
@@ -66,7 +66,7 @@ impl Registry {
             };
             self.admit(caller, &attempt, &mut old.clone()).await?;
             self.admit_final(caller, &attempt, None).await?;
-            if let Some(deleted) = self.delete_once(target, options, &live, old).await? {
+            if let Some(deleted) = self.delete_once(caller, target, options, &live, old).await? {
                 return Ok(deleted);
             }
             if options.resource_version.is_some() {
@@ -77,6 +77,7 @@ impl Registry {
 
     async fn delete_once(
         &self,
+        caller: &Caller<'_>,
         target: &Target<'_>,
         options: &DeleteOptions,
         live: &Arc<Object>,
@@ -98,7 +99,10 @@ impl Registry {
                 return Ok(Some(Deleted::Gone(self.made(target, last, Some(live.revision)))));
             }
             let delete = Op::delete(live.key.clone(), Expect::At(live.revision), last);
-            return Ok(self.commit(delete).await?.map(|last| Deleted::Gone(Shown::Stored(last))));
+            return Ok(self
+                .commit(caller, delete, Purpose::Upkeep)
+                .await?
+                .map(|last| Deleted::Gone(Shown::Stored(last))));
         }
         self.mark_deleting(kind, &mut new, &old, grace);
         if new == old {
@@ -109,7 +113,10 @@ impl Registry {
             return Ok(Some(Deleted::Pending(self.made(target, value, Some(live.revision)))));
         }
         let put = Op::put(live.key.clone(), Expect::At(live.revision), value);
-        Ok(self.commit(put).await?.map(|stored| Deleted::Pending(Shown::Stored(stored))))
+        Ok(self
+            .commit(caller, put, Purpose::Upkeep)
+            .await?
+            .map(|stored| Deleted::Pending(Shown::Stored(stored))))
     }
 
     /// Sets what shows that deletion has begun, if it has not.

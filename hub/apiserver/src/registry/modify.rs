@@ -7,7 +7,7 @@ use karmada_meta::{
     path::{FieldError, Path},
     status::{MODIFIED, Status},
 };
-use karmada_store::{Expect, Op};
+use karmada_store::{Expect, Op, Purpose};
 use serde_json::{Map, Value};
 
 use super::{Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version, rules};
@@ -186,10 +186,15 @@ impl Registry {
         if gone {
             // The client is shown what it made of the object, watchers the last state that was stored.
             let shown = self.made(target, value, Some(live.revision));
-            let deleted = self.commit(Op::delete(live.key.clone(), at, live.value.clone())).await?;
+            let deleted = self
+                .commit(caller, Op::delete(live.key.clone(), at, live.value.clone()), Purpose::Upkeep)
+                .await?;
             return Ok(deleted.map(|_| Written { shown, created: false }));
         }
-        let stored = self.commit(Op::put(live.key.clone(), at, value)).await?;
+        // Status, and whatever leads to the end of what is being deleted, go on when there is no room left.
+        let upkeep = !matches!(target.subresource, "" | "scale") || is_deleting(&old);
+        let purpose = if upkeep { Purpose::Upkeep } else { Purpose::Growth };
+        let stored = self.commit(caller, Op::put(live.key.clone(), at, value), purpose).await?;
         Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
     }
 }

@@ -19,6 +19,7 @@ mod limits;
 mod objects;
 mod openapi;
 mod protobuf;
+mod quota;
 mod scale;
 mod watches;
 mod webhooks;
@@ -38,6 +39,7 @@ use karmada_apiserver::{
     authz::{Authorizer, Coarse},
     limits::Limits,
     open_store,
+    storage::ApiStore,
 };
 use karmada_env::{Env, ManualClock};
 use karmada_store::engine::{Engine, memory::Memory};
@@ -80,6 +82,16 @@ impl Server {
 
     async fn made(engine: impl Engine, limits: Limits, authorizer: Arc<dyn Authorizer>) -> Self {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
+        let store = open_store(engine, &Env::seeded(clock.clone(), 7)).unwrap();
+        Self::with(store, clock, limits, authorizer).await
+    }
+
+    async fn with(
+        store: ApiStore,
+        clock: ManualClock,
+        limits: Limits,
+        authorizer: Arc<dyn Authorizer>,
+    ) -> Self {
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
         let registration = Registration {
@@ -89,7 +101,6 @@ impl Server {
             authorizer,
             derived: Vec::new(),
         };
-        let store = open_store(engine, &env).unwrap();
         let api = ApiServer::with_limits(store, env, registration, limits, shutdown.clone());
         api.start().await;
         Self { api, clock, shutdown }

@@ -10,6 +10,7 @@
 mod credentials;
 mod embedded;
 mod front;
+mod memory;
 mod remote;
 
 use std::{fs, io, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
@@ -19,6 +20,7 @@ use karmada_apiserver::{
     limits,
     listener::{Limits, Tls},
     pki::{Holder, Pki, PkiError},
+    quota::StorageQuota,
 };
 use karmada_core::evict;
 use karmada_env::Env;
@@ -183,7 +185,20 @@ fn limits(args: &ServeArgs) -> limits::Limits {
         watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
         list_bytes: args.limits.max_list_bytes,
         event_ttl: args.limits.event_ttl,
+        storage: storage(args),
         ..limits::Limits::default()
+    }
+}
+
+/// How much may be stored.
+fn storage(args: &ServeArgs) -> StorageQuota {
+    let whole = args.limits.storage_quota.unwrap_or_else(memory::storage_quota);
+    // Agents are bounded also where nothing else is.
+    let StorageQuota { agent, agent_events, .. } =
+        if whole == 0 { StorageQuota::default() } else { StorageQuota::of(whole) };
+    match args.limits.agent_storage_quota {
+        None => StorageQuota { whole, agent, agent_events },
+        Some(agent) => StorageQuota { whole, agent, agent_events: agent / 8 },
     }
 }
 
