@@ -4,8 +4,14 @@
 //! one with [`Env::system`]; a test makes one from a clock it moves and a seed, so that the same seed gives the
 //! same run.
 //!
+//! A process' randomness comes from the operating system; a test's follows from its seed. What somebody could gain by
+//! guessing it (a token, the id of a session, a nonce) is a [`Secret`], and not an [`Env`]'s to give: keys and serial
+//! numbers of certificates come from the crypto provider.
+//!
 //! Two clocks are told apart. [`Env::now`] is monotonic and only good for differences; [`Env::wall`] is what
 //! people read and what goes into objects, and it may jump.
+
+mod secret;
 
 use std::{
     fmt,
@@ -15,6 +21,10 @@ use std::{
     },
     time::{Duration, Instant, SystemTime},
 };
+
+use parking_lot::Mutex;
+
+pub use self::secret::Secret;
 
 /// Where time comes from.
 pub trait Clock: Send + Sync + 'static {
@@ -52,10 +62,10 @@ impl Env {
         Self { clock: Arc::new(clock), random: Arc::new(random) }
     }
 
-    /// The operating system's clocks, and randomness seeded by it.
+    /// The operating system's clocks and randomness.
     #[expect(clippy::disallowed_methods, reason = "the one place where the real clock is read")]
     pub fn system() -> Self {
-        Self::new(SystemClock { start: Instant::now() }, SplitMix::from_os())
+        Self::new(SystemClock { start: Instant::now() }, System::default())
     }
 
     /// A clock of the caller's and a reproducible source of randomness.
@@ -73,7 +83,7 @@ impl Env {
         self.clock.wall()
     }
 
-    /// 64 random bits.
+    /// 64 random bits, for what may be known: jitter, names, ids. See [`Secret`] for what may not.
     pub fn random(&self) -> u64 {
         self.random.next_u64()
     }
@@ -90,7 +100,8 @@ impl Env {
         base + base.mul_f64(fraction.max(0.0) * unit)
     }
 
-    /// A random (version 4) UUID in its usual lower-case form.
+    /// A random (version 4) UUID in its usual lower-case form: for what is told apart by it (objects, requests, runs of
+    /// a process, holders of a lease), never for what is let in by it. See [`Secret`].
     pub fn uuid(&self) -> String {
         let (hi, lo) = (self.random(), self.random());
         format!(
@@ -125,8 +136,33 @@ impl Clock for SystemClock {
     }
 }
 
-/// SplitMix64: small, fast, and every seed gives a full-period sequence. Not for secrets; keys and certificates
-/// come from the crypto provider.
+/// The operating system's randomness, some at a time.
+#[derive(Default)]
+struct System(Mutex<Vec<u8>>);
+
+impl System {
+    /// Bytes that are asked for at a time.
+    const AT_A_TIME: usize = 512;
+}
+
+impl Random for System {
+    fn next_u64(&self) -> u64 {
+        const LEN: usize = size_of::<u64>();
+        let mut left = self.0.lock();
+        if left.len() < LEN {
+            left.resize(Self::AT_A_TIME, 0);
+            secret::fill(&mut left);
+        }
+        // What was given out is not kept.
+        let rest = left.len() - LEN;
+        let number = left[rest..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        left.truncate(rest);
+        number
+    }
+}
+
+/// SplitMix64: small, fast, and every seed gives a full-period sequence. For tests and simulations: whoever sees one number
+/// knows all that follow.
 #[derive(Debug)]
 pub struct SplitMix(AtomicU64);
 
@@ -134,12 +170,6 @@ impl SplitMix {
     /// A sequence that depends on `seed` alone.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
-    }
-
-    fn from_os() -> Self {
-        // The keys of a `RandomState` are the standard library's way to the system's entropy.
-        use std::hash::{BuildHasher, RandomState};
-        Self::new(RandomState::new().hash_one(std::process::id()))
     }
 }
 
@@ -196,6 +226,30 @@ mod tests {
         let first: Vec<_> = (0..5).map(|_| a.uuid()).collect();
         assert_eq!(first, (0..5).map(|_| b.uuid()).collect::<Vec<_>>());
         assert_ne!(first[0], c.uuid());
+    }
+
+    /// The state in which a [`SplitMix`] is that gave a number.
+    fn state_behind(mut z: u64) -> u64 {
+        // Newton's method: each round doubles the bits that are right.
+        let inverse =
+            |odd: u64| (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
+        let unshift = |z: u64, by: u32| (0..64 / by).fold(z, |x, _| z ^ (x >> by));
+        z = unshift(z, 31).wrapping_mul(inverse(0x94d0_49bb_1331_11eb));
+        z = unshift(z, 27).wrapping_mul(inverse(0xbf58_476d_1ce4_e5b9));
+        unshift(z, 30)
+    }
+
+    #[test]
+    fn a_process_cannot_be_predicted() {
+        let follows = |env: &Env| {
+            let seen = env.random();
+            SplitMix::new(state_behind(seen)).next_u64() == env.random()
+        };
+        assert!(follows(&fixed(9)), "as anybody can who sees one number of a test");
+        let system = Env::system();
+        assert!((0..10).all(|_| !follows(&system)));
+        let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| system.random()).collect();
+        assert_eq!(drawn.len(), 1000, "also across what is drawn at a time");
     }
 
     #[test]
