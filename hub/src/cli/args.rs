@@ -213,8 +213,8 @@ pub struct LimitArgs {
     /// go on. 0: anything. [default: a quarter of the memory that the hub may use, but 2GiB at most]
     #[arg(long, value_name = "BYTES")]
     pub storage_quota: Option<u64>,
-    /// What an agent may make of its objects' share in that (its namespace, Cluster, Lease and Secrets); for its events it
-    /// has an eighth of this beside. 0: anything. [default: an eighth of --storage-quota]
+    /// What one agent's objects may take of that by its own writes: what is in its namespace, its Cluster, Lease and Secrets.
+    /// Its events have an eighth of this beside. 0: anything. [default: an eighth of --storage-quota]
     #[arg(long, value_name = "BYTES")]
     pub agent_storage_quota: Option<u64>,
     /// Connections at one time. Where all are taken, one that has shown no credential and does nothing goes for the next;
