@@ -241,8 +241,8 @@ impl Server {
     /// Waits until a figure of the listener is at least this.
     async fn figure(&self, line: &str) {
         let page = karmada_telemetry::metrics::Page::new().with(self.traffic.clone()).into_source();
-        let end = tokio::time::Instant::now() + PATIENCE;
-        while tokio::time::Instant::now() < end {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
             if page().contains(line) {
                 return;
             }
