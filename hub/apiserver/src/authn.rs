@@ -12,6 +12,9 @@
 //! and nothing that holds is a 401 also where anonymous requests are let in, so that a client with an expired
 //! certificate learns of it. A certificate is looked at again on every request, for connections outlive certificates.
 
+pub mod epochs;
+pub(crate) mod refusals;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -23,7 +26,11 @@ use std::{
 use karmada_env::Env;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+use self::epochs::{End, Epochs, Hold};
+use crate::pki::EPOCH_UNIT;
 
 /// The user name of a request that shows nothing.
 pub const ANONYMOUS: &str = "system:anonymous";
@@ -33,6 +40,13 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of whoever may read figures: Kubernetes' own name.
 pub const MONITORING: &str = "system:monitoring";
+
+/// The group of all agents.
+pub const AGENTS: &str = "system:karmada:agents";
+/// What an agent's user name begins with; the cluster's name follows.
+pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+/// On the user of an agent whose Cluster has just gone, which may only read.
+pub const LEAVING: &str = "hub.karmada.io/leaving";
 
 /// What says by which credential somebody has authenticated.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -94,6 +108,12 @@ impl UserInfo {
     }
 }
 
+/// The cluster whose agent this user is.
+pub fn agent_cluster(user: &UserInfo) -> Option<&str> {
+    let cluster = user.name.strip_prefix(AGENT_PREFIX)?;
+    (user.in_group(AGENTS) && !cluster.is_empty()).then_some(cluster)
+}
+
 /// What the client showed in the TLS handshake. Travels as a request extension from the listener to where requests are
 /// authenticated.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +133,8 @@ pub struct PeerCertificate {
     user: UserInfo,
     not_after: SystemTime,
     key: [u8; 32],
+    /// The epoch in which it was issued, which matters for agents.
+    epoch: u64,
 }
 
 impl PeerCertificate {
@@ -134,6 +156,12 @@ impl PeerCertificate {
             return Err(format!("its common name {name:?} cannot be a user's"));
         }
         let groups = subject.iter_organization().map(text).collect::<Result<Vec<_>, _>>()?;
+        let mut epoch = 0;
+        for unit in subject.iter_organizational_unit().map(text) {
+            if let Some(number) = unit?.strip_prefix(EPOCH_UNIT) {
+                epoch = number.parse().map_err(|_| format!("its epoch {number:?} is no number"))?;
+            }
+        }
         let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
         let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
@@ -141,6 +169,7 @@ impl PeerCertificate {
             user: UserInfo { extra, ..UserInfo::new(name, groups) },
             not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds),
             key: Sha256::digest(certificate.public_key().raw).into(),
+            epoch,
         })
     }
 
@@ -245,7 +274,17 @@ fn token_line(line: &str) -> Option<(&str, UserInfo)> {
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     tokens: Arc<Tokens>,
+    epochs: Arc<Epochs>,
     env: Env,
+}
+
+/// Who asks, and for how long what they have shown holds.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Who.
+    pub user: UserInfo,
+    /// What else ends what they have begun; nothing for tokens, and for those who show nothing.
+    pub hold: Option<Hold>,
 }
 
 /// Why something that was shown does not hold. For the log and the figures: the client is told nothing but 401.
@@ -254,6 +293,9 @@ pub enum Unauthenticated {
     /// The certificate of this user has expired.
     #[error("the certificate of {0} has expired")]
     Expired(String),
+    /// The certificate of this user was ended before its time.
+    #[error("the certificate of {0} holds no more: {1}")]
+    Ended(String, End),
     /// The certificate is not one that our authority signed for a client.
     #[error("client certificate: {0}")]
     Certificate(Arc<str>),
@@ -267,19 +309,38 @@ impl Unauthenticated {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Expired(_) => "certificate_expired",
+            Self::Ended(..) => "certificate_revoked",
+            Self::Certificate(why) if why.contains("UnknownIssuer") => "certificate_unknown_authority",
+            Self::Certificate(why) if why.contains("certificate expired") => "certificate_expired",
             Self::Certificate(_) => "certificate_refused",
             Self::Token => "token_unknown",
         }
     }
 }
 
+impl Unauthenticated {
+    /// Whose it was, if the authority has signed for them.
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Self::Expired(user) | Self::Ended(user, _) => Some(user),
+            Self::Certificate(_) | Self::Token => None,
+        }
+    }
+}
+
 /// What one method makes of a request: a user, or nothing that it could look at.
-type Method = Result<Option<UserInfo>, Unauthenticated>;
+type Method = Result<Option<Known>, Unauthenticated>;
 
 impl Authenticator {
     /// Certificates are judged by `env`'s time of day.
     pub fn new(tokens: Tokens, env: Env) -> Self {
-        Self { tokens: Arc::new(tokens), env }
+        Self { tokens: Arc::new(tokens), epochs: Arc::default(), env }
+    }
+
+    /// The same, judging agents' certificates by these epochs. Without them all count.
+    #[must_use]
+    pub fn with_epochs(self, epochs: Arc<Epochs>) -> Self {
+        Self { epochs, ..self }
     }
 
     /// The user whose token this is.
@@ -291,7 +352,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// When a certificate or token is shown and none of what is shown holds; the first reason.
-    pub fn authenticate(&self, peer: &Peer, headers: &http::HeaderMap) -> Result<UserInfo, Unauthenticated> {
+    pub fn authenticate(&self, peer: &Peer, headers: &http::HeaderMap) -> Result<Known, Unauthenticated> {
         let certificate = match self.by_certificate(peer) {
             Ok(Some(user)) => return Ok(user),
             other => other,
@@ -299,26 +360,41 @@ impl Authenticator {
         match (self.by_token(headers), certificate) {
             (Ok(Some(user)), _) => Ok(user),
             (_, Err(why)) | (Err(why), _) => Err(why),
-            (Ok(None), Ok(_)) => Ok(UserInfo::anonymous()),
+            (Ok(None), Ok(_)) => Ok(Known { user: UserInfo::anonymous(), hold: None }),
         }
     }
 
     /// By a certificate that still holds. A connection is judged here at each of its requests.
     fn by_certificate(&self, peer: &Peer) -> Method {
-        match peer {
-            Peer::None => Ok(None),
-            Peer::Refused(reason) => Err(Unauthenticated::Certificate(reason.clone())),
-            Peer::Certificate(shown) if self.env.wall() > shown.not_after => {
-                Err(Unauthenticated::Expired(shown.user.name.clone()))
-            }
-            Peer::Certificate(shown) => Ok(Some(shown.user.clone())),
+        let shown = match peer {
+            Peer::None => return Ok(None),
+            Peer::Refused(reason) => return Err(Unauthenticated::Certificate(reason.clone())),
+            Peer::Certificate(shown) => shown,
+        };
+        let (now, mut user) = (self.env.wall(), shown.user.clone());
+        if now > shown.not_after {
+            return Err(Unauthenticated::Expired(user.name));
         }
+        let hold = match agent_cluster(&user) {
+            None => Hold { ended: CancellationToken::new(), until: shown.not_after, leaving: false },
+            Some(cluster) => match self.epochs.judge(cluster, shown.epoch, shown.not_after, now) {
+                Ok(hold) => hold,
+                Err(how) => return Err(Unauthenticated::Ended(user.name, how)),
+            },
+        };
+        if hold.leaving {
+            user.extra.insert(LEAVING.to_owned(), vec!["true".to_owned()]);
+        }
+        Ok(Some(Known { user, hold: Some(hold) }))
     }
 
     fn by_token(&self, headers: &http::HeaderMap) -> Method {
         match bearer(headers) {
             None => Ok(None),
-            Some(token) => self.tokens.get(token).cloned().map(Some).ok_or(Unauthenticated::Token),
+            Some(token) => {
+                let user = self.tokens.get(token).cloned().ok_or(Unauthenticated::Token)?;
+                Ok(Some(Known { user, hold: None }))
+            }
         }
     }
 }
@@ -364,10 +440,10 @@ mod tests {
         ];
         for (authorization, user) in cases {
             let answer = authenticator.authenticate(&Peer::None, &headers(authorization)).ok();
-            assert_eq!(answer.as_ref().map(|u| u.name.as_str()), user, "{authorization:?}");
+            assert_eq!(answer.as_ref().map(|u| u.user.name.as_str()), user, "{authorization:?}");
         }
         let user = authenticator.authenticate(&Peer::None, &headers(Some("Bearer secret"))).unwrap();
-        assert_eq!(user.groups, ["g", AUTHENTICATED]);
+        assert_eq!(user.user.groups, ["g", AUTHENTICATED]);
     }
 
     #[test]
@@ -378,11 +454,12 @@ mod tests {
             user: UserInfo::new("c", ["g"]),
             not_after,
             key: [0; 32],
+            epoch: 0,
         }));
         let refused = Peer::Refused("unknown issuer".into());
         let (good, bad) = (Some("Bearer secret"), Some("Bearer nonsense"));
         let ask = |peer: &Peer, token| match authenticator.authenticate(peer, &headers(token)) {
-            Ok(user) => user.name,
+            Ok(known) => known.user.name,
             Err(why) => why.reason().to_owned(),
         };
         let table = [

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | group `system:masters` | everything |
 //! | `system:karmada:agent:<cluster>` in group `system:karmada:agents` | [`AGENT_RULES`], each bound to its own cluster |
+//! | the same, when its Cluster has just gone | read and delete its own |
 //! | group `system:monitoring` | read figures and single health checks, beside what everyone may |
 //! | whoever has authenticated | read discovery, version and health; ask who they are and what they may |
 //! | anyone | read version and health |
@@ -14,15 +15,13 @@
 use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
 use crate::{
-    authn::{AUTHENTICATED, MONITORING, UserInfo},
+    authn::{AUTHENTICATED, LEAVING, MONITORING, UserInfo},
     pki::MASTERS,
     request::is_health,
 };
 
-/// The group of all agents.
-pub const AGENTS: &str = "system:karmada:agents";
-/// What an agent's user name begins with; the cluster's name follows.
-pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+pub use crate::authn::{AGENT_PREFIX, AGENTS, agent_cluster};
+
 /// Namespace of cluster leases and credentials.
 pub(crate) const CLUSTER_NAMESPACE: &str = "karmada-cluster";
 /// What the name of an execution namespace begins with.
@@ -196,7 +195,8 @@ impl Authorizer for Coarse {
             Target::Resource(target) => {
                 user.in_group(AUTHENTICATED) && attributes.verb == "create" && is_self_review(&target)
                     || agent_cluster(user).is_some_and(|cluster| {
-                        AGENT_RULES.iter().any(|r| r.allows(cluster, attributes.verb, &target))
+                        (!is_leaving(user) || LEAVES.contains(&attributes.verb))
+                            && AGENT_RULES.iter().any(|r| r.allows(cluster, attributes.verb, &target))
                     })
             }
         };
@@ -238,7 +238,7 @@ impl Authorizer for Coarse {
             rights.paths.push((owned(&["get"]), owned(&["/metrics", "/healthz/*", "/livez/*", "/readyz/*"])));
         }
         rights.paths.push((owned(&["get"]), owned(&PUBLIC)));
-        if let Some(cluster) = agent_cluster(user) {
+        if let Some(cluster) = agent_cluster(user).filter(|_| !is_leaving(user)) {
             let here = AGENT_RULES.iter().filter(|rule| rule.in_place(cluster, namespace));
             rights.resources.extend(here.map(|rule| Right {
                 verbs: owned(rule.verbs),
@@ -267,10 +267,11 @@ fn is_self_review(target: &ResourceTarget<'_>) -> bool {
 /// Paths that anyone may read.
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
-/// The cluster whose agent this user is.
-pub fn agent_cluster(user: &UserInfo) -> Option<&str> {
-    let cluster = user.name.strip_prefix(AGENT_PREFIX)?;
-    (user.in_group(AGENTS) && !cluster.is_empty()).then_some(cluster)
+/// What is left to an agent whose Cluster has just gone: to see that, and to say once more that it leaves.
+const LEAVES: [&str; 4] = ["get", "list", "watch", "delete"];
+
+fn is_leaving(user: &UserInfo) -> bool {
+    user.extra.contains_key(LEAVING)
 }
 
 fn is_public(path: &str) -> bool {

@@ -13,18 +13,19 @@ use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll},
+    time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use karmada_env::Env;
-use karmada_meta::status::Status;
+use karmada_meta::{status::Status, text};
 
 use crate::{
-    authn::{Authenticator, Peer, Tokens, UserInfo},
+    authn::{Authenticator, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
     authz::{self, Attributes, Authorizer, ResourceTarget},
     impersonate,
     limits::{self, Gate, Guest, Held, Limits, Received},
@@ -37,12 +38,18 @@ use crate::{
     respond,
 };
 
+/// The longest that is said of what was wrong with a credential.
+const WHY: usize = 256;
+/// No watch lasts for longer, so that a timer of a certificate's life is none that overflows.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Who may have what, and how much at a time.
 pub struct Front {
     authenticator: ArcSwap<Authenticator>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) metrics: Arc<Metrics>,
+    refusals: Refusals,
     env: Env,
 }
 
@@ -112,6 +119,7 @@ impl Front {
             authorizer,
             gate: Arc::new(Gate::new(limits, &env)),
             metrics: Arc::default(),
+            refusals: Refusals::default(),
             env,
         }
     }
@@ -132,21 +140,31 @@ impl Front {
     }
 
     /// Who asks.
-    fn identify(&self, parts: &Parts) -> Result<UserInfo, Status> {
+    fn identify(&self, parts: &Parts) -> Result<Known, Status> {
         if let Some(user) = parts.extensions.get::<UserInfo>() {
-            return Ok(user.clone());
+            return Ok(Known { user: user.clone(), hold: None });
         }
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
-        let user = self.authenticator.load().authenticate(peer, &parts.headers);
-        if let (Ok(user), Some(standing)) = (&user, parts.extensions.get::<Standing>()) {
-            standing.authenticated(user);
+        let known = self.authenticator.load().authenticate(peer, &parts.headers);
+        if let (Ok(known), Some(standing)) = (&known, parts.extensions.get::<Standing>()) {
+            standing.authenticated(&known.user);
         }
-        user.map_err(|why| {
+        known.map_err(|why| {
             let remote = parts.extensions.get::<RemoteAddr>().map(|remote| tracing::field::display(remote.0));
-            tracing::debug!(remote, %why, "not authenticated");
-            self.metrics.unauthenticated(why.reason());
-            Status::unauthorized()
+            let (reason, user) = (why.reason(), why.user());
+            self.metrics.unauthenticated(reason);
+            let shown = text::line(&why.to_string(), WHY);
+            if self.refusals.is_news(&format!("{reason} {}", user.unwrap_or_default()), self.env.now()) {
+                tracing::warn!(remote, reason, "not let in: {shown}");
+            } else {
+                tracing::debug!(remote, reason, "not let in: {shown}");
+            }
+            match user {
+                // Whoever has shown that it is theirs may know what is wrong with it.
+                Some(_) => Status { message: format!("Unauthorized: {shown}"), ..Status::unauthorized() },
+                None => Status::unauthorized(),
+            }
         })
     }
 
@@ -167,9 +185,9 @@ impl Front {
             info.class = class;
         }
         let info = &info;
-        let (user, known) = match self.identify(parts) {
-            Ok(user) => (user, Ok(())),
-            Err(status) => (UserInfo::anonymous(), Err(status)),
+        let (Known { user, hold }, known) = match self.identify(parts) {
+            Ok(known) => (known, Ok(())),
+            Err(status) => (Known { user: UserInfo::anonymous(), hold: None }, Err(status)),
         };
         let attributes = Attributes { user: &user, verb: &info.verb, target: target(info) };
         let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
@@ -190,7 +208,11 @@ impl Front {
             guest,
         };
         let outcome = match may {
-            Ok(()) => self.admitted(&exchange, &Attributes { user, ..attributes }, body, answers).await,
+            Ok(()) => {
+                let attributes = Attributes { user, ..attributes };
+                let answering = self.admitted(&exchange, &attributes, body, answers);
+                self.while_it_holds(hold.as_ref(), answering).await
+            }
             Err(status) => Err(status),
         };
         let mut response = match outcome {
@@ -202,10 +224,30 @@ impl Front {
                 respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
             }
         };
+        if let Some(hold) = hold.filter(|_| info.verb == "watch") {
+            response = response.map(|body| ending(body, hold, self.env.wall()));
+        }
         let took = self.env.now().saturating_sub(begun);
         self.metrics.count(info, answers.knows(info), response.status().as_u16(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
+    }
+
+    /// Answers, unless what the client has shown ends meanwhile: nothing is written for it after that.
+    async fn while_it_holds(
+        &self,
+        hold: Option<&Hold>,
+        answering: impl Future<Output = Result<Response<Body>, Status>>,
+    ) -> Result<Response<Body>, Status> {
+        let Some(hold) = hold else { return answering.await };
+        tokio::select! {
+            biased;
+            () = hold.ended.cancelled() => {
+                self.metrics.unauthenticated("certificate_revoked");
+                Err(Status::unauthorized())
+            }
+            answer = answering => answer,
+        }
     }
 
     /// Answers a request that may be made, in its time and if there is a seat for it.
@@ -250,6 +292,18 @@ impl Front {
             }
         }
     }
+}
+
+/// The answer of a watch, which ends with what the client has shown.
+fn ending(body: Body, hold: Hold, now: SystemTime) -> Body {
+    let left = hold.until.duration_since(now).unwrap_or_default().min(LONGEST);
+    let end = async move {
+        tokio::select! {
+            () = hold.ended.cancelled() => {}
+            () = tokio::time::sleep(left) => {}
+        }
+    };
+    Body::from_stream(body.into_data_stream().take_until(Box::pin(end)))
 }
 
 impl Exchange<'_> {
@@ -322,5 +376,40 @@ where
         let (front, paths) = (self.front.clone(), self.paths.clone());
         let request = request.map(Body::new);
         Box::pin(async move { Ok(front.answer(request, &*paths).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_lasts_no_longer_than_what_was_shown_for_it() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        for (until, revoked_after, ends_after) in
+            [(60, None, 60), (60, Some(7), 7), (u64::MAX / 4, Some(7), 7)]
+        {
+            let ended = CancellationToken::new();
+            let hold = Hold { ended: ended.clone(), until: at(until), leaving: false };
+            let endless = futures::stream::pending::<Result<Bytes, Infallible>>();
+            let begun = tokio::time::Instant::now();
+            let body = axum::body::to_bytes(ending(Body::from_stream(endless), hold, at(0)), 1);
+            let revoking = async {
+                match revoked_after {
+                    Some(seconds) => {
+                        tokio::time::sleep(Duration::from_secs(seconds)).await;
+                        ended.cancel();
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                body = body => assert!(body.expect("an end in order").is_empty()),
+                () = async { revoking.await; std::future::pending::<()>().await } => unreachable!(),
+            }
+            assert_eq!(begun.elapsed().as_secs(), ends_after);
+        }
     }
 }

@@ -108,7 +108,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     admission::Admission,
-    authn::{Authenticator, UserInfo},
+    authn::{Authenticator, UserInfo, epochs::Epochs},
     authz::Authorizer,
     follow::Derived,
     front::Front,
@@ -144,6 +144,7 @@ pub struct Registration {
 pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) front: Front,
+    epochs: Arc<Epochs>,
     pub(crate) paths: ArcSwap<Paths>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
@@ -272,7 +273,9 @@ impl ApiServer {
         limits: Limits,
         shutdown: CancellationToken,
     ) -> Self {
-        let Registration { kinds, crds, admission, authorizer, derived } = registration;
+        let Registration { kinds, crds, admission, authorizer, mut derived } = registration;
+        let epochs = Arc::new(Epochs::default());
+        derived.push(epochs.clone());
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission, derived));
@@ -282,6 +285,7 @@ impl ApiServer {
         let inner = Inner {
             registry,
             front,
+            epochs,
             paths: ArcSwap::from_pointee(paths),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
@@ -322,8 +326,14 @@ impl ApiServer {
     }
 
     /// Who is who from now on: for requests of peers, and for reviews of tokens. Before that no token is known.
+    /// Agents' certificates count as long as the store has it.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
-        self.inner.front.authenticate_by(authenticator);
+        self.inner.front.authenticate_by(authenticator.with_epochs(self.inner.epochs.clone()));
+    }
+
+    /// Which credentials of agents count.
+    pub fn epochs(&self) -> &Arc<Epochs> {
+        &self.inner.epochs
     }
 
     /// Answers these paths too from now on, after its own, and has their checks as well.

@@ -288,12 +288,7 @@ impl Connection {
         let peer = tls.peer(stream.get_ref().1.peer_certificates());
         match &peer {
             Peer::Refused(reason) => tracing::debug!(%remote, %reason, "client certificate refused"),
-            Peer::Certificate(certificate) => {
-                let user = certificate.user();
-                place.certified(user, certificate.key()).inspect_err(|why| {
-                    tracing::debug!(%remote, user = user.name, why, "no place for this identity");
-                })?;
-            }
+            Peer::Certificate(certificate) => place.certified(certificate.user(), certificate.key())?,
             Peer::None => {}
         }
         Ok((stream, peer))

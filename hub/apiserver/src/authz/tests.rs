@@ -69,6 +69,22 @@ fn agents_reach_their_own_cluster_only() {
 }
 
 #[test]
+fn an_agent_whose_cluster_has_gone_may_see_that_and_no_more() {
+    let mut user = agent("m1");
+    user.extra.insert(LEAVING.to_owned(), vec!["true".to_owned()]);
+    let may = |text: &str, verb: &str| {
+        Coarse.authorize(&Attributes { user: &user, verb, target: Target::Resource(target(text)) })
+            == Decision::Allow
+    };
+    for verb in ["get", "list", "watch", "create", "update", "patch", "delete"] {
+        assert_eq!(may("cluster.karmada.io/clusters -/m1", verb), LEAVES.contains(&verb), "{verb}");
+        assert!(!may("cluster.karmada.io/clusters -/m2", verb), "{verb}");
+    }
+    assert!(!may("coordination.k8s.io/leases karmada-cluster/m1", "update"));
+    assert_eq!(Coarse.rights(&user, "karmada-cluster").resources.len(), SELF_REVIEWS.len());
+}
+
+#[test]
 fn an_agent_lists_clusters_by_its_own_name() {
     let user = agent("m1");
     for (selector, allowed) in [

@@ -24,7 +24,7 @@ pub(super) struct Rate {
 
 /// Handshakes of origins that have had few lately, all together.
 const NEWCOMERS: Rate = Rate { per_second: 400.0, burst: 256.0 };
-/// Of all others. With newcomers' it is what strangers can have of us: at a fifth of a millisecond each, an eighth of two
+/// Of all others. With newcomers' it is what strangers can have of us: at a fifth of a millisecond each, a tenth of two
 /// cores.
 const CROWD: Rate = Rate { per_second: 800.0, burst: 256.0 };
 /// What makes an origin a newcomer's: no more than this.

@@ -58,6 +58,8 @@ const LEAF_VALIDITY: Duration = Duration::from_hours(24 * 365);
 const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
+/// What the organisational unit of an agent's certificate begins with that is not of epoch 0; the number follows.
+pub const EPOCH_UNIT: &str = "epoch:";
 /// The administrator's user name.
 pub const ADMIN: &str = "system:admin";
 
@@ -248,6 +250,25 @@ impl Pki {
         validity: Duration,
     ) -> Result<Credential, PkiError> {
         self.sign(client_params(common_name, organisation), common_name, validity)
+    }
+
+    /// The same for the agent of a cluster, in an epoch of its credentials ([`crate::authn::epochs`]).
+    ///
+    /// # Errors
+    /// When the crypto library refuses.
+    pub fn issue_agent(
+        &self,
+        common_name: &str,
+        organisation: &str,
+        epoch: u64,
+        validity: Duration,
+    ) -> Result<Credential, PkiError> {
+        let mut params = client_params(common_name, organisation);
+        if epoch > 0 {
+            let unit = format!("{EPOCH_UNIT}{epoch}");
+            params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
+        }
+        self.sign(params, common_name, validity)
     }
 
     /// Writes `DIR/admin.kubeconfig` for the server at `server` (a URL) and returns its path. The administrator's

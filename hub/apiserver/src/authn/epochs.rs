@@ -1,0 +1,421 @@
+//! Credentials that end before their time: an epoch for each cluster's agent.
+//!
+//! ```text
+//!   Secret karmada-cluster/agent.NAME ─► store ─► follower ─► Epochs ◄─ every request with an agent's certificate
+//!   (cluster revoke, or the Cluster has gone)                   └─► what is open by an older one ends
+//! ```
+//!
+//! A certificate carries the epoch that counted when it was issued (`OU=epoch:N`; without one it is of epoch 0). The record of a
+//! cluster says which epoch counts now; without a record it is 0. There is nothing to list and nothing to clean up: all
+//! certificates of earlier epochs have ended, however many there are.
+//!
+//! | the certificate's epoch | how the one before ended | answer |
+//! |---|---|---|
+//! | that of the record, or later | | accepted |
+//! | the one before | the Cluster was deleted, less than ten minutes ago, and no newer certificate has come | may read and delete, so that its agent, `karmadactl unregister` and `remove-agent.sh` see that the Cluster is gone |
+//! | any other | | refused |
+//!
+//! A certificate of a later epoch than the record's is one that the same authority issued: the hub has been restored from an
+//! older backup.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use karmada_meta::{object, time::Time};
+use karmada_store::{Key, Snapshot};
+use karmada_telemetry::metrics::{Sheet, Source};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{follow::Derived, storage::Header};
+
+/// Where records are kept.
+pub const NAMESPACE: &str = "karmada-cluster";
+/// What a record's name begins with; the cluster's name follows. No agent may write an object of such a name.
+const PREFIX: &str = "agent.";
+/// The type of a record's Secret.
+pub const TYPE: &str = "hub.karmada.io/agent-credential";
+/// The resource as the store names it.
+const SECRETS: &str = "core/secrets";
+
+const EPOCH: &str = "hub.karmada.io/credential-epoch";
+const ENDED: &str = "hub.karmada.io/credential-ended";
+const SINCE: &str = "hub.karmada.io/credential-ended-at";
+const UID: &str = "hub.karmada.io/credential-ended-for";
+
+/// Whose certificates last no longer than this are named.
+pub const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long the agent of a Cluster that has gone may still see that.
+const FAREWELL: Duration = Duration::from_secs(600);
+
+/// How an epoch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Somebody has ended it: `karmada-hub cluster revoke`.
+    Revoked,
+    /// The Cluster was deleted.
+    Deleted,
+}
+
+impl End {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revoked => "revoked",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Revoked => "it was revoked",
+            Self::Deleted => "the Cluster was deleted",
+        })
+    }
+}
+
+/// Which credentials of a cluster's agent count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The epoch that counts.
+    pub epoch: u64,
+    /// How and when the one before ended; the uid of the Cluster if it was one that ended it.
+    ended: Option<(End, SystemTime, String)>,
+}
+
+impl Record {
+    /// The name of a cluster's record.
+    pub fn name(cluster: &str) -> String {
+        format!("{PREFIX}{cluster}")
+    }
+
+    /// The path of a cluster's record.
+    pub fn path(cluster: &str) -> String {
+        format!("{}/{PREFIX}{cluster}", Self::collection())
+    }
+
+    /// The path under which records are made.
+    pub fn collection() -> String {
+        format!("/api/v1/namespaces/{NAMESPACE}/secrets")
+    }
+
+    /// The cluster that an object is a record of.
+    pub fn cluster_of<'a>(namespace: &str, name: &'a str) -> Option<&'a str> {
+        name.strip_prefix(PREFIX).filter(|_| namespace == NAMESPACE)
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(secret: &Value) -> Result<Self, String> {
+        let text = |key| object::annotation(secret, key).unwrap_or_default();
+        let epoch = text(EPOCH).parse().map_err(|_| format!("{EPOCH}: {:?} is no number", text(EPOCH)))?;
+        let how = match text(ENDED) {
+            "" => return Ok(Self { epoch, ended: None }),
+            "revoked" => End::Revoked,
+            "deleted" => End::Deleted,
+            other => return Err(format!("{ENDED}: {other:?} is neither revoked nor deleted")),
+        };
+        let since: Time =
+            text(SINCE).parse().map_err(|_| format!("{SINCE}: {:?} is no time", text(SINCE)))?;
+        Ok(Self { epoch, ended: Some((how, since.timestamp().into(), text(UID).to_owned())) })
+    }
+
+    /// The record after an end of the epoch that counts now; none if it is the end of a Cluster (`uid`) that has been noted.
+    #[must_use]
+    pub fn end(&self, how: End, uid: &str, now: SystemTime) -> Option<Self> {
+        let noted = self.ended.as_ref().is_some_and(|(before, _, of)| *before == how && of == uid);
+        if how == End::Deleted && noted {
+            return None;
+        }
+        Some(Self { epoch: self.epoch.checked_add(1)?, ended: Some((how, now, uid.to_owned())) })
+    }
+
+    /// Writes the record of a cluster into its Secret, a new one if there is none.
+    pub fn write(&self, cluster: &str, there: Option<Value>) -> Value {
+        let mut secret = there.unwrap_or_else(|| {
+            json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE,
+                   "metadata": {"name": Self::name(cluster), "namespace": NAMESPACE}})
+        });
+        object::set_annotation(&mut secret, EPOCH, self.epoch.to_string());
+        if let Some((how, since, uid)) = &self.ended {
+            object::set_annotation(&mut secret, ENDED, how.as_str());
+            object::set_annotation(&mut secret, SINCE, Time::from_system(*since).to_string());
+            object::set_annotation(&mut secret, UID, uid.as_str());
+        }
+        secret
+    }
+
+    /// Why a record may not become another, or go: what has ended stays ended.
+    pub fn refuse_change(old: &Value, new: Option<&Value>) -> Option<String> {
+        let what = "the epoch of an agent's credentials";
+        let Some(new) = new else {
+            return Some(format!("{what} is not deleted: credentials that have ended would hold again"));
+        };
+        match (Self::read(old), Self::read(new)) {
+            (_, Err(why)) => Some(why),
+            (Ok(old), Ok(new)) if new.epoch < old.epoch => {
+                Some(format!("{what} does not go back from {} to {}", old.epoch, new.epoch))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// For how long what was shown holds.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// Ends when the epoch does.
+    pub ended: CancellationToken,
+    /// The latest end.
+    pub until: SystemTime,
+    /// Only to see that the Cluster has gone.
+    pub leaving: bool,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    record: Record,
+    /// Ends what was opened by a certificate that counted.
+    current: CancellationToken,
+    /// Ends what was opened by one that may only read.
+    leaving: CancellationToken,
+    /// A certificate of the epoch that counts has come.
+    superseded: bool,
+    /// The end of the certificate that was last shown and accepted.
+    until: Option<SystemTime>,
+}
+
+impl Entry {
+    fn take(&mut self, record: Record) {
+        if record.epoch > self.record.epoch {
+            // Whoever holds these is told; those that come next are not.
+            std::mem::take(&mut self.current).cancel();
+            std::mem::take(&mut self.leaving).cancel();
+            (self.superseded, self.until) = (false, None);
+        }
+        self.record = record;
+    }
+}
+
+/// The records of all clusters, as new as the store. There are as many entries as clusters whose certificates were shown or
+/// have ended; a name that no certificate of the authority bears makes none.
+#[derive(Debug, Default)]
+pub struct Epochs {
+    clusters: Mutex<BTreeMap<Arc<str>, Entry>>,
+}
+
+impl Epochs {
+    /// Judges a certificate of a cluster's agent that its authority has signed and that ends at `not_after`.
+    ///
+    /// # Errors
+    /// How its epoch ended.
+    pub fn judge(
+        &self,
+        cluster: &str,
+        epoch: u64,
+        not_after: SystemTime,
+        now: SystemTime,
+    ) -> Result<Hold, End> {
+        let mut clusters = self.clusters.lock();
+        if !clusters.contains_key(cluster) {
+            clusters.insert(cluster.into(), Entry::default());
+        }
+        let entry = clusters.get_mut(cluster).expect("it was put there");
+        if epoch >= entry.record.epoch {
+            if !std::mem::replace(&mut entry.superseded, true) {
+                std::mem::take(&mut entry.leaving).cancel();
+            }
+            entry.until = Some(not_after);
+            return Ok(Hold { ended: entry.current.clone(), until: not_after, leaving: false });
+        }
+        let (how, since) = match &entry.record.ended {
+            Some((how, since, _)) => (*how, *since),
+            None => (End::Revoked, SystemTime::UNIX_EPOCH),
+        };
+        let farewell = since + FAREWELL;
+        let last = epoch.checked_add(1) == Some(entry.record.epoch);
+        if how == End::Deleted && last && !entry.superseded && now < farewell {
+            return Ok(Hold { ended: entry.leaving.clone(), until: farewell.min(not_after), leaving: true });
+        }
+        Err(how)
+    }
+
+    /// The clusters whose agents' certificates end within a time, or have ended, and those whose do not; of agents that have
+    /// shown one to this process.
+    pub fn ends(&self, now: SystemTime, within: Duration) -> Vec<(Arc<str>, SystemTime, bool)> {
+        let clusters = self.clusters.lock();
+        let shown = clusters.iter().filter_map(|(name, entry)| Some((name.clone(), entry.until?)));
+        shown.map(|(name, until)| (name, until, until < now + within)).collect()
+    }
+
+    fn take(&self, cluster: &str, now: &Snapshot<Header>) {
+        let record = match now.find(SECRETS, NAMESPACE, &Record::name(cluster)) {
+            None => Record::default(),
+            Some(secret) => {
+                let read = serde_json::from_slice(&secret.value).map_err(|error| error.to_string());
+                read.and_then(|secret: Value| Record::read(&secret)).unwrap_or_else(|why| {
+                    // Nobody gets in by a damaged record.
+                    tracing::error!(
+                        cluster,
+                        why,
+                        "the record of credentials cannot be read: none of them holds"
+                    );
+                    Record { epoch: u64::MAX, ended: None }
+                })
+            }
+        };
+        let mut clusters = self.clusters.lock();
+        match clusters.get_mut(cluster) {
+            Some(entry) => entry.take(record),
+            None if record == Record::default() => {}
+            None => drop(clusters.insert(cluster.into(), Entry { record, ..Entry::default() })),
+        }
+    }
+}
+
+impl Derived for Epochs {
+    fn resources(&self) -> &[&'static str] {
+        &[SECRETS]
+    }
+
+    fn rebuild(&self, now: &Snapshot<Header>) {
+        let mut names: BTreeSet<String> = self.clusters.lock().keys().map(ToString::to_string).collect();
+        let secrets = now.range(SECRETS, Some(NAMESPACE), None);
+        names.extend(secrets.filter_map(|secret| {
+            Record::cluster_of(&secret.key.namespace, &secret.key.name).map(str::to_owned)
+        }));
+        names.iter().for_each(|cluster| self.take(cluster, now));
+    }
+
+    fn update(&self, changed: &BTreeSet<Key>, now: &Snapshot<Header>) {
+        let records = changed.iter().filter_map(|key| Record::cluster_of(&key.namespace, &key.name));
+        records.for_each(|cluster| self.take(cluster, now));
+    }
+}
+
+/// [`Epochs::ends`] for a page.
+#[derive(Clone, Debug)]
+pub struct EndingFigures {
+    epochs: Arc<Epochs>,
+    env: karmada_env::Env,
+}
+
+impl EndingFigures {
+    /// Of certificates that end within [`SOON`].
+    pub fn new(epochs: Arc<Epochs>, env: karmada_env::Env) -> Self {
+        Self { epochs, env }
+    }
+}
+
+impl Source for EndingFigures {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let ends = self.epochs.ends(self.env.wall(), SOON);
+        sheet.one_gauge(
+            "karmada_hub_agent_certificates_ending",
+            "Agents whose certificates have ended or end within 30 days; the conditions CredentialExpiring name them.",
+            ends.iter().filter(|(_, _, soon)| *soon).count() as f64,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_epoch_ends_what_came_before_it() {
+        let revoked = Record::default().end(End::Revoked, "", at(100)).expect("an epoch");
+        let deleted = Record::default().end(End::Deleted, "u", at(100)).expect("an epoch");
+        let twice = deleted.end(End::Revoked, "", at(101)).expect("an epoch");
+        // record, the certificate's epoch, when, verdict: may do all, may read, or how it ended
+        let rows = [
+            (&Record::default(), 0, 0, Ok(false)),
+            (&Record::default(), 3, 0, Ok(false)),
+            (&revoked, 0, 100, Err(End::Revoked)),
+            (&revoked, 1, 100, Ok(false)),
+            (&deleted, 0, 100, Ok(true)),
+            (&deleted, 0, 699, Ok(true)),
+            (&deleted, 0, 700, Err(End::Deleted)),
+            (&deleted, 1, 100, Ok(false)),
+            (&twice, 0, 101, Err(End::Revoked)),
+            (&twice, 1, 101, Err(End::Revoked)),
+            (&twice, 2, 101, Ok(false)),
+        ];
+        for (record, epoch, when, want) in rows {
+            let epochs = Epochs::default();
+            epochs.clusters.lock().insert("m1".into(), Entry { record: record.clone(), ..Entry::default() });
+            let got = epochs.judge("m1", epoch, at(1000), at(when)).map(|hold| hold.leaving);
+            assert_eq!(got, want, "{record:?}, epoch {epoch} at {when}");
+        }
+    }
+
+    #[test]
+    fn what_is_open_ends_with_its_epoch_and_a_newer_certificate_ends_the_farewell() {
+        let epochs = Epochs::default();
+        let take = |record: Record| epochs.clusters.lock().get_mut("m1").expect("known").take(record);
+        let before = epochs.judge("m1", 0, at(1000), at(0)).expect("it counts");
+        let deleted = Record::default().end(End::Deleted, "u", at(10)).expect("an epoch");
+        take(deleted.clone());
+        assert!(before.ended.is_cancelled());
+        let leaving = epochs.judge("m1", 0, at(1000), at(11)).expect("it may read");
+        assert_eq!((leaving.leaving, leaving.until, leaving.ended.is_cancelled()), (true, at(610), false));
+        let new = epochs.judge("m1", 1, at(1000), at(12)).expect("the new one counts");
+        assert!(leaving.ended.is_cancelled() && !new.ended.is_cancelled());
+        assert_eq!(epochs.judge("m1", 0, at(1000), at(13)).map(drop), Err(End::Deleted));
+        // The same record again ends nothing.
+        take(deleted);
+        assert!(!new.ended.is_cancelled());
+    }
+
+    #[test]
+    fn records_survive_being_written_and_never_go_back() {
+        let first = Record::default().end(End::Deleted, "u1", at(5)).expect("an epoch");
+        assert_eq!(first.end(End::Deleted, "u1", at(9)), None, "the same end is noted once");
+        let second = first.end(End::Revoked, "", at(9)).expect("an epoch");
+        let (one, two) = (first.write("m1", None), second.write("m1", Some(first.write("m1", None))));
+        assert_eq!((Record::read(&one), Record::read(&two)), (Ok(first), Ok(second)));
+        assert_eq!((object::name(&two), Record::cluster_of(NAMESPACE, "agent.m1")), ("agent.m1", Some("m1")));
+        let mut damaged = two.clone();
+        object::set_annotation(&mut damaged, EPOCH, "x");
+        let rows = [
+            (&one, Some(&two), None),
+            (&one, Some(&one), None),
+            (&two, Some(&one), Some("does not go back from 2 to 1")),
+            (&one, Some(&damaged), Some("is no number")),
+            (&one, None, Some("would hold again")),
+        ];
+        for (old, new, want) in rows {
+            let got = Record::refuse_change(old, new);
+            assert_eq!(got.is_some(), want.is_some(), "{got:?}");
+            assert!(got.unwrap_or_default().contains(want.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn certificates_that_end_soon_are_told() {
+        let epochs = Epochs::default();
+        epochs.judge("soon", 0, at(100), at(0)).expect("it counts");
+        epochs.judge("later", 0, at(5000), at(0)).expect("it counts");
+        let ends = |now: u64| -> Vec<(String, bool)> {
+            let ends = epochs.ends(at(now), Duration::from_secs(200));
+            ends.into_iter().map(|(name, _, soon)| (name.to_string(), soon)).collect()
+        };
+        assert_eq!(ends(0), [("later".to_owned(), false), ("soon".to_owned(), true)]);
+        assert_eq!(ends(4900), [("later".to_owned(), true), ("soon".to_owned(), true)]);
+        epochs.judge("soon", 0, at(9000), at(50)).expect("a new one was shown");
+        assert!(!ends(0)[1].1);
+    }
+}
