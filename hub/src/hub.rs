@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::latest;
 use karmada_core::{evict, judge, skip::Skip};
 use karmada_env::Env;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     controllers::{
         context::Context,
+        credentials,
         {
             application::ApplicationFailover, binding::Binder, cluster::ClusterController,
             dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
@@ -74,6 +76,7 @@ pub struct Hub {
     ready: latest::Sender<bool>,
     figures: HubFigures,
     new_templates: NewTemplates,
+    epochs: Option<Arc<Epochs>>,
 }
 
 impl fmt::Debug for Hub {
@@ -99,6 +102,7 @@ impl Hub {
             ready: latest::Sender::new(false),
             figures,
             new_templates: NewTemplates::default(),
+            epochs: None,
         })
     }
 
@@ -123,6 +127,13 @@ impl Hub {
         self
     }
 
+    /// Ends the credentials of agents whose Clusters go, and names those that end soon.
+    #[must_use]
+    pub(crate) fn with_epochs(mut self, epochs: &Arc<Epochs>) -> Self {
+        self.epochs = Some(epochs.clone());
+        self
+    }
+
     /// What the controllers count, for a page.
     pub fn figures(&self) -> &HubFigures {
         &self.figures
@@ -144,6 +155,7 @@ impl Hub {
         let mut context =
             Context::new(self.client, self.env, self.skip, evictions, judge, figures.clone(), stop.clone());
         context.empty_workloads = self.config.empty_workloads;
+        context.epochs = self.epochs;
         let context = Arc::new(context);
         crate::metrics::listen(&context);
         self.new_templates.ask(&context);
@@ -182,6 +194,7 @@ impl Hub {
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));
+        spawn(&mut running, "credentials", credentials::run(context.clone(), stop.clone()));
 
         let (synced, ready) = (context.clone(), self.ready);
         context.tasks.spawn(async move {

@@ -105,6 +105,14 @@ async fn a_hub_from_start_to_stop() {
     assert!(own.status.success(), "{}", String::from_utf8_lossy(&own.stderr));
     complaint(&run(&["get", "works", "-A", "--kubeconfig", agent_config]), 1, "forbidden");
 
+    // What is revoked holds no more; what is made then does, whether the hub runs or not.
+    let revoked = run(&["cluster", "revoke", "m", "--kubeconfig", config]);
+    let lines = String::from_utf8_lossy(&revoked.stdout).into_owned();
+    assert!(revoked.status.success() && lines.contains("cluster/m credentials revoked"), "{lines}");
+    complaint(&run(&["get", "works", "-n", "karmada-es-m", "--kubeconfig", agent_config]), 1, "was revoked");
+    assert!(run(&["credentials", "--data-dir", text, "--cluster", "m", "-o", agent_config]).status.success());
+    assert!(run(&["get", "works", "-n", "karmada-es-m", "--kubeconfig", agent_config]).status.success());
+
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/examples/nginx");
     let applied = run(&["apply", "-f", examples, "--kubeconfig", config]);
     let lines = String::from_utf8_lossy(&applied.stdout).into_owned();

@@ -162,7 +162,8 @@ pub mod extension {
     pub const EVICTIONS_HELD: &str = "EvictionsHeld";
     /// Condition on a Cluster whose agent's certificate ends soon.
     pub const CREDENTIAL_EXPIRING: &str = "CredentialExpiring";
-    /// On an Event that an agent has reported: the agent's cluster. Set by the hub's admission.
+    /// On an Event that an agent has reported, and on a Cluster that its agent has registered: the agent's cluster. Set by
+    /// the hub's admission.
     pub const REPORTED_BY: &str = "agent.karmada.io/reported-by";
     /// On templates and policies, by users, and on what is made of them: how long an agent goes on with a workload that
     /// the hub has not confirmed, like `2m`.

@@ -23,6 +23,7 @@ use karmada_api::{
 };
 use karmada_apiserver::{
     admission::{Admission, AdmissionRequest, Operation},
+    authn::epochs::Record,
     authz::agent_cluster,
     kinds::{Kinds, storage_name},
     registry::Registry,
@@ -193,6 +194,7 @@ impl Admission for KarmadaAdmission {
     fn admit(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
         // Before anything is filled in: what an agent has not said is not held against it.
         let mut warnings = by_agent(request, object)?;
+        epochs_only_grow(request, object)?;
         match request.operation {
             Operation::Delete => refuse_deletion(request, object).map_or(Ok(()), Err)?,
             Operation::Create | Operation::Update if request.subresource.is_empty() => {
@@ -237,6 +239,27 @@ fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<St
         status.details.get_or_insert_default().causes.extend(causes);
         status
     })
+}
+
+/// Credentials that have ended do not hold again because somebody tidies up.
+fn epochs_only_grow(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+    if &*request.kind.storage != "core/secrets"
+        || Record::cluster_of(request.namespace, request.name).is_none()
+    {
+        return Ok(());
+    }
+    let why = match (request.operation, request.old) {
+        (Operation::Delete, _) => Record::refuse_change(object, None),
+        (Operation::Update, Some(old)) => Record::refuse_change(old, Some(object)),
+        (Operation::Create | Operation::Update, _) => Record::read(object).err(),
+    };
+    match why {
+        None => Ok(()),
+        Some(why) => {
+            let why = format!("{why}; it is kept by karmada-hub cluster revoke");
+            Err(Status::forbidden(&request.kind.group_resource(), request.name, why))
+        }
+    }
 }
 
 /// One member has one name: a second one for its id is a conflict.

@@ -29,6 +29,8 @@ pub(super) enum Command {
     /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else, or
     /// for whoever scrapes the hub's figures.
     Credentials(CredentialsArgs),
+    /// What concerns one cluster as such.
+    Cluster(ClusterArgs),
     /// Print objects as the server's table, as kubectl would.
     Get(GetArgs),
     /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
@@ -449,6 +451,28 @@ pub(super) struct ApplyArgs {
     /// Apply the status of objects too: what karmada-hub export wrote.
     #[arg(long)]
     pub with_status: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct ClusterArgs {
+    #[command(subcommand)]
+    pub command: ClusterCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum ClusterCommand {
+    /// End the credentials of clusters' agents: all that were made so far, at once, also on connections that are open. What
+    /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on.
+    Revoke(RevokeArgs),
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct RevokeArgs {
+    /// The clusters.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -16,6 +16,7 @@ mod known;
 mod logs;
 mod members;
 mod placed;
+mod revoke;
 mod serve;
 mod table;
 mod whatif;
@@ -105,7 +106,8 @@ fn execute(args: Args) -> Result<(), Parsed> {
     let env = Env::system();
     match args.command {
         args::Command::Serve(serve) => serve::run(&serve, &env)?,
-        args::Command::Credentials(credentials) => serve::credentials(&credentials, &env)?,
+        args::Command::Credentials(args) => ask::run(|| serve::credentials(args, env))?,
+        args::Command::Cluster(args) => ask::run(|| revoke::run(args, env))?,
         args::Command::Get(get) => ask::run(|| get::run(get, env))?,
         args::Command::Explain(explain) => ask::run(|| explain::run(explain, env))?,
         args::Command::WhatIf(args) => ask::run(|| whatif::run(args, env))?,
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_refused_in_one_line() {
-        let rows: [(&[&str], &str); 12] = [
+        let rows: [(&[&str], &str); 13] = [
             (&["karmada-hub", "backup", "--data-dir", "d"], "--to"),
             (&["karmada-hub", "restore", "--from", "f"], "--data-dir"),
             (&["karmada-hub", "serve"], "--data-dir"),
@@ -174,6 +176,7 @@ mod tests {
                 "--cluster-monitor-period",
             ),
             (&["karmada-hub", "credentials", "--data-dir", "d"], "--cluster"),
+            (&["karmada-hub", "cluster", "revoke"], "NAME"),
             (&["karmada-hub", "fetch"], "fetch"),
             (&["karmada-hub", "get"], "RESOURCE"),
         ];
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn good_arguments_are_taken() {
-        let rows: [&[&str]; 10] = [
+        let rows: [&[&str]; 11] = [
             &["karmada-hub", "backup", "--data-dir", "d", "--to", "f"],
             &["karmada-hub", "restore", "--from", "f", "--data-dir", "d"],
             &["karmada-hub", "serve", "--data-dir", "d", "--kubeconfig", "f", "--leader-elect=false"],
@@ -204,6 +207,7 @@ mod tests {
             &["karmada-hub", "get", "deploy", "nginx", "-n", "shop", "-o", "wide"],
             &["karmada-hub", "get", "works", "-A", "--kubeconfig", "f"],
             &["karmada-hub", "credentials", "--data-dir", "d", "--cluster", "member1"],
+            &["karmada-hub", "cluster", "revoke", "member1", "member2", "--kubeconfig", "f"],
             &["karmada-hub", "crds"],
         ];
         for args in rows {

@@ -8,6 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::{component, event, finalizer, label};
+use karmada_apiserver::authn::epochs::{self, End, Record};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     admit,
@@ -24,7 +25,7 @@ use crate::{
     admission,
     known::{
         heads::ClusterHead,
-        kinds::{CLUSTERS, NAMESPACES, WORKS},
+        kinds::{CLUSTERS, NAMESPACES, SECRETS, WORKS},
     },
     rules::hooks,
     write::objects::{Key, Part},
@@ -207,6 +208,9 @@ impl ClusterController {
                 .is_some_and(|n| object::deletion_timestamp(n).is_some()),
         });
         tracing::debug!(cluster = %key, ?step, "removing");
+        if step == Removal::Done && admit::agent::has_registered(cluster) {
+            self.end_credentials(&key.name, object::uid(cluster)).await?;
+        }
         let done = self.take(step, key, &alive, &terminating, namespace.as_ref()).await;
         match done {
             Ok(next) => {
@@ -228,6 +232,29 @@ impl ClusterController {
                 Err(error)
             }
         }
+    }
+
+    /// Ends the credentials of a Cluster that goes, so that they cannot register it anew: before its last finalizer goes, so
+    /// that nothing comes between.
+    async fn end_credentials(&self, cluster: &str, uid: &str) -> Result<(), Error> {
+        if self.context.epochs.is_none() {
+            // Those of another API server are ended there.
+            return Ok(());
+        }
+        let (objects, now) = (&self.context.objects, self.context.env.wall());
+        let key = Key::new(epochs::NAMESPACE, Record::name(cluster));
+        let end = |secret: &mut Value| {
+            let next = Record::read(secret).ok().and_then(|record| record.end(End::Deleted, uid, now));
+            let Some(next) = next else { return false };
+            *secret = next.write(cluster, Some(secret.take()));
+            true
+        };
+        if objects.modify(&SECRETS, &key, Part::Main, end).await?.is_none()
+            && let Some(first) = Record::default().end(End::Deleted, uid, now)
+        {
+            objects.create(&SECRETS, &first.write(cluster, None)).await?;
+        }
+        Ok(())
     }
 
     /// Whether something in a Work may run in one place only, and on its cluster for some time yet.

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::{Error, EventKind, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::{evict, judge, skip::Skip};
 use karmada_env::Env;
@@ -127,6 +128,8 @@ pub(crate) struct Context {
     pub to_bind: WorkQueue<BindingKey>,
     /// Whether clusters that get no replicas get objects all the same.
     pub empty_workloads: bool,
+    /// Which credentials of agents count, where the API is the hub's own.
+    pub epochs: Option<Arc<Epochs>>,
     /// What is made of clusters that fall silent, and whether evictions are allowed.
     pub judgement: Arc<Judgement>,
     /// What the controllers count.
@@ -173,6 +176,7 @@ impl Context {
             taint_policies: Index::new(),
             evictions,
             empty_workloads: false,
+            epochs: None,
             rebalancers: Index::new(),
             definitions: Index::new(),
             customizations: Index::new(),

@@ -11,6 +11,7 @@
 //!   clusters' taints ─▶ evictor ─────┐
 //!   health of copies ─▶ application ─┴─▶ tasks in bindings ─▶ graceful ─▶ tasks end
 //!   clusters that are well again ─▶ failback ─▶ bindings, to be placed anew
+//!   agents' certificates that end soon ─▶ credentials ─▶ clusters' conditions
 //!   ClusterTaintPolicies, conditions ─▶ taint_policy ─▶ clusters' taints
 //! ```
 //!
@@ -22,6 +23,7 @@ pub(crate) mod application;
 pub(crate) mod binding;
 pub(crate) mod cluster;
 pub(crate) mod context;
+pub(crate) mod credentials;
 pub(crate) mod dependencies;
 pub(crate) mod detector;
 pub(crate) mod evictor;

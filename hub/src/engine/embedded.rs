@@ -122,7 +122,8 @@ impl Embedded {
     /// # Errors
     /// When a part of the configuration cannot be used.
     pub fn hub(&self, config: HubConfig, env: &Env) -> Result<Hub, HubError> {
-        Ok(Hub::new(config, self.client(), env.clone())?.with_new_templates(&self.new_templates))
+        let hub = Hub::new(config, self.client(), env.clone())?;
+        Ok(hub.with_new_templates(&self.new_templates).with_epochs(self.server.epochs()))
     }
 
     /// A client for the controllers: in process, and allowed everything.
@@ -153,3 +154,6 @@ impl Embedded {
         self.store.close().await.map_err(|error| error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;

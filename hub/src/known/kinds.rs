@@ -48,6 +48,8 @@ kinds! {
     PRIORITY_CLASSES = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
     /// Namespaces: the users' own and the execution namespaces.
     NAMESPACES = Resource::new("", "v1", "namespaces", "Namespace", false);
+    /// Among them the records of which credentials of agents count.
+    SECRETS = Resource::new("", "v1", "secrets", "Secret", true);
     /// The agents' signs of life.
     LEASES = karmada_client::lease::resource();
     /// Definitions of further kinds.

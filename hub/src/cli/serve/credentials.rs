@@ -1,19 +1,29 @@
 //! `karmada-hub credentials`: a kubeconfig for one cluster's agent or a scraper, signed by the embedded hub's own authority.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use karmada_api::consts::subject;
 use karmada_apiserver::{
-    authn::MONITORING,
-    pki::{Holder, Pki},
+    authn::{MONITORING, epochs::Record},
+    pki::{ADMINISTRATOR, Holder, Pki},
 };
-use karmada_client::Kubeconfig;
+use karmada_client::{Kubeconfig, LinkState, Rest, link::client_for};
 use karmada_core::names;
 use karmada_env::Env;
 use karmada_meta::names::cluster_name_errors;
 
-use super::write_private;
-use crate::cli::{Failure, args::CredentialsArgs, print};
+use karmada_store::{OpenError, engine::Redb};
+use tokio::time::timeout;
+
+use super::{embedded::store_failure, write_private};
+use crate::{
+    cli::{Failure, args::CredentialsArgs, print},
+    engine::embedded::Embedded,
+};
+
+/// How long a hub that runs may take to answer, and attempts to connect before it is no use.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ATTEMPTS: u32 = 3;
 
 /// How long a certificate is good for: a year, as Karmada's.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -26,7 +36,8 @@ pub(super) const SCRAPER: Holder =
     Holder { file: "monitoring", user: MONITOR, group: MONITORING, entry: MONITOR };
 
 /// Makes a kubeconfig for one cluster's agent, or for whoever reads figures.
-pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(), Failure> {
+pub(in crate::cli) async fn credentials(args: CredentialsArgs, env: Env) -> Result<(), Failure> {
+    let env = &env;
     let (user, group) = match &args.cluster {
         // clap takes one of the two.
         None => (MONITOR.to_owned(), MONITORING),
@@ -46,7 +57,11 @@ pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(
     };
     let endpoint = Kubeconfig::load(&known).and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
     let pki = Pki::open(&args.data_dir, env).map_err(Failure::failed)?;
-    let credential = pki.issue_client(&user, group, VALIDITY).map_err(Failure::failed)?;
+    let credential = match &args.cluster {
+        Some(cluster) => pki.issue_agent(&user, group, epoch(&args.data_dir, cluster, env).await?, VALIDITY),
+        None => pki.issue_client(&user, group, VALIDITY),
+    };
+    let credential = credential.map_err(Failure::failed)?;
     let server = endpoint.server.to_string();
     let text = pki.kubeconfig(server.trim_end_matches('/'), &user, &credential);
     match &args.output {
@@ -57,4 +72,55 @@ pub(in crate::cli) fn credentials(args: &CredentialsArgs, env: &Env) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Which epoch of a cluster's credentials counts, whether the hub runs or not.
+async fn epoch(dir: &Path, cluster: &str, env: &Env) -> Result<u64, Failure> {
+    if !dir.join("store.redb").is_file() {
+        return Ok(0);
+    }
+    let rest = match Redb::open(dir) {
+        Ok(engine) => Rest::new(Embedded::at_rest(engine, env).map_err(store_failure)?.client()),
+        Err(OpenError::InUse { .. }) => running(dir, env).await?,
+        Err(error) => return Err(store_failure(error)),
+    };
+    match rest.get(&Record::path(cluster)).await {
+        Ok(secret) => Record::read(&secret).map(|record| record.epoch).map_err(Failure::failed),
+        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) => {
+            Err(Failure::failed(format!("asking the hub that runs which credentials count: {error}")))
+        }
+    }
+}
+
+/// The hub that holds the directory: on this machine, if it listens there, else where it says.
+async fn running(dir: &Path, env: &Env) -> Result<Rest, Failure> {
+    let kubeconfig = Kubeconfig::load(&dir.join(format!("{}.kubeconfig", ADMINISTRATOR.file)));
+    let endpoint = kubeconfig.and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
+    let mut here = endpoint.clone();
+    if let Some(port) = endpoint.server.port_u16() {
+        let local = format!("https://127.0.0.1:{port}");
+        here.server = local.parse().map_err(Failure::failed)?;
+    }
+    let mut why = String::new();
+    for endpoint in [here, endpoint] {
+        let address = endpoint.server.to_string();
+        let agent = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
+        let (client, link) = client_for(endpoint, agent, env.clone());
+        let mut state = link.state();
+        let settled = state.wait_for(|state| match state {
+            LinkState::Connecting { failures, .. } => *failures >= ATTEMPTS,
+            LinkState::Connected { .. } | LinkState::Closed => true,
+        });
+        match timeout(PATIENCE, settled).await {
+            Ok(Ok(state)) if matches!(*state, LinkState::Connected { .. }) => {
+                return Ok(Rest::new(client).with_deadline(PATIENCE));
+            }
+            _ => why = format!("it cannot be reached at {address}"),
+        }
+    }
+    Err(Failure::failed(format!(
+        "a hub runs on {} and knows which credentials count, but {why}; try again where it can be, or while it is stopped",
+        dir.display()
+    )))
 }

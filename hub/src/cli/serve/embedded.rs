@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use karmada_apiserver::{
-    authn::Authenticator,
+    authn::{Authenticator, epochs::EndingFigures},
     listener,
     pki::{ADMINISTRATOR, Pki},
 };
@@ -39,6 +39,8 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let embedded = started.map_err(store_failure)?;
     let hub = embedded.hub(config, env).map_err(hub_failure)?;
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
+    let ending = EndingFigures::new(embedded.server().epochs().clone(), env.clone());
+    let page = page.with(ending);
     embedded.server().show_metrics(page.into_source());
 
     embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));

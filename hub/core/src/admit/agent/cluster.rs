@@ -168,6 +168,9 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
     if !warnings.is_empty() {
         disown(old, object);
     }
+    if stage != Stage::Later {
+        object::set_annotation(object, extension::REPORTED_BY, write.cluster);
+    }
     Ok(warnings)
 }
 
@@ -203,7 +206,11 @@ fn entries(
     let changed = before.keys().chain(after.keys()).find(|key| {
         let report = row.field == "annotations" && REPORTS.contains(&key.as_str());
         let own = stage == Stage::Creating && !is_reserved(key);
-        before.get(*key) != after.get(*key) && !report && !own
+        // Set below; whoever judges again finds it.
+        let mark = key.as_str() == extension::REPORTED_BY
+            && stage != Stage::Later
+            && after.get(*key).is_some_and(|value| value == write.cluster);
+        before.get(*key) != after.get(*key) && !report && !own && !mark
     })?;
     let path = path(row).key(changed);
     if is_reserved(changed) {
@@ -233,6 +240,13 @@ fn detail(row: &Row, cluster: &str) -> String {
         May::Always | May::Never => "it is the platform's",
     };
     format!("{when}: {}", row.instead.replace("NAME", cluster))
+}
+
+/// Whether an agent has ever registered as a Cluster, or reported for it: then its credential goes with the Cluster.
+pub fn has_registered(cluster: &Value) -> bool {
+    let reports = ["kubernetesVersion", "apiEnablements", "nodeSummary", "resourceSummary"];
+    object::annotation(cluster, extension::REPORTED_BY).is_some()
+        || reports.iter().any(|field| !super::is_empty(&cluster["status"][*field]))
 }
 
 /// Puts back what stood in a field.

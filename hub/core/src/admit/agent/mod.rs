@@ -29,7 +29,7 @@ use karmada_meta::{
 use serde_json::Value;
 
 pub use self::{
-    cluster::{CLUSTER, HUB_CONDITIONS, May, Otherwise, Row},
+    cluster::{CLUSTER, HUB_CONDITIONS, May, Otherwise, Row, has_registered},
     event::MESSAGE_LIMIT,
 };
 use crate::names;

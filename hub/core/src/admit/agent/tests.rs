@@ -127,6 +127,32 @@ fn an_id_is_given_once() {
 }
 
 #[test]
+fn whoever_registers_is_marked_and_nobody_else() {
+    let registered = |old: Option<&Value>, id: &str| {
+        let mut object = cluster(id, "spec.none", Value::Null);
+        let act = if old.is_some() { Act::Update } else { Act::Create };
+        judge(&write(CLUSTER_KIND, act, "", old), &mut object).expect("it may");
+        let first = object.clone();
+        judge(&write(CLUSTER_KIND, act, "", old), &mut object).expect("judged again");
+        assert_eq!(object, first);
+        has_registered(&object)
+    };
+    let of = |id: &str| cluster(id, "spec.none", Value::Null);
+    assert!(registered(None, "u"));
+    assert!(registered(Some(&of("")), "u"), "it has taken over what the platform had made");
+    assert!(!registered(Some(&of("u")), "u"), "what the platform has made with its id is as it was");
+    let mut reporting = of("u");
+    assert!(!has_registered(&reporting));
+    reporting["status"] = json!({"conditions": [{"type": "Ready", "status": "Unknown"}]});
+    assert!(!has_registered(&reporting), "that was the hub");
+    reporting["status"]["kubernetesVersion"] = "v1.30.0".into();
+    assert!(has_registered(&reporting));
+    let mut forged = of("u");
+    object::set_annotation(&mut forged, extension::REPORTED_BY, "m2");
+    assert_eq!(outcome(CLUSTER_KIND, Act::Create, "", None, &forged), "no");
+}
+
+#[test]
 fn what_is_kept_is_as_it_was_and_nobody_elses() {
     let mut old = cluster("u", "spec.region", json!("eu"));
     old["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
