@@ -11,16 +11,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    accounts::Settings,
     controllers::{
-        context::Context,
-        credentials,
-        {
-            application::ApplicationFailover, binding::Binder, cluster::ClusterController,
-            dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
-            graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
-            quota::QuotaController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
-            taint_policy::TaintPolicies,
-        },
+        application::ApplicationFailover, binding::Binder, cluster::ClusterController, context::Context,
+        credentials, dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
+        graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
+        quota::QuotaController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
+        taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
     write::claiming::NewTemplates,
@@ -151,14 +148,16 @@ impl Hub {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), HubError> {
         let stop = shutdown.child_token();
         let figures = self.figures;
-        let (evictions, judge) = (self.config.evictions, self.config.judge);
+        let settings = Settings {
+            evictions: self.config.evictions,
+            judge: self.config.judge,
+            empty_workloads: self.config.empty_workloads,
+        };
         let mut context =
-            Context::new(self.client, self.env, self.skip, evictions, judge, figures.clone(), stop.clone());
-        context.empty_workloads = self.config.empty_workloads;
+            Context::new(self.client, self.env, self.skip, settings, figures.clone(), stop.clone());
         context.epochs = self.epochs;
         let context = Arc::new(context);
-        crate::metrics::listen(&context);
-        self.new_templates.ask(&context);
+        self.new_templates.ask(&context.known);
 
         // Every listener is in place before the first watch starts.
         let cluster = ClusterController::new(&context);

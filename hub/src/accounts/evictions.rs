@@ -20,13 +20,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
-    accounts::placing,
-    controllers::context::Context,
+    accounts::{Accounts, placing},
     known::{
         bindings,
         heads::{BindingKey, ClusterHead},
+        key::Key,
     },
-    write::objects::Key,
+    write::Writer,
 };
 
 /// Who is asked before an eviction begins: a brake, a budget. It answers from what it knows, without waiting.
@@ -239,8 +239,8 @@ pub(crate) struct Departure {
 
 impl Leaving<'_> {
     /// What the judge is asked about a departure.
-    fn asked<'a>(&'a self, context: &Context, binding: &'a str, departure: &'a Departure) -> Ask<'a> {
-        let cluster = context.clusters.get(&Key::cluster_scoped(departure.cluster.as_str()));
+    fn asked<'a>(&'a self, accounts: &Accounts, binding: &'a str, departure: &'a Departure) -> Ask<'a> {
+        let cluster = accounts.known.clusters.get(&Key::cluster_scoped(departure.cluster.as_str()));
         let there = self.spec.clusters.iter().find(|target| target.name == departure.cluster);
         Ask {
             binding,
@@ -254,10 +254,10 @@ impl Leaving<'_> {
     }
 
     /// Whether other clusters could take all that these departures take away.
-    fn covered(&self, context: &Context, departures: &[Departure]) -> bool {
+    fn covered(&self, accounts: &Accounts, departures: &[Departure]) -> bool {
         let leaves: Vec<_> = departures.iter().map(|departure| departure.cluster.as_str()).collect();
         let schedule = |spec: &ResourceBindingSpec| {
-            placing::decide(context, self.key, spec, self.status).map(|decision| decision.clusters)
+            placing::decide(accounts, self.key, spec, self.status).map(|decision| decision.clusters)
         };
         evict::replace(self.spec, &leaves, schedule).is_ok()
     }
@@ -280,25 +280,26 @@ impl Leaving<'_> {
     /// for begins only where others can take over; `paced` ones wait for their turn.
     pub(crate) async fn begin(
         mut self,
-        context: &Context,
+        accounts: &Accounts,
+        writer: &Writer,
         departures: Vec<Departure>,
         paced: bool,
     ) -> Result<Begun, Error> {
-        let evictions = &context.evictions;
-        let now = context.env.now();
+        let evictions = &accounts.evictions;
+        let now = accounts.env.now();
         let name = self.key.to_string();
         let mut held: Option<Held> = None;
         let mut go: Vec<Departure> = Vec::new();
         let (asked, unasked): (Vec<_>, Vec<_>) =
             departures.into_iter().partition(|departure| departure.cause == Cause::NoExecute);
         for departure in asked.into_iter().chain(unasked) {
-            if let Err(why) = evictions.ask(&self.asked(context, &name, &departure)) {
+            if let Err(why) = evictions.ask(&self.asked(accounts, &name, &departure)) {
                 held.get_or_insert(why);
                 continue;
             }
             if departure.cause != Cause::NoExecute {
                 go.push(departure);
-                if self.covered(context, &go) {
+                if self.covered(accounts, &go) {
                     continue;
                 }
                 let left = go.pop().map(|departure| departure.cluster).unwrap_or_default();
@@ -328,7 +329,7 @@ impl Leaving<'_> {
                 continue;
             }
             // Others may have been granted the same budget meanwhile, and so have the departures before this one.
-            let taken = evictions.judge().take(&self.asked(context, &name, &departure), now);
+            let taken = evictions.judge().take(&self.asked(accounts, &name, &departure), now);
             if let Err(why) = Held::unless(taken) {
                 held.get_or_insert(why);
                 continue;
@@ -346,26 +347,27 @@ impl Leaving<'_> {
                 ),
                 preserved,
             };
-            if evict::begin(&mut self.binding, self.spec, &eviction, Time::now(&context.env)) {
+            if evict::begin(&mut self.binding, self.spec, &eviction, Time::now(&accounts.env)) {
                 written.push(departure);
             } else {
-                evictions.judge().give_back(&self.asked(context, &name, &departure), now);
+                evictions.judge().give_back(&self.asked(accounts, &name, &departure), now);
             }
         }
         if !written.is_empty() {
-            self.write(context, &name, &written, now).await?;
+            self.write(accounts, writer, &name, &written, now).await?;
         }
         Ok(Begun { clusters: written.into_iter().map(|departure| departure.cluster).collect(), held })
     }
 
     async fn write(
         &mut self,
-        context: &Context,
+        accounts: &Accounts,
+        writer: &Writer,
         name: &str,
         written: &[Departure],
         taken: Duration,
     ) -> Result<(), Error> {
-        let answer = context.objects.replace(bindings::resource(self.key.scope), &self.binding).await;
+        let answer = writer.objects.replace(bindings::resource(self.key.scope), &self.binding).await;
         let template = bindings::template_reference(self.spec);
         for departure in written {
             let cluster = departure.cluster.as_str();
@@ -373,17 +375,17 @@ impl Leaving<'_> {
                 match &answer {
                     Ok(_) => {
                         let text = format!("Evict from cluster {cluster} succeed.");
-                        context.normal(self.component, about, event::EVICT_WORKLOAD_SUCCEED, text);
+                        writer.normal(self.component, about, event::EVICT_WORKLOAD_SUCCEED, text);
                     }
                     Err(error) if error.is_conflict() => {}
                     Err(_) => {
                         let text = format!("Evict from cluster {cluster} failed.");
-                        context.warning(self.component, about, event::EVICT_WORKLOAD_FAILED, text);
+                        writer.warning(self.component, about, event::EVICT_WORKLOAD_FAILED, text);
                     }
                 }
             }
             if answer.is_ok() {
-                context.evictions.release(self.key, cluster, context.env.now());
+                accounts.evictions.release(self.key, cluster, accounts.env.now());
                 tracing::info!(
                     kind = %self.spec.resource.kind,
                     namespace = %self.spec.resource.namespace,
@@ -393,12 +395,12 @@ impl Leaving<'_> {
                     "evicted"
                 );
             } else {
-                context.evictions.judge().give_back(&self.asked(context, name, departure), taken);
+                accounts.evictions.judge().give_back(&self.asked(accounts, name, departure), taken);
             }
         }
         if answer.is_err() {
             // Somebody may have been refused what is free again.
-            context.evictions.lift();
+            accounts.evictions.lift();
         }
         answer.map(drop)
     }

@@ -13,11 +13,10 @@ use karmada_env::Env;
 use parking_lot::Mutex;
 
 use crate::{
-    accounts::evictions,
-    controllers::context::Context,
-    known::{heads::LeaseHead, kinds::LEASES},
+    accounts::{Accounts, evictions},
+    known::{heads::LeaseHead, key::Key, kinds::LEASES},
     metrics::HubFigures,
-    write::objects::Key,
+    write::objects::Objects,
 };
 
 /// The judge, and the budgets of evictions.
@@ -119,14 +118,18 @@ impl evictions::Judge for Judgement {
 
 /// Asks the API itself whether a cluster has renewed its Lease since the watch last told of it: a watch may be silent
 /// without being broken, and nobody is to be called lost, or stopped, for that.
-pub(crate) async fn has_renewed(context: &Context, cluster: &str) -> Result<bool, Error> {
+pub(crate) async fn has_renewed(
+    accounts: &Accounts,
+    objects: &Objects,
+    cluster: &str,
+) -> Result<bool, Error> {
     let key = Key::new(namespace::CLUSTER, cluster);
-    let Some(live) = context.objects.get(&LEASES, &key).await? else { return Ok(false) };
+    let Some(live) = objects.get(&LEASES, &key).await? else { return Ok(false) };
     let live = LeaseHead::project(&live);
-    if context.leases.get(&key).is_none_or(|known| known.renew_time == live.renew_time) {
+    if accounts.known.leases.get(&key).is_none_or(|known| known.renew_time == live.renew_time) {
         return Ok(false);
     }
-    context.judgement.found_renewed(cluster, &live.renew_time);
+    accounts.judgement.found_renewed(cluster, &live.renew_time);
     Ok(true)
 }
 

@@ -13,10 +13,7 @@ use karmada_interpreter::DependentObjectReference;
 use karmada_meta::{gvk::GroupVersionKind, labels::Selector};
 use parking_lot::RwLock;
 
-use crate::{
-    known::{heads::BindingKey, templates::TemplateKey},
-    write::objects::Key,
-};
+use crate::known::{heads::BindingKey, key::Key, templates::TemplateKey};
 
 /// One object, or some by their labels.
 #[derive(Clone, Debug)]

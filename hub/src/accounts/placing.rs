@@ -36,8 +36,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    accounts::quotas,
-    controllers::context::Context,
+    accounts::{Accounts, quotas},
     known::heads::{BindingHead, BindingKey},
 };
 
@@ -80,10 +79,10 @@ impl Known {
 
 impl Fleet {
     /// All clusters; where their `room` matters, with what is left of it now.
-    fn get(&self, context: &Context, room: bool) -> Arc<fleet::Fleet> {
+    fn get(&self, accounts: &Accounts, room: bool) -> Arc<fleet::Fleet> {
         let mut known = self.known.lock();
         let known = &mut *known;
-        known.stale.append(&mut known.ledger.lapse(context.env.now()));
+        known.stale.append(&mut known.ledger.lapse(accounts.env.now()));
         let left = |ledger: &Ledger<BindingKey>, member: &Arc<Member>| {
             let mut coming = ledger.on(member.name()).peekable();
             if coming.peek().is_none() { member.clone() } else { Arc::new(member.less(coming)) }
@@ -97,7 +96,7 @@ impl Fleet {
             return list.clone();
         }
         let mut members = std::mem::take(&mut known.members);
-        for (key, head) in context.clusters.all() {
+        for (key, head) in accounts.known.clusters.all() {
             let summary = known.summaries.get(&key.name);
             let nodes = known.nodes.get(&key.name).cloned().unwrap_or_default();
             let made = || Arc::new(Member::with_summary(head.cluster.clone(), summary).with_nodes(nodes));
@@ -270,12 +269,12 @@ impl Fleet {
 
 /// The clusters for a binding, by what is known now.
 pub(crate) fn decide(
-    context: &Context,
+    accounts: &Accounts,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Result<Decision, PlaceError> {
-    with_request(context, key, spec, status, None, place::schedule)
+    with_request(accounts, key, spec, status, None, place::schedule)
 }
 
 /// The same for a binding that is scheduled anew. Where a Work is only marked as unwanted, for its cluster to hear when
@@ -283,7 +282,7 @@ pub(crate) fn decide(
 /// and unless it `goes_back` they get it only if there are no others. What is decided takes room from now on: if it
 /// comes to nothing, [`Fleet::take_back`] says so.
 pub(crate) fn decide_anew(
-    context: &Context,
+    accounts: &Accounts,
     key: &BindingKey,
     generation: i64,
     spec: &ResourceBindingSpec,
@@ -292,7 +291,7 @@ pub(crate) fn decide_anew(
     goes_back: bool,
 ) -> Result<Decision, PlaceError> {
     let mut spec = spec.clone();
-    for (work, head) in context.works.group(&key.to_string()) {
+    for (work, head) in accounts.known.works.group(&key.to_string()) {
         if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
             && head.unwanted
             && !head.deleting
@@ -302,37 +301,37 @@ pub(crate) fn decide_anew(
             is_there(&mut spec, cluster);
         }
     }
-    let all = || with_request(context, key, &spec, status, None, place::schedule);
-    let _turn = context.fleet.turn(&spec);
+    let all = || with_request(accounts, key, &spec, status, None, place::schedule);
+    let _turn = accounts.fleet.turn(&spec);
     let decision = if goes_back || left.is_empty() {
         all()
     } else {
-        with_request(context, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
+        with_request(accounts, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
     }?;
-    context.fleet.give(&context.env, key, generation, &spec, status, &decision.clusters);
+    accounts.fleet.give(&accounts.env, key, generation, &spec, status, &decision.clusters);
     Ok(decision)
 }
 
 /// The same, and why.
 pub(crate) fn explain(
-    context: &Context,
+    accounts: &Accounts,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Explained {
-    with_request(context, key, spec, status, None, place::explain)
+    with_request(accounts, key, spec, status, None, place::explain)
 }
 
 /// Asks `what` with all that is known of a binding.
 fn with_request<T>(
-    context: &Context,
+    accounts: &Accounts,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     left: Option<&BTreeSet<String>>,
     what: impl FnOnce(&Request<'_>) -> T,
 ) -> T {
-    let others = others(context, key, spec);
+    let others = others(accounts, key, spec);
     let peers: Vec<_> = others
         .iter()
         .map(|(key, groups, clusters)| Peer {
@@ -345,36 +344,36 @@ fn with_request<T>(
     what(&Request {
         // Once it was placed, a Work elsewhere is one that is leaving.
         spec: &match status.last_scheduled_time {
-            None => with_where_it_is(context, key, spec),
+            None => with_where_it_is(accounts, key, spec),
             Some(_) => spec.clone(),
         },
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
-        fleet: &context.fleet.get(context, place::asks_for_room(spec)),
+        fleet: &accounts.fleet.get(accounts, place::asks_for_room(spec)),
         peers: &peers,
         left,
-        empty_workloads: context.empty_workloads,
-        now: Some(Time::now(&context.env)),
+        empty_workloads: accounts.empty_workloads,
+        now: Some(Time::now(&accounts.env)),
     })
 }
 
 /// The other bindings of the groups that a binding's object belongs to, and where they are.
 fn others(
-    context: &Context,
+    accounts: &Accounts,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
 ) -> Vec<(BindingKey, WorkloadAffinityGroups, BTreeSet<String>)> {
     let Some(groups) = &spec.workload_affinity_groups else { return Vec::new() };
     let mut others = BTreeMap::new();
     for group in BindingHead::of_together(&key.key.namespace, groups) {
-        for (other, head) in context.bindings.of(key.scope).group(&group) {
+        for (other, head) in accounts.known.bindings.of(key.scope).group(&group) {
             if other != key.key {
                 others.insert(BindingKey { scope: key.scope, key: other }, head);
             }
         }
     }
     let with_clusters = |(other, head): (BindingKey, Arc<BindingHead>)| {
-        let clusters = context.fleet.clusters_of(&other, &head);
+        let clusters = accounts.fleet.clusters_of(&other, &head);
         (other, head.together.clone(), clusters)
     };
     others.into_iter().map(with_clusters).collect()
@@ -382,21 +381,24 @@ fn others(
 
 /// Gives a binding that is about to be made its clusters, if they can be told without more than its spec: of several
 /// groups of clusters the status says which was taken, and a new binding cannot have one.
-pub(crate) fn at_birth(context: &Context, key: &BindingKey, binding: &mut Value) {
-    if !(context.clusters.is_synced() && context.works.is_synced() && context.quotas.is_synced()) {
+pub(crate) fn at_birth(accounts: &Accounts, key: &BindingKey, binding: &mut Value) {
+    if !(accounts.known.clusters.is_synced()
+        && accounts.known.works.is_synced()
+        && accounts.quotas.is_synced())
+    {
         return;
     }
     let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return };
     // Those of groups are placed one after the other, and so are those that share a quota.
-    let alone = spec.workload_affinity_groups.is_none() && !quotas::limited(context, key);
+    let alone = spec.workload_affinity_groups.is_none() && !quotas::limited(accounts, key);
     let Some(placement) = placement_of(&spec).filter(|p| alone && p.cluster_affinities.is_empty()) else {
         return;
     };
     let status = ResourceBindingStatus::default();
-    let _turn = context.fleet.turn(&spec);
+    let _turn = accounts.fleet.turn(&spec);
     // Where there is none, the scheduler says why.
-    if let Ok(decision) = decide(context, key, &spec, &status) {
-        context.fleet.give(&context.env, key, 0, &spec, &status, &decision.clusters);
+    if let Ok(decision) = decide(accounts, key, &spec, &status) {
+        accounts.fleet.give(&accounts.env, key, 0, &spec, &status, &decision.clusters);
         object::set_annotation(binding, annotation::APPLIED_PLACEMENT, place::applied_placement(placement));
         set_targets(binding, &decision.clusters);
     }
@@ -422,9 +424,13 @@ pub(crate) fn set_targets(binding: &mut Value, targets: &[TargetCluster]) {
 /// A binding's spec with all clusters that still have the object: where a Work is left over from an earlier
 /// binding (its template was deleted and made again) the object may stay like where it is placed now, or it would
 /// be taken away from a cluster that happens to be tainted, and brought back later.
-fn with_where_it_is(context: &Context, key: &BindingKey, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
+fn with_where_it_is(
+    accounts: &Accounts,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+) -> ResourceBindingSpec {
     let mut spec = spec.clone();
-    for (work, _) in context.works.group(&key.to_string()) {
+    for (work, _) in accounts.known.works.group(&key.to_string()) {
         if let Some(cluster) = names::cluster_of_namespace(&work.namespace) {
             is_there(&mut spec, cluster);
         }

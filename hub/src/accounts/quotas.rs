@@ -16,9 +16,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    controllers::context::Context,
-    known::heads::{BindingKey, Scope},
-    write::objects::Key,
+    accounts::Accounts,
+    known::{
+        heads::{BindingKey, Scope},
+        key::Key,
+    },
 };
 
 /// A quota in full: there are few of them. Nothing of one that cannot be read, or that is going.
@@ -69,44 +71,44 @@ impl Quotas {
 }
 
 /// The quotas of a binding's namespace, by their keys.
-fn quotas_of(context: &Context, key: &BindingKey) -> Vec<(String, Arc<QuotaHead>)> {
+fn quotas_of(accounts: &Accounts, key: &BindingKey) -> Vec<(String, Arc<QuotaHead>)> {
     // Karmada's quotas count ResourceBindings alone.
     if key.scope == Scope::Cluster {
         return Vec::new();
     }
-    let all = context.quotas.in_namespace(&key.key.namespace);
+    let all = accounts.quotas.in_namespace(&key.key.namespace);
     all.into_iter().filter(|(_, head)| head.is_some()).map(|(key, head)| (key.to_string(), head)).collect()
 }
 
 /// Whether something limits the binding's namespace.
-pub(crate) fn limited(context: &Context, key: &BindingKey) -> bool {
-    !quotas_of(context, key).is_empty()
+pub(crate) fn limited(accounts: &Accounts, key: &BindingKey) -> bool {
+    !quotas_of(accounts, key).is_empty()
 }
 
 /// What the bindings of a namespace use, without one of them.
-pub(crate) fn usages(context: &Context, namespace: &str, without: Option<&Key>) -> Vec<ResourceList> {
-    let all = context.bindings.namespaced.in_namespace(namespace);
+pub(crate) fn usages(accounts: &Accounts, namespace: &str, without: Option<&Key>) -> Vec<ResourceList> {
+    let all = accounts.known.bindings.namespaced.in_namespace(namespace);
     all.into_iter()
         .filter(|(key, head)| Some(key) != without && !head.deleting)
         .map(|(key, head)| {
             let key = BindingKey { scope: Scope::Namespaced, key };
-            context.granted.usage(&key, head.generation, &head.usage)
+            accounts.granted.usage(&key, head.generation, &head.usage)
         })
         .collect()
 }
 
 /// Why a binding may not be as `wanted` says, if its namespace's quotas do not allow it.
 pub(crate) fn refusal(
-    context: &Context,
+    accounts: &Accounts,
     key: &BindingKey,
     before: &ResourceBindingSpec,
     wanted: &ResourceBindingSpec,
 ) -> Option<String> {
-    let quotas = quotas_of(context, key);
+    let quotas = quotas_of(accounts, key);
     if quotas.is_empty() {
         return None;
     }
-    let others = usages(context, &key.key.namespace, Some(&key.key));
+    let others = usages(accounts, &key.key.namespace, Some(&key.key));
     let others: Vec<_> = others.iter().collect();
     let specs = quotas.iter().filter_map(|(key, head)| Some((key.as_str(), &head.as_ref().as_ref()?.0)));
     quota::refusal(specs, &others, &quota::usage(before), &quota::usage(wanted))

@@ -29,7 +29,6 @@ use karmada_apiserver::{
     registry::Registry,
     storage::{ApiStore, Object},
 };
-use karmada_client::Resource;
 use karmada_core::{
     admit::{self, Found, Verb, agent},
     delete, quota,
@@ -42,52 +41,15 @@ use karmada_meta::{
     object,
     path::{FieldError, Path, aggregate},
     status::{Status, StatusCause},
-    time::Time,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{admission::services::unreachable_services, rules::hooks, write::claiming::NewTemplates};
-
-/// Admits what the hub itself is about to write: defaults, permanent ids, stamps, and the same checks as users'.
-///
-/// # Errors
-/// All that is wrong with the object.
-pub(crate) fn own(
-    resource: &Resource,
-    old: Option<&Value>,
-    object: &mut Value,
-    env: &Env,
-) -> Result<Vec<String>, Vec<FieldError>> {
-    user(&resource.group, &resource.kind, old, object, env)
-}
-
-/// Admits what a user is about to write, by the rules that need nothing but the object.
-///
-/// # Errors
-/// All that is wrong with the object.
-pub(crate) fn user(
-    group: &str,
-    kind: &str,
-    old: Option<&Value>,
-    object: &mut Value,
-    env: &Env,
-) -> Result<Vec<String>, Vec<FieldError>> {
-    let verb = if old.is_some() { Verb::Update } else { Verb::Create };
-    admit(group, kind, verb, old, object, env)
-}
-
-fn admit(
-    group: &str,
-    kind: &str,
-    verb: Verb,
-    old: Option<&Value>,
-    object: &mut Value,
-    env: &Env,
-) -> Result<Vec<String>, Vec<FieldError>> {
-    let now = Time::now(env).to_string();
-    admit::admit(&format!("{group}/{kind}"), verb, old, object, &mut || env.uuid(), &now)
-}
+use crate::{
+    admission::services::unreachable_services,
+    rules::hooks,
+    write::{checks, claiming::NewTemplates},
+};
 
 /// Karmada's rules for writes to the embedded API.
 #[derive(Debug)]
@@ -118,7 +80,7 @@ impl KarmadaAdmission {
     fn write(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
         let verb = if request.operation == Operation::Create { Verb::Create } else { Verb::Update };
         let (group, kind) = (request.kind.gvk.group.as_str(), request.kind.gvk.kind.as_str());
-        let mut warnings = admit(group, kind, verb, request.old, object, &self.env)
+        let mut warnings = checks::admit(group, kind, verb, request.old, object, &self.env)
             .map_err(|errors| Status::invalid(kind, group, object::name(object), errors))?;
         if is::<Cluster>(request) {
             unique_id(request, object)?;

@@ -12,10 +12,7 @@ use karmada_meta::object;
 use serde_json::{Value, json};
 
 use super::{Failure, args::ApplyArgs, ask::Server, print};
-use crate::{
-    known::{discovery::Lookup, kinds::CUSTOM_RESOURCE_DEFINITIONS},
-    write::objects::Key,
-};
+use crate::known::{discovery::Lookup, key::Key, kinds::CUSTOM_RESOURCE_DEFINITIONS};
 
 /// Who owns the fields that this command applies.
 const FIELD_MANAGER: &str = "karmada-hub-cli";

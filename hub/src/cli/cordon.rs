@@ -13,8 +13,8 @@ use super::{
     known, print,
 };
 use crate::{
-    known::kinds,
-    write::objects::{Key, Part},
+    known::{key::Key, kinds},
+    write::objects::Part,
 };
 
 /// Keeps new objects away from clusters.

@@ -33,10 +33,7 @@ use super::{
     placed::{self, Bound, Groups},
     print,
 };
-use crate::{
-    known::{discovery, kinds::WORKLOAD_REBALANCERS},
-    write::objects::Key,
-};
+use crate::known::{discovery, key::Key, kinds::WORKLOAD_REBALANCERS};
 
 /// How long the wish is kept when it is done, for people who look.
 const KEEP: i32 = 3600;

@@ -26,7 +26,7 @@ use super::{
     ask::Server,
     get::{Shown, plain_table},
 };
-use crate::{known::discovery::Served, write::objects::Key};
+use crate::known::{discovery::Served, key::Key};
 
 /// Between attempts to reach a server that was there. A person waits, and one process is no crowd.
 const RETRY: Policy = Policy::new(Duration::from_millis(200), Duration::from_secs(3));

@@ -25,12 +25,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Failure, ask::Server};
-use crate::{
-    known::{
-        bindings,
-        heads::{BindingKey, Scope},
-    },
-    write::objects::Key,
+use crate::known::{
+    bindings,
+    heads::{BindingKey, Scope},
+    key::Key,
 };
 
 /// A binding, read.

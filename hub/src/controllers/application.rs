@@ -15,8 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::evictions::{self, Departure, Leaving},
-    known::heads::{BindingHead, BindingKey, Scope},
-    write::objects::{self, Key},
+    known::{
+        heads::{BindingHead, BindingKey, Scope},
+        key::{self, Key},
+    },
 };
 
 /// How many bindings are worked on at a time.
@@ -36,7 +38,7 @@ impl ApplicationFailover {
     /// A controller that hears the context's bindings from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
-        for (scope, index) in context.bindings.both() {
+        for (scope, index) in context.known.bindings.both() {
             let of_bindings = queue.clone();
             index.listen(move |change| {
                 let asks = |head: &Arc<BindingHead>| head.application_failover;
@@ -47,14 +49,14 @@ impl ApplicationFailover {
             });
         }
         let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             if !evictions::matters(change.old, change.new) {
                 return;
             }
             let there =
                 |head: &BindingHead| head.application_failover && head.clusters.contains(&change.key.name);
-            context.bindings.queue_where(&of_clusters, there);
+            context.known.bindings.queue_where(&of_clusters, there);
         });
         context.figures.queue("application-failover", &queue);
         Self { context: context.clone(), queue, ill: Mutex::default() }
@@ -62,14 +64,14 @@ impl ApplicationFailover {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.clusters.synced().await;
-        self.context.bindings.synced().await;
-        self.context.works.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.known.works.synced().await;
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work("application-failover", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
-            () = self.context.evictions.ask_again(NAME, &self.queue) => {}
+            () = self.context.accounts.evictions.ask_again(NAME, &self.queue) => {}
         }
     }
 
@@ -82,20 +84,20 @@ impl ApplicationFailover {
         let context = &self.context;
         let live = context.binding(key).await?;
         let read = live.filter(|live| object::deletion_timestamp(live).is_none()).and_then(|binding| {
-            let spec = objects::read::<ResourceBindingSpec>(&binding, "spec")?;
+            let spec = key::read::<ResourceBindingSpec>(&binding, "spec")?;
             let application = spec.failover.as_ref()?.application.clone()?;
-            let status = objects::read::<ResourceBindingStatus>(&binding, "status")?;
+            let status = key::read::<ResourceBindingStatus>(&binding, "status")?;
             Some((binding, spec, status, application))
         });
         let Some((binding, spec, status, application)) = read else {
             self.ill.lock().retain(|(binding, _)| binding != key);
-            context.evictions.hold(key, NAME, None);
+            context.accounts.evictions.hold(key, NAME, None);
             return Ok(Next::Done);
         };
         let seconds = application.decision_conditions.toleration_seconds.unwrap_or_default();
         let patience = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
         let reports = |name: &str| {
-            context.clusters.get(&Key::cluster_scoped(name)).is_some_and(|head| head.reporting())
+            context.known.clusters.get(&Key::cluster_scoped(name)).is_some_and(|head| head.reporting())
         };
         let reported = evict::reported(&spec, &status.aggregated_status, reports);
         let (departures, mut next) = self.overdue(key, &reported, patience);
@@ -104,9 +106,9 @@ impl ApplicationFailover {
             Scope::Cluster => component::CLUSTER_APPLICATION_FAILOVER,
         };
         let leaving = Leaving { key, binding, spec: &spec, status: &status, component, producer: component };
-        let held = leaving.begin(context, departures, false).await?.held;
+        let held = leaving.begin(&context.accounts, &context.writer, departures, false).await?.held;
         next = [next, held.as_ref().map(|held| held.again)].into_iter().flatten().min();
-        context.evictions.hold(key, NAME, held);
+        context.accounts.evictions.hold(key, NAME, held);
         Ok(next.map_or(Next::Done, Next::After))
     }
 

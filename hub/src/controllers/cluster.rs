@@ -22,13 +22,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    admission,
     known::{
         heads::ClusterHead,
+        key::Key,
         kinds::{CLUSTERS, NAMESPACES, SECRETS, WORKS},
     },
     rules::hooks,
-    write::objects::{Key, Part},
+    write::{checks, objects::Part},
 };
 
 /// How many clusters are worked on at a time.
@@ -49,15 +49,15 @@ impl ClusterController {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue = WorkQueue::new(context.env.clone());
         let of_clusters = queue.clone();
-        context.clusters.listen(move |change| of_clusters.add(change.key.name.clone()));
+        context.known.clusters.listen(move |change| of_clusters.add(change.key.name.clone()));
         let of_namespaces = queue.clone();
-        context.namespaces.listen(move |change| {
+        context.known.namespaces.listen(move |change| {
             if let Some(cluster) = names::cluster_of_namespace(&change.key.name) {
                 of_namespaces.add(cluster.to_owned());
             }
         });
-        let (of_works, clusters) = (queue.clone(), context.clusters.clone());
-        context.works.listen(move |change| {
+        let (of_works, clusters) = (queue.clone(), context.known.clusters.clone());
+        context.known.works.listen(move |change| {
             // Works matter here only on the way out.
             if let Some(cluster) = names::cluster_of_namespace(&change.key.namespace)
                 && clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.deleting)
@@ -65,8 +65,8 @@ impl ClusterController {
                 of_works.add(cluster.to_owned());
             }
         });
-        let (of_rules, clusters) = (queue.clone(), context.clusters.clone());
-        hooks::listen_told(context, move || {
+        let (of_rules, clusters) = (queue.clone(), context.known.clusters.clone());
+        hooks::listen_told(&context.rules, move || {
             for (key, _) in clusters.all() {
                 of_rules.add(key.name);
             }
@@ -77,15 +77,15 @@ impl ClusterController {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.clusters.synced().await;
-        self.context.namespaces.synced().await;
-        self.context.customizations.synced().await;
-        self.context.webhooks.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.namespaces.synced().await;
+        self.context.rules.customizations.synced().await;
+        self.context.rules.webhooks.synced().await;
         work("cluster", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
     }
 
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
-        let objects = &self.context.objects;
+        let objects = &self.context.writer.objects;
         let key = Key::cluster_scoped(name);
         let Some(mut cluster) = objects.get(&CLUSTERS, &key).await? else { return Ok(Next::Done) };
         if object::deletion_timestamp(&cluster).is_some() {
@@ -96,7 +96,7 @@ impl ClusterController {
             // Before anything is made that the finalizer is to take down. An API server without our admission has not
             // set defaults; a Cluster that breaks a rule is as good as it is.
             let mut whole = cluster.clone();
-            match admission::own(&CLUSTERS, Some(&before), &mut whole, &self.context.env) {
+            match checks::own(&CLUSTERS, Some(&before), &mut whole, &self.context.env) {
                 Ok(_) => cluster = whole,
                 Err(errors) => {
                     tracing::warn!(cluster = %key, why = aggregate(&errors), "the Cluster breaks a rule");
@@ -104,7 +104,7 @@ impl ClusterController {
             }
             cluster = objects.replace(&CLUSTERS, &cluster).await?;
         }
-        let told = hooks::told(&self.context);
+        let told = hooks::told(&self.context.rules);
         if hooks::tell(&mut cluster.clone(), &told) {
             objects.modify(&CLUSTERS, &key, Part::Main, |live| hooks::tell(live, &told)).await?;
         }
@@ -116,7 +116,7 @@ impl ClusterController {
     /// others an agent may have been started under two names.
     fn tell_twin(&self, key: &Key, cluster: &Value) {
         let id = cluster.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
-        let namesakes = self.context.clusters.group(id);
+        let namesakes = self.context.known.clusters.group(id);
         // The elder is the rightful one; nobody is to be told twice.
         let born = |head: &ClusterHead| head.cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let ours = namesakes.iter().find(|(other, _)| other == key).and_then(|(_, head)| born(head));
@@ -126,7 +126,7 @@ impl ClusterController {
         let others = elders.map(|(other, _)| (other.name.as_str(), id));
         if let Some(why) = admit::duplicate_id(&key.name, id, others) {
             tracing::warn!(cluster = %key, why, "one member has two names");
-            self.context.warning(component::CLUSTER, cluster, DUPLICATE_ID, why);
+            self.context.writer.warning(component::CLUSTER, cluster, DUPLICATE_ID, why);
         }
     }
 
@@ -144,7 +144,7 @@ impl ClusterController {
             let drop = |live: &mut Value| {
                 object::uid(live) == work.uid && object::remove_finalizer(live, finalizer::EXECUTION)
             };
-            self.context.objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
+            self.context.writer.objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl ClusterController {
     async fn ensure_namespace(&self, cluster_name: &str, cluster: &Value) -> Result<Next, Error> {
         let name = names::execution_namespace(cluster_name);
         let key = Key::cluster_scoped(name.as_str());
-        if let Some(head) = self.context.namespaces.get(&key) {
+        if let Some(head) = self.context.known.namespaces.get(&key) {
             if head.deleting {
                 return self.recover(cluster_name, &name).await;
             }
@@ -165,7 +165,7 @@ impl ClusterController {
             object::set_label(namespace, label::SYSTEM, label::SYSTEM_VALUE);
             missing
         };
-        if self.context.objects.modify(&NAMESPACES, &key, Part::Main, labelled).await?.is_some() {
+        if self.context.writer.objects.modify(&NAMESPACES, &key, Part::Main, labelled).await?.is_some() {
             return Ok(Next::Done);
         }
         let namespace = json!({
@@ -173,17 +173,27 @@ impl ClusterController {
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {label::SYSTEM: label::SYSTEM_VALUE}},
         });
-        match self.context.objects.create(&NAMESPACES, &namespace).await {
+        match self.context.writer.objects.create(&NAMESPACES, &namespace).await {
             Ok(_) => {
                 let text = format!("Created execution space({name}) for cluster({cluster_name}).");
-                self.context.normal(component::CLUSTER, cluster, event::CREATE_EXECUTION_SPACE_SUCCEED, text);
+                self.context.writer.normal(
+                    component::CLUSTER,
+                    cluster,
+                    event::CREATE_EXECUTION_SPACE_SUCCEED,
+                    text,
+                );
                 Ok(Next::Done)
             }
             Err(error) if error.is_already_exists() => Ok(Next::After(Duration::ZERO)),
             Err(error) => {
                 let text =
                     format!("Failed to create execution space({name}) for cluster({cluster_name}): {error}.");
-                self.context.warning(component::CLUSTER, cluster, event::CREATE_EXECUTION_SPACE_FAILED, text);
+                self.context.writer.warning(
+                    component::CLUSTER,
+                    cluster,
+                    event::CREATE_EXECUTION_SPACE_FAILED,
+                    text,
+                );
                 Err(error)
             }
         }
@@ -196,7 +206,8 @@ impl ClusterController {
         }
         let name = names::execution_namespace(&key.name);
         let (alive, terminating) = self.works(&name).await?;
-        let namespace = self.context.objects.get(&NAMESPACES, &Key::cluster_scoped(name.as_str())).await?;
+        let namespace =
+            self.context.writer.objects.get(&NAMESPACES, &Key::cluster_scoped(name.as_str())).await?;
         let step = removal(&Leaving {
             reporting: ClusterHead::project(cluster).reporting(),
             works_alive: alive.len(),
@@ -216,7 +227,7 @@ impl ClusterController {
             Ok(next) => {
                 if step == Removal::Done {
                     let text = format!("Removed execution space({name}) for cluster({}).", key.name);
-                    self.context.normal(
+                    self.context.writer.normal(
                         component::CLUSTER,
                         cluster,
                         event::REMOVE_EXECUTION_SPACE_SUCCEED,
@@ -228,7 +239,12 @@ impl ClusterController {
             Err(error) => {
                 let text =
                     format!("Failed to remove execution space({name}) for cluster({}): {error}.", key.name);
-                self.context.warning(component::CLUSTER, cluster, event::REMOVE_EXECUTION_SPACE_FAILED, text);
+                self.context.writer.warning(
+                    component::CLUSTER,
+                    cluster,
+                    event::REMOVE_EXECUTION_SPACE_FAILED,
+                    text,
+                );
                 Err(error)
             }
         }
@@ -241,7 +257,7 @@ impl ClusterController {
             // Those of another API server are ended there.
             return Ok(());
         }
-        let (objects, now) = (&self.context.objects, self.context.env.wall());
+        let (objects, now) = (&self.context.writer.objects, self.context.env.wall());
         let key = Key::new(epochs::NAMESPACE, Record::name(cluster));
         let end = |secret: &mut Value| {
             let next = Record::read(secret).ok().and_then(|record| record.end(End::Deleted, uid, now));
@@ -260,7 +276,7 @@ impl ClusterController {
     /// Whether something in a Work may run in one place only, and on its cluster for some time yet.
     fn may_run_still(&self, cluster: &str, work: &Reference) -> bool {
         let Some(after) = work.fence else { return false };
-        let judgement = &self.context.judgement;
+        let judgement = &self.context.accounts.judgement;
         let left = Left { reports: false, exists: true, silent: judgement.silent(cluster), marked: true };
         fence::wait(Some(left), after, judgement.fence_skew()) != fence::Wait::No
     }
@@ -273,7 +289,7 @@ impl ClusterController {
         terminating: &[Reference],
         namespace: Option<&Value>,
     ) -> Result<Next, Error> {
-        let objects = &self.context.objects;
+        let objects = &self.context.writer.objects;
         let again = Ok(Next::After(Duration::ZERO));
         match step {
             Removal::DeleteWorks => {
@@ -306,6 +322,7 @@ impl ClusterController {
     async fn works(&self, namespace: &str) -> Result<(Vec<Reference>, Vec<Reference>), Error> {
         let (mut alive, mut terminating) = (Vec::new(), Vec::new());
         self.context
+            .writer
             .objects
             .list(&WORKS, Some(namespace), "", |page| {
                 for work in page {

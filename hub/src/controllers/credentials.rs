@@ -19,8 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use crate::{
-    known::kinds::CLUSTERS,
-    write::objects::{self, Key, Part},
+    known::{
+        key::{self, Key},
+        kinds::CLUSTERS,
+    },
+    write::objects::Part,
 };
 
 /// How often it is looked at.
@@ -30,7 +33,7 @@ const REASON: &str = "CertificateEndsSoon";
 
 /// Looks until told to stop.
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    context.clusters.synced().await;
+    context.known.clusters.synced().await;
     let looking = async {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -52,7 +55,7 @@ async fn look(context: &Context) {
     let now = Time::now(&context.env);
     for (cluster, until, soon) in epochs.ends(context.env.wall(), SOON) {
         let said = soon.then(|| message(&cluster, Time::from_system(until)));
-        let Some(head) = context.clusters.get(&Key::cluster_scoped(&*cluster)) else { continue };
+        let Some(head) = context.known.clusters.get(&Key::cluster_scoped(&*cluster)) else { continue };
         if !show(&mut head.conditions().to_vec(), said.as_deref(), now) {
             continue;
         }
@@ -69,14 +72,19 @@ async fn look(context: &Context) {
 
 async fn write(context: &Context, cluster: &str, said: Option<&str>, now: Time) -> Result<(), Error> {
     let change = |live: &mut Value| {
-        let Some(mut list) = objects::conditions(live) else { return false };
+        let Some(mut list) = key::conditions(live) else { return false };
         let changed = show(&mut list, said, now);
         if changed {
             live["status"]["conditions"] = json!(list);
         }
         changed
     };
-    context.objects.modify(&CLUSTERS, &Key::cluster_scoped(cluster), Part::Status, change).await.map(drop)
+    context
+        .writer
+        .objects
+        .modify(&CLUSTERS, &Key::cluster_scoped(cluster), Part::Status, change)
+        .await
+        .map(drop)
 }
 
 fn message(cluster: &str, until: Time) -> String {

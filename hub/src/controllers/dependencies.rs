@@ -31,13 +31,13 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::needs::Concerned,
-    admission,
     known::{
         bindings,
         heads::{BindingHead, BindingKey, Scope},
+        key::{self, Key},
         templates::TemplateKey,
     },
-    write::objects::{self, Key, Part},
+    write::{checks, objects::Part},
 };
 
 /// How many bindings are worked on at a time.
@@ -67,7 +67,7 @@ impl Dependencies {
         let attached: WorkQueue<TemplateKey> = WorkQueue::new(context.env.clone());
         context.figures.queue("dependencies", &followed);
         context.figures.queue("attached", &attached);
-        for (scope, index) in context.bindings.both() {
+        for (scope, index) in context.known.bindings.both() {
             let (followed, attached) = (followed.clone(), attached.clone());
             let shared = Arc::downgrade(context);
             index.listen(move |change| {
@@ -82,7 +82,7 @@ impl Dependencies {
                 let Some(object) = bindings::template_key(&change.last().resource) else { return };
                 let attaches = sides().any(|head| !head.required_by.is_empty())
                     && (change.differs(|head| &head.required_by) || change.differs(|head| &head.generation));
-                let vanished = change.new.is_none() && context.needs.has_kind(&object.kind);
+                let vanished = change.new.is_none() && context.accounts.needs.has_kind(&object.kind);
                 if attaches || vanished {
                     attached.add(object);
                 }
@@ -90,28 +90,28 @@ impl Dependencies {
         }
         let (of_workloads, of_objects, shared) =
             (followed.clone(), attached.clone(), Arc::downgrade(context));
-        context.templates.listen(move |kind, change| {
+        context.known.templates.listen(move |kind, change| {
             let Some(context) = shared.upgrade() else { return };
             let own = BindingKey::of_template(&kind.kind, &change.key.namespace, &change.key.name);
-            if context.bindings.of(own.scope).get(&own.key).is_some_and(|head| head.propagate_deps) {
+            if context.known.bindings.of(own.scope).get(&own.key).is_some_and(|head| head.propagate_deps) {
                 of_workloads.add(own);
             }
-            if !context.needs.has_kind(kind) {
+            if !context.accounts.needs.has_kind(kind) {
                 return;
             }
             let object = TemplateKey { kind: kind.clone(), key: change.key.clone() };
             let needed = [change.old, change.new]
                 .into_iter()
                 .flatten()
-                .any(|head| !context.needs.of_object(&object, &head.labels).is_empty());
+                .any(|head| !context.accounts.needs.of_object(&object, &head.labels).is_empty());
             if needed {
                 of_objects.add(object);
             }
         });
         let (queue, shared) = (followed.clone(), Arc::downgrade(context));
-        context.rule_changes.listen(move |kind| {
+        context.rules.changes.listen(move |kind| {
             let Some(context) = shared.upgrade() else { return };
-            for (scope, index) in context.bindings.both() {
+            for (scope, index) in context.known.bindings.both() {
                 for (key, _) in
                     index.group(&BindingHead::of_kind(kind)).iter().filter(|(_, h)| h.propagate_deps)
                 {
@@ -125,8 +125,8 @@ impl Dependencies {
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         // A binding that is not known yet would seem to be gone, and with it what it needs.
-        self.context.bindings.synced().await;
-        self.context.customizations.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.rules.customizations.synced().await;
         let followed = work("dependencies", &self.followed, FOLLOWERS, &stop, |key| self.follow(key));
         let attached = work("attached", &self.attached, ATTACHERS, &stop, |key| self.attach(key));
         tokio::join!(followed, attached);
@@ -141,31 +141,31 @@ impl Dependencies {
     async fn find_needs(&self, key: &BindingKey) -> Result<Next, Error> {
         let context = &self.context;
         let Some(binding) = context.binding(key).await? else {
-            self.concern(key, &context.needs.forget(key));
+            self.concern(key, &context.accounts.needs.forget(key));
             return Ok(Next::Done);
         };
-        let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
+        let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else {
             return Ok(Next::Done);
         };
         if object::deletion_timestamp(&binding).is_some() || !spec.propagate_deps {
             return self.release(key, &binding).await;
         }
         let need = Need::of(&binding, &spec);
-        let known = context.needs.of(key);
+        let known = context.accounts.needs.of(key);
         if need.clusters.is_empty() && known.is_none() && annotated(&binding).is_none() {
             // Nothing is placed yet, so nothing follows.
             return Ok(Next::Done);
         }
         let Some(template) = self.template(&spec).await? else { return Ok(Next::Done) };
-        let customized = context.interpreter.is_customized(&template, Operation::InterpretDependency);
+        let customized = context.rules.interpreter.is_customized(&template, Operation::InterpretDependency);
         if !customized && !karmada_interpreter::has_dependencies(&template) {
             return self.release_into(key, &binding, Some(need)).await;
         }
-        let mut references = match context.interpreter.dependencies(&template).await {
+        let mut references = match context.rules.interpreter.dependencies(&template).await {
             Ok(references) => references,
             Err(error) => {
                 let why = error.to_string();
-                context.warning(COMPONENT, &template, event::GET_DEPENDENCIES_FAILED, why.as_str());
+                context.writer.warning(COMPONENT, &template, event::GET_DEPENDENCIES_FAILED, why.as_str());
                 self.tell(key, &binding, Some((event::GET_DEPENDENCIES_FAILED, &why))).await?;
                 // What follows it goes on as it did.
                 return Ok(Next::After(UNCLEAR));
@@ -177,16 +177,16 @@ impl Dependencies {
         references.sort_by_key(place);
         if self.annotate(key, &binding, &references).await? {
             let text = format!("Get dependencies({}) succeed.", shown(&references));
-            context.normal(COMPONENT, &template, event::GET_DEPENDENCIES_SUCCEED, text);
+            context.writer.normal(COMPONENT, &template, event::GET_DEPENDENCIES_SUCCEED, text);
         }
         let moved = known.is_none_or(|known| *known != need);
-        self.concern(key, &context.needs.set(key, need, &references));
+        self.concern(key, &context.accounts.needs.set(key, need, &references));
         let problems = self.problems_of(key);
         if problems.is_empty() {
             self.tell(key, &binding, None).await?;
             if moved {
                 const TEXT: &str = "Sync schedule results to dependencies succeed.";
-                context.normal(COMPONENT, &binding, event::SYNC_DEPENDENCIES_SUCCEED, TEXT);
+                context.writer.normal(COMPONENT, &binding, event::SYNC_DEPENDENCIES_SUCCEED, TEXT);
             }
         } else {
             let why = problems.join("; ");
@@ -204,12 +204,12 @@ impl Dependencies {
     /// An object as the watch has brought it just now, or read.
     async fn object(&self, key: &TemplateKey) -> Result<Option<Value>, Error> {
         let recent =
-            self.context.templates.find(&key.kind).and_then(|watched| watched.index.recent(&key.key));
+            self.context.known.templates.find(&key.kind).and_then(|watched| watched.index.recent(&key.key));
         if let Some(recent) = recent {
             return Ok(Some(Value::clone(&recent)));
         }
-        let objects = &self.context.objects;
-        let Some(resource) = self.context.templates.resource(objects.rest(), &key.kind).await? else {
+        let objects = &self.context.writer.objects;
+        let Some(resource) = self.context.known.templates.resource(objects.rest(), &key.kind).await? else {
             return Ok(None);
         };
         objects.get(&resource, &key.key).await
@@ -237,7 +237,7 @@ impl Dependencies {
         }
         let resource = bindings::resource(key.scope);
         let alive = |live: &mut Value| object::deletion_timestamp(live).is_none() && mark(live);
-        self.context.objects.modify(resource, &key.key, Part::Main, alive).await?;
+        self.context.writer.objects.modify(resource, &key.key, Part::Main, alive).await?;
         Ok(true)
     }
 
@@ -253,7 +253,7 @@ impl Dependencies {
         binding: &Value,
         need: Option<Need>,
     ) -> Result<Next, Error> {
-        let needs = &self.context.needs;
+        let needs = &self.context.accounts.needs;
         let concerned = match need {
             Some(need) => needs.set(key, need, &[]),
             None => needs.forget(key),
@@ -274,7 +274,11 @@ impl Dependencies {
             object::remove_annotation(live, annotation::DEPENDENCIES);
             *live != before
         };
-        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, unmark).await?;
+        self.context
+            .writer
+            .objects
+            .modify(bindings::resource(key.scope), &key.key, Part::Main, unmark)
+            .await?;
         self.concern(key, &concerned);
         Ok(Next::Done)
     }
@@ -284,12 +288,12 @@ impl Dependencies {
     fn concerned(&self, key: &BindingKey, concerned: &Concerned) -> BTreeSet<TemplateKey> {
         let mut objects = concerned.named.clone();
         for (kind, namespace) in &concerned.selected {
-            let watched = self.context.templates.find(kind);
+            let watched = self.context.known.templates.find(kind);
             for (key, _) in watched.into_iter().flat_map(|w| w.index.in_namespace(namespace)) {
                 objects.insert(TemplateKey { kind: kind.clone(), key });
             }
         }
-        for (_, index) in self.context.bindings.both() {
+        for (_, index) in self.context.known.bindings.both() {
             for (_, head) in index.group(&BindingHead::of_required_by(&key.key.namespace, &key.key.name)) {
                 objects.extend(bindings::template_key(&head.resource));
             }
@@ -302,7 +306,7 @@ impl Dependencies {
             self.attached.add(object);
         }
         if concerned.kinds {
-            self.context.templates.poke();
+            self.context.known.templates.poke();
         }
     }
 
@@ -315,9 +319,9 @@ impl Dependencies {
             self.settle(&key, None);
             return Ok(Next::Done);
         };
-        let users = context.needs.of_object(&key, &object::label_map(&object));
-        let present = match context.bindings.of(own.scope).get(&own.key) {
-            Some(_) => context.objects.get(bindings::resource(own.scope), &own.key).await?,
+        let users = context.accounts.needs.of_object(&key, &object::label_map(&object));
+        let present = match context.known.bindings.of(own.scope).get(&own.key) {
+            Some(_) => context.writer.objects.get(bindings::resource(own.scope), &own.key).await?,
             None if users.is_empty() => None,
             // If it is there all the same, making it says so, and this runs again.
             None => None,
@@ -331,7 +335,7 @@ impl Dependencies {
         let needs: Vec<Need> = users.values().map(|need| Need::clone(need)).collect();
         let outcome = self.write(&own, present, &object, &needs).await;
         if outcome.is_err()
-            && let Some(watched) = context.templates.find(&key.kind)
+            && let Some(watched) = context.known.templates.find(&key.kind)
         {
             watched.index.forget_recent(&key.key);
         }
@@ -355,17 +359,17 @@ impl Dependencies {
             Attach::Delete => {
                 if let Some(present) = &present {
                     tracing::info!(binding = %own, "no longer needed by any other");
-                    context.objects.delete(resource, present).await?;
+                    context.writer.objects.delete(resource, present).await?;
                 }
                 return Ok(None);
             }
-            Attach::Create(mut new) => match admission::own(resource, None, &mut new, &context.env) {
-                Ok(_) => Some(context.objects.create(resource, &new).await?),
+            Attach::Create(mut new) => match checks::own(resource, None, &mut new, &context.env) {
+                Ok(_) => Some(context.writer.objects.create(resource, &new).await?),
                 Err(errors) => return Ok(Some(aggregate(&errors))),
             },
             Attach::Update(mut new) => {
-                match admission::own(resource, present.as_ref(), &mut new, &context.env) {
-                    Ok(_) => Some(context.objects.replace(resource, &new).await?),
+                match checks::own(resource, present.as_ref(), &mut new, &context.env) {
+                    Ok(_) => Some(context.writer.objects.replace(resource, &new).await?),
                     Err(errors) => return Ok(Some(aggregate(&errors))),
                 }
             }
@@ -380,16 +384,16 @@ impl Dependencies {
     fn may_go(&self, key: &TemplateKey, object: &Value) -> bool {
         object::deletion_timestamp(object).is_none()
             && object::label(object, label::MANAGED) != Some(label::MANAGED_VALUE)
-            && !self.context.skip.object(&key.kind, &key.key.namespace, &key.key.name)
+            && !self.context.known.skip.object(&key.kind, &key.key.namespace, &key.key.name)
     }
 
     /// Whether a binding lets others follow, and it is not known yet which.
     fn is_unknown(&self, entry: &BindingSnapshot) -> bool {
         let scope = if entry.namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced };
         let key = BindingKey { scope, key: Key::new(entry.namespace.as_str(), entry.name.as_str()) };
-        let head = self.context.bindings.of(scope).get(&key.key);
+        let head = self.context.known.bindings.of(scope).get(&key.key);
         head.is_some_and(|head| head.propagate_deps && !head.deleting)
-            && self.context.needs.of(&key).is_none()
+            && self.context.accounts.needs.of(&key).is_none()
     }
 
     /// Remembers what is wrong with a dependency, and has those look again that need it.
@@ -403,7 +407,7 @@ impl Dependencies {
             before.as_deref() != problem
         };
         if changed {
-            for user in self.context.needs.of_object(object, &BTreeMap::new()).into_keys() {
+            for user in self.context.accounts.needs.of_object(object, &BTreeMap::new()).into_keys() {
                 self.followed.add(user);
             }
         }
@@ -411,7 +415,7 @@ impl Dependencies {
 
     fn problems_of(&self, user: &BindingKey) -> Vec<String> {
         let problems = self.problems.lock();
-        let needs = &self.context.needs;
+        let needs = &self.context.accounts.needs;
         problems
             .iter()
             .filter(|(object, _)| needs.of_object(object, &BTreeMap::new()).contains_key(user))
@@ -433,7 +437,7 @@ impl Dependencies {
         if self.condition(key, binding, extension::DEPENDENCIES_SYNCED, condition).await?
             && let Some((_, why)) = problem
         {
-            self.context.warning(COMPONENT, binding, event::SYNC_DEPENDENCIES_FAILED, why);
+            self.context.writer.warning(COMPONENT, binding, event::SYNC_DEPENDENCIES_FAILED, why);
         }
         Ok(())
     }
@@ -450,7 +454,7 @@ impl Dependencies {
         if self.condition(key, binding, type_, condition).await?
             && let Some(text) = message
         {
-            self.context.warning(COMPONENT, binding, event::DEPENDENCY_POLICY_CONFLICT, text);
+            self.context.writer.warning(COMPONENT, binding, event::DEPENDENCY_POLICY_CONFLICT, text);
         }
         Ok(())
     }
@@ -465,7 +469,7 @@ impl Dependencies {
     ) -> Result<bool, Error> {
         let now = Time::now(&self.context.env);
         let apply = |live: &mut Value| {
-            let Some(mut list) = objects::conditions(live) else { return false };
+            let Some(mut list) = key::conditions(live) else { return false };
             let changed = match &condition {
                 Some(condition) => conditions::set(&mut list, condition.clone(), now),
                 None => conditions::remove(&mut list, type_),
@@ -479,7 +483,7 @@ impl Dependencies {
             return Ok(false);
         }
         let resource = bindings::resource(key.scope);
-        self.context.objects.modify(resource, &key.key, Part::Status, apply).await?;
+        self.context.writer.objects.modify(resource, &key.key, Part::Status, apply).await?;
         Ok(true)
     }
 }

@@ -23,9 +23,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::evictions::{self, Begun, Departure, Leaving, NO_STATE, RATE},
-    known::heads::{BindingHead, BindingKey, ClusterHead},
+    known::{
+        heads::{BindingHead, BindingKey, ClusterHead},
+        key::{self, Key},
+    },
     metrics::Waiting,
-    write::objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.
@@ -50,7 +52,7 @@ impl Evictor {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
         let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             if !evictions::matters(change.old, change.new) {
                 return;
@@ -58,10 +60,13 @@ impl Evictor {
             let drives = change.new.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
             let drove = change.old.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
             if drives || drove {
-                context.bindings.queue_where(&of_clusters, |head| head.clusters.contains(&change.key.name));
+                context
+                    .known
+                    .bindings
+                    .queue_where(&of_clusters, |head| head.clusters.contains(&change.key.name));
             }
         });
-        for (scope, index) in context.bindings.both() {
+        for (scope, index) in context.known.bindings.both() {
             let (of_bindings, shared) = (queue.clone(), Arc::downgrade(context));
             index.listen(move |change| {
                 let Some(context) = shared.upgrade() else { return };
@@ -79,16 +84,16 @@ impl Evictor {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.clusters.synced().await;
-        self.context.bindings.synced().await;
-        self.context.works.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.known.works.synced().await;
         // While half of the clusters were known, bindings on the others looked as if they had nothing to leave.
-        self.context.bindings.queue_where(&self.queue, |head| tainted(&self.context, head));
+        self.context.known.bindings.queue_where(&self.queue, |head| tainted(&self.context, head));
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work("taint-manager", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
-            () = self.context.evictions.ask_again(NAME, &self.queue) => {}
+            () = self.context.accounts.evictions.ask_again(NAME, &self.queue) => {}
         }
     }
 
@@ -98,17 +103,17 @@ impl Evictor {
     }
 
     async fn evict(&self, key: &BindingKey) -> Result<Next, Error> {
-        let (context, evictions) = (&self.context, &self.context.evictions);
-        let head = context.bindings.of(key.scope).get(&key.key);
+        let (context, evictions) = (&self.context, &self.context.accounts.evictions);
+        let head = context.known.bindings.of(key.scope).get(&key.key);
         let concerned = head.is_some_and(|head| !head.deleting && tainted(context, &head));
         let binding = if concerned { context.binding(key).await? } else { None };
         let Some(binding) = binding.filter(|live| object::deletion_timestamp(live).is_none()) else {
             return Ok(self.nothing(key));
         };
-        let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
+        let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else {
             return Ok(self.nothing(key));
         };
-        let Some(status) = objects::read::<ResourceBindingStatus>(&binding, "status") else {
+        let Some(status) = key::read::<ResourceBindingStatus>(&binding, "status") else {
             return Ok(self.nothing(key));
         };
         let (timer, figures) = (context.figures.timer(), context.figures.evictions());
@@ -134,7 +139,7 @@ impl Evictor {
         let producer = component::EVICTION_TAINT_MANAGER;
         let leaving = Leaving { key, binding, spec: &spec, status: &status, component: NAME, producer };
         figures.wait(key, waiting.clone());
-        let begun = leaving.begin(context, departures, true).await;
+        let begun = leaving.begin(&context.accounts, &context.writer, departures, true).await;
         let Begun { clusters, held } =
             begun.inspect_err(|_| figures.processed(key.scope, false, timer.took()))?;
         for _ in &clusters {
@@ -152,9 +157,9 @@ impl Evictor {
     }
 
     fn nothing(&self, key: &BindingKey) -> Next {
-        self.context.evictions.hold(key, NAME, None);
+        self.context.accounts.evictions.hold(key, NAME, None);
         self.context.figures.evictions().wait(key, Vec::new());
-        self.context.evictions.release_others(key, &[], self.context.env.now());
+        self.context.accounts.evictions.release_others(key, &[], self.context.env.now());
         Next::Done
     }
 }
@@ -162,7 +167,7 @@ impl Evictor {
 /// Whether a binding is on a cluster whose taints may drive it away.
 fn tainted(context: &Context, head: &BindingHead) -> bool {
     let drives = |name: &String| {
-        let cluster = context.clusters.get(&Key::cluster_scoped(name.as_str()));
+        let cluster = context.known.clusters.get(&Key::cluster_scoped(name.as_str()));
         cluster.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints))
     };
     head.clusters.iter().any(drives)
@@ -170,7 +175,7 @@ fn tainted(context: &Context, head: &BindingHead) -> bool {
 
 /// When a binding has to leave a cluster.
 pub(super) fn due(context: &Context, times: &TaintTimes, spec: &ResourceBindingSpec, cluster: &str) -> Due {
-    let Some(head) = context.clusters.get(&Key::cluster_scoped(cluster)) else { return Due::Never };
+    let Some(head) = context.known.clusters.get(&Key::cluster_scoped(cluster)) else { return Due::Never };
     let tolerations = spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
     let (wall, now) = (context.env.wall(), context.env.now());
     let mut times = times.lock();
@@ -178,14 +183,18 @@ pub(super) fn due(context: &Context, times: &TaintTimes, spec: &ResourceBindingS
     times.retain(|(name, taint)| {
         name != cluster || there.iter().any(|there| taints::display(there) == *taint)
     });
-    evict::due(there, tolerations, evict::asks_for_failover(spec), &context.evictions.settings, |taint| {
-        times.elapsed(&(cluster.to_owned(), taints::display(taint)), taint.time_added, wall, now)
-    })
+    evict::due(
+        there,
+        tolerations,
+        evict::asks_for_failover(spec),
+        &context.accounts.evictions.settings,
+        |taint| times.elapsed(&(cluster.to_owned(), taints::display(taint)), taint.time_added, wall, now),
+    )
 }
 
 /// The taints of a cluster that will stay.
 pub(super) fn standing(context: &Context, head: &ClusterHead) -> Vec<Taint> {
-    let policies = context.taint_policies.all();
+    let policies = context.known.taint_policies.all();
     let policies = policies.iter().map(|(_, head)| &head.policy.spec);
     evict::standing(&head.cluster, head.ready(), policies, Time::now(&context.env))
 }

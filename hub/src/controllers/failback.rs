@@ -27,8 +27,8 @@ use crate::{
     known::{
         bindings,
         heads::{BindingKey, ClusterHead},
+        key::{self, Key},
     },
-    write::objects::{self, Key},
 };
 
 /// How many bindings are worked on at a time.
@@ -48,7 +48,7 @@ impl Failback {
     /// A controller that hears the context's bindings and clusters from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
-        for (scope, index) in context.bindings.both() {
+        for (scope, index) in context.known.bindings.both() {
             let of_bindings = queue.clone();
             index.listen(move |change| {
                 let news = change.differs(|head| &head.metadata) || change.differs(|head| &head.generation);
@@ -58,13 +58,13 @@ impl Failback {
             });
         }
         let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             let ready = |head: Option<&Arc<ClusterHead>>| head.map(|head| head.ready());
             if ready(change.old) == ready(change.new) && !evictions::matters(change.old, change.new) {
                 return;
             }
-            context.bindings.queue_where(&of_clusters, |head| head.fails_back);
+            context.known.bindings.queue_where(&of_clusters, |head| head.fails_back);
         });
         context.figures.queue("failback", &queue);
         Self { context: context.clone(), queue, well: Mutex::default() }
@@ -72,9 +72,9 @@ impl Failback {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.clusters.synced().await;
-        self.context.bindings.synced().await;
-        self.context.works.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.known.works.synced().await;
         work("failback", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
@@ -93,7 +93,7 @@ impl Failback {
         let Some(after) = evict::failback_after(&binding).filter(|_| !left.is_empty()) else {
             return Ok(Next::Done);
         };
-        let Some(mut spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
+        let Some(mut spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else {
             return Ok(Next::Done);
         };
         if !spec.graceful_eviction_tasks.is_empty() {
@@ -108,7 +108,7 @@ impl Failback {
             Return::Now => {}
         }
         let now = Time::now(&context.env);
-        let Some(status) = objects::read::<ResourceBindingStatus>(&binding, "status") else {
+        let Some(status) = key::read::<ResourceBindingStatus>(&binding, "status") else {
             return Ok(Next::Done);
         };
         let Some(at) = rebalance::trigger(spec.reschedule_triggered_at, status.last_scheduled_time, now)
@@ -118,7 +118,7 @@ impl Failback {
         let before = spec.clusters.clone();
         spec.reschedule_triggered_at = Some(at);
         let gains = |name: &str| {
-            let placed = placing::decide(context, key, &spec, &status);
+            let placed = placing::decide(&context.accounts, key, &spec, &status);
             placed.is_ok_and(|decision| evict::gains(&before, &decision.clusters, name))
         };
         let ripe = |home: &Home| evict::failback([*home], after) == Return::Now;
@@ -126,18 +126,18 @@ impl Failback {
             return Ok(Next::After(PATIENCE));
         };
         object::ensure_map(&mut binding, "spec").insert("rescheduleTriggeredAt".into(), json!(at));
-        context.objects.replace(bindings::resource(key.scope), &binding).await?;
+        context.writer.objects.replace(bindings::resource(key.scope), &binding).await?;
         tracing::info!(binding = %key, cluster = %home, "goes back, as its policy asks");
         let text = format!("Cluster {home} is well again; what was evicted from it is placed anew.");
         for about in [&binding, &bindings::template_reference(&spec)] {
-            context.normal(component::SCHEDULER, about, extension::FAILBACK, text.as_str());
+            context.writer.normal(component::SCHEDULER, about, extension::FAILBACK, text.as_str());
         }
         Ok(Next::Done)
     }
 
     /// A cluster that was left, if it is there.
     fn home(&self, name: &str, spec: &ResourceBindingSpec) -> Option<Home> {
-        let head = self.context.clusters.get(&Key::cluster_scoped(name))?;
+        let head = self.context.known.clusters.get(&Key::cluster_scoped(name))?;
         let ready = head.ready() == Ready::True;
         let since =
             conditions::find(head.conditions(), condition::READY).map(|ready| ready.last_transition_time);

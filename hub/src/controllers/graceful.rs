@@ -32,8 +32,9 @@ use crate::{
     known::{
         bindings,
         heads::{BindingHead, BindingKey, ClusterHead, Scope},
+        key::{self, Key},
     },
-    write::objects::{self, Key, Part},
+    write::objects::Part,
 };
 
 /// How many bindings are worked on at a time.
@@ -52,8 +53,8 @@ pub(crate) struct GracefulEviction {
 impl GracefulEviction {
     /// A controller that hears the context's bindings and clusters from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
-        let queue = context.evictions.to_assess.clone();
-        for (scope, index) in context.bindings.both() {
+        let queue = context.accounts.evictions.to_assess.clone();
+        for (scope, index) in context.known.bindings.both() {
             let of_bindings = queue.clone();
             index.listen(move |change| {
                 let concerns = |head: &Arc<BindingHead>| head.troubled || !head.leaving.is_empty();
@@ -66,12 +67,12 @@ impl GracefulEviction {
             });
         }
         let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             if !evictions::matters(change.old, change.new) {
                 return;
             }
-            context.bindings.queue_where(&of_clusters, |head| head.leaving.contains(&change.key.name));
+            context.known.bindings.queue_where(&of_clusters, |head| head.leaving.contains(&change.key.name));
         });
         context.figures.queue("graceful-eviction", &queue);
         Self {
@@ -84,10 +85,10 @@ impl GracefulEviction {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.clusters.synced().await;
-        self.context.bindings.synced().await;
-        self.context.works.synced().await;
-        let queue = &self.context.evictions.to_assess;
+        self.context.known.clusters.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.known.works.synced().await;
+        let queue = &self.context.accounts.evictions.to_assess;
         work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
@@ -104,10 +105,10 @@ impl GracefulEviction {
             self.well.lock().stop(key);
             return Ok(Next::Done);
         };
-        let Some(spec) = objects::read::<ResourceBindingSpec>(&binding, "spec") else {
+        let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else {
             return Ok(Next::Done);
         };
-        let Some(status) = objects::read::<ResourceBindingStatus>(&binding, "status") else {
+        let Some(status) = key::read::<ResourceBindingStatus>(&binding, "status") else {
             return Ok(Next::Done);
         };
         let leaves =
@@ -122,7 +123,14 @@ impl GracefulEviction {
         let (mut done, mut back, mut next) = (Vec::new(), None, None::<Duration>);
         for task in &spec.graceful_eviction_tasks {
             let facts = Facts { unbegun: unbegun.as_deref(), ..self.facts(key, &spec, &status, task) };
-            match evict::assess(&spec, &status, generation, task, &facts, &context.evictions.settings) {
+            match evict::assess(
+                &spec,
+                &status,
+                generation,
+                task,
+                &facts,
+                &context.accounts.evictions.settings,
+            ) {
                 Outcome::Keep(left) => next = [next, left].into_iter().flatten().min(),
                 Outcome::Done => done.push(task.from_cluster.as_str()),
                 Outcome::Withdraw(replicas) => back = back.or(Some((task.from_cluster.as_str(), replicas))),
@@ -142,7 +150,7 @@ impl GracefulEviction {
         if changed == binding {
             return Ok(next.map_or(Next::Done, Next::After));
         }
-        context.objects.replace(bindings::resource(key.scope), &changed).await?;
+        context.writer.objects.replace(bindings::resource(key.scope), &changed).await?;
         self.tell(key, &spec, &binding, &done, back.map(|(cluster, _)| cluster));
         Ok(Next::Done)
     }
@@ -156,7 +164,7 @@ impl GracefulEviction {
     ) -> Facts<'static> {
         let context = &self.context;
         let cluster = task.from_cluster.as_str();
-        let head = context.clusters.get(&Key::cluster_scoped(cluster));
+        let head = context.known.clusters.get(&Key::cluster_scoped(cluster));
         let reachable = head.as_ref().is_some_and(|head| head.reporting());
         let timed = (key.clone(), cluster.to_owned());
         let mut waiting = self.waiting.lock();
@@ -206,7 +214,7 @@ impl GracefulEviction {
 
     /// The clusters that a binding is scheduled to and that have no Work of it yet.
     fn unbegun(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> Vec<String> {
-        let works = self.context.works.group(&key.to_string());
+        let works = self.context.known.works.group(&key.to_string());
         let begun = |cluster: &str| {
             let namespace = names::execution_namespace(cluster);
             works.iter().any(|(work, head)| work.namespace == namespace && !head.deleting && !head.unwanted)
@@ -241,7 +249,7 @@ impl GracefulEviction {
         }
         for text in said {
             for about in [binding, &template] {
-                self.context.normal(component, about, event::EVICT_WORKLOAD_SUCCEED, text.as_str());
+                self.context.writer.normal(component, about, event::EVICT_WORKLOAD_SUCCEED, text.as_str());
             }
         }
     }
@@ -254,13 +262,13 @@ impl GracefulEviction {
         spec: &ResourceBindingSpec,
         status: &ResourceBindingStatus,
     ) -> Result<(), Error> {
-        let held = self.context.evictions.held(key);
+        let held = self.context.accounts.evictions.held(key);
         let now = Time::now(&self.context.env);
         let seen = evict::settled(status, object::generation(binding));
         let held = held.as_ref().map(|held| (held.reason, held.message.as_str()));
         let wanted = evict::condition(spec, held, seen, now);
         let apply = |live: &mut Value| {
-            let Some(mut list) = objects::conditions(live) else { return false };
+            let Some(mut list) = key::conditions(live) else { return false };
             let changed = match &wanted {
                 Some(condition) => conditions::set(&mut list, condition.clone(), now),
                 None => conditions::remove(&mut list, FAILOVER_COMPLETE),
@@ -271,14 +279,18 @@ impl GracefulEviction {
             changed
         };
         if apply(&mut binding.clone()) {
-            self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, apply).await?;
+            self.context
+                .writer
+                .objects
+                .modify(bindings::resource(key.scope), &key.key, Part::Status, apply)
+                .await?;
         }
         let before = conditions::find(&status.conditions, FAILOVER_COMPLETE);
         if let Some((reason, message)) = held.filter(|(reason, _)| before.is_none_or(|b| b.reason != *reason))
         {
             for about in [binding, &bindings::template_reference(spec)] {
                 let text = format!("{reason}: {message}");
-                self.context.normal(component(key.scope), about, event::EVICTIONS_HELD, text);
+                self.context.writer.normal(component(key.scope), about, event::EVICTIONS_HELD, text);
             }
         }
         Ok(())

@@ -34,8 +34,12 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::judgement::has_renewed,
-    known::{heads::ClusterHead, kinds::CLUSTERS},
-    write::objects::{self, Key, Part},
+    known::{
+        heads::ClusterHead,
+        key::{self, Key},
+        kinds::CLUSTERS,
+    },
+    write::objects::Part,
 };
 
 /// How many clusters are written at a time.
@@ -64,9 +68,9 @@ impl LeaseMonitor {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let pending = Arc::<Mutex<Pending>>::default();
         let (ear, judged) = (Arc::downgrade(context), pending.clone());
-        context.leases.listen(move |change| {
+        context.known.leases.listen(move |change| {
             if let (Some(lease), Some(context)) = (change.new, ear.upgrade()) {
-                context.judgement.renewed(&change.key.name, &lease.renew_time);
+                context.accounts.judgement.renewed(&change.key.name, &lease.renew_time);
             }
             // What was judged before a sign of life holds no more.
             if change.differs(|lease| &lease.renew_time) {
@@ -75,20 +79,20 @@ impl LeaseMonitor {
         });
         let queue = WorkQueue::new(context.env.clone());
         let clusters = queue.clone();
-        context.clusters.listen(move |change| clusters.add(change.key.name.clone()));
+        context.known.clusters.listen(move |change| clusters.add(change.key.name.clone()));
         context.figures.queue("lease", &queue);
         Self { context: context.clone(), pending, queue }
     }
 
     /// Runs until told to stop. `watching` is the health of the Lease watch.
     pub(crate) async fn run(self, watching: latest::Receiver<Health>, stop: CancellationToken) {
-        self.context.clusters.synced().await;
+        self.context.known.clusters.synced().await;
         // So that what agents say of their graces counts from the first look on. One without Leases is blind, and may begin.
-        let _ = timeout(self.context.judgement.period(), self.context.leases.synced()).await;
+        let _ = timeout(self.context.accounts.judgement.period(), self.context.known.leases.synced()).await;
         let writing = work("lease", &self.queue, WORKERS, &stop, |name: String| self.write(name));
         let judging = async {
             // The first tick comes at once; the startup grace makes it harmless.
-            let mut ticks = interval(self.context.judgement.period());
+            let mut ticks = interval(self.context.accounts.judgement.period());
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
@@ -106,13 +110,13 @@ impl LeaseMonitor {
 
     /// One look at all clusters.
     fn judge(&self, watching: bool) {
-        let (judgement, clusters) = (&self.context.judgement, self.context.clusters.all());
+        let (judgement, clusters) = (&self.context.accounts.judgement, self.context.known.clusters.all());
         let pulled: Vec<_> = clusters
             .iter()
             .filter(|(_, head)| head.cluster.spec.sync_mode == ClusterSyncMode::Pull)
             .map(|(key, head)| (key.name.as_str(), head))
             .collect();
-        let leases = &self.context.leases;
+        let leases = &self.context.known.leases;
         let lease = |name: &str| leases.get(&Key::new(namespace::CLUSTER, name))?.duration;
         let verdict = judgement.tick(
             watching,
@@ -162,22 +166,22 @@ impl LeaseMonitor {
     /// Says that evictions stop, or go on.
     fn tell_brake(&self, held: Option<&brake::Held>) {
         // What one cause held, another may not.
-        self.context.evictions.lift();
+        self.context.accounts.evictions.lift();
         // The hub has no object of its own; its clusters' namespace is what comes nearest.
         let about =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace::CLUSTER}});
         match held {
             Some(held) => {
-                let message = self.context.judgement.message(held);
+                let message = self.context.accounts.judgement.message(held);
                 let reason = held.cause.reason();
                 tracing::warn!(reason, "evictions are held: {message}");
                 let text = format!("{reason}: {message}");
-                self.context.warning(component::CLUSTER, &about, event::EVICTIONS_HELD, text);
+                self.context.writer.warning(component::CLUSTER, &about, event::EVICTIONS_HELD, text);
             }
             None => {
                 tracing::info!("evictions are not held");
                 let text = "Nothing stands against evictions from lost clusters.";
-                self.context.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
+                self.context.writer.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
             }
         }
     }
@@ -191,13 +195,15 @@ impl LeaseMonitor {
     /// Writes the conditions: Unknown if it is lost, and what else there is to say.
     async fn show(&self, name: &str) -> Result<(), Error> {
         let key = Key::cluster_scoped(name);
-        let Some(head) = self.context.clusters.get(&key) else { return Ok(()) };
+        let Some(head) = self.context.known.clusters.get(&key) else { return Ok(()) };
         if head.cluster.spec.sync_mode != ClusterSyncMode::Pull {
             return Ok(());
         }
         let now = Time::now(&self.context.env);
         let mut expired = self.pending.lock().expired.get(name).copied();
-        if expired.is_some() && has_renewed(&self.context, name).await? {
+        if expired.is_some()
+            && has_renewed(&self.context.accounts, &self.context.writer.objects, name).await?
+        {
             // The watch is behind.
             self.pending.lock().expired.remove(name);
             expired = None;
@@ -214,20 +220,20 @@ impl LeaseMonitor {
             }
             let ready =
                 Ready::from_status(conditions::find(list, condition::READY).map(|c| c.status.as_str()));
-            self.context.judgement.opinion(name, ready).show(list, now) || changed
+            self.context.accounts.judgement.opinion(name, ready).show(list, now) || changed
         };
         if !revise(&mut head.conditions().to_vec()) {
             return Ok(());
         }
         let write = |cluster: &mut Value| {
-            let Some(mut list) = objects::conditions(cluster) else { return false };
+            let Some(mut list) = key::conditions(cluster) else { return false };
             let changed = revise(&mut list);
             if changed {
                 cluster["status"]["conditions"] = json!(list);
             }
             changed
         };
-        self.context.objects.modify(&CLUSTERS, &key, Part::Status, write).await?;
+        self.context.writer.objects.modify(&CLUSTERS, &key, Part::Status, write).await?;
         if let Some(written) = expired {
             // Once: what the agent posts from now on is newer.
             let expired = &mut self.pending.lock().expired;
@@ -241,7 +247,7 @@ impl LeaseMonitor {
     /// Makes a cluster's taints follow its condition.
     async fn taint(&self, name: String) -> Result<Next, Error> {
         let key = Key::cluster_scoped(name);
-        let Some(head) = self.context.clusters.get(&key) else { return Ok(Next::Done) };
+        let Some(head) = self.context.known.clusters.get(&key) else { return Ok(Next::Done) };
         let now = Time::now(&self.context.env);
         let record = self.pending.lock().records.remove(&key.name);
         if record.is_none() && self.wanted_taints(&key.name, &head, now).is_none() {
@@ -250,6 +256,7 @@ impl LeaseMonitor {
         let mut message = None;
         let written = self
             .context
+            .writer
             .objects
             .modify(&CLUSTERS, &key, Part::Main, |cluster| {
                 message = None;
@@ -265,7 +272,12 @@ impl LeaseMonitor {
         match (written, message) {
             (Ok(Some(cluster)), Some(message)) => {
                 tracing::info!(cluster = %key.name, ready = ?head.ready(), taints = %message, "taints follow the cluster's state");
-                self.context.normal(component::CLUSTER, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
+                self.context.writer.normal(
+                    component::CLUSTER,
+                    &cluster,
+                    event::TAINT_CLUSTER_SUCCEED,
+                    message,
+                );
                 Ok(Next::Done)
             }
             (Ok(_), _) => Ok(Next::Done),
@@ -275,7 +287,12 @@ impl LeaseMonitor {
                 }
                 let reference = json!(*head.cluster);
                 let text = format!("Taint cluster failed: {error}.");
-                self.context.warning(component::CLUSTER, &reference, event::TAINT_CLUSTER_FAILED, text);
+                self.context.writer.warning(
+                    component::CLUSTER,
+                    &reference,
+                    event::TAINT_CLUSTER_FAILED,
+                    text,
+                );
                 Err(error)
             }
         }
@@ -288,7 +305,7 @@ impl LeaseMonitor {
         if spec.sync_mode != ClusterSyncMode::Pull {
             return by_condition;
         }
-        let held = self.context.judgement.opinion(name, head.ready()).held_until.is_some();
+        let held = self.context.accounts.judgement.opinion(name, head.ready()).held_until.is_some();
         flaps::taints(by_condition.as_deref().unwrap_or(&spec.taints), held, now).or(by_condition)
     }
 }

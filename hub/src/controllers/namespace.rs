@@ -15,11 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, binding::overriding, work};
 use crate::{
-    known::{heads::TemplateHead, kinds::NAMESPACES},
-    write::{
-        objects::Key,
-        works::{self, Made, Maker},
-    },
+    known::{heads::TemplateHead, key::Key, kinds::NAMESPACES},
+    write::works::{self, Made, Maker},
 };
 
 /// How many Works are made at a time.
@@ -51,7 +48,7 @@ impl NamespaceController {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<Place> = WorkQueue::new(context.env.clone());
         let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.namespaces.listen(move |change| {
+        context.known.namespaces.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             match names::cluster_of_namespace(&change.key.name) {
                 // A cluster can take Works once it has its execution namespace.
@@ -60,7 +57,7 @@ impl NamespaceController {
             }
         });
         let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let labels = |head: &Arc<crate::known::heads::ClusterHead>| head.cluster.metadata.labels.clone();
             if change.old.map(labels) != change.new.map(labels)
                 && let Some(context) = shared.upgrade()
@@ -69,16 +66,17 @@ impl NamespaceController {
             }
         });
         let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.works.listen(move |change| {
+        context.known.works.listen(move |change| {
             let Some(context) = shared.upgrade() else { return };
             let last = change.last();
             let news = change.new.is_none_or(|new| {
-                change.differs(|head| &head.content) && !context.written.is_ours(change.key, new.content)
+                change.differs(|head| &head.content)
+                    && !context.writer.written.is_ours(change.key, new.content)
             });
             if last.binding.is_some() || last.owner.is_empty() || !news {
                 return;
             }
-            let owner = context.namespaces.all().into_iter().find(|(_, head)| head.uid == last.owner);
+            let owner = context.known.namespaces.all().into_iter().find(|(_, head)| head.uid == last.owner);
             if let (Some((key, _)), Some(cluster)) =
                 (owner, names::cluster_of_namespace(&change.key.namespace))
             {
@@ -86,13 +84,13 @@ impl NamespaceController {
             }
         });
         let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.overrides.cluster.listen(move |_| {
+        context.known.overrides.cluster.listen(move |_| {
             if let Some(context) = shared.upgrade() {
                 everywhere(&context, None, None, &places);
             }
         });
         let shared = Arc::downgrade(context);
-        context.works.listen(move |change| {
+        context.known.works.listen(move |change| {
             let Some(released) = change.new.and_then(|head| head.released.as_deref()) else { return };
             // A hub that starts finds what was told before.
             if change.old.is_some_and(|old| old.released.as_deref() != Some(released))
@@ -102,7 +100,7 @@ impl NamespaceController {
                 let about = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
                 // An agent may not say so itself: it tells only of its own objects.
                 let reason = extension::NAMESPACE_RELEASED;
-                context.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
+                context.writer.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
             }
         });
         context.figures.queue("namespace", &queue);
@@ -111,28 +109,31 @@ impl NamespaceController {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.clusters.synced().await;
-        self.context.namespaces.synced().await;
-        self.context.works.synced().await;
-        self.context.overrides.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.namespaces.synced().await;
+        self.context.known.works.synced().await;
+        self.context.known.overrides.synced().await;
         work("namespace", &self.queue, WORKERS, &stop, |place: Place| self.reconcile(place)).await;
     }
 
     async fn reconcile(&self, place: Place) -> Result<Next, Error> {
         let context = &self.context;
-        let Some(head) = context.namespaces.get(&Key::cluster_scoped(place.namespace.as_str())) else {
+        let Some(head) = context.known.namespaces.get(&Key::cluster_scoped(place.namespace.as_str())) else {
             return Ok(Next::Done);
         };
-        let cluster = context.clusters.get(&Key::cluster_scoped(place.cluster.as_str()));
+        let cluster = context.known.clusters.get(&Key::cluster_scoped(place.cluster.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Next::Done) };
         let execution = names::execution_namespace(&place.cluster);
-        let ready =
-            context.namespaces.get(&Key::cluster_scoped(execution.as_str())).is_some_and(|n| !n.deleting);
+        let ready = context
+            .known
+            .namespaces
+            .get(&Key::cluster_scoped(execution.as_str()))
+            .is_some_and(|n| !n.deleting);
         if !ready || !provided(context, &place.namespace, &head) {
             return Ok(Next::Done);
         }
         let Some(live) =
-            context.objects.get(&NAMESPACES, &Key::cluster_scoped(place.namespace.as_str())).await?
+            context.writer.objects.get(&NAMESPACES, &Key::cluster_scoped(place.namespace.as_str())).await?
         else {
             return Ok(Next::Done);
         };
@@ -143,7 +144,7 @@ impl NamespaceController {
             Ok(overridden) => overridden,
             Err(why) => {
                 let text = format!("Apply override policy for cluster({}) failed: {why}", place.cluster);
-                context.warning(
+                context.writer.warning(
                     component::OVERRIDE_MANAGER,
                     &live,
                     event::APPLY_OVERRIDE_POLICY_FAILED,
@@ -153,10 +154,11 @@ impl NamespaceController {
             }
         };
         let key = Key::new(execution, names::work_name("Namespace", "", &place.namespace));
-        let made = works::ensure(context, &key, &Maker::Namespace(object::uid(&live)), |existing, id| {
-            core_work::build_namespace(&manifest, &applied, &place.cluster, existing, || id.to_owned())
-        })
-        .await?;
+        let made =
+            works::ensure(&context.writer, &key, &Maker::Namespace(object::uid(&live)), |existing, id| {
+                core_work::build_namespace(&manifest, &applied, &place.cluster, existing, || id.to_owned())
+            })
+            .await?;
         Ok(match made {
             Made::Unchanged | Made::Written => Next::Done,
             // A binding that carries the Namespace itself does what is to be done here.
@@ -167,7 +169,7 @@ impl NamespaceController {
             Made::Going => Next::After(PATIENCE),
             Made::TooLarge(why) | Made::Refused(why) => {
                 let text = format!("Failed to provide the namespace on cluster({}): {why}", place.cluster);
-                context.warning(component::NAMESPACE_SYNC, &live, event::SYNC_WORK_FAILED, text);
+                context.writer.warning(component::NAMESPACE_SYNC, &live, event::SYNC_WORK_FAILED, text);
                 Next::Done
             }
         })
@@ -201,16 +203,16 @@ fn provided(context: &Context, name: &str, head: &TemplateHead) -> bool {
     let claimed = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
     !head.deleting
         && !claimed.iter().any(|key| head.labels.contains_key(*key))
-        && !context.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
+        && !context.known.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
 }
 
 /// Queues one Namespace on all clusters, or all Namespaces on one cluster, or all on all.
 fn everywhere(context: &Context, cluster: Option<&str>, namespace: Option<&str>, places: &WorkQueue<Place>) {
     let clusters = match cluster {
         Some(cluster) => vec![cluster.to_owned()],
-        None => context.clusters.all().into_iter().map(|(key, _)| key.name).collect(),
+        None => context.known.clusters.all().into_iter().map(|(key, _)| key.name).collect(),
     };
-    for (key, head) in context.namespaces.all() {
+    for (key, head) in context.known.namespaces.all() {
         if namespace.is_some_and(|wanted| wanted != key.name) || !provided(context, &key.name, &head) {
             continue;
         }

@@ -21,10 +21,11 @@ use crate::{
     accounts::quotas,
     known::{
         heads::WorkHead,
+        key::{self, Key},
         kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
     },
     write::{
-        objects::{self, Key, Part},
+        objects::Part,
         works::{self, Made, Maker},
     },
 };
@@ -48,32 +49,32 @@ impl QuotaController {
         let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
         context.figures.queue("quota", &queue);
         let quotas = queue.clone();
-        context.quotas.listen(move |change| quotas.add(change.key.clone()));
+        context.accounts.quotas.listen(move |change| quotas.add(change.key.clone()));
         let (used, shared) = (queue.clone(), Arc::downgrade(context));
-        context.bindings.namespaced.listen(move |change| {
+        context.known.bindings.namespaced.listen(move |change| {
             let deleting = change.differs(|head| &head.deleting);
             if (change.differs(|head| &head.usage) || deleting)
                 && let Some(context) = shared.upgrade()
             {
-                for (key, _) in context.quotas.in_namespace(&change.key.namespace) {
+                for (key, _) in context.accounts.quotas.in_namespace(&change.key.namespace) {
                     used.add(key);
                 }
             }
         });
         let reported = queue.clone();
-        context.works.listen(move |change| {
+        context.known.works.listen(move |change| {
             for quota in [change.old, change.new].into_iter().flatten().filter_map(|head| head.quota.clone())
             {
                 reported.add(quota);
             }
         });
         let (clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.namespaces.listen(move |change| {
+        context.known.namespaces.listen(move |change| {
             // A cluster can take Works once it has its execution namespace.
             if names::cluster_of_namespace(&change.key.name).is_some()
                 && let Some(context) = shared.upgrade()
             {
-                for (key, _) in context.quotas.all() {
+                for (key, _) in context.accounts.quotas.all() {
                     clusters.add(key);
                 }
             }
@@ -83,21 +84,21 @@ impl QuotaController {
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.works.synced().await;
-        self.context.bindings.synced().await;
-        self.context.clusters.synced().await;
-        self.context.namespaces.synced().await;
+        self.context.known.works.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.namespaces.synced().await;
         work("quota", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)).await;
     }
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
-        let objects = &self.context.objects;
+        let objects = &self.context.writer.objects;
         let live = objects.get(&FEDERATED_RESOURCE_QUOTAS, &key).await?;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             self.remove_others(&key, &BTreeSet::new()).await?;
             return Ok(Next::Done);
         };
-        let Some(spec) = objects::read::<FederatedResourceQuotaSpec>(&live, "spec") else {
+        let Some(spec) = key::read::<FederatedResourceQuotaSpec>(&live, "spec") else {
             return Ok(Next::Done);
         };
         let assigned: BTreeSet<String> =
@@ -116,10 +117,10 @@ impl QuotaController {
             }
         }
         if !problems.is_empty() {
-            self.context.warning(COMPONENT, &live, event::SYNC_QUOTA_FAILED, problems.join("; "));
+            self.context.writer.warning(COMPONENT, &live, event::SYNC_QUOTA_FAILED, problems.join("; "));
         } else if written {
             let text = format!("Sync works for FederatedResourceQuota({key}) succeed.");
-            self.context.normal(COMPONENT, &live, event::SYNC_QUOTA_SUCCEED, text);
+            self.context.writer.normal(COMPONENT, &live, event::SYNC_QUOTA_SUCCEED, text);
         }
         self.collect(&key, &live, &spec).await?;
         Ok(next)
@@ -135,33 +136,37 @@ impl QuotaController {
     ) -> Result<Option<Made>, Error> {
         let context = &self.context;
         let there =
-            |name: &str| context.clusters.get(&Key::cluster_scoped(name)).is_some_and(|c| !c.deleting);
+            |name: &str| context.known.clusters.get(&Key::cluster_scoped(name)).is_some_and(|c| !c.deleting);
         let execution = names::execution_namespace(cluster);
-        let ready =
-            context.namespaces.get(&Key::cluster_scoped(execution.as_str())).is_some_and(|n| !n.deleting);
+        let ready = context
+            .known
+            .namespaces
+            .get(&Key::cluster_scoped(execution.as_str()))
+            .is_some_and(|n| !n.deleting);
         let Some(manifest) = quota::resource_quota(live, spec, cluster).filter(|_| there(cluster) && ready)
         else {
             return Ok(None);
         };
         let name = names::work_name("ResourceQuota", &key.namespace, &key.name);
-        let made = works::ensure(context, &Key::new(execution, name), &Maker::Quota(key), |existing, id| {
-            core_work::build_quota(&manifest, cluster, existing, || id.to_owned())
-        })
-        .await?;
+        let made =
+            works::ensure(&context.writer, &Key::new(execution, name), &Maker::Quota(key), |existing, id| {
+                core_work::build_quota(&manifest, cluster, existing, || id.to_owned())
+            })
+            .await?;
         Ok(Some(made))
     }
 
     /// Deletes the Works of a quota on clusters that it does not name.
     async fn remove_others(&self, key: &Key, assigned: &BTreeSet<String>) -> Result<(), Error> {
-        for (work, head) in self.context.works.group(&WorkHead::of_quota(key)) {
+        for (work, head) in self.context.known.works.group(&WorkHead::of_quota(key)) {
             let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
             if head.deleting || assigned.contains(cluster) {
                 continue;
             }
-            let Some(live) = self.context.objects.get(&WORKS, &work).await? else { continue };
+            let Some(live) = self.context.writer.objects.get(&WORKS, &work).await? else { continue };
             if WorkHead::quota_of(&live).as_ref() == Some(key) {
                 tracing::info!(%work, quota = %key, "no longer assigned");
-                self.context.objects.delete(&WORKS, &live).await?;
+                self.context.writer.objects.delete(&WORKS, &live).await?;
             }
         }
         Ok(())
@@ -170,23 +175,22 @@ impl QuotaController {
     /// Writes down what is allowed and what is used.
     async fn collect(&self, key: &Key, live: &Value, spec: &FederatedResourceQuotaSpec) -> Result<(), Error> {
         let mut works = Vec::new();
-        for (work, head) in self.context.works.group(&WorkHead::of_quota(key)) {
+        for (work, head) in self.context.known.works.group(&WorkHead::of_quota(key)) {
             if head.deleting {
                 continue;
             }
-            let found = self.context.objects.get(&WORKS, &work).await?;
+            let found = self.context.writer.objects.get(&WORKS, &work).await?;
             works.extend(found.and_then(|live| Work::deserialize(&live).ok()));
         }
         let aggregated_status: Vec<ClusterQuotaStatus> = quota::aggregated(&works);
-        let usages = quotas::usages(&self.context, &key.namespace, None);
+        let usages = quotas::usages(&self.context.accounts, &key.namespace, None);
         let wanted = FederatedResourceQuotaStatus {
             overall: spec.overall.clone(),
             overall_used: quota::used(&spec.overall, &usages),
             aggregated_status,
         };
         let differs = |live: &Value| {
-            objects::read(live, "status")
-                .is_some_and(|present: FederatedResourceQuotaStatus| present != wanted)
+            key::read(live, "status").is_some_and(|present: FederatedResourceQuotaStatus| present != wanted)
         };
         if !differs(live) {
             return Ok(());
@@ -199,7 +203,7 @@ impl QuotaController {
             }
             !stale
         };
-        self.context.objects.modify(&FEDERATED_RESOURCE_QUOTAS, key, Part::Status, apply).await?;
+        self.context.writer.objects.modify(&FEDERATED_RESOURCE_QUOTAS, key, Part::Status, apply).await?;
         Ok(())
     }
 }

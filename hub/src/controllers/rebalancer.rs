@@ -14,8 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    known::{bindings, heads::BindingKey, kinds::WORKLOAD_REBALANCERS},
-    write::objects::{self, Key, Part},
+    known::{
+        bindings,
+        heads::BindingKey,
+        key::{self, Key},
+        kinds::WORKLOAD_REBALANCERS,
+    },
+    write::objects::Part,
 };
 
 /// How many wishes are worked on at a time.
@@ -43,7 +48,7 @@ impl Rebalancer {
         let queue: WorkQueue<Wish> = WorkQueue::new(context.env.clone());
         context.figures.queue("workload-rebalancer", &queue);
         let wishes = queue.clone();
-        context.rebalancers.listen(move |change| {
+        context.known.rebalancers.listen(move |change| {
             if change.differs(|generation| generation) {
                 wishes.add(Wish(change.key.clone()));
             }
@@ -57,14 +62,14 @@ impl Rebalancer {
     }
 
     async fn reconcile(&self, Wish(key): Wish) -> Result<Next, Error> {
-        let objects = &self.context.objects;
+        let objects = &self.context.writer.objects;
         let live = objects.get(&WORKLOAD_REBALANCERS, &key).await?;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             return Ok(Next::Done);
         };
         let (Some(spec), Some(before)) = (
-            objects::read::<WorkloadRebalancerSpec>(&live, "spec"),
-            objects::read::<WorkloadRebalancerStatus>(&live, "status"),
+            key::read::<WorkloadRebalancerSpec>(&live, "spec"),
+            key::read::<WorkloadRebalancerStatus>(&live, "status"),
         ) else {
             return Ok(Next::Done);
         };
@@ -116,7 +121,7 @@ impl Rebalancer {
             object::ensure_map(live, "spec").insert("rescheduleTriggeredAt".into(), json!(at));
             true
         };
-        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, tell).await?;
+        self.context.writer.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, tell).await?;
         Ok(found)
     }
 }

@@ -35,9 +35,10 @@ use crate::{
         bindings,
         heads::{BindingHead, BindingKey, ClusterHead},
         index::Change,
+        key::{self, Key},
     },
     metrics::Incoming,
-    write::objects::{self, Key, Part},
+    write::objects::Part,
 };
 
 /// How many bindings are worked on at a time.
@@ -90,7 +91,7 @@ impl Scheduler {
         let queue = WorkQueue::new(context.env.clone());
         context.figures.queue("scheduler", &queue);
         let assigned: Arc<Assigned> = Arc::default();
-        for (scope, index) in context.bindings.both() {
+        for (scope, index) in context.known.bindings.both() {
             let ours = assigned.clone();
             let (queue, figures): (WorkQueue<BindingKey>, _) = (queue.clone(), context.figures.clone());
             let shared = Arc::downgrade(context);
@@ -99,7 +100,7 @@ impl Scheduler {
                 if change.new.is_none()
                     && let Some(context) = shared.upgrade()
                 {
-                    context.fleet.left_by(&context.env, &key);
+                    context.accounts.fleet.left_by(&context.env, &key);
                 }
                 if change.differs(|head| &head.priority) {
                     queue.rank(&key, change.new.map_or(0, |head| head.priority));
@@ -130,23 +131,23 @@ impl Scheduler {
                 }
             };
         let (waiting, others) = (queue.clone(), failed.clone());
-        context.quotas.listen(move |change| wake(&waiting, &others, &change.key.namespace));
+        context.accounts.quotas.listen(move |change| wake(&waiting, &others, &change.key.namespace));
         let (waiting, others) = (queue.clone(), failed.clone());
         let shared = Arc::downgrade(context);
-        context.bindings.namespaced.listen(move |change| {
+        context.known.bindings.namespaced.listen(move |change| {
             if change.differs(|head| &head.usage)
                 && let Some(context) = shared.upgrade()
-                && !context.quotas.in_namespace(&change.key.namespace).is_empty()
+                && !context.accounts.quotas.in_namespace(&change.key.namespace).is_empty()
             {
                 wake(&waiting, &others, &change.key.namespace);
             }
         });
         let (affected, shared) = (queue.clone(), Arc::downgrade(context));
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
                 && matters(change)
             {
-                context.fleet.forget(&change.key.name, change.new.is_none());
+                context.accounts.fleet.forget(&change.key.name, change.new.is_none());
                 for key in affected_by(&context, change) {
                     context.figures.incoming(Incoming::ClusterChanged);
                     affected.add(key);
@@ -159,10 +160,10 @@ impl Scheduler {
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         // With half of the clusters known, bindings would leave the other half.
-        self.context.clusters.synced().await;
-        self.context.works.synced().await;
-        self.context.quotas.synced().await;
-        self.context.bindings.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.known.works.synced().await;
+        self.context.accounts.quotas.synced().await;
+        self.context.known.bindings.synced().await;
         let working = work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key));
         tokio::join!(working, self.look_for_room(&stop));
     }
@@ -173,7 +174,7 @@ impl Scheduler {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.context.fleet.other_room() => {}
+                () = self.context.accounts.fleet.other_room() => {}
             }
             for key in self.failed.lock().keys() {
                 self.queue.add_after(key.clone(), SECOND_THOUGHT);
@@ -193,8 +194,8 @@ impl Scheduler {
             return Ok(Next::Done);
         };
         let (Some(spec), Some(status)) = (
-            objects::read::<ResourceBindingSpec>(&binding, "spec"),
-            objects::read::<ResourceBindingStatus>(&binding, "status"),
+            key::read::<ResourceBindingSpec>(&binding, "spec"),
+            key::read::<ResourceBindingStatus>(&binding, "status"),
         ) else {
             return Ok(Next::Done);
         };
@@ -203,7 +204,7 @@ impl Scheduler {
         };
         let timer = self.context.figures.timer();
         let gone = |name: &str| {
-            self.context.clusters.get(&Key::cluster_scoped(name)).is_none_or(|head| head.deleting)
+            self.context.known.clusters.get(&Key::cluster_scoped(name)).is_none_or(|head| head.deleting)
         };
         let applied = object::annotation(&binding, annotation::APPLIED_PLACEMENT);
         let trigger = place::need_schedule(&spec, &status, applied, gone);
@@ -218,14 +219,15 @@ impl Scheduler {
         let left = evict::evicted_from(&binding);
         let goes_back = place::goes_back(&spec, trigger);
         let generation = object::generation(&binding);
-        let result = placing::decide_anew(&self.context, &key, generation, &spec, &status, &left, goes_back);
-        let quota_turn = match quotas::limited(&self.context, &key) {
-            true => Some(self.context.granted.turn().await),
+        let result =
+            placing::decide_anew(&self.context.accounts, &key, generation, &spec, &status, &left, goes_back);
+        let quota_turn = match quotas::limited(&self.context.accounts, &key) {
+            true => Some(self.context.accounts.granted.turn().await),
             false => None,
         };
         let result = result.and_then(|decision| {
             let wanted = ResourceBindingSpec { clusters: decision.clusters.clone(), ..spec.clone() };
-            match quotas::refusal(&self.context, &key, &spec, &wanted) {
+            match quotas::refusal(&self.context.accounts, &key, &spec, &wanted) {
                 Some(why) => Err(PlaceError::Quota(why)),
                 None => Ok(decision),
             }
@@ -233,7 +235,7 @@ impl Scheduler {
         let scaling = trigger == Some(Trigger::ReplicasChanged);
         let assigned = self.assign(&key, binding, &spec, &status, result.as_ref(), trigger).await;
         if result.is_err() || assigned.is_err() {
-            self.context.fleet.take_back(&self.context.env, &key, &spec, &status);
+            self.context.accounts.fleet.take_back(&self.context.env, &key, &spec, &status);
         }
         drop((in_turn, quota_turn));
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
@@ -301,7 +303,11 @@ impl Scheduler {
                 .insert("schedulerObservedGeneration".into(), generation.into());
             true
         };
-        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, seen).await?;
+        self.context
+            .writer
+            .objects
+            .modify(bindings::resource(key.scope), &key.key, Part::Status, seen)
+            .await?;
         Ok(Next::Done)
     }
 
@@ -339,14 +345,15 @@ impl Scheduler {
                     placing::set_targets(&mut binding, targets);
                 }
                 self.assigned.note(key, object::generation(&binding) + i64::from(moved), &binding);
-                let written = self.context.objects.replace(bindings::resource(key.scope), &binding).await;
+                let written =
+                    self.context.writer.objects.replace(bindings::resource(key.scope), &binding).await;
                 binding = written.inspect_err(|_| self.assigned.forget(key))?;
                 if spec.workload_affinity_groups.is_some() {
-                    self.context.fleet.placed(key, object::generation(&binding), targets);
+                    self.context.accounts.fleet.placed(key, object::generation(&binding), targets);
                 }
-                if moved && quotas::limited(&self.context, key) {
+                if moved && quotas::limited(&self.context.accounts, key) {
                     let granted = ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() };
-                    self.context.granted.grant(key, object::generation(&binding), &granted);
+                    self.context.accounts.granted.grant(key, object::generation(&binding), &granted);
                 }
             }
         }
@@ -355,7 +362,7 @@ impl Scheduler {
         let told = before.is_some_and(|b| b.status == condition.status && b.message == condition.message);
         // Karmada's sentence counts the clusters that refuse; people want to know which, and what each lacks.
         let short = result.err().and_then(|_| {
-            place::explained_condition(&placing::explain(&self.context, key, spec, status), now)
+            place::explained_condition(&placing::explain(&self.context.accounts, key, spec, status), now)
         });
         self.conclude(key, &binding, [Some(condition.clone()), short], result.ok(), moved, now).await?;
         if moved || !told {
@@ -381,7 +388,7 @@ impl Scheduler {
         };
         let answered = asks(binding);
         let conclude = |live: &mut Value| {
-            let Some(mut list) = objects::conditions(live) else { return false };
+            let Some(mut list) = key::conditions(live) else { return false };
             let mut changed = false;
             let scheduled = place::scheduled_time(now, answered, asks(live));
             for condition in [&condition, &short].into_iter().flatten() {
@@ -415,9 +422,9 @@ impl Scheduler {
             return Ok(());
         }
         let resource = bindings::resource(key.scope);
-        match self.context.objects.replace_status(resource, &live).await {
+        match self.context.writer.objects.replace_status(resource, &live).await {
             Err(error) if error.is_conflict() => {
-                self.context.objects.modify(resource, &key.key, Part::Status, conclude).await?;
+                self.context.writer.objects.modify(resource, &key.key, Part::Status, conclude).await?;
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),
@@ -437,11 +444,21 @@ impl Scheduler {
             match result {
                 Ok(decision) => {
                     let text = place::event_message(&decision.clusters);
-                    self.context.normal(component::SCHEDULER, about, event::SCHEDULE_BINDING_SUCCEED, text);
+                    self.context.writer.normal(
+                        component::SCHEDULER,
+                        about,
+                        event::SCHEDULE_BINDING_SUCCEED,
+                        text,
+                    );
                 }
                 Err(_) => {
                     let text = condition.message.clone();
-                    self.context.warning(component::SCHEDULER, about, event::SCHEDULE_BINDING_FAILED, text);
+                    self.context.writer.warning(
+                        component::SCHEDULER,
+                        about,
+                        event::SCHEDULE_BINDING_FAILED,
+                        text,
+                    );
                 }
             }
         }
@@ -451,7 +468,7 @@ impl Scheduler {
 /// The other bindings whose objects are in the same groups.
 fn of_its_groups(context: &Context, key: &BindingKey, head: &BindingHead) -> Vec<BindingKey> {
     let groups = BindingHead::of_together(&key.key.namespace, &head.together);
-    let members = groups.iter().flat_map(|group| context.bindings.of(key.scope).group(group));
+    let members = groups.iter().flat_map(|group| context.known.bindings.of(key.scope).group(group));
     members
         .filter(|(other, _)| *other != key.key)
         .map(|(other, _)| BindingKey { scope: key.scope, key: other })
@@ -494,7 +511,7 @@ fn affected_by(context: &Context, change: &Change<'_, ClusterHead>) -> Vec<Bindi
     let sides: Vec<&Cluster> =
         [change.old, change.new].into_iter().flatten().map(|head| &*head.cluster).collect();
     let mut affected = Vec::new();
-    for (scope, index) in context.bindings.both() {
+    for (scope, index) in context.known.bindings.both() {
         for (key, head) in index.all() {
             let Some(placement) = &head.placement else { continue };
             if head.wanted.contains(&change.key.name)

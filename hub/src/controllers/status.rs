@@ -20,10 +20,11 @@ use crate::{
     known::{
         bindings,
         heads::{BindingKey, ClusterHead, Scope},
+        key::{self, Key},
         kinds::WORKS,
     },
     rules::{customizations, hooks},
-    write::objects::{self, Key, Objects, Part},
+    write::objects::{Objects, Part},
 };
 
 /// How many bindings are worked on at a time.
@@ -40,7 +41,7 @@ impl StatusController {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
         let of_works = queue.clone();
-        context.works.listen(move |change| {
+        context.known.works.listen(move |change| {
             let reported = change.differs(|head| &head.status)
                 || change.differs(|head| &head.deleting)
                 || change.differs(|head| &head.uid);
@@ -48,7 +49,7 @@ impl StatusController {
                 of_works.add(binding.clone());
             }
         });
-        for (scope, index) in context.bindings.both() {
+        for (scope, index) in context.known.bindings.both() {
             let (of_bindings, shared) = (queue.clone(), Arc::downgrade(context));
             index.listen(move |change| {
                 let Some(new) = change.new else { return };
@@ -68,13 +69,13 @@ impl StatusController {
             });
         }
         let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let since = |head: Option<&Arc<ClusterHead>>| head.and_then(|head| silent_since(head));
             if since(change.old) == since(change.new) {
                 return;
             }
             let Some(context) = shared.upgrade() else { return };
-            let works = context.works.in_namespace(&names::execution_namespace(&change.key.name));
+            let works = context.known.works.in_namespace(&names::execution_namespace(&change.key.name));
             for binding in works.into_iter().filter_map(|(_, head)| head.binding.clone()) {
                 of_clusters.add(binding);
             }
@@ -85,8 +86,8 @@ impl StatusController {
             of_rules.add(key.clone());
             bind.add(key);
         };
-        customizations::listen(context, anew.clone());
-        hooks::listen(context, anew);
+        customizations::listen(&context.rules, anew.clone());
+        hooks::listen(&context.rules, anew);
         context.figures.queue("status", &queue);
         Self { context: context.clone(), queue }
     }
@@ -94,20 +95,20 @@ impl StatusController {
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         // Sums over half of the Works would be wrong.
-        self.context.works.synced().await;
-        self.context.clusters.synced().await;
-        self.context.customizations.synced().await;
-        self.context.webhooks.synced().await;
+        self.context.known.works.synced().await;
+        self.context.known.clusters.synced().await;
+        self.context.rules.customizations.synced().await;
+        self.context.rules.webhooks.synced().await;
         work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
         // Works that nobody has looked at yet say nothing that is worth a look.
-        let head = self.context.bindings.of(key.scope).get(&key.key);
+        let head = self.context.known.bindings.of(key.scope).get(&key.key);
         if head.is_some_and(|head| !head.collected) && all_silent(&self.context, &key) {
             return Ok(Next::Done);
         }
-        let objects = &self.context.objects;
+        let objects = &self.context.writer.objects;
         let works = self.works(&key).await?;
         let now = Time::now(&self.context.env);
         let silent = self.silent(&works);
@@ -136,13 +137,13 @@ impl StatusController {
             );
             let text = format!("Update {key} with AggregatedStatus successfully.");
             let component = bindings::collector(key.scope);
-            self.context.normal(component, &binding, event::AGGREGATE_STATUS_SUCCEED, text);
+            self.context.writer.normal(component, &binding, event::AGGREGATE_STATUS_SUCCEED, text);
         }
         match self.sum_up(key.scope, &binding, now).await {
             Err(error) if !error.is_conflict() => {
                 let text = format!("Failed to sum up the status of {key}: {error}");
                 let component = bindings::collector(key.scope);
-                self.context.warning(component, &binding, event::AGGREGATE_STATUS_FAILED, text);
+                self.context.writer.warning(component, &binding, event::AGGREGATE_STATUS_FAILED, text);
                 Err(error)
             }
             other => other.map(|()| Next::Done),
@@ -152,11 +153,11 @@ impl StatusController {
     /// The binding's Works as they are now.
     async fn works(&self, key: &BindingKey) -> Result<Vec<Work>, Error> {
         let mut works = Vec::new();
-        for (work, head) in self.context.works.group(&key.to_string()) {
+        for (work, head) in self.context.known.works.group(&key.to_string()) {
             if head.deleting {
                 continue;
             }
-            let Some(live) = self.context.objects.get(&WORKS, &work).await? else { continue };
+            let Some(live) = self.context.writer.objects.get(&WORKS, &work).await? else { continue };
             match Work::deserialize(&live) {
                 Ok(work) => works.push(work),
                 Err(error) => tracing::warn!(%work, %error, "the Work cannot be read"),
@@ -170,7 +171,7 @@ impl StatusController {
         let clusters =
             works.iter().filter_map(|work| names::cluster_of_namespace(work.metadata.namespace.as_deref()?));
         let silent = |name: &str| {
-            let head = self.context.clusters.get(&Key::cluster_scoped(name))?;
+            let head = self.context.known.clusters.get(&Key::cluster_scoped(name))?;
             Some((name.to_owned(), silent_since(&head)?))
         };
         clusters.filter_map(silent).collect()
@@ -178,26 +179,27 @@ impl StatusController {
 
     /// Brings the template's status in step with what its binding has collected.
     async fn sum_up(&self, scope: Scope, binding: &Value, now: Time) -> Result<(), Error> {
-        let Some(spec) = objects::read::<ResourceBindingSpec>(binding, "spec") else { return Ok(()) };
-        let Some(status) = objects::read::<ResourceBindingStatus>(binding, "status") else { return Ok(()) };
+        let Some(spec) = key::read::<ResourceBindingSpec>(binding, "spec") else { return Ok(()) };
+        let Some(status) = key::read::<ResourceBindingStatus>(binding, "status") else { return Ok(()) };
         let items: &[AggregatedStatusItem] = &status.aggregated_status;
         let Some(template) = bindings::template_key(&spec.resource) else { return Ok(()) };
         if items.is_empty() {
             return Ok(());
         }
-        let objects: &Objects = &self.context.objects;
-        let Some(resource) = self.context.templates.resource(objects.rest(), &template.kind).await? else {
+        let objects: &Objects = &self.context.writer.objects;
+        let Some(resource) = self.context.known.templates.resource(objects.rest(), &template.kind).await?
+        else {
             return Ok(());
         };
         let about = json!({"apiVersion": spec.resource.api_version, "kind": spec.resource.kind});
-        if self.context.interpreter.is_customized(&about, Operation::AggregateStatus) {
+        if self.context.rules.interpreter.is_customized(&about, Operation::AggregateStatus) {
             let summed =
                 self.sum_up_by_rule(&resource, &template.key, &spec.resource.uid, items, now).await?;
             if let Err(error) = summed {
                 // It will say the same until the rule or a report is another one, and both bring the binding back.
                 let text = error.to_string();
                 let component = bindings::collector(scope);
-                self.context.warning(component, binding, event::AGGREGATE_STATUS_FAILED, text);
+                self.context.writer.warning(component, binding, event::AGGREGATE_STATUS_FAILED, text);
             }
             return Ok(());
         }
@@ -217,12 +219,12 @@ impl StatusController {
         items: &[AggregatedStatusItem],
         now: Time,
     ) -> Result<Result<(), RuleError>, Error> {
-        let objects: &Objects = &self.context.objects;
+        let objects: &Objects = &self.context.writer.objects;
         let Some(mut live) = objects.get(resource, key).await? else { return Ok(Ok(())) };
         if object::uid(&live) != uid {
             return Ok(Ok(()));
         }
-        match self.context.interpreter.aggregate_status(&mut live, items, now).await {
+        match self.context.rules.interpreter.aggregate_status(&mut live, items, now).await {
             Ok(false) => Ok(Ok(())),
             Ok(true) => objects.replace_status(resource, &live).await.map(|_| Ok(())),
             Err(error) => Ok(Err(error)),
@@ -232,7 +234,7 @@ impl StatusController {
 
 /// Whether no Work of a binding has been reported on.
 fn all_silent(context: &Context, key: &BindingKey) -> bool {
-    context.works.group(&key.to_string()).iter().all(|(_, head)| head.is_silent())
+    context.known.works.group(&key.to_string()).iter().all(|(_, head)| head.is_silent())
 }
 
 /// Since when nothing has been heard of a cluster, if it has fallen silent.
@@ -243,8 +245,8 @@ fn silent_since(head: &ClusterHead) -> Option<Time> {
 /// Collects what Works report into a binding's status; `silent` are the clusters of which it is old. Whether that
 /// changed anything.
 fn collect(binding: &mut Value, works: &[Work], silent: &BTreeMap<String, Time>, now: Time) -> bool {
-    let Some(spec) = objects::read::<ResourceBindingSpec>(binding, "spec") else { return false };
-    let Some(present) = objects::read::<ResourceBindingStatus>(binding, "status") else { return false };
+    let Some(spec) = key::read::<ResourceBindingSpec>(binding, "spec") else { return false };
+    let Some(present) = key::read::<ResourceBindingStatus>(binding, "status") else { return false };
     let reported =
         works.iter().any(|work| work.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
     if !reported && present.aggregated_status.is_empty() {
@@ -267,7 +269,7 @@ fn collect(binding: &mut Value, works: &[Work], silent: &BTreeMap<String, Time>,
 }
 
 fn fully_applied(binding: &Value) -> Option<bool> {
-    let status = objects::read::<ResourceBindingStatus>(binding, "status")?;
+    let status = key::read::<ResourceBindingStatus>(binding, "status")?;
     conditions::find(&status.conditions, condition::FULLY_APPLIED)?;
     Some(conditions::is_true(&status.conditions, condition::FULLY_APPLIED))
 }

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, lease::set_taints, work};
 use crate::{
-    known::{heads::ClusterHead, kinds::CLUSTERS},
-    write::objects::{Key, Part},
+    known::{heads::ClusterHead, key::Key, kinds::CLUSTERS},
+    write::objects::Part,
 };
 
 /// How many clusters are worked on at a time.
@@ -30,15 +30,15 @@ impl TaintPolicies {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<String> = WorkQueue::new(context.env.clone());
         let clusters = queue.clone();
-        context.clusters.listen(move |change| {
+        context.known.clusters.listen(move |change| {
             let conditions =
                 |head: &Arc<ClusterHead>| head.cluster.status.as_ref().map(|s| s.conditions.clone());
             if change.new.is_some() && change.old.map(conditions) != change.new.map(conditions) {
                 clusters.add(change.key.name.clone());
             }
         });
-        let (all, policies) = (context.clusters.clone(), queue.clone());
-        context.taint_policies.listen(move |change| {
+        let (all, policies) = (context.known.clusters.clone(), queue.clone());
+        context.known.taint_policies.listen(move |change| {
             // What a policy has put on stays when it is deleted.
             if change.new.is_some() {
                 for (cluster, _) in all.all() {
@@ -53,17 +53,17 @@ impl TaintPolicies {
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         // Policies have their say in the order of their ages.
-        self.context.taint_policies.synced().await;
-        self.context.clusters.synced().await;
+        self.context.known.taint_policies.synced().await;
+        self.context.known.clusters.synced().await;
         work("cluster-taint-policy", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
     }
 
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
         let mut policies: Vec<_> =
-            self.context.taint_policies.all().into_iter().map(|(_, head)| head).collect();
+            self.context.known.taint_policies.all().into_iter().map(|(_, head)| head).collect();
         policies.sort_by(|a, b| a.born.cmp(&b.born));
         let key = Key::cluster_scoped(name);
-        let Some(head) = self.context.clusters.get(&key) else { return Ok(Next::Done) };
+        let Some(head) = self.context.known.clusters.get(&key) else { return Ok(Next::Done) };
         let now = Time::now(&self.context.env);
         let wanted = |head: &ClusterHead| {
             taint_policy::taints(&head.cluster, policies.iter().map(|head| &head.policy.spec), now)
@@ -83,19 +83,24 @@ impl TaintPolicies {
             set_taints(live, &taints);
             true
         };
-        let written = self.context.objects.modify(&CLUSTERS, &key, Part::Main, change).await;
+        let written = self.context.writer.objects.modify(&CLUSTERS, &key, Part::Main, change).await;
         match (written, message) {
             (Ok(Some(cluster)), Some(message)) => {
                 tracing::info!(cluster = %key.name, %message, "taints follow policies");
                 let component = component::CLUSTER_TAINT_POLICY;
-                self.context.normal(component, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
+                self.context.writer.normal(component, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
                 Ok(Next::Done)
             }
             (Ok(_), _) => Ok(Next::Done),
             (Err(error), _) => {
                 let about = serde_json::json!(*head.cluster);
                 let component = component::CLUSTER_TAINT_POLICY;
-                self.context.warning(component, &about, event::TAINT_CLUSTER_FAILED, error.to_string());
+                self.context.writer.warning(
+                    component,
+                    &about,
+                    event::TAINT_CLUSTER_FAILED,
+                    error.to_string(),
+                );
                 Err(error)
             }
         }

@@ -9,13 +9,11 @@ use karmada_meta::{gvk::GroupVersionKind, object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    known::{
-        heads::Scope,
-        kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
-        templates::TemplateKey,
-    },
-    write::objects::Key,
+use crate::known::{
+    heads::Scope,
+    key::Key,
+    kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
+    templates::TemplateKey,
 };
 
 /// Our extension: the condition of a binding some of whose Works cannot be made. It is there only while that is so.

@@ -25,9 +25,9 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{
-    known::digest::{digest, digest_of, digest_without},
-    write::objects::Key,
+use crate::known::{
+    digest::{digest, digest_of, digest_without},
+    key::Key,
 };
 
 /// Whether something is of a namespace or of the whole control plane: bindings and policies come in both scopes.

@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use self::recent::Recent;
-use crate::write::objects::Key;
+use crate::known::key::Key;
 
 /// A change of one object's projection.
 #[derive(Debug)]

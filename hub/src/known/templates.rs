@@ -21,13 +21,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    known::{
-        discovery::Lookup,
-        heads::TemplateHead,
-        index::{Change, Index, follow},
-    },
-    write::objects::Key,
+use crate::known::{
+    discovery::Lookup,
+    heads::TemplateHead,
+    index::{Change, Index, follow},
+    key::Key,
 };
 
 /// One object of any kind.

@@ -20,66 +20,20 @@ mod tests;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use karmada_client::{WorkQueue, latest, metrics::Queues};
+use karmada_client::{WorkQueue, metrics::Queues};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
 
 pub(crate) use self::evictions::Waiting;
 use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation};
-use crate::{
-    controllers::context::Context, engine::remote::Phase, known::templates::TemplateKey, write::objects::Key,
-};
+use crate::known::{key::Key, templates::TemplateKey};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.
 pub fn page(hub: &HubFigures) -> Page {
     let process = Process::new(env!("CARGO_PKG_VERSION"), hub.0.env.wall());
     Page::new().with(process).with(hub.clone())
-}
-
-/// Whether a hub that others may lead instead of leads.
-#[derive(Clone, Debug)]
-pub struct Leading(latest::Receiver<Phase>);
-
-impl Leading {
-    /// A hub in this phase.
-    pub fn new(phase: latest::Receiver<Phase>) -> Self {
-        Self(phase)
-    }
-}
-
-impl Source for Leading {
-    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let leads = matches!(*self.0.borrow(), Phase::Starting | Phase::Working);
-        let row = ([("name", "karmada-hub")], if leads { 1.0 } else { 0.0 });
-        sheet.gauge("leader_election_master_status", "1 while this hub leads.", [row])
-    }
-}
-
-/// Hears what the context's indexes tell of clusters, leases and Works.
-pub(crate) fn listen(context: &Context) {
-    let figures = context.figures.clone();
-    context.clusters.listen(move |change| {
-        if change.new.is_none() {
-            figures.clusters().gone(&change.key.name);
-        }
-    });
-    let figures = context.figures.clone();
-    context.leases.listen(move |change| match change.new {
-        Some(lease) => {
-            let first = change.old.is_none();
-            figures.clusters().renewed(&change.key.name, &lease.renew_time, first, &figures.0.env);
-        }
-        None => figures.clusters().lease_gone(&change.key.name),
-    });
-    let figures = context.figures.clone();
-    context.works.listen(move |change| {
-        if change.new.is_none() {
-            figures.propagation().forget(change.key);
-        }
-    });
-    context.figures.queue("binding", &context.to_bind);
 }
 
 /// What the controllers count. A cheap handle; clones are the same figures.
@@ -164,6 +118,11 @@ impl HubFigures {
     /// Shows a queue under a name.
     pub(crate) fn queue<K: Ord + Clone + Send + 'static>(&self, name: &'static str, queue: &WorkQueue<K>) {
         self.0.queues.add(name, queue);
+    }
+
+    /// A Lease as the watch brought it; the `first` word of it says nothing of when it came.
+    pub(crate) fn lease_seen(&self, cluster: &str, renewed: &str, first: bool) {
+        self.clusters().renewed(cluster, renewed, first, &self.0.env);
     }
 
     pub(crate) fn clusters(&self) -> &Clusters {

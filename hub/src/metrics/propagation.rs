@@ -17,7 +17,7 @@ use karmada_telemetry::metrics::{Counter, Histogram, Sheet, exponential};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::{known::templates::TemplateKey, write::objects::Key};
+use crate::known::{key::Key, templates::TemplateKey};
 
 /// Changes and reports that are kept in mind; what comes beyond is not measured. A few hundred bytes each, and only
 /// while something is under way.

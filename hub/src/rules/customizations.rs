@@ -12,7 +12,10 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{controllers::context::Context, known::heads::BindingKey, rules::hooks};
+use crate::{
+    known::heads::BindingKey,
+    rules::{UserRules, hooks},
+};
 
 /// A customization in full: there are few of them. Nothing of one that cannot be read.
 pub(crate) type Customization = Option<ResourceInterpreterCustomizationSpec>;
@@ -55,14 +58,14 @@ pub(crate) fn project(value: &Value) -> Customization {
 
 /// Keeps the interpreter's rules those of the customizations, and calls `changed` with each binding of a kind whose
 /// rules are others now.
-pub(crate) fn listen(context: &Arc<Context>, changed: impl Fn(BindingKey) + Send + Sync + 'static) {
-    let weak = Arc::downgrade(context);
-    context.customizations.listen(move |_| {
-        let Some(context) = weak.upgrade() else { return };
-        let all = context.customizations.all().into_iter();
-        let rules = Rules::new(all.filter_map(|(key, spec)| Some((key.name, spec.as_ref().clone()?))));
-        let before = context.interpreter.replace(rules);
-        let now = context.interpreter.rules();
+pub(crate) fn listen(rules: &Arc<UserRules>, changed: impl Fn(BindingKey) + Send + Sync + 'static) {
+    let weak = Arc::downgrade(rules);
+    rules.customizations.listen(move |_| {
+        let Some(rules) = weak.upgrade() else { return };
+        let all = rules.customizations.all().into_iter();
+        let scripts = Rules::new(all.filter_map(|(key, spec)| Some((key.name, spec.as_ref().clone()?))));
+        let before = rules.interpreter.replace(scripts);
+        let now = rules.interpreter.rules();
         let kinds = now.changed(&before);
         if kinds.is_empty() {
             return;
@@ -70,7 +73,7 @@ pub(crate) fn listen(context: &Arc<Context>, changed: impl Fn(BindingKey) + Send
         for kind in
             kinds.iter().filter_map(|(version, kind)| GroupVersionKind::from_api_version(version, *kind))
         {
-            hooks::look_again(&context, &kind, &changed);
+            hooks::look_again(&rules, &kind, &changed);
         }
     });
 }

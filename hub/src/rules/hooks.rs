@@ -34,8 +34,8 @@ use serde_json::Value;
 use tokio::{sync::Notify, time::sleep};
 
 use crate::{
-    controllers::context::Context,
     known::heads::{BindingHead, BindingKey},
+    rules::UserRules,
 };
 
 /// Between attempts at questions without an answer.
@@ -65,23 +65,23 @@ pub(crate) fn check(value: &Value) -> Vec<FieldError> {
 }
 
 /// Which sorts of users' rules there are, as agents are told: see [`extension::INTERPRETER_RULES`].
-pub(crate) fn told(context: &Context) -> String {
+pub(crate) fn told(rules: &UserRules) -> String {
     let sorts = [
-        (extension::RULES_CUSTOMIZATIONS, context.customizations.is_empty()),
-        (extension::RULES_WEBHOOKS, context.webhooks.is_empty()),
+        (extension::RULES_CUSTOMIZATIONS, rules.customizations.is_empty()),
+        (extension::RULES_WEBHOOKS, rules.webhooks.is_empty()),
     ];
     let there: Vec<&str> = sorts.iter().filter(|(_, empty)| !empty).map(|(sort, _)| *sort).collect();
     there.join(",")
 }
 
 /// Calls `changed` when agents are to be told something else, once both sorts are known.
-pub(crate) fn listen_told(context: &Arc<Context>, changed: impl Fn() + Send + Sync + 'static) {
+pub(crate) fn listen_told(rules: &Arc<UserRules>, changed: impl Fn() + Send + Sync + 'static) {
     let changed = Arc::new((Mutex::new(String::new()), changed));
     let hear = || {
-        let (weak, changed) = (Arc::downgrade(context), Arc::clone(&changed));
+        let (weak, changed) = (Arc::downgrade(rules), Arc::clone(&changed));
         move || {
-            let Some(context) = weak.upgrade() else { return };
-            let now = told(&context);
+            let Some(rules) = weak.upgrade() else { return };
+            let now = told(&rules);
             let mut before = changed.0.lock();
             if *before != now {
                 *before = now;
@@ -90,8 +90,8 @@ pub(crate) fn listen_told(context: &Arc<Context>, changed: impl Fn() + Send + Sy
         }
     };
     let (customizations, webhooks) = (hear(), hear());
-    context.customizations.listen(move |_| customizations());
-    context.webhooks.listen(move |_| webhooks());
+    rules.customizations.listen(move |_| customizations());
+    rules.webhooks.listen(move |_| webhooks());
 }
 
 /// Brings what a Cluster tells its agent of users' rules up to date. Answers whether it was not.
@@ -193,22 +193,22 @@ fn kind_of(question: &Value) -> Option<GroupVersionKind> {
 
 /// Keeps the interpreter's services those of the configurations, and calls `changed` with each binding of a kind whose
 /// services are others now, or whose questions were not answered a while ago.
-pub(crate) fn listen(context: &Arc<Context>, changed: impl Fn(BindingKey) + Send + Sync + 'static) {
+pub(crate) fn listen(rules: &Arc<UserRules>, changed: impl Fn(BindingKey) + Send + Sync + 'static) {
     let changed = Arc::new(changed);
-    let (weak, tell) = (Arc::downgrade(context), Arc::clone(&changed));
-    context.webhooks.listen(move |_| {
-        let Some(context) = weak.upgrade() else { return };
-        let all = context.webhooks.all().into_iter();
+    let (weak, tell) = (Arc::downgrade(rules), Arc::clone(&changed));
+    rules.webhooks.listen(move |_| {
+        let Some(rules) = weak.upgrade() else { return };
+        let all = rules.webhooks.all().into_iter();
         let hooks = Hooks::new(all.map(|(key, webhooks)| (key.name, webhooks.as_ref().clone())));
-        let before = context.interpreter.replace_hooks(hooks);
-        let now = context.interpreter.hooks();
-        for kind in kinds(&context).iter().filter(|kind| now.differ_for(&before, kind)) {
-            look_again(&context, kind, &*tell);
+        let before = rules.interpreter.replace_hooks(hooks);
+        let now = rules.interpreter.hooks();
+        for kind in kinds(&rules).iter().filter(|kind| now.differ_for(&before, kind)) {
+            look_again(&rules, kind, &*tell);
         }
     });
-    let (weak, caller) = (Arc::downgrade(context), Arc::clone(&context.caller));
-    let stop = context.stop.clone();
-    context.tasks.spawn(async move {
+    let (weak, caller) = (Arc::downgrade(rules), Arc::clone(&rules.caller));
+    let stop = rules.stop.clone();
+    rules.tasks.spawn(async move {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -218,8 +218,8 @@ pub(crate) fn listen(context: &Arc<Context>, changed: impl Fn(BindingKey) + Send
 }
 
 /// Looks again, now and then, at kinds with questions that were not answered.
-async fn ask_again(weak: &Weak<Context>, caller: &HubCaller, changed: &(impl Fn(BindingKey) + Sync)) {
-    let Some(env) = weak.upgrade().map(|context| context.env.clone()) else { return };
+async fn ask_again(weak: &Weak<UserRules>, caller: &HubCaller, changed: &(impl Fn(BindingKey) + Sync)) {
+    let Some(env) = weak.upgrade().map(|rules| rules.env.clone()) else { return };
     let mut backoff = Backoff::new(AGAIN);
     loop {
         caller.failed.notified().await;
@@ -228,11 +228,11 @@ async fn ask_again(weak: &Weak<Context>, caller: &HubCaller, changed: &(impl Fn(
         if kinds.is_empty() {
             continue;
         }
-        let Some(context) = weak.upgrade() else { return };
+        let Some(rules) = weak.upgrade() else { return };
         for kind in &kinds {
-            look_again(&context, kind, changed);
+            look_again(&rules, kind, changed);
         }
-        drop(context);
+        drop(rules);
         // What fails again has said so by then; what does not is well.
         sleep(AGAIN.min).await;
         if caller.unanswered.lock().is_empty() {
@@ -242,18 +242,18 @@ async fn ask_again(weak: &Weak<Context>, caller: &HubCaller, changed: &(impl Fn(
 }
 
 /// All kinds that are templates, or were.
-fn kinds(context: &Context) -> BTreeSet<GroupVersionKind> {
-    let bound = context.bindings.both().map(|(_, index)| index.group_names()).into_iter().flatten();
-    let watched = context.templates.kinds().into_iter().map(|(kind, _)| kind);
+fn kinds(rules: &UserRules) -> BTreeSet<GroupVersionKind> {
+    let bound = rules.known.bindings.both().map(|(_, index)| index.group_names()).into_iter().flatten();
+    let watched = rules.known.templates.kinds().into_iter().map(|(kind, _)| kind);
     bound.filter_map(|group| BindingHead::kind_of_group(&group)).chain(watched).collect()
 }
 
 /// Lets everybody who decides by what a kind's fields mean decide anew.
-pub(crate) fn look_again(context: &Context, kind: &GroupVersionKind, changed: &impl Fn(BindingKey)) {
-    for (scope, index) in context.bindings.both() {
+pub(crate) fn look_again(rules: &UserRules, kind: &GroupVersionKind, changed: &impl Fn(BindingKey)) {
+    for (scope, index) in rules.known.bindings.both() {
         for (key, _) in index.group(&BindingHead::of_kind(kind)) {
             changed(BindingKey { scope, key });
         }
     }
-    context.rule_changes.tell(kind);
+    rules.changes.tell(kind);
 }

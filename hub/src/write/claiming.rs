@@ -13,50 +13,48 @@ use karmada_meta::{gvk::GroupVersionKind, object};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::{
-    controllers::context::Context,
-    known::{
-        heads::{BindingKey, PolicyHead},
-        templates::TemplateKey,
-    },
-    write::objects::Key,
+use crate::known::{
+    Known,
+    heads::{BindingKey, PolicyHead},
+    key::Key,
+    templates::TemplateKey,
 };
 
 /// How the embedded API asks the controllers, while they run.
 #[derive(Clone, Debug, Default)]
-pub struct NewTemplates(Arc<Mutex<Weak<Context>>>);
+pub struct NewTemplates(Arc<Mutex<Weak<Known>>>);
 
 impl NewTemplates {
     /// From now on these controllers are asked.
-    pub(crate) fn ask(&self, context: &Arc<Context>) {
-        *self.0.lock() = Arc::downgrade(context);
+    pub(crate) fn ask(&self, known: &Arc<Known>) {
+        *self.0.lock() = Arc::downgrade(known);
     }
 
     /// Marks a new object as its policy's, if the detector would.
     pub(crate) fn claim(&self, kind: &GroupVersionKind, object: &mut Value) {
-        let context = self.0.lock().upgrade();
-        if let Some(context) = context {
-            claim(&context, kind, object);
+        let known = self.0.lock().upgrade();
+        if let Some(known) = known {
+            claim(&known, kind, object);
         }
     }
 }
 
-fn claim(context: &Context, kind: &GroupVersionKind, object: &mut Value) {
-    let synced = context.policies.both().into_iter().all(|(_, index)| index.is_synced())
-        && context.bindings.both().into_iter().all(|(_, index)| index.is_synced());
-    if !synced || object::name(object).is_empty() || context.templates.find(kind).is_none() {
+fn claim(known: &Known, kind: &GroupVersionKind, object: &mut Value) {
+    let synced = known.policies.both().into_iter().all(|(_, index)| index.is_synced())
+        && known.bindings.both().into_iter().all(|(_, index)| index.is_synced());
+    if !synced || object::name(object).is_empty() || known.templates.find(kind).is_none() {
         return;
     }
     let key = Key::new(object::namespace(object), object::name(object));
     let template = TemplateKey { kind: kind.clone(), key };
-    if !is_subject(context, &template, object) || Claim::of(object).is_some() {
+    if !is_subject(known, &template, object) || Claim::of(object).is_some() {
         return;
     }
     let binding = BindingKey::of_template(&kind.kind, &template.key.namespace, &template.key.name);
-    if context.bindings.of(binding.scope).get(&binding.key).is_some() {
+    if known.bindings.of(binding.scope).get(&binding.key).is_some() {
         return;
     }
-    let policies = policies_over(context, &template.key.namespace);
+    let policies = policies_over(known, &template.key.namespace);
     let chosen = select::choose(&Subject::of(object), None, policies.iter().map(|head| head.policy()));
     if let Some(policy) = chosen
         && !policy.id().is_empty()
@@ -67,9 +65,9 @@ fn claim(context: &Context, kind: &GroupVersionKind, object: &mut Value) {
 }
 
 /// Whether an object may be propagated at all.
-pub(crate) fn is_subject(context: &Context, template: &TemplateKey, live: &Value) -> bool {
+pub(crate) fn is_subject(known: &Known, template: &TemplateKey, live: &Value) -> bool {
     let is = |key, value| object::label(live, key) == Some(value);
-    let skipped = context.skip.object(&template.kind, &template.key.namespace, &template.key.name)
+    let skipped = known.skip.object(&template.kind, &template.key.namespace, &template.key.name)
         || object::deletion_timestamp(live).is_some()
         || is(label::MANAGED, label::MANAGED_VALUE)
         || object::label(live, label::CLAIMED_BY).is_some();
@@ -77,8 +75,8 @@ pub(crate) fn is_subject(context: &Context, template: &TemplateKey, live: &Value
 }
 
 /// All policies that may mean an object of a namespace.
-pub(crate) fn policies_over(context: &Context, namespace: &str) -> Vec<Arc<PolicyHead>> {
-    let policies = &context.policies;
+pub(crate) fn policies_over(known: &Known, namespace: &str) -> Vec<Arc<PolicyHead>> {
+    let policies = &known.policies;
     let mut over = policies.cluster.heads(None);
     if !namespace.is_empty() {
         over.extend(policies.namespaced.heads(Some(namespace)));

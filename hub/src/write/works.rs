@@ -20,14 +20,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    admission,
-    controllers::context::Context,
     known::{
         heads::{BindingKey, WorkHead},
         index::Change,
+        key::Key,
         kinds::WORKS,
     },
-    write::objects::{Key, Part},
+    write::{Writer, checks, objects::Part},
 };
 
 /// How many Works of a binding are taken away at a time.
@@ -102,34 +101,34 @@ impl Written {
 /// Makes the Work at `key` what `build` says: it is given the Work as it is, if it is there, and a permanent id for
 /// one that has none.
 pub(crate) async fn ensure(
-    context: &Context,
+    writer: &Writer,
     key: &Key,
     maker: &Maker<'_>,
     build: impl Fn(Option<&Value>, &str) -> Value,
 ) -> Result<Made, Error> {
-    match context.works.get(key) {
+    match writer.known.works.get(key) {
         // Most Works that are not known are not there. If this one is, it is read like any other.
-        None => match create(context, build(None, &context.env.uuid())).await {
+        None => match create(writer, build(None, &writer.env.uuid())).await {
             Err(error) if error.is_already_exists() => {}
             made => return made,
         },
         Some(head) => {
-            let untouched = !head.deleting && !head.unwanted && context.written.allows(key, head.content);
+            let untouched = !head.deleting && !head.unwanted && writer.written.allows(key, head.content);
             if untouched && WorkHead::content(&build(None, &head.permanent_id)) == head.content {
                 return Ok(Made::Unchanged);
             }
         }
     }
-    let Some(live) = context.objects.get(&WORKS, key).await? else {
-        return create(context, build(None, &context.env.uuid())).await;
+    let Some(live) = writer.objects.get(&WORKS, key).await? else {
+        return create(writer, build(None, &writer.env.uuid())).await;
     };
     if let Some(reason) = taken(&live, maker) {
         return Ok(Made::Taken(reason));
     }
     if object::deletion_timestamp(&live).is_some() {
-        return make_anew(context, live, maker, build(None, &context.env.uuid())).await;
+        return make_anew(writer, live, maker, build(None, &writer.env.uuid())).await;
     }
-    let mut changed = build(Some(&live), &context.env.uuid());
+    let mut changed = build(Some(&live), &writer.env.uuid());
     let manifest = changed.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
     if let Some(other) = work::collision(&live, manifest) {
         return Ok(Made::Taken(format!("Work {key} already carries {other}")));
@@ -137,31 +136,31 @@ pub(crate) async fn ensure(
     if changed == live {
         return Ok(Made::Unchanged);
     }
-    if let Err(errors) = admission::own(&WORKS, Some(&live), &mut changed, &context.env) {
+    if let Err(errors) = checks::own(&WORKS, Some(&live), &mut changed, &writer.env) {
         return Ok(refused(&errors));
     }
-    write(context, &changed, context.objects.replace(&WORKS, &changed)).await
+    write(writer, &changed, writer.objects.replace(&WORKS, &changed)).await
 }
 
-async fn create(context: &Context, mut work: Value) -> Result<Made, Error> {
-    if let Err(errors) = admission::own(&WORKS, None, &mut work, &context.env) {
+async fn create(writer: &Writer, mut work: Value) -> Result<Made, Error> {
+    if let Err(errors) = checks::own(&WORKS, None, &mut work, &writer.env) {
         return Ok(refused(&errors));
     }
-    write(context, &work, context.objects.create(&WORKS, &work)).await
+    write(writer, &work, writer.objects.create(&WORKS, &work)).await
 }
 
 /// A Work with a deletion timestamp cannot be called back, but what it holds can: without its finalizer it is gone
 /// at once, and the agent, which finds a new Work of the same name, adopts the object by its annotations.
-async fn make_anew(context: &Context, mut live: Value, maker: &Maker<'_>, new: Value) -> Result<Made, Error> {
+async fn make_anew(writer: &Writer, mut live: Value, maker: &Maker<'_>, new: Value) -> Result<Made, Error> {
     let manifest = new.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
     if matches!(maker, Maker::Namespace(_)) || work::collision(&live, manifest).is_some() {
         // A Namespace that is made again is another one; and another object would be left behind on the member.
         return Ok(Made::Going);
     }
     if object::remove_finalizer(&mut live, finalizer::EXECUTION) {
-        context.objects.replace(&WORKS, &live).await?;
+        writer.objects.replace(&WORKS, &live).await?;
     }
-    create(context, new).await
+    create(writer, new).await
 }
 
 /// Why a Work is not the maker's.
@@ -194,17 +193,17 @@ fn refused(errors: &[FieldError]) -> Made {
 
 /// Writes a Work, and notes it first: the watch may be faster than the answer.
 async fn write(
-    context: &Context,
+    writer: &Writer,
     work: &Value,
     write: impl Future<Output = Result<Value, Error>>,
 ) -> Result<Made, Error> {
     let (key, sent) = (Key::of(work), WorkHead::content(work));
-    context.written.note(&key, sent);
+    writer.written.note(&key, sent);
     let answer = write.await;
     match &answer {
-        Err(_) => context.written.forget(&key),
+        Err(_) => writer.written.forget(&key),
         // The server has made something else of it.
-        Ok(made) if WorkHead::content(made) != sent => context.written.note(&key, WorkHead::content(made)),
+        Ok(made) if WorkHead::content(made) != sent => writer.written.note(&key, WorkHead::content(made)),
         Ok(_) => {}
     }
     match answer {
@@ -224,7 +223,7 @@ fn is_too_large(error: &Error) -> bool {
 /// again. `reread` gives what the binding wishes by a live read, or nothing if it cannot be understood. What cannot be
 /// deleted now is marked; that is as good for the binding, which need not wait for it.
 pub(crate) async fn remove_orphans<F>(
-    context: &Context,
+    writer: &Writer,
     binding: &BindingKey,
     wishes: &Wishes,
     reread: impl Fn() -> F,
@@ -234,12 +233,12 @@ where
 {
     // The index only suspects. What is done is decided on a live read of the Works and a live read of the binding, in
     // this order: what the binding wants is never older than the Work that it is held against.
-    let suspected = context.works.group(&binding.to_string()).into_iter().filter(|(key, head)| {
+    let suspected = writer.known.works.group(&binding.to_string()).into_iter().filter(|(key, head)| {
         let cluster = names::cluster_of_namespace(&key.namespace);
-        !head.deleting && cluster.is_some_and(|c| decide(context, c, head.unwanted, wishes) != Orphan::Keep)
+        !head.deleting && cluster.is_some_and(|c| decide(writer, c, head.unwanted, wishes) != Orphan::Keep)
     });
     let reads: Vec<_> =
-        suspected.map(|(key, _)| async move { context.objects.get(&WORKS, &key).await }.boxed()).collect();
+        suspected.map(|(key, _)| async move { writer.objects.get(&WORKS, &key).await }.boxed()).collect();
     let ours = |work: &Value| {
         WorkHead::binding_of(work).as_ref() == Some(binding) && object::deletion_timestamp(work).is_none()
     };
@@ -254,22 +253,23 @@ where
         .filter_map(|live| {
             let cluster = names::cluster_of_namespace(object::namespace(live))?;
             let marked = object::annotation(live, extension::UNWANTED_SINCE).is_some();
-            Some(carry_out(context, live, decide(context, cluster, marked, &wishes)).boxed())
+            Some(carry_out(writer, live, decide(writer, cluster, marked, &wishes)).boxed())
         })
         .collect();
     // Together, so that one sync makes several of them durable.
     stream::iter(carrying).buffered(AT_ONCE).try_collect().await
 }
 
-fn decide(context: &Context, cluster: &str, marked: bool, wishes: &Wishes) -> Orphan {
-    let reporting = context.clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.reporting());
+fn decide(writer: &Writer, cluster: &str, marked: bool, wishes: &Wishes) -> Orphan {
+    let reporting =
+        writer.known.clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.reporting());
     delete::orphan(cluster, marked, wishes, reporting)
 }
 
-async fn carry_out(context: &Context, work: &Value, decision: Orphan) -> Result<(), Error> {
+async fn carry_out(writer: &Writer, work: &Value, decision: Orphan) -> Result<(), Error> {
     let key = Key::of(work);
     let mark = |on: bool| {
-        let since = Time::now(&context.env).to_string();
+        let since = Time::now(&writer.env).to_string();
         let uid = object::uid(work).to_owned();
         move |live: &mut Value| {
             if object::uid(live) != uid {
@@ -287,14 +287,14 @@ async fn carry_out(context: &Context, work: &Value, decision: Orphan) -> Result<
         Orphan::Keep => {}
         Orphan::Delete => {
             tracing::info!(work = %key, "no longer wanted");
-            context.objects.delete(&WORKS, work).await?;
+            writer.objects.delete(&WORKS, work).await?;
         }
         Orphan::Mark => {
             tracing::info!(work = %key, "no longer wanted, and its cluster cannot be reached");
-            context.objects.modify(&WORKS, &key, Part::Main, mark(true)).await?;
+            writer.objects.modify(&WORKS, &key, Part::Main, mark(true)).await?;
         }
         Orphan::Unmark => {
-            context.objects.modify(&WORKS, &key, Part::Main, mark(false)).await?;
+            writer.objects.modify(&WORKS, &key, Part::Main, mark(false)).await?;
         }
     }
     Ok(())

@@ -15,14 +15,12 @@ use super::super::{
     known::suggestion,
     placed::{self, Bound},
 };
-use crate::{
-    known::{
-        bindings,
-        discovery::{self, Served},
-        heads::{BindingKey, PolicyHead, Scope},
-        kinds,
-    },
-    write::objects::Key,
+use crate::known::{
+    bindings,
+    discovery::{self, Served},
+    heads::{BindingKey, PolicyHead, Scope},
+    key::Key,
+    kinds,
 };
 
 /// One thing to explain.

@@ -22,7 +22,7 @@ use crate::{
     HubConfig,
     cli::{Failure, ServeArgs},
     engine::remote::{
-        LEASE, Remote, RemoteConfig, RemoteError,
+        LEASE, Leading, Remote, RemoteConfig, RemoteError,
         webhooks::{Judge, Registration},
     },
     metrics,
@@ -70,7 +70,7 @@ pub(super) async fn serve(
     let remote = Remote::new(client, remote_config, env.clone()).map_err(remote_failure)?;
     let api =
         LinkFigures { prefix: "karmada_hub_server", to: "API server", link: link.clone(), env: env.clone() };
-    let leading = metrics::Leading::new(remote.phase());
+    let leading = Leading::new(remote.phase());
     let front = Front::new(Arc::new(WithReviews), limits(args), env.clone());
     front.authenticate_by(Authenticator::new(tokens, env.clone()));
     let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading);

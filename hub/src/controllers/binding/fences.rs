@@ -20,9 +20,9 @@ use crate::{
     known::{
         bindings,
         heads::{BindingKey, WorkHead},
+        key::Key,
         kinds::WORKS,
     },
-    write::objects::Key,
 };
 
 /// How long a mark is given to be seen.
@@ -71,11 +71,11 @@ impl Binder {
     ) -> Result<Fences, Error> {
         let Some(after) = fence::after(binding) else { return Ok(Fences::default()) };
         let context = &self.context;
-        let mut fences = Fences { after, skew: context.judgement.fence_skew(), ..Fences::default() };
+        let mut fences = Fences { after, skew: context.accounts.judgement.fence_skew(), ..Fences::default() };
         let is_begun = |head: &WorkHead| !head.deleting && !head.unwanted;
         let begun = |cluster: &str| {
             let work = Key::new(names::execution_namespace(cluster), work_name);
-            context.works.get(&work).is_some_and(|head| is_begun(&head))
+            context.known.works.get(&work).is_some_and(|head| is_begun(&head))
         };
         let fresh: Vec<&str> =
             targets.iter().map(|target| target.name.as_str()).filter(|name| !begun(name)).collect();
@@ -85,7 +85,7 @@ impl Binder {
         for (cluster, marked) in self.left(key, binding, targets).await? {
             let mut wait = self.wait(&cluster, marked, after);
             // The last look at the Lease, after the mark.
-            if wait == Wait::No && has_renewed(context, &cluster).await? {
+            if wait == Wait::No && has_renewed(&context.accounts, &context.writer.objects, &cluster).await? {
                 wait = self.wait(&cluster, marked, after);
             }
             let again = match wait {
@@ -116,7 +116,7 @@ impl Binder {
     ) -> Result<Vec<(String, bool)>, Error> {
         let id_label = bindings::id_label(key.scope);
         // A binding that was made again has another id than the Works of the first.
-        let known = self.context.works.group(&key.to_string());
+        let known = self.context.known.works.group(&key.to_string());
         let mut ids: BTreeSet<&str> = known.iter().map(|(_, head)| head.binding_id.as_str()).collect();
         ids.extend(object::label(binding, id_label));
         ids.remove("");
@@ -135,18 +135,18 @@ impl Binder {
             }
         };
         let selector = format!("{id_label} in ({})", ids.join(","));
-        self.context.objects.list(&WORKS, None, &selector, &mut note).await?;
+        self.context.writer.objects.list(&WORKS, None, &selector, &mut note).await?;
         Ok(left)
     }
 
     fn wait(&self, cluster: &str, marked: bool, after: Duration) -> Wait {
-        let head = self.context.clusters.get(&Key::cluster_scoped(cluster));
+        let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster));
         let left = Left {
             reports: head.as_ref().is_some_and(|head| head.reporting()),
             exists: head.is_some(),
-            silent: self.context.judgement.silent(cluster),
+            silent: self.context.accounts.judgement.silent(cluster),
             marked,
         };
-        fence::wait(Some(left), after, self.context.judgement.fence_skew())
+        fence::wait(Some(left), after, self.context.accounts.judgement.fence_skew())
     }
 }

@@ -5,19 +5,17 @@ use std::sync::{Arc, Weak};
 use karmada_core::{names, overrides, select::Subject};
 
 use super::{Context, bindings_of};
-use crate::{
-    known::{
-        bindings,
-        heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope, WorkHead},
-        index::Change,
-    },
-    write::objects::Key,
+use crate::known::{
+    bindings,
+    heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope, WorkHead},
+    index::Change,
+    key::Key,
 };
 
 /// Adds to the context's queue of bindings whatever a change concerns.
 pub(super) fn listen(context: &Arc<Context>) {
     let weak = || Arc::downgrade(context);
-    for (scope, index) in context.bindings.both() {
+    for (scope, index) in context.known.bindings.both() {
         let queue = context.to_bind.clone();
         index.listen(move |change| {
             if change.differs(|head| &head.sent)
@@ -29,13 +27,13 @@ pub(super) fn listen(context: &Arc<Context>) {
         });
     }
     let shared = weak();
-    context.works.listen(move |change| {
+    context.known.works.listen(move |change| {
         let Some(context) = shared.upgrade() else { return };
         let news = match change.new {
             // That one begins to go where it is not wanted is mostly the hub's own doing; that it is gone is heard.
             Some(new) if new.deleting => is_wanted(&context, change.key, new),
             // What the hub wrote itself is no news, unless its binding has come to want something else meanwhile.
-            Some(new) if context.written.is_ours(change.key, new.content) => {
+            Some(new) if context.writer.written.is_ours(change.key, new.content) => {
                 change.old.is_none() && !is_wanted(&context, change.key, new)
             }
             _ => true,
@@ -49,11 +47,11 @@ pub(super) fn listen(context: &Arc<Context>) {
             }
         }
     });
-    for (scope, index) in context.overrides.both() {
+    for (scope, index) in context.known.overrides.both() {
         let shared = weak();
         index.listen(move |change| with(&shared, |context| overridden(context, scope, change)));
     }
-    for (_, index) in context.policies.both() {
+    for (_, index) in context.known.policies.both() {
         let shared = weak();
         index.listen(move |change| {
             if change.differs(|head| &head.spec().dependent_overrides) {
@@ -62,13 +60,13 @@ pub(super) fn listen(context: &Arc<Context>) {
         });
     }
     let shared = weak();
-    context.clusters.listen(move |change| {
+    context.known.clusters.listen(move |change| {
         if matters(change) {
             with(&shared, |context| placed_on(context, &change.key.name));
         }
     });
     let shared = weak();
-    context.namespaces.listen(move |change| {
+    context.known.namespaces.listen(move |change| {
         if change.differs(|head| &head.deleting)
             && let Some(cluster) = names::cluster_of_namespace(&change.key.name)
         {
@@ -83,7 +81,7 @@ fn is_wanted(context: &Context, key: &Key, work: &WorkHead) -> bool {
     else {
         return false;
     };
-    let head = context.bindings.of(binding.scope).get(&binding.key);
+    let head = context.known.bindings.of(binding.scope).get(&binding.key);
     head.is_some_and(|head| !head.deleting && head.wanted.contains(cluster))
 }
 
@@ -111,7 +109,7 @@ fn matters(change: &Change<'_, ClusterHead>) -> bool {
 /// The bindings that want a cluster, and those that have a Work on it.
 fn placed_on(context: &Context, cluster: &str) -> Vec<BindingKey> {
     let mut keys = all_bindings(context, |head| head.wanted.contains(cluster));
-    let works = context.works.in_namespace(&names::execution_namespace(cluster));
+    let works = context.known.works.in_namespace(&names::execution_namespace(cluster));
     keys.extend(works.into_iter().filter_map(|(_, head)| head.binding.clone()));
     keys
 }
@@ -122,7 +120,7 @@ fn claimed(context: &Context, permanent_id: &str) -> Vec<BindingKey> {
     let of = |(scope, index): (Scope, &Arc<crate::known::index::Index<BindingHead>>)| {
         index.group(&group).into_iter().map(move |(key, _)| BindingKey { scope, key }).collect::<Vec<_>>()
     };
-    context.bindings.both().into_iter().flat_map(of).collect()
+    context.known.bindings.both().into_iter().flat_map(of).collect()
 }
 
 /// The bindings whose template an override policy means or meant, and those whose policy waits for it.
@@ -134,7 +132,7 @@ fn overridden(context: &Context, scope: Scope, change: &Change<'_, OverrideHead>
             return false;
         }
         let labels = bindings::template_key(resource).and_then(|template| {
-            Some(context.templates.find(&template.kind)?.index.get(&template.key)?.labels.clone())
+            Some(context.known.templates.find(&template.kind)?.index.get(&template.key)?.labels.clone())
         });
         let Some(labels) = labels else { return true };
         let subject = Subject {
@@ -147,7 +145,7 @@ fn overridden(context: &Context, scope: Scope, change: &Change<'_, OverrideHead>
         sides.iter().any(|side| overrides::means(side.spec(), &subject).is_some())
     });
     if change.old.is_none() || change.new.is_none() {
-        for (key, head) in context.policies.of(scope).all() {
+        for (key, head) in context.known.policies.of(scope).all() {
             let waits = head.policy().spec().dependent_overrides.contains(&change.key.name);
             if waits && key.namespace == change.key.namespace {
                 keys.extend(claimed(context, head.policy().id()));
@@ -159,7 +157,7 @@ fn overridden(context: &Context, scope: Scope, change: &Change<'_, OverrideHead>
 
 fn all_bindings(context: &Context, concerned: impl Fn(&BindingHead) -> bool) -> Vec<BindingKey> {
     let mut keys = Vec::new();
-    for (scope, index) in context.bindings.both() {
+    for (scope, index) in context.known.bindings.both() {
         keys.extend(
             index
                 .all()

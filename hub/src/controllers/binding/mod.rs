@@ -33,10 +33,11 @@ use crate::{
     known::{
         bindings,
         heads::{BindingKey, WorkHead},
+        key::{self, Key},
     },
     metrics::Timer,
     write::{
-        objects::{self, Key, Part},
+        objects::Part,
         works::{self, Made, Maker},
     },
 };
@@ -73,13 +74,13 @@ impl Binder {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let context = &self.context;
         // Half of the overrides would make other Works, and half of the Works or clusters orphans.
-        context.overrides.synced().await;
-        context.policies.synced().await;
-        context.clusters.synced().await;
-        context.namespaces.synced().await;
-        context.works.synced().await;
-        context.customizations.synced().await;
-        context.webhooks.synced().await;
+        context.known.overrides.synced().await;
+        context.known.policies.synced().await;
+        context.known.clusters.synced().await;
+        context.known.namespaces.synced().await;
+        context.known.works.synced().await;
+        context.rules.customizations.synced().await;
+        context.rules.webhooks.synced().await;
         work("binding", &context.to_bind, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
     }
 
@@ -100,12 +101,12 @@ impl Binder {
             let finalizer = bindings::finalizer(key.scope);
             if object::finalizers(&binding).contains(&finalizer) {
                 let drop = |live: &mut Value| object::remove_finalizer(live, finalizer);
-                self.context.objects.modify(resource, &key.key, Part::Main, drop).await?;
+                self.context.writer.objects.modify(resource, &key.key, Part::Main, drop).await?;
             }
             return Ok(Next::Done);
         }
         // Its Works stay: what cannot be read has not said that they are to go.
-        let Some(spec) = objects::read(&binding, "spec") else { return Ok(Next::Done) };
+        let Some(spec) = key::read(&binding, "spec") else { return Ok(Next::Done) };
         if self.mark(&key, &binding).await? {
             return Ok(Next::Done);
         }
@@ -130,17 +131,17 @@ impl Binder {
             }
             object::add_finalizer(live, finalizer) || unidentified
         };
-        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, mark).await?;
+        self.context.writer.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, mark).await?;
         Ok(true)
     }
 
     async fn remove_orphans(&self, key: &BindingKey, wishes: &Wishes) -> Result<(), Error> {
-        let removed = works::remove_orphans(&self.context, key, wishes, || async {
-            let live = self.context.objects.get(bindings::resource(key.scope), &key.key).await?;
+        let removed = works::remove_orphans(&self.context.writer, key, wishes, || async {
+            let live = self.context.writer.objects.get(bindings::resource(key.scope), &key.key).await?;
             let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
                 return Ok(Some(Wishes::default()));
             };
-            Ok(objects::read(&live, "spec").map(|spec| wishes_of(&live, &spec)))
+            Ok(key::read(&live, "spec").map(|spec| wishes_of(&live, &spec)))
         })
         .await;
         if let Err(error) = &removed
@@ -152,7 +153,12 @@ impl Binder {
                 "metadata": {"namespace": key.key.namespace, "name": key.key.name},
             });
             let text = format!("Failed to clean up works of {key}: {error}");
-            self.context.warning(bindings::binder(key.scope), &about, event::CLEANUP_WORK_FAILED, text);
+            self.context.writer.warning(
+                bindings::binder(key.scope),
+                &about,
+                event::CLEANUP_WORK_FAILED,
+                text,
+            );
         }
         removed
     }
@@ -180,7 +186,7 @@ impl Binder {
             // A copy that is to go first is still there: none is made where there is none yet. Its end brings us back.
             let held = |cluster: &str| {
                 let work = Key::new(names::execution_namespace(cluster), render.work_name());
-                fences.hold(cluster) || !purging.is_empty() && self.context.works.get(&work).is_none()
+                fences.hold(cluster) || !purging.is_empty() && self.context.known.works.get(&work).is_none()
             };
             let (waiting, targets): (Vec<_>, Vec<_>) = targets.iter().partition(|target| held(&target.name));
             self.context.figures.judged().fence_waits(&key.to_string(), fences.again.is_some());
@@ -244,7 +250,7 @@ impl Binder {
                 let text = format!("Sync work of {key} successful.");
                 for about in [binding, &template] {
                     let component = bindings::binder(key.scope);
-                    self.context.normal(component, about, event::SYNC_WORK_SUCCEED, text.as_str());
+                    self.context.writer.normal(component, about, event::SYNC_WORK_SUCCEED, text.as_str());
                 }
             }
         }
@@ -257,9 +263,9 @@ impl Binder {
     fn purging(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> BTreeSet<String> {
         let mut purged = evict::purged(spec);
         if !purged.is_empty() {
-            let works = self.context.works.group(&key.to_string());
+            let works = self.context.known.works.group(&key.to_string());
             purged.retain(|name| {
-                let cluster = self.context.clusters.get(&Key::cluster_scoped(name.as_str()));
+                let cluster = self.context.known.clusters.get(&Key::cluster_scoped(name.as_str()));
                 let namespace = names::execution_namespace(name);
                 cluster.is_some_and(|head| head.reporting())
                     && works.iter().any(|(work, _)| work.namespace == namespace)
@@ -272,15 +278,16 @@ impl Binder {
     async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
         let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
         // What the binding was made for, if that is what the watch has brought last.
-        let watched = self.context.templates.find(&template.kind);
+        let watched = self.context.known.templates.find(&template.kind);
         if let Some(recent) = watched.and_then(|watched| watched.index.recent(&template.key))
             && object::uid(&recent) == spec.resource.uid
             && object::resource_version(&recent) == spec.resource.resource_version
         {
             return Ok(Some(Value::clone(&recent)));
         }
-        let objects = &self.context.objects;
-        let Some(resource) = self.context.templates.resource(objects.rest(), &template.kind).await? else {
+        let objects = &self.context.writer.objects;
+        let Some(resource) = self.context.known.templates.resource(objects.rest(), &template.kind).await?
+        else {
             return Ok(None);
         };
         let live = objects.get(&resource, &template.key).await?;
@@ -294,11 +301,12 @@ impl Binder {
         target: &karmada_api::work::TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
-        let cluster = self.context.clusters.get(&Key::cluster_scoped(target.name.as_str()));
+        let cluster = self.context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Outcome::NotYet) };
         let namespace = names::execution_namespace(&target.name);
         if self
             .context
+            .known
             .namespaces
             .get(&Key::cluster_scoped(namespace.as_str()))
             .is_none_or(|head| head.deleting)
@@ -313,9 +321,9 @@ impl Binder {
         let work_key = Key::new(namespace, render.work_name());
         let reports = self.context.figures.propagation();
         // Before it is made: the agent may be faster than our own answer.
-        let new = self.context.works.get(&work_key).is_none();
+        let new = self.context.known.works.get(&work_key).is_none();
         let expected = changed.is_some_and(|since| new && reports.expect(&work_key, None, since));
-        let made = works::ensure(&self.context, &work_key, &Maker::Binding(key), |existing, id| {
+        let made = works::ensure(&self.context.writer, &work_key, &Maker::Binding(key), |existing, id| {
             if let (Some(since), Some(generation)) = (changed, existing.and_then(|e| render.will_be_told(e)))
             {
                 reports.expect(&work_key, Some(generation), since);
@@ -335,14 +343,14 @@ impl Binder {
         let context = &self.context;
         let Some(claim) = karmada_core::select::Claim::of(binding) else { return Vec::new() };
         let all =
-            context.policies.both().into_iter().flat_map(|(scope, index)| {
+            context.known.policies.both().into_iter().flat_map(|(scope, index)| {
                 index.all().into_iter().map(move |(key, head)| (scope, key, head))
             });
         let mut missing = Vec::new();
         for (scope, key, head) in all.filter(|(_, _, head)| claim.is(head.policy())) {
             for name in &head.policy().spec().dependent_overrides {
                 let wanted = Key::new(key.namespace.as_str(), name.as_str());
-                if context.overrides.of(scope).get(&wanted).is_none() {
+                if context.known.overrides.of(scope).get(&wanted).is_none() {
                     missing.push(wanted.to_string());
                 }
             }
@@ -366,7 +374,7 @@ impl Binder {
         let said: BTreeSet<String> = said.collect();
         for text in said {
             let text = format!("{text} for cluster({cluster}) succeed.");
-            self.context.normal(component, template, event::APPLY_OVERRIDE_POLICY_SUCCEED, text);
+            self.context.writer.normal(component, template, event::APPLY_OVERRIDE_POLICY_SUCCEED, text);
         }
     }
 
@@ -384,7 +392,12 @@ impl Binder {
         }
         let text = format!("Failed to sync work of {key}: {why}");
         for about in [binding, &bindings::template_reference(spec)] {
-            self.context.warning(bindings::binder(key.scope), about, event::SYNC_WORK_FAILED, text.as_str());
+            self.context.writer.warning(
+                bindings::binder(key.scope),
+                about,
+                event::SYNC_WORK_FAILED,
+                text.as_str(),
+            );
         }
     }
 
@@ -399,7 +412,7 @@ impl Binder {
         let now = Time::now(&self.context.env);
         let wanted = problems.conditions(now);
         let apply = |live: &mut Value| {
-            let Some(mut list) = objects::conditions(live) else { return false };
+            let Some(mut list) = key::conditions(live) else { return false };
             let mut changed = false;
             for (type_, condition) in &wanted {
                 changed |= match condition {
@@ -416,7 +429,7 @@ impl Binder {
             return Ok(());
         }
         let resource = bindings::resource(key.scope);
-        self.context.objects.modify(resource, &key.key, Part::Status, apply).await?;
+        self.context.writer.objects.modify(resource, &key.key, Part::Status, apply).await?;
         for condition in wanted.iter().filter_map(|(_, condition)| condition.as_ref()) {
             let reason = match condition.reason.as_str() {
                 event::APPLY_OVERRIDE_POLICY_FAILED => event::APPLY_OVERRIDE_POLICY_FAILED,
@@ -424,7 +437,12 @@ impl Binder {
                 _ => event::SYNC_WORK_FAILED,
             };
             for about in [binding, &bindings::template_reference(spec)] {
-                self.context.warning(bindings::binder(key.scope), about, reason, condition.message.as_str());
+                self.context.writer.warning(
+                    bindings::binder(key.scope),
+                    about,
+                    reason,
+                    condition.message.as_str(),
+                );
             }
         }
         Ok(())

@@ -67,7 +67,7 @@ impl<'a> Render<'a> {
             spec,
             template,
             fence: object::annotation(binding, extension::FENCE_AFTER),
-            interpreter: &context.interpreter,
+            interpreter: &context.rules.interpreter,
             completions: work::job_completions(spec, template),
             cluster_policies,
             policies,
@@ -152,9 +152,9 @@ pub(crate) fn overriding(
     let (mut cluster_policies, mut policies) = (Vec::new(), Vec::new());
     let near = match subject.namespace.as_str() {
         "" => Vec::new(),
-        namespace => context.overrides.namespaced.in_namespace(namespace),
+        namespace => context.known.overrides.namespaced.in_namespace(namespace),
     };
-    for (_, head) in context.overrides.cluster.all().into_iter().chain(near) {
+    for (_, head) in context.known.overrides.cluster.all().into_iter().chain(near) {
         if overrides::means(head.spec(), subject).is_none() {
             continue;
         }

@@ -20,8 +20,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    admission,
     known::{bindings, heads::BindingKey},
+    write::checks,
 };
 
 /// What came of binding a template.
@@ -84,7 +84,7 @@ pub(super) fn new_binding(
     select::claim(&mut binding, asked.policy);
     carry(&mut binding, template, asked.policy);
     binding["spec"] = json!(spec(ResourceBindingSpec::default(), template, asked));
-    admission::own(bindings::resource(key.scope), None, &mut binding, env)
+    checks::own(bindings::resource(key.scope), None, &mut binding, env)
         .map_err(|errors| aggregate(&errors))?;
     Ok(binding)
 }
@@ -132,7 +132,7 @@ pub(super) fn update_binding(
     if *binding == before {
         return Ok(false);
     }
-    admission::own(bindings::resource(key.scope), Some(&before), binding, env)
+    checks::own(bindings::resource(key.scope), Some(&before), binding, env)
         .map_err(|errors| aggregate(&errors))?;
     Ok(*binding != before)
 }

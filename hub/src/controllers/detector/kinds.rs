@@ -19,7 +19,7 @@ const SECOND_LOOK: Duration = Duration::from_secs(2);
 impl Detector {
     /// Keeps the watched kinds in step with what is wanted and served.
     pub(super) async fn watch_kinds(&self, stop: &CancellationToken) {
-        let templates = &self.context.templates;
+        let templates = &self.context.known.templates;
         let mut ticks = interval(REDISCOVER);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -46,25 +46,33 @@ impl Detector {
         let context = &self.context;
         let wanted = self.wanted_kinds();
         let watched = context
+            .known
             .templates
-            .watch_only(&wanted, &context.skip, context.objects.rest(), &context.env, &context.tasks, stop)
+            .watch_only(
+                &wanted,
+                &context.known.skip,
+                context.writer.objects.rest(),
+                &context.env,
+                &context.tasks,
+                stop,
+            )
             .await;
         if let Err((kind, error)) = watched {
             tracing::warn!(%kind, %error, "could not look the kind up");
-            context.templates.poke_after(Duration::from_secs(1), &context.tasks);
+            context.known.templates.poke_after(Duration::from_secs(1), &context.tasks);
         }
     }
 
     /// The kinds that policies select, bindings hold and workloads need.
     fn wanted_kinds(&self) -> BTreeSet<GroupVersionKind> {
         let mut wanted = BTreeSet::new();
-        for (_, index) in self.context.policies.both() {
+        for (_, index) in self.context.known.policies.both() {
             wanted.extend(index.all().iter().flat_map(|(_, head)| selected_kinds(head)));
         }
-        for (_, index) in self.context.bindings.both() {
+        for (_, index) in self.context.known.bindings.both() {
             wanted.extend(index.group_names().iter().filter_map(|name| BindingHead::kind_of_group(name)));
         }
-        wanted.extend(self.context.needs.kinds());
+        wanted.extend(self.context.accounts.needs.kinds());
         wanted
     }
 }

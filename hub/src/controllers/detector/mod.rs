@@ -130,26 +130,26 @@ impl Detector {
         context.figures.queue("policy", &policies);
         let (queue, ours): (WorkQueue<TemplateKey>, _) = (templates.clone(), memory.clone());
         let shared = Arc::downgrade(context);
-        context.templates.listen(move |kind, change| {
+        context.known.templates.listen(move |kind, change| {
             let template = TemplateKey { kind: kind.clone(), key: change.key.clone() };
             if is_news(change, &template, &mut ours.lock().claimed) {
                 if let Some(context) = shared.upgrade() {
-                    let listed = context.templates.find(kind).is_some_and(|w| w.index.is_synced());
+                    let listed = context.known.templates.find(kind).is_some_and(|w| w.index.is_synced());
                     context.figures.template_changed(&template, listed && change.new.is_some());
                 }
                 queue.add(template);
             }
         });
-        for (scope, index) in context.policies.both() {
+        for (scope, index) in context.known.policies.both() {
             let (queue, shared): (WorkQueue<PolicyKey>, _) = (policies.clone(), Arc::downgrade(context));
             let templates: WorkQueue<TemplateKey> = templates.clone();
             index.listen(move |change| {
                 queue.add(PolicyKey { scope, key: change.key.clone() });
                 let Some(context) = shared.upgrade() else { return };
-                context.templates.poke();
+                context.known.templates.poke();
                 // What a policy claimed must be looked at again even if the policy is gone with its finalizer.
                 if let Some(old) = change.old {
-                    for (kind, watched) in context.templates.kinds() {
+                    for (kind, watched) in context.known.templates.kinds() {
                         for (key, _) in watched.index.group(old.policy().id()) {
                             templates.add(TemplateKey { kind: kind.clone(), key });
                         }
@@ -157,13 +157,13 @@ impl Detector {
                 }
             });
         }
-        for (_, index) in context.bindings.both() {
+        for (_, index) in context.known.bindings.both() {
             let (queue, shared) = (templates.clone(), Arc::downgrade(context));
             index.listen(move |change| {
                 if change.differs(|head| &head.resource)
                     && let Some(context) = shared.upgrade()
                 {
-                    context.templates.poke();
+                    context.known.templates.poke();
                 }
                 if let Some(template) = orphaned_template(change) {
                     queue.add(template);
@@ -171,15 +171,15 @@ impl Detector {
             });
         }
         let (queue, shared) = (templates.clone(), Arc::downgrade(context));
-        context.rule_changes.listen(move |kind| {
+        context.rules.changes.listen(move |kind| {
             // What the kind's fields mean may be another thing now, and what failed may go.
-            let watched = shared.upgrade().and_then(|context| context.templates.find(kind));
+            let watched = shared.upgrade().and_then(|context| context.known.templates.find(kind));
             for (key, _) in watched.into_iter().flat_map(|watched| watched.index.all()) {
                 queue.add(TemplateKey { kind: kind.clone(), key });
             }
         });
         let (queue, waiting): (WorkQueue<TemplateKey>, _) = (templates.clone(), memory.clone());
-        context.quotas.listen(move |change| {
+        context.accounts.quotas.listen(move |change| {
             let namespace = &change.key.namespace;
             let waiting = &waiting.lock().waiting;
             waiting.iter().filter(|template| template.key.namespace == *namespace).for_each(|template| {
@@ -187,9 +187,9 @@ impl Detector {
             });
         });
         let shared = Arc::downgrade(context);
-        context.definitions.listen(move |_| {
+        context.known.definitions.listen(move |_| {
             if let Some(context) = shared.upgrade() {
-                context.templates.rediscover();
+                context.known.templates.rediscover();
             }
         });
         Arc::new(Self { context: context.clone(), templates, policies, memory })
@@ -198,10 +198,10 @@ impl Detector {
     /// Runs until told to stop.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         // A template must not be judged before all policies are known, nor a policy deleted before all bindings are.
-        self.context.policies.synced().await;
-        self.context.bindings.synced().await;
-        self.context.customizations.synced().await;
-        self.context.webhooks.synced().await;
+        self.context.known.policies.synced().await;
+        self.context.known.bindings.synced().await;
+        self.context.rules.customizations.synced().await;
+        self.context.rules.webhooks.synced().await;
         let templates = work("detector", &self.templates, TEMPLATE_WORKERS, &stop, |t| self.template(t));
         let policies = work("policy", &self.policies, POLICY_WORKERS, &stop, |p| self.policy(p));
         let kinds = self.watch_kinds(&stop);
@@ -223,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::write::objects::Key;
+    use crate::known::key::Key;
 
     #[test]
     fn going_back_to_what_was_claimed_is_news() {

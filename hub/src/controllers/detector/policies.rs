@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::{Detector, Lonely, Patience, kinds::selected_kinds};
 use crate::{
-    admission,
     controllers::Next,
     known::{
         bindings,
@@ -18,7 +17,7 @@ use crate::{
         kinds,
         templates::TemplateKey,
     },
-    write::objects::Part,
+    write::{checks, objects::Part},
 };
 
 /// How long the first list of a kind that a policy selects is waited for before the policy is looked at again.
@@ -35,7 +34,7 @@ fn kind_of(scope: Scope) -> (&'static karmada_client::Resource, &'static str) {
 impl Detector {
     /// Looks at one policy.
     pub(super) async fn policy(&self, policy: PolicyKey) -> Result<Next, Error> {
-        let Some(head) = self.context.policies.of(policy.scope).get(&policy.key) else {
+        let Some(head) = self.context.known.policies.of(policy.scope).get(&policy.key) else {
             let mut memory = self.memory.lock();
             memory.idle.remove(&policy);
             memory.ids.remove(&policy);
@@ -68,7 +67,7 @@ impl Detector {
                 changed = true;
             }
             let mut whole = live.clone();
-            match admission::own(resource, Some(&before), &mut whole, &self.context.env) {
+            match checks::own(resource, Some(&before), &mut whole, &self.context.env) {
                 Ok(_) if changed => *live = whole,
                 Ok(_) => {}
                 // Its author was not told by an admission; what can be understood of it counts.
@@ -76,10 +75,10 @@ impl Detector {
             }
             changed
         };
-        self.context.objects.modify(resource, &policy.key, Part::Main, mark).await?;
+        self.context.writer.objects.modify(resource, &policy.key, Part::Main, mark).await?;
         if let Some((live, why)) = broken {
             let text = format!("The policy breaks a rule: {why}");
-            self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+            self.context.writer.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
         }
         Ok(Next::Done)
     }
@@ -88,7 +87,7 @@ impl Detector {
     /// back). With another one it would claim everything anew.
     fn lost_id(&self, policy: &PolicyKey) -> Option<String> {
         let (_, index) =
-            self.context.policies.both().into_iter().find(|(scope, _)| *scope == policy.scope)?;
+            self.context.known.policies.both().into_iter().find(|(scope, _)| *scope == policy.scope)?;
         let taken = |id: &str| index.all().iter().any(|(_, head)| head.policy().id() == id);
         let known = self.memory.lock().ids.get(policy).cloned();
         known.filter(|id| !taken(id))
@@ -98,7 +97,7 @@ impl Detector {
     async fn find_templates(&self, policy: &PolicyKey, head: &PolicyHead) -> Result<Next, Error> {
         let mut means_any = false;
         let kinds = selected_kinds(head);
-        for (kind, watched) in self.context.templates.kinds() {
+        for (kind, watched) in self.context.known.templates.kinds() {
             for (key, _) in watched.index.group(head.policy().id()) {
                 self.templates.add(TemplateKey { kind: kind.clone(), key });
             }
@@ -125,7 +124,10 @@ impl Detector {
                 self.templates.add(TemplateKey { kind: kind.clone(), key });
             }
         }
-        if !kinds.iter().all(|kind| self.context.templates.is_settled(kind) || self.context.skip.kind(kind)) {
+        if !kinds
+            .iter()
+            .all(|kind| self.context.known.templates.is_settled(kind) || self.context.known.skip.kind(kind))
+        {
             return Ok(Next::After(UNSETTLED));
         }
         self.tell_idle(policy, head, &kinds, means_any).await
@@ -156,9 +158,10 @@ impl Detector {
             Patience::Quiet => Ok(Next::Done),
             Patience::Tell => {
                 let (resource, _) = kind_of(policy.scope);
-                if let Some(live) = self.context.objects.get(resource, &policy.key).await? {
-                    let text = idle_message(head, kinds, |kind| self.context.templates.is_unserved(kind));
-                    self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+                if let Some(live) = self.context.writer.objects.get(resource, &policy.key).await? {
+                    let text =
+                        idle_message(head, kinds, |kind| self.context.known.templates.is_unserved(kind));
+                    self.context.writer.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
                 }
                 Ok(Next::Done)
             }
@@ -175,25 +178,30 @@ impl Detector {
             Scope::Namespaced => Claim::Namespaced(head.policy().id().to_owned()),
             Scope::Cluster => Claim::Cluster(head.policy().id().to_owned()),
         };
-        let settled =
-            |kind: &GroupVersionKind| self.context.templates.is_settled(kind) || self.context.skip.kind(kind);
+        let settled = |kind: &GroupVersionKind| {
+            self.context.known.templates.is_settled(kind) || self.context.known.skip.kind(kind)
+        };
         if !selected_kinds(head).iter().all(settled) {
             return Ok(Next::After(UNSETTLED));
         }
         let unclaim = |live: &mut Value| Claim::of(live).as_ref() == Some(&claim) && select::unclaim(live);
         // Bindings first: a template that is free may be claimed by the next policy at once.
-        for (scope, index) in self.context.bindings.both() {
+        for (scope, index) in self.context.known.bindings.both() {
             for (key, _) in index.group(&BindingHead::of_policy(head.policy().id())) {
-                self.context.objects.modify(bindings::resource(scope), &key, Part::Main, unclaim).await?;
+                self.context
+                    .writer
+                    .objects
+                    .modify(bindings::resource(scope), &key, Part::Main, unclaim)
+                    .await?;
             }
         }
-        for (_, watched) in self.context.templates.kinds() {
+        for (_, watched) in self.context.known.templates.kinds() {
             for (key, _) in watched.index.group(head.policy().id()) {
-                self.context.objects.modify(&watched.resource, &key, Part::Main, unclaim).await?;
+                self.context.writer.objects.modify(&watched.resource, &key, Part::Main, unclaim).await?;
             }
         }
         let drop = |live: &mut Value| object::remove_finalizer(live, finalizer);
-        self.context.objects.modify(resource, &policy.key, Part::Main, drop).await?;
+        self.context.writer.objects.modify(resource, &policy.key, Part::Main, drop).await?;
         Ok(Next::Done)
     }
 }

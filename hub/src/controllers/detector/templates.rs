@@ -24,13 +24,11 @@ use crate::{
     known::{
         bindings,
         heads::{BindingKey, PolicyHead, TemplateHead},
+        key::{self, Key},
         kinds,
         templates::{TemplateKey, Watched},
     },
-    write::{
-        claiming,
-        objects::{self, Key, Part},
-    },
+    write::{claiming, objects::Part},
 };
 
 /// How long after a user's rule has failed about a template it is asked again: it may have been out of time, or out of
@@ -60,10 +58,10 @@ struct Claims<'a> {
 impl Detector {
     /// Looks at one template.
     pub(super) async fn template(&self, template: TemplateKey) -> Result<Next, Error> {
-        let Some(watched) = self.context.templates.find(&template.kind) else { return Ok(Next::Done) };
+        let Some(watched) = self.context.known.templates.find(&template.kind) else { return Ok(Next::Done) };
         let live = match watched.index.recent(&template.key) {
             Some(recent) => Some(Value::clone(&recent)),
-            None => self.context.objects.get(&watched.resource, &template.key).await?,
+            None => self.context.writer.objects.get(&watched.resource, &template.key).await?,
         };
         let Some(live) = live else {
             self.forget(&template);
@@ -74,13 +72,13 @@ impl Detector {
     }
 
     async fn judge(&self, watched: &Watched, template: &TemplateKey, live: Value) -> Result<Next, Error> {
-        if !claiming::is_subject(&self.context, template, &live) {
+        if !claiming::is_subject(&self.context.known, template, &live) {
             self.forget(template);
             return Ok(Next::Done);
         }
         let subject = Subject::of(&live);
         let claim = Claim::of(&live);
-        let policies = claiming::policies_over(&self.context, &template.key.namespace);
+        let policies = claiming::policies_over(&self.context.known, &template.key.namespace);
         let timer = self.context.figures.timer();
         let chosen = select::choose(&subject, claim.as_ref(), policies.iter().map(|head| head.policy()));
         self.context.figures.matched_policy(&timer);
@@ -133,7 +131,7 @@ impl Detector {
         claim: &Claim,
         policies: &[std::sync::Arc<PolicyHead>],
     ) -> bool {
-        let versions = self.context.templates.kinds();
+        let versions = self.context.known.templates.kinds();
         versions.iter().filter(|(kind, _)| kind.group_kind() == template.kind.group_kind()).any(
             |(kind, _)| {
                 let other = Subject { api_version: kind.api_version(), ..subject.clone() };
@@ -159,7 +157,7 @@ impl Detector {
         };
         if let (Ok(Bound::Written), Some(holder)) = (&applied, claims.holder) {
             let text = select::preemption_message(policy, holder);
-            self.context.normal(component::DETECTOR, &live, event::PREEMPT_POLICY_SUCCEED, text);
+            self.context.writer.normal(component::DETECTOR, &live, event::PREEMPT_POLICY_SUCCEED, text);
         }
         self.context.figures.applied_policy(matches!(applied, Ok(Bound::Written | Bound::Unchanged)), &timer);
         {
@@ -185,7 +183,7 @@ impl Detector {
                     duration_ms = timer.ms(),
                     "policy applied"
                 );
-                self.context.normal(
+                self.context.writer.normal(
                     component::DETECTOR,
                     &live,
                     event::APPLY_POLICY_SUCCEED,
@@ -196,7 +194,7 @@ impl Detector {
             Ok(Bound::Refused(ref reason) | Bound::Waits(ref reason) | Bound::Unclear(ref reason)) => {
                 tracing::warn!(template = %template, policy = %policy.name(), %reason, "policy not applied");
                 let text = format!("{said} failed: {reason}");
-                self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+                self.context.writer.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
                 // A PriorityClass may still come; nobody tells of it.
                 let waits = policy.spec().schedule_priority.is_some();
                 Ok(match applied {
@@ -212,7 +210,7 @@ impl Detector {
             }
             Err(error) => {
                 let text = format!("{said} failed: {error}");
-                self.context.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
+                self.context.writer.warning(component::DETECTOR, &live, event::APPLY_POLICY_FAILED, text);
                 Err(error)
             }
         }
@@ -224,7 +222,8 @@ impl Detector {
             return Ok(Ok(Asked { policy, priority: None, workload: Workload::default() }));
         };
         let name = wanted.priority_class_name.as_str();
-        let class = self.context.objects.get(&kinds::PRIORITY_CLASSES, &Key::cluster_scoped(name)).await?;
+        let class =
+            self.context.writer.objects.get(&kinds::PRIORITY_CLASSES, &Key::cluster_scoped(name)).await?;
         let value = class.map(|class| class["value"].as_i64().and_then(|value| i32::try_from(value).ok()));
         Ok(match value {
             Some(value) => {
@@ -253,9 +252,9 @@ impl Detector {
 
         let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
         // A binding that is not known is most likely not there; if it is, making it says so, and this runs again.
-        let binding = match self.context.bindings.of(key.scope).get(&key.key) {
+        let binding = match self.context.known.bindings.of(key.scope).get(&key.key) {
             None => None,
-            Some(_) => self.context.objects.get(bindings::resource(key.scope), &key.key).await?,
+            Some(_) => self.context.writer.objects.get(bindings::resource(key.scope), &key.key).await?,
         };
         if let Some(reason) = binding.as_ref().and_then(|binding| bindings::collision(binding, &live)) {
             return Ok(Bound::Waits(reason));
@@ -273,7 +272,7 @@ impl Detector {
         if select::claim(&mut live, policy) {
             // The watch brings this back, as nothing new.
             self.memory.lock().claimed.insert(template.clone(), TemplateHead::project(&live).content);
-            live = self.context.objects.replace(resource, &live).await?;
+            live = self.context.writer.objects.replace(resource, &live).await?;
         }
         let content = TemplateHead::project(&live).content;
         if lazy && !claimed && (claims.holder.is_some() || claims.waited) {
@@ -284,7 +283,7 @@ impl Detector {
             return Ok(if claims.holder.is_some() { Bound::Written } else { Bound::Unchanged });
         }
         self.memory.lock().put_off.remove(template);
-        let told = binding.as_ref().and_then(objects::conditions);
+        let told = binding.as_ref().and_then(key::conditions);
         asked.workload = match self.workload(&live).await {
             Ok(workload) => workload,
             Err(error) => {
@@ -305,8 +304,8 @@ impl Detector {
                     Ok(new) => new,
                     Err(reason) => return Ok(Bound::Refused(reason)),
                 };
-                placing::at_birth(&self.context, &key, &mut new);
-                self.context.objects.create(bindings::resource(key.scope), &new).await?;
+                placing::at_birth(&self.context.accounts, &key, &mut new);
+                self.context.writer.objects.create(bindings::resource(key.scope), &new).await?;
                 Bound::Written
             }
             // At the first look since the start nothing is known; then the binding's Works are looked at instead.
@@ -319,7 +318,12 @@ impl Detector {
         if self.tell_problem(&key, &told, ANNOTATIONS, unread.as_deref()).await?
             && let Some(why) = &unread
         {
-            self.context.warning(component::DETECTOR, &live, extension::INVALID_ANNOTATION, why.as_str());
+            self.context.writer.warning(
+                component::DETECTOR,
+                &live,
+                extension::INVALID_ANNOTATION,
+                why.as_str(),
+            );
         }
         if known != Some(content) {
             if bound == Bound::Unchanged {
@@ -353,7 +357,7 @@ impl Detector {
                 if let Some(why) = self.over_quota(key, &before, &binding) {
                     return Ok(Bound::Waits(why));
                 }
-                self.context.objects.replace(bindings::resource(key.scope), &binding).await?;
+                self.context.writer.objects.replace(bindings::resource(key.scope), &binding).await?;
                 Ok(Bound::Written)
             }
             Err(reason) => Ok(Bound::Refused(reason)),
@@ -362,12 +366,12 @@ impl Detector {
 
     /// Why a binding may not ask for what it asks for now, where it is placed already.
     fn over_quota(&self, key: &BindingKey, before: &Value, binding: &Value) -> Option<String> {
-        if !quotas::limited(&self.context, key) {
+        if !quotas::limited(&self.context.accounts, key) {
             return None;
         }
         let before = ResourceBindingSpec::deserialize(before).ok()?;
         let wanted = ResourceBindingSpec::deserialize(&binding["spec"]).ok()?;
-        quotas::refusal(&self.context, key, &before, &wanted)
+        quotas::refusal(&self.context.accounts, key, &before, &wanted)
     }
 
     /// Takes back the claim of a policy that is gone or means the template no longer. What was placed stays.
@@ -381,10 +385,14 @@ impl Detector {
         let unclaim =
             |object: &mut Value| Claim::of(object).as_ref() == Some(claim) && select::unclaim(object);
         let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
-        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, unclaim).await?;
+        self.context
+            .writer
+            .objects
+            .modify(bindings::resource(key.scope), &key.key, Part::Main, unclaim)
+            .await?;
         let uid = object::uid(live);
         let same = |object: &mut Value| object::uid(object) == uid && unclaim(object);
-        self.context.objects.modify(resource, &template.key, Part::Main, same).await?;
+        self.context.writer.objects.modify(resource, &template.key, Part::Main, same).await?;
         Ok(())
     }
 
@@ -392,12 +400,18 @@ impl Detector {
     /// it, or its kind is only watched for that.
     fn only_needed(&self, template: &TemplateKey) -> bool {
         let key = BindingKey::of_template(&template.kind.kind, &template.key.namespace, &template.key.name);
-        if self.context.bindings.of(key.scope).get(&key.key).is_some_and(|head| !head.required_by.is_empty())
+        if self
+            .context
+            .known
+            .bindings
+            .of(key.scope)
+            .get(&key.key)
+            .is_some_and(|head| !head.required_by.is_empty())
         {
             return true;
         }
-        self.context.needs.has_kind(&template.kind)
-            && !self.context.policies.both().into_iter().any(|(_, index)| {
+        self.context.accounts.needs.has_kind(&template.kind)
+            && !self.context.known.policies.both().into_iter().any(|(_, index)| {
                 index.all().iter().any(|(_, head)| selected_kinds(head).contains(&template.kind))
             })
     }
@@ -416,7 +430,7 @@ impl Detector {
             Patience::Quiet => Ok(Next::Done),
             Patience::Tell => {
                 const TEXT: &str = "No policy match for resource";
-                self.context.warning(component::DETECTOR, live, event::APPLY_POLICY_FAILED, TEXT);
+                self.context.writer.warning(component::DETECTOR, live, event::APPLY_POLICY_FAILED, TEXT);
                 Ok(Next::Done)
             }
         }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Detector, desired::Workload};
 use crate::{
-    known::{bindings, heads::BindingKey},
-    write::objects::{self, Part},
+    known::{bindings, heads::BindingKey, key},
+    write::objects::Part,
 };
 
 /// The longest reason that a condition is given; a script may say anything.
@@ -22,7 +22,7 @@ impl Detector {
     /// The replicas or the parts of a template. A user's rule for parts replaces that for replicas, as in Karmada.
     /// What cannot be told is an event.
     pub(super) async fn workload(&self, template: &Value) -> Result<Workload, RuleError> {
-        let interpreter = &self.context.interpreter;
+        let interpreter = &self.context.rules.interpreter;
         let parts = interpreter.is_customized(template, Operation::InterpretComponent);
         let asked = if parts {
             let components = interpreter.components(template).await;
@@ -33,7 +33,7 @@ impl Detector {
         };
         asked.inspect_err(|error| {
             let reason = if parts { event::GET_COMPONENTS_FAILED } else { event::GET_REPLICAS_FAILED };
-            self.context.warning(component::DETECTOR, template, reason, error.to_string());
+            self.context.writer.warning(component::DETECTOR, template, reason, error.to_string());
         })
     }
 
@@ -58,14 +58,18 @@ impl Detector {
             return Ok(false);
         }
         let write = |live: &mut Value| {
-            let Some(mut list) = objects::conditions(live) else { return false };
+            let Some(mut list) = key::conditions(live) else { return false };
             let changed = revise(&mut list);
             if changed {
                 object::ensure_map(live, "status").insert("conditions".into(), json!(list));
             }
             changed
         };
-        self.context.objects.modify(bindings::resource(key.scope), &key.key, Part::Status, write).await?;
+        self.context
+            .writer
+            .objects
+            .modify(bindings::resource(key.scope), &key.key, Part::Status, write)
+            .await?;
         Ok(true)
     }
 }

@@ -20,6 +20,7 @@
 
 pub mod definitions;
 mod fence;
+mod leading;
 pub mod probe;
 pub mod webhooks;
 
@@ -34,6 +35,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use self::leading::Leading;
 use self::{definitions::DefinitionsError, probe::Foreign, webhooks::Registration};
 use crate::{Hub, HubConfig, HubError, known::kinds::NAMESPACES, metrics::HubFigures};
 

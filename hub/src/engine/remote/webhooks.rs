@@ -54,9 +54,9 @@ pub use register::Registration;
 pub(crate) use register::{keep, withdraw};
 
 use crate::{
-    admission,
     known::kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS},
     rules::hooks,
+    write::checks,
 };
 
 /// The path that judges what agents write, and nothing else.
@@ -173,7 +173,7 @@ impl Judge {
     fn admitted(&self, request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
         let text = |field: &str| request["kind"][field].as_str().unwrap_or_default();
         let old = (request["operation"] == "UPDATE").then(|| &request["oldObject"]);
-        admission::user(text("group"), text("kind"), old, object, &self.env)
+        checks::user(text("group"), text("kind"), old, object, &self.env)
     }
 
     /// What is wrong with users' rules for what fields mean.

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::write::objects::Key;
+use crate::known::key::Key;
 
 /// Objects that are kept, at most.
 const KEPT: usize = 128;

@@ -1,0 +1,27 @@
+//! Whether this hub leads, for a page of figures.
+
+use std::fmt;
+
+use karmada_client::latest;
+use karmada_telemetry::metrics::{Sheet, Source};
+
+use super::Phase;
+
+/// Whether a hub that others may lead instead of leads.
+#[derive(Clone, Debug)]
+pub struct Leading(latest::Receiver<Phase>);
+
+impl Leading {
+    /// A hub in this phase.
+    pub fn new(phase: latest::Receiver<Phase>) -> Self {
+        Self(phase)
+    }
+}
+
+impl Source for Leading {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let leads = matches!(*self.0.borrow(), Phase::Starting | Phase::Working);
+        let row = ([("name", "karmada-hub")], if leads { 1.0 } else { 0.0 });
+        sheet.gauge("leader_election_master_status", "1 while this hub leads.", [row])
+    }
+}
