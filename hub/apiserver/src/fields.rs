@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 
+/// How many conflicts are told, and how many bytes of them; the first is told whole.
+const MOST_CONFLICTS: usize = 1_000;
+const MOST_BYTES: usize = 256 << 10;
+
 /// Fields that an endpoint resets, and that its writers therefore do not come to own.
 fn reset_fields(kind: &Kind, subresource: &str) -> Set {
     let paths: Vec<&str> = match subresource {
@@ -88,16 +92,20 @@ pub(crate) fn apply(
 /// The answer to a configuration that was not applied.
 pub(crate) fn apply_error(error: ApplyError) -> Status {
     match error {
-        ApplyError::Conflicts(conflicts) => Status::apply_conflict(
-            conflicts
-                .into_iter()
-                .map(|conflict| StatusCause {
-                    reason: FIELD_MANAGER_CONFLICT.to_owned(),
-                    message: conflict.message(),
-                    field: conflict.path.to_string(),
-                })
-                .collect(),
-        ),
+        ApplyError::Conflicts(conflicts) => {
+            let mut bytes = 0;
+            let cause = |conflict: karmada_smd::Conflict| StatusCause {
+                reason: FIELD_MANAGER_CONFLICT.to_owned(),
+                message: conflict.message(),
+                field: conflict.path.to_string(),
+            };
+            let told = conflicts.into_iter().take(MOST_CONFLICTS).map(cause).take_while(|cause| {
+                let begun = bytes;
+                bytes += cause.message.len() + cause.field.len();
+                begun <= MOST_BYTES
+            });
+            Status::apply_conflict(told.collect())
+        }
         ApplyError::BadRequest(message) => Status::bad_request(message),
         ApplyError::Invalid(message) => Status::unclassified(message),
     }

@@ -1,6 +1,9 @@
 //! Structural schemas as CEL sees them: types, and how large values may get, which prices rules.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value};
 
@@ -164,12 +167,13 @@ impl Decl {
             let max = max.unwrap_or((MAX_REQUEST - 2) / (values.min_size + 6));
             return Some(Self::new(Shape::Map(values), max, 2));
         }
-        let required = map.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
         let (mut fields, mut min_size) = (BTreeMap::new(), 2);
         let properties = map.get("properties").and_then(Value::as_object);
         for (name, schema) in properties.into_iter().flatten() {
             let Some(decl) = Self::of(schema, is_embedded(schema)) else { continue };
-            if required.iter().any(|r| r == name) && schema.get("default").is_none() {
+            if required.contains(name.as_str()) && schema.get("default").is_none() {
                 min_size += name.len() as u64 + decl.min_size + 4;
             }
             if let Some(escaped) = escape(name) {

@@ -54,7 +54,7 @@ impl JsonPath {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Ok(Self { steps: parse_steps(text)? })
+        Ok(Self { steps: parse_steps(text, 0)? })
     }
 
     /// Reads a template of one expression in braces, `{.status.jobId}`, as client-go takes it; the braces may be left out.
@@ -74,16 +74,29 @@ impl JsonPath {
 
     /// All values the expression leads to, in their order.
     pub fn all<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
-        select(&self.steps, value)
+        select(&self.steps, value, &mut 0)
     }
 
     /// The first value the expression leads to.
     pub fn first<'a>(&self, value: &'a Value) -> Option<&'a Value> {
-        select(&self.steps, value).into_iter().next()
+        select(&self.steps, value, &mut 0).into_iter().next()
     }
 }
 
-fn parse_steps(text: &str) -> Result<Vec<Step>, String> {
+/// The longest expression, in bytes: each bracket of one is looked through for its end.
+const MAX_LENGTH: usize = 4 << 10;
+/// How deep filters nest within filters.
+const MAX_NESTED: usize = 4;
+/// How many values an expression leads past before it leads nowhere: each `..` of one multiplies them.
+const MAX_VISITED: usize = 1 << 18;
+
+fn parse_steps(text: &str, nested: usize) -> Result<Vec<Step>, String> {
+    if text.len() > MAX_LENGTH {
+        return Err(format!("is longer than {MAX_LENGTH} bytes"));
+    }
+    if nested > MAX_NESTED {
+        return Err(format!("filters nest deeper than {MAX_NESTED}"));
+    }
     let mut steps = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -105,7 +118,7 @@ fn parse_steps(text: &str) -> Result<Vec<Step>, String> {
             }
             '[' => {
                 let end = closing(rest)?;
-                steps.push(parse_bracket(rest[1..end].trim())?);
+                steps.push(parse_bracket(rest[1..end].trim(), nested)?);
                 rest = &rest[end + 1..];
             }
             other => return Err(format!("unexpected {other:?}")),
@@ -150,12 +163,12 @@ fn closing(text: &str) -> Result<usize, String> {
     Err("unterminated array".to_owned())
 }
 
-fn parse_bracket(inner: &str) -> Result<Step, String> {
+fn parse_bracket(inner: &str, nested: usize) -> Result<Step, String> {
     if inner == "*" {
         return Ok(Step::All);
     }
     if let Some(filter) = inner.strip_prefix("?(").and_then(|i| i.strip_suffix(')')) {
-        return Ok(Step::Filter(parse_filter(filter.trim())?));
+        return Ok(Step::Filter(parse_filter(filter.trim(), nested)?));
     }
     if let Some(name) = unquote(inner) {
         return Ok(Step::Field(name));
@@ -163,7 +176,7 @@ fn parse_bracket(inner: &str) -> Result<Step, String> {
     inner.parse().map(Step::Index).map_err(|_| format!("invalid array index {inner}"))
 }
 
-fn parse_filter(text: &str) -> Result<Filter, String> {
+fn parse_filter(text: &str, nested: usize) -> Result<Filter, String> {
     let found = COMPARISONS
         .iter()
         .filter_map(|(sign, comparison)| text.find(sign).map(|at| (at, *sign, *comparison)))
@@ -180,7 +193,7 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
         }
     };
     let left = left.strip_prefix('@').ok_or_else(|| format!("expected @ in {text:?}"))?;
-    Ok(Filter { left: parse_steps(left)?, test })
+    Ok(Filter { left: parse_steps(left, nested + 1)?, test })
 }
 
 fn unquote(text: &str) -> Option<String> {
@@ -189,15 +202,25 @@ fn unquote(text: &str) -> Option<String> {
     Some(inner.replace("\\.", "."))
 }
 
-fn select<'a>(steps: &[Step], value: &'a Value) -> Vec<&'a Value> {
+fn select<'a>(steps: &[Step], value: &'a Value, visited: &mut usize) -> Vec<&'a Value> {
     let mut current = vec![value];
     for step in steps {
-        current = current.into_iter().flat_map(|value| apply(step, value)).collect();
+        let mut next = Vec::new();
+        for value in current {
+            if *visited > MAX_VISITED {
+                return Vec::new();
+            }
+            let found = apply(step, value, visited);
+            *visited += 1 + found.len();
+            crate::effort::spend(1 + found.len());
+            next.extend(found);
+        }
+        current = next;
     }
     current
 }
 
-fn apply<'a>(step: &Step, value: &'a Value) -> Vec<&'a Value> {
+fn apply<'a>(step: &Step, value: &'a Value, visited: &mut usize) -> Vec<&'a Value> {
     match step {
         Step::Field(name) => value.get(name).into_iter().collect(),
         Step::Index(index) => {
@@ -215,7 +238,9 @@ fn apply<'a>(step: &Step, value: &'a Value) -> Vec<&'a Value> {
             }
             all
         }
-        Step::Filter(filter) => children(value).into_iter().filter(|item| filter.holds(item)).collect(),
+        Step::Filter(filter) => {
+            children(value).into_iter().filter(|item| filter.holds(item, visited)).collect()
+        }
     }
 }
 
@@ -228,8 +253,8 @@ fn children(value: &Value) -> Vec<&Value> {
 }
 
 impl Filter {
-    fn holds(&self, item: &Value) -> bool {
-        let Some(left) = select(&self.left, item).into_iter().next() else { return false };
+    fn holds(&self, item: &Value, visited: &mut usize) -> bool {
+        let Some(left) = select(&self.left, item, visited).into_iter().next() else { return false };
         let Some((comparison, right)) = &self.test else { return true };
         let order = match (left, right) {
             (Value::Number(a), Value::Number(b)) => a.as_f64().partial_cmp(&b.as_f64()),
@@ -253,6 +278,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Each `..` of an expression multiplies what it leads to, and so does a filter within one.
+    #[test]
+    fn an_expression_gives_up_before_it_leads_past_too_much() {
+        let mut nested = json!(1);
+        for _ in 0..90 {
+            nested = json!({ "a": nested });
+        }
+        for expression in [format!("{}a", ".".repeat(40)), "..[?(@..[?(@..a)])]..[?(@..a)]..a".to_owned()] {
+            let path = JsonPath::parse(&expression).unwrap();
+            let mut visited = 0;
+            let _ = select(&path.steps, &nested, &mut visited);
+            assert!(visited <= MAX_VISITED + 1024, "{expression}: {visited}");
+        }
+        let filters = format!("{}{}", "[?(@".repeat(600), ")]".repeat(600));
+        assert_eq!(JsonPath::parse(&filters), Err("filters nest deeper than 4".to_owned()));
+        assert!(JsonPath::parse(&"[0]".repeat(2_000)).is_err());
+    }
 
     #[test]
     fn expressions_lead_where_kubectl_finds_them() {

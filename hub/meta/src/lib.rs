@@ -13,6 +13,7 @@
 //! clients and people compare them; the recordings under the conformance suite hold them in place.
 
 pub mod duration;
+pub mod effort;
 pub mod fields;
 pub mod gvk;
 pub mod jsonpath;

@@ -1,19 +1,38 @@
 //! Where in an object something is, and what is wrong there.
 
-use std::fmt;
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde_json::Value;
 
 use crate::go_quote;
 
+/// How many errors of one object are told. What is wrong in a hundred thousand places is not told better by all of them.
+const SHOWN: usize = 1_000;
+/// After so many bytes no further error is told; the first always is.
+const SHOWN_BYTES: usize = 256 << 10;
+
 /// A path into an object as Kubernetes prints it: `spec.rules[0].limits[cpu]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path(String);
+///
+/// Paths share what is above them, so that a step costs its own name however long the names above it are.
+#[derive(Clone, Default)]
+pub struct Path(Option<Arc<Step>>);
+
+struct Step {
+    above: Path,
+    name: Name,
+}
+
+enum Name {
+    Field(Box<str>),
+    Index(usize),
+    Key(Box<str>),
+}
 
 impl Path {
     /// A path of one field.
     pub fn new(field: impl Into<String>) -> Self {
-        Self(field.into())
+        let field = field.into();
+        if field.is_empty() { Self::root() } else { Self::root().step(Name::Field(field.into())) }
     }
 
     /// The object itself; children of it have no leading dot.
@@ -21,35 +40,67 @@ impl Path {
         Self::default()
     }
 
+    fn step(&self, name: Name) -> Self {
+        Self(Some(Arc::new(Step { above: self.clone(), name })))
+    }
+
     /// A field below.
     #[must_use]
     pub fn child(&self, field: &str) -> Self {
-        if self.0.is_empty() { Self(field.to_owned()) } else { Self(format!("{}.{field}", self.0)) }
+        self.step(Name::Field(field.into()))
     }
 
     /// An element of a list.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        self.step(Name::Index(index))
     }
 
     /// An entry of a map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        self.step(Name::Key(key.into()))
     }
 
-    /// As text.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// Whether it is that of the object itself.
+    pub fn is_root(&self) -> bool {
+        self.0.is_none()
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (mut steps, mut at) = (Vec::new(), self);
+        while let Some(step) = &at.0 {
+            steps.push(&step.name);
+            at = &step.above;
+        }
+        for (i, name) in steps.into_iter().rev().enumerate() {
+            match name {
+                Name::Field(field) if i == 0 => f.write_str(field)?,
+                Name::Field(field) => write!(f, ".{field}")?,
+                Name::Index(index) => write!(f, "[{index}]")?,
+                Name::Key(key) => write!(f, "[{key}]")?,
+            }
+        }
+        Ok(())
     }
 }
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+impl PartialEq for Path {
+    /// As text: a path may have been made in one piece.
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Path {}
 
 /// What kind of mistake a [`FieldError`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,18 +273,40 @@ impl FieldError {
     }
 }
 
-/// Several errors as one message: each text once, in brackets if there is more than one.
-pub fn aggregate(errors: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
+/// The errors that are told of an object, with the text of each, and how many are left out.
+pub(crate) fn told(errors: &[FieldError]) -> (Vec<(&FieldError, String)>, usize) {
+    let (mut told, mut bytes) = (Vec::new(), 0);
+    for error in errors.iter().take(SHOWN) {
+        if bytes > SHOWN_BYTES {
+            break;
         }
+        let text = error.to_string();
+        bytes += text.len();
+        told.push((error, text));
     }
-    match texts.len() {
-        1 => texts.remove(0),
-        _ => format!("[{}]", texts.join(", ")),
+    let left = errors.len() - told.len();
+    (told, left)
+}
+
+/// Several errors as one message: each text once, in brackets if there is more than one. Of very many only the first are
+/// told, and how many more there are.
+pub fn aggregate(errors: &[FieldError]) -> String {
+    let (told, left) = told(errors);
+    joined(told.iter().map(|(_, text)| text.as_str()), left)
+}
+
+/// The texts of errors as one message.
+pub(crate) fn joined<'a>(texts: impl Iterator<Item = &'a str>, left: usize) -> String {
+    let mut seen = HashSet::new();
+    let mut texts: Vec<&str> = texts.filter(|text| seen.insert(*text)).collect();
+    let more;
+    if left > 0 {
+        more = format!("and {left} more");
+        texts.push(&more);
+    }
+    match texts.as_slice() {
+        [only] => (*only).to_owned(),
+        texts => format!("[{}]", texts.join(", ")),
     }
 }
 
@@ -304,5 +377,22 @@ mod tests {
         let (a, b) = (FieldError::required(&Path::new("a"), ""), FieldError::required(&Path::new("b"), ""));
         assert_eq!(aggregate(&[a.clone(), a.clone()]), "a: Required value");
         assert_eq!(aggregate(&[a.clone(), b, a]), "[a: Required value, b: Required value]");
+    }
+
+    #[test]
+    fn very_many_errors_are_told_in_part() {
+        let spec = Path::new("spec");
+        let errors: Vec<FieldError> =
+            (0..100_000).map(|i| FieldError::required(&spec.index(i), "")).collect();
+        let text = aggregate(&errors);
+        assert!(text.ends_with("spec[999]: Required value, and 99000 more]"), "{}", &text[text.len() - 80..]);
+        let status = crate::status::Status::invalid("Thing", "", "a", errors);
+        assert_eq!(status.details.expect("details").causes.len(), 1_000);
+
+        // What stands below a long name costs no more than its own.
+        let below = Path::new("spec").child(&"k".repeat(1 << 20));
+        let errors: Vec<FieldError> =
+            (0..100_000).map(|i| FieldError::required(&below.index(i), "")).collect();
+        assert!(aggregate(&errors).len() < 2 << 20);
     }
 }

@@ -1,13 +1,13 @@
 //! The `Status` object: what a server answers when it cannot answer with the object asked for.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     go_quote,
     gvk::{GroupKind, GroupResource},
-    path::{FieldError, aggregate},
+    path::{FieldError, joined, told},
 };
 
 /// meta/v1 `Status`. As an error it prints its message.
@@ -219,16 +219,15 @@ impl Status {
         let message = match &causes[..] {
             [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
             many => {
-                let mut managers: Vec<&str> = many.iter().map(|c| c.message.as_str()).collect();
-                managers.sort_unstable();
-                managers.dedup();
+                let mut managers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+                for cause in many {
+                    managers.entry(&cause.message).or_default().push(&cause.field);
+                }
                 let mut lines = Vec::with_capacity(many.len() + managers.len());
-                for manager in managers {
+                for (manager, fields) in managers {
                     let who = manager.strip_prefix("conflict with ").unwrap_or(manager);
                     lines.push(format!("conflicts with {who}:"));
-                    lines.extend(
-                        many.iter().filter(|c| c.message == manager).map(|c| format!("- {}", c.field)),
-                    );
+                    lines.extend(fields.into_iter().map(|field| format!("- {field}")));
                 }
                 format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
             }
@@ -239,11 +238,12 @@ impl Status {
     /// 422: the object breaks its kind's rules.
     #[expect(clippy::needless_pass_by_value, reason = "callers build the list for this")]
     pub fn invalid(kind: &str, group: &str, name: &str, errors: Vec<FieldError>) -> Self {
-        let message =
-            format!("{} {} is invalid: {}", GroupKind::new(group, kind), go_quote(name), aggregate(&errors));
-        let causes = errors
+        let (told, left) = told(&errors);
+        let all = joined(told.iter().map(|(_, text)| text.as_str()), left);
+        let message = format!("{} {} is invalid: {all}", GroupKind::new(group, kind), go_quote(name));
+        let causes = told
             .iter()
-            .map(|e| StatusCause {
+            .map(|(e, _)| StatusCause {
                 reason: e.cause_reason().to_owned(),
                 message: e.body(),
                 field: e.path.to_string(),

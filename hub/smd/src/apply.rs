@@ -14,9 +14,9 @@ use serde_json::{Map, Value};
 
 use crate::fieldpath::{Path, Set};
 use crate::lastapplied;
-use crate::managed::{Entry, Managed, Manager, Operation, Source, is_reset};
+use crate::managed::{Entry, MAX_MANAGERS, Managed, Manager, Operation, Source, is_reset};
 use crate::schema::TypeRef;
-use crate::typed::{Comparison, compare, field_set, merge_into, reconcile, remove, validate};
+use crate::typed::{Comparison, Reconciler, compare, field_set, merge_into, remove, validate};
 
 /// The manager to whom the fields of an object are given that has none when it is first applied to.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -148,6 +148,11 @@ pub fn apply(
     let (mut new, changed, mut managed) = applied?;
 
     let this = manager(o.manager, Operation::Apply, o.api_version, o.subresource);
+    if managed.entries.len() > MAX_MANAGERS {
+        return Err(ApplyError::BadRequest(format!(
+            "the object has {MAX_MANAGERS} field managers, which are as many as it may have"
+        )));
+    }
     strip_meta(&mut managed, &this);
     if changed && let Some(entry) = managed.entries.iter_mut().find(|e| e.manager.is(&this)) {
         entry.time = Some(o.now.to_owned());
@@ -281,7 +286,7 @@ fn prune(merged: &mut Value, schema: &TypeRef, last: &Set, managed: &Managed) ->
     let (types, id) = (&*schema.schema, schema.id);
     let full = |set: &Set| set.with_named_fields(types, Some(id));
     let last = full(last);
-    let owned = full(&managed.entries.iter().fold(Set::new(), |all, entry| all.union(&entry.set)));
+    let owned = full(&Set::union_of(managed.entries.iter().map(|entry| &entry.set)));
     let all = full(&field_set(types, id, merged));
     // Everything below what was applied before goes, then comes back if someone owns it, or if it was not the
     // applier's in the first place: nobody's, or a default.
@@ -347,7 +352,7 @@ fn track_update(
     }
     managed.entries.retain(|e| !e.set.is_empty());
     let own = strip(filtered.modified.union(&filtered.added));
-    if !own.is_empty() {
+    if !own.is_empty() && managed.entries.len() < 2 * MAX_MANAGERS {
         let set = managed.get(&writer).map_or_else(|| own.clone(), |e| e.set.union(&own));
         managed.put(Entry::new(writer, set, Some(now.to_owned())));
     }
@@ -356,9 +361,10 @@ fn track_update(
 
 fn reconciled(mut managed: Managed, schema: &TypeRef, live: &Value) -> Managed {
     if !schema.is_deduced() {
+        let reconciler = Reconciler::new(&schema.schema, schema.id, live);
         for entry in &mut managed.entries {
             let applied = entry.manager.operation == Operation::Apply;
-            if let Some(set) = reconcile(&schema.schema, schema.id, live, &entry.set, applied) {
+            if let Some(set) = reconciler.reconcile(&entry.set, applied) {
                 entry.set = set;
                 entry.source = Source::default();
             }

@@ -1,8 +1,16 @@
 //! `metadata.managedFields`: who owns which fields, and since when.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::fieldpath::{DecodeError, Set};
+
+/// With so many entries an object takes no further applier. No object has as many owners; what the entries say of each
+/// other is worked out for every write.
+pub const MAX_MANAGERS: usize = 1_000;
+/// The longest list that is read. Writers are few, but no applier.
+const MOST_READ: usize = 2 * MAX_MANAGERS;
 
 /// How a manager came to its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +147,9 @@ impl Managed {
             Some(Value::Array(entries)) => entries,
             Some(other) => return Err(DecodeError(format!("expected a list, got {other}"))),
         };
+        if entries.len() > MOST_READ {
+            return Err(DecodeError(format!("{} entries where {MOST_READ} are read", entries.len())));
+        }
         for (i, value) in entries.iter().enumerate() {
             let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
             let operation = match text("operation") {
@@ -257,6 +268,8 @@ impl Managed {
         }
         let mut count = oldest.len();
         let mut first_of_version: Vec<Manager> = Vec::new();
+        // What goes into the one manager of a version, joined at the end.
+        let mut joining: BTreeMap<String, Vec<Set>> = BTreeMap::new();
         for manager in oldest {
             if count <= max {
                 break;
@@ -280,10 +293,22 @@ impl Managed {
                 continue;
             }
             if let Some(merged) = self.take(&manager) {
-                let set = self.get(&bucket).map_or(Set::new(), |b| b.set.clone()).union(&merged.set);
-                // The time of what is merged in: it is the younger one.
-                self.put(Entry::new(bucket, set, merged.time));
+                joining.entry(bucket.api_version.clone()).or_default().push(merged.set);
+                if let Some(entry) = self.entries.iter_mut().find(|e| e.manager.is(&bucket)) {
+                    // The time of what is merged in: it is the younger one.
+                    entry.time = merged.time;
+                }
                 count -= 1;
+            }
+        }
+        for entry in &mut self.entries {
+            if entry.manager.operation == Operation::Update
+                && entry.manager.name == bucket_name
+                && entry.manager.subresource.is_empty()
+                && let Some(sets) = joining.remove(&entry.manager.api_version)
+            {
+                entry.set = Set::union_of(std::iter::once(&entry.set).chain(&sets));
+                entry.source = Source::default();
             }
         }
     }

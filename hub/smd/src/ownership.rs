@@ -11,7 +11,7 @@ use crate::typed::extract;
 pub fn owned_by(object: &Value, manager: &str, operation: Operation) -> Set {
     let managed = Managed::of(object).unwrap_or_default();
     let mine = managed.entries().iter().filter(|e| is_main(e, manager, operation));
-    mine.fold(Set::new(), |all, entry| all.union(&entry.set))
+    Set::union_of(mine.map(|entry| &entry.set))
 }
 
 /// The part of an object that is in a set. Two objects agree on a set of fields if their projections are equal.

@@ -14,6 +14,10 @@ pub const MAX_COPIED: usize = 3 << 20;
 /// of them by a little.
 pub const MAX_DEPTH: usize = 200;
 
+/// The most elements of lists that one JSON patch may shift, and values that it may look at, all operations together: each
+/// insert at the head of a long list shifts all of it. A list of a thousand elements may be changed ten thousand times.
+pub const MAX_STEPS: usize = 16 << 20;
+
 /// Why a patch was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
@@ -59,7 +63,7 @@ pub fn json_patch(document: &Value, operations: &Value) -> Result<Value, PatchEr
         )));
     }
     let mut document = document.clone();
-    let mut copied = 0;
+    let (mut copied, mut steps) = (0, 0);
     for operation in operations {
         let operation = normal(&document, operation)?;
         if operation.get("op").is_some_and(|op| op == "copy") {
@@ -71,14 +75,37 @@ pub fn json_patch(document: &Value, operations: &Value) -> Result<Value, PatchEr
                 )));
             }
         }
-        check_depth(&document, &operation)?;
+        let shifted_now = shifted(&document, &operation);
+        steps += shifted_now;
+        check_depth(&document, &operation, &mut steps)?;
+        karmada_meta::effort::spend(shifted_now);
+        if steps > MAX_STEPS {
+            return Err(PatchError::TooLarge(format!(
+                "The patch changes long lists too often: it would take more than {MAX_STEPS} steps"
+            )));
+        }
         apply(&mut document, operation)?;
     }
     Ok(document)
 }
 
-/// Refuses an operation that would nest too deep.
-fn check_depth(document: &Value, operation: &Value) -> Result<(), PatchError> {
+/// How many elements of lists an operation shifts.
+fn shifted(document: &Value, operation: &Value) -> usize {
+    let behind = |field: &str| {
+        let path = operation.get(field).and_then(Value::as_str)?;
+        let (list, last) = path.rsplit_once('/')?;
+        let list = document.pointer(list)?.as_array()?;
+        Some(list.len().saturating_sub(last.parse().unwrap_or(list.len())))
+    };
+    match operation.get("op").and_then(Value::as_str) {
+        Some("add" | "remove" | "copy") => behind("path").unwrap_or(0),
+        Some("move") => behind("path").unwrap_or(0) + behind("from").unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Refuses an operation that would nest too deep. Counts the values it looks at.
+fn check_depth(document: &Value, operation: &Value, steps: &mut usize) -> Result<(), PatchError> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let value = match text("op") {
         Some("add" | "replace") => operation.get("value"),
@@ -86,17 +113,18 @@ fn check_depth(document: &Value, operation: &Value) -> Result<(), PatchError> {
         _ => None,
     };
     let place = text("path").map_or(0, |path| path.matches('/').count());
-    if value.is_some_and(|value| place + depth(value) > MAX_DEPTH) {
+    if value.is_some_and(|value| place + depth(value, steps) > MAX_DEPTH) {
         return Err(PatchError::Rejected(format!("the outcome would nest deeper than {MAX_DEPTH}")));
     }
     Ok(())
 }
 
 /// How deep a value nests; 0 for one that holds no others.
-fn depth(value: &Value) -> usize {
+fn depth(value: &Value, steps: &mut usize) -> usize {
+    *steps += 1;
     match value {
-        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        Value::Array(list) => 1 + list.iter().map(|item| depth(item, steps)).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(|item| depth(item, steps)).max().unwrap_or(0),
         _ => 0,
     }
 }
@@ -164,9 +192,11 @@ fn normal_pointer(document: &Value, path: &str) -> Result<String, PatchError> {
         return Ok(path.to_owned());
     }
     let mut out = String::with_capacity(path.len());
+    let mut at = Some(document);
     for token in path[1..].split('/') {
-        let parent = document.pointer(&out).and_then(Value::as_array);
+        let parent = at.and_then(Value::as_array);
         let back = token.strip_prefix('-').and_then(|t| t.parse::<usize>().ok());
+        let start = out.len();
         out.push('/');
         match (parent, back) {
             (Some(items), Some(back)) if (1..=items.len()).contains(&back) => {
@@ -174,6 +204,7 @@ fn normal_pointer(document: &Value, path: &str) -> Result<String, PatchError> {
             }
             _ => out.push_str(token),
         }
+        at = at.and_then(|value| value.pointer(&out[start..]));
     }
     Ok(out)
 }

@@ -10,6 +10,8 @@
 //! Its merge keys are a table of their own: `ports` of a Service are known by port here, by port and protocol when
 //! applied.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use crate::gotext::{kind, print, print_map};
@@ -64,13 +66,18 @@ impl<'a> Merger<'a> {
         }
         retain_keys(&mut original, &mut patch)?;
         self.merge_ordered(&mut original, &mut patch, id)?;
+        // What goes is taken out at the end, all of it in one pass.
+        let mut gone: HashSet<String> = HashSet::new();
         for (key, change) in patch {
             let (key, deletes) = match strip_directive(&key, DELETE_FROM) {
                 Some(field) => (field?.to_owned(), true),
                 None => (key, false),
             };
             if change.is_null() {
-                original.shift_remove(&key);
+                if let Some(old) = original.get_mut(&key) {
+                    *old = Value::Null;
+                    gone.insert(key);
+                }
                 continue;
             }
             match original.get_mut(&key) {
@@ -90,15 +97,21 @@ impl<'a> Merger<'a> {
                     original.insert(key, Value::Array(merged));
                 }
                 _ if deletes => {}
-                _ => match without_directives(change) {
-                    Some(value) => {
+                old => match (without_directives(change), old) {
+                    (Some(value), _) => {
+                        gone.remove(&key);
                         original.insert(key, value);
                     }
-                    None => {
-                        original.shift_remove(&key);
+                    (None, Some(old)) => {
+                        *old = Value::Null;
+                        gone.insert(key);
                     }
+                    (None, None) => {}
                 },
             }
+        }
+        if !gone.is_empty() {
+            original.retain(|key, _| !gone.contains(key));
         }
         Ok(original)
     }
@@ -106,8 +119,10 @@ impl<'a> Merger<'a> {
     /// Follows every `$setElementOrder` together with the patch of its list.
     fn merge_ordered(&self, original: &mut Object, patch: &mut Object, id: TypeId) -> Result<()> {
         let keys: Vec<String> = patch.keys().filter(|k| k.starts_with(ELEMENT_ORDER)).cloned().collect();
+        let mut followed: HashSet<String> = HashSet::new();
         for key in keys {
-            let Some(order) = patch.shift_remove(&key) else { continue };
+            let Some(order) = patch.get_mut(&key).map(std::mem::take) else { continue };
+            followed.insert(key.clone());
             let Some(field) = strip_directive(&key, ELEMENT_ORDER) else { continue };
             let field = field?.to_owned();
             let Value::Array(order) = order else { return Err(bad_type("slice", &order)) };
@@ -116,7 +131,11 @@ impl<'a> Merger<'a> {
                 Some(Value::Array(items)) => Ok(Some(items)),
                 Some(other) => Err(bad_type("slice", &other)),
             };
-            let (old, change) = (list(original.get(&field).cloned())?, list(patch.shift_remove(&field))?);
+            let change = patch.get_mut(&field).filter(|_| !followed.contains(&field)).map(std::mem::take);
+            if change.is_some() {
+                followed.insert(field.clone());
+            }
+            let (old, change) = (list(original.get(&field).cloned())?, list(change)?);
             let (_, meta) = self.lookup(id, &field);
             let merge_key = meta.map_or("", |m| m.key);
             check_order(change.as_deref().unwrap_or_default(), &order, merge_key)?;
@@ -131,6 +150,9 @@ impl<'a> Merger<'a> {
             let (ours, theirs) = partition(merged, &order, merge_key)?;
             let merged = ordered(ours, theirs, &order, &live, merge_key, of_maps)?;
             original.insert(field, Value::Array(merged));
+        }
+        if !followed.is_empty() {
+            patch.retain(|key, _| !followed.contains(key));
         }
         Ok(())
     }
@@ -151,15 +173,12 @@ impl<'a> Merger<'a> {
         let of_maps = same_kind(old.iter().chain(&change))?;
         if !of_maps {
             if deletes {
+                let change: HashSet<&Value> = change.iter().collect();
                 return Ok(old.into_iter().filter(|v| !change.contains(v)).collect());
             }
-            let live = old.clone();
-            let mut merged: Vec<Value> = Vec::with_capacity(old.len() + change.len());
-            for value in old.into_iter().chain(change.iter().cloned()) {
-                if !merged.contains(&value) {
-                    merged.push(value);
-                }
-            }
+            let mut seen = HashSet::new();
+            let merged = old.iter().chain(&change).filter(|value| seen.insert(*value)).cloned().collect();
+            let live = old;
             let (ours, theirs) = partition(merged, &change, "")?;
             return ordered(ours, theirs, &change, &live, "", false);
         }
@@ -183,12 +202,31 @@ impl<'a> Merger<'a> {
         merge_key: &str,
         element: TypeId,
     ) -> Result<Vec<Value>> {
+        let mut places: HashMap<Value, usize> = HashMap::with_capacity(merged.len() + change.len());
+        for (place, old) in merged.iter().enumerate() {
+            if let Some(key) = old.get(merge_key) {
+                places.entry(key.clone()).or_insert(place);
+            }
+        }
         for item in change {
             let Value::Object(item) = item else { continue };
-            let wanted = key_of(&item, merge_key)?;
-            match merged.iter_mut().find(|old| old.get(merge_key) == Some(wanted)) {
-                Some(Value::Object(old)) => *old = self.merge_map(std::mem::take(old), item, element)?,
-                _ => merged.extend(without_directives(Value::Object(item))),
+            let wanted = key_of(&item, merge_key)?.clone();
+            match places.get(&wanted).and_then(|place| merged[*place].as_object_mut()) {
+                Some(old) => {
+                    *old = self.merge_map(std::mem::take(old), item, element)?;
+                    // A patch may take the key itself away.
+                    if old.get(merge_key) != Some(&wanted) {
+                        places.remove(&wanted);
+                    }
+                }
+                None => {
+                    if let Some(new) = without_directives(Value::Object(item)) {
+                        if let Some(key) = new.get(merge_key) {
+                            places.entry(key.clone()).or_insert(merged.len());
+                        }
+                        merged.push(new);
+                    }
+                }
             }
         }
         Ok(merged)
@@ -219,7 +257,8 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<()> {
         Some(Value::Array(keys)) => keys,
         Some(_) => return Err(bad()),
     };
-    let retained = |key: &String| keys.iter().any(|k| k.as_str() == Some(key));
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let retained = |key: &String| keys.contains(key.as_str());
     let directive = |key: &String| key.starts_with(DELETE_FROM) || key.starts_with(ELEMENT_ORDER);
     if patch.iter().any(|(k, v)| !v.is_null() && !directive(k) && !retained(k)) {
         return Err(bad());
@@ -235,14 +274,14 @@ fn follow_element_directives(
     merge_key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>)> {
     let (mut plain, mut replace) = (Vec::with_capacity(change.len()), false);
+    let mut deleted: HashSet<Value> = HashSet::new();
     for item in change {
         let Value::Object(element) = &item else { continue };
         match element.get(PATCH) {
             None => plain.push(item),
             Some(directive) => match directive.as_str() {
                 Some("delete") => {
-                    let wanted = key_of(element, merge_key)?;
-                    old.retain(|o| o.get(merge_key) != Some(wanted));
+                    deleted.insert(key_of(element, merge_key)?.clone());
                 }
                 Some("replace") => replace = true,
                 Some("merge") => {
@@ -257,6 +296,9 @@ fn follow_element_directives(
                 }
             },
         }
+    }
+    if !deleted.is_empty() {
+        old.retain(|o| o.get(merge_key).is_none_or(|key| !deleted.contains(key)));
     }
     Ok(if replace { (plain, Vec::new()) } else { (old, plain) })
 }
@@ -298,24 +340,44 @@ fn same(left: &Value, right: &Value, merge_key: &str) -> Result<bool> {
 
 /// What is in a list of others, and what is not.
 fn partition(items: Vec<Value>, others: &[Value], merge_key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
+    let others = Places::of(others, merge_key);
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
     for item in items {
         if !merge_key.is_empty() {
             let Value::Object(object) = &item else { return Err(bad_type("map", &item)) };
             key_of(object, merge_key)?;
         }
-        let found = place(others, &item, merge_key).is_some();
+        let found = others.find(&item).is_some();
         if found { inside.push(item) } else { outside.push(item) }
     }
     Ok((inside, outside))
 }
 
-fn place(list: &[Value], item: &Value, merge_key: &str) -> Option<usize> {
-    if merge_key.is_empty() {
-        return list.iter().position(|v| v == item);
+/// Where the elements of a list stand first: by their key, or without one by what they are.
+struct Places<'v> {
+    merge_key: &'v str,
+    first: HashMap<&'v Value, usize>,
+}
+
+impl<'v> Places<'v> {
+    fn of(list: &'v [Value], merge_key: &'v str) -> Self {
+        let mut this = Self { merge_key, first: HashMap::with_capacity(list.len()) };
+        for (place, item) in list.iter().enumerate() {
+            if let Some(name) = this.name(item) {
+                this.first.entry(name).or_insert(place);
+            }
+        }
+        this
     }
-    let wanted = item.get(merge_key)?;
-    list.iter().position(|v| v.get(merge_key) == Some(wanted))
+
+    fn name<'i>(&self, item: &'i Value) -> Option<&'i Value> {
+        if self.merge_key.is_empty() { Some(item) } else { item.get(self.merge_key) }
+    }
+
+    fn find(&self, item: &Value) -> Option<usize> {
+        karmada_meta::effort::spend(1);
+        self.first.get(self.name(item)?).copied()
+    }
 }
 
 /// The patch's elements in the patch's order, the object's own in between as they stood to them before.
@@ -333,12 +395,13 @@ fn ordered(
             key_of(object, merge_key)?;
         }
     }
-    ours.sort_by_key(|v| place(order, v, merge_key));
-    theirs.sort_by_key(|v| place(live, v, merge_key));
+    let (order, live) = (Places::of(order, merge_key), Places::of(live, merge_key));
+    ours.sort_by_cached_key(|v| order.find(v));
+    theirs.sort_by_cached_key(|v| live.find(v));
     let mut out = Vec::with_capacity(ours.len() + theirs.len());
     let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
     while let (Some(our), Some(their)) = (ours.peek(), theirs.peek()) {
-        let before = match (place(live, their, merge_key), place(live, our, merge_key)) {
+        let before = match (live.find(their), live.find(our)) {
             (Some(their), Some(our)) => their < our,
             _ => false,
         };

@@ -1,5 +1,7 @@
 //! What is accepted and yet likely to be a mistake.
 
+use std::collections::HashSet;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
@@ -40,9 +42,10 @@ pub(super) fn of(group: &str, kind: &str, object: &Value) -> Vec<String> {
     for list in ["initContainers", "containers"] {
         for (i, container) in spec[list].as_array().into_iter().flatten().enumerate() {
             let env = container["env"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let mut seen = HashSet::new();
             for (j, variable) in env.iter().enumerate() {
                 let name = variable["name"].as_str().unwrap_or_default();
-                if !name.is_empty() && env[..j].iter().any(|before| before["name"] == name) {
+                if !name.is_empty() && !seen.insert(name) {
                     warnings.push(format!(
                         "{path}.{list}[{i}].env[{j}]: hides previous definition of {name:?}, which may be dropped when using apply"
                     ));

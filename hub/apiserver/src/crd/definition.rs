@@ -4,6 +4,8 @@
 //! (`spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`). Its error paths come from there and so do
 //! ours: [`Shared`] says where a piece of a version stands.
 
+use std::collections::HashSet;
+
 use karmada_meta::{
     jsonpath::JsonPath,
     names, object,
@@ -442,7 +444,7 @@ fn validate_selectable(version: &Value, path: &Path) -> Vec<FieldError> {
                           formats are allowed.";
             errors.push(FieldError::invalid(&at, given, detail));
         }
-        if !seen.insert(found) {
+        if !seen.insert(found.to_string()) {
             errors.push(FieldError::duplicate(&at, given));
         }
     }
@@ -504,10 +506,11 @@ fn validate_stored_versions(definition: &Value) -> Vec<FieldError> {
         return vec![FieldError::invalid(&path, shown, "must have at least one stored version")];
     }
     let all = versions(definition);
+    let names: HashSet<&str> = all.iter().map(|v| text(v, "/name")).collect();
     let mut errors = Vec::new();
     for (index, version) in stored.iter().enumerate() {
         let name = version.as_str().unwrap_or_default();
-        if !all.iter().any(|v| text(v, "/name") == name) {
+        if !names.contains(name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \

@@ -4,11 +4,12 @@
 use serde_json::{Map, Value};
 
 use super::schema::{Additional, Schema};
+use crate::shape::{MOST_FINDINGS, MOST_OF_PATH};
 
 /// Fields that every object has whatever its schema says.
 const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Removes what the schema does not know. The dotted paths of what went, sorted.
+/// Removes what the schema does not know. The dotted paths of what went, sorted; of very many as many as are told.
 pub fn prune(value: &mut Value, schema: &Schema) -> Vec<String> {
     let mut pruner = Pruner { dropped: Vec::new() };
     pruner.node(value, Some(schema), true, &mut String::new());
@@ -25,21 +26,19 @@ impl Pruner {
     fn node(&mut self, value: &mut Value, schema: Option<&Schema>, is_object: bool, path: &mut String) {
         let is_object = is_object || schema.is_some_and(|s| s.embedded);
         match value {
-            Value::Object(map) => {
-                let keys: Vec<String> = map.keys().cloned().collect();
-                for key in keys {
-                    if is_object && OBJECT_FIELDS.contains(&key.as_str()) {
-                        continue;
-                    }
-                    let length = path.len();
-                    if length > 0 {
-                        path.push('.');
-                    }
-                    path.push_str(&key);
-                    self.field(map, &key, schema, path);
-                    path.truncate(length);
+            Value::Object(map) => map.retain(|key, value| {
+                if is_object && OBJECT_FIELDS.contains(&key.as_str()) {
+                    return true;
                 }
-            }
+                let length = path.len();
+                if length > 0 {
+                    path.push('.');
+                }
+                path.push_str(key);
+                let kept = self.field(key, value, schema, path);
+                path.truncate(length);
+                kept
+            }),
             Value::Array(items) => {
                 let (below, keep) = schema
                     .map_or((None, false), |s| (s.items.as_deref(), s.preserve_unknown && s.items.is_none()));
@@ -57,26 +56,29 @@ impl Pruner {
         }
     }
 
-    fn field(&mut self, map: &mut Map<String, Value>, key: &str, schema: Option<&Schema>, path: &mut String) {
+    /// Whether the schema knows the field; then its value is pruned.
+    fn field(&mut self, key: &str, value: &mut Value, schema: Option<&Schema>, path: &mut String) -> bool {
         let below = match schema {
             None => None,
             Some(schema) => match (schema.properties.get(key), &schema.additional) {
                 (Some(property), _) => Some(Some(property)),
                 (None, Some(Additional::Schema(schema))) => Some(Some(&**schema)),
-                (None, _) if schema.preserve_unknown => return,
+                (None, _) if schema.preserve_unknown => return true,
                 (None, Some(Additional::Any)) => Some(None),
                 (None, None) => None,
             },
         };
         match below {
             Some(below) => {
-                if let Some(value) = map.get_mut(key) {
-                    self.node(value, below, false, path);
-                }
+                self.node(value, below, false, path);
+                true
             }
             None => {
-                map.shift_remove(key);
-                self.dropped.push(path.clone());
+                if self.dropped.len() < MOST_FINDINGS {
+                    // With one character more than is shown, so that it is seen to go on.
+                    self.dropped.push(path.chars().take(MOST_OF_PATH + 1).collect());
+                }
+                false
             }
         }
     }
@@ -85,19 +87,14 @@ impl Pruner {
 /// Removes nulls where null is no value and no default stands in for it.
 pub fn drop_nulls(value: &mut Value, schema: &Schema) {
     match value {
-        Value::Object(map) => {
-            let keys: Vec<String> = map.keys().cloned().collect();
-            for key in keys {
-                let Some(below) = field_schema(schema, &key) else { continue };
-                match map.get_mut(&key) {
-                    Some(Value::Null) if !below.nullable && below.default.is_none() => {
-                        map.shift_remove(&key);
-                    }
-                    Some(value) => drop_nulls(value, below),
-                    None => {}
-                }
+        Value::Object(map) => map.retain(|key, value| {
+            let Some(below) = field_schema(schema, key) else { return true };
+            let goes = value.is_null() && !below.nullable && below.default.is_none();
+            if !goes {
+                drop_nulls(value, below);
             }
-        }
+            !goes
+        }),
         Value::Array(items) => {
             if let Some(below) = &schema.items {
                 items.iter_mut().for_each(|item| drop_nulls(item, below));

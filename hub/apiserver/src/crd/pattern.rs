@@ -5,6 +5,44 @@
 
 use std::fmt;
 
+/// The largest program of a pattern, in bytes. A few characters make one of any size: `(.{1000}){1000}`.
+const MOST_BYTES: usize = 4 << 20;
+/// A program of this size is small: most are.
+const SMALL_BYTES: usize = 64 << 10;
+/// What the patterns of one schema may take together, in small programs.
+const ROOM: usize = 8 << 10;
+
+/// The patterns of a schema that is to be stored, of which all together have to be compiled at every start.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    used: usize,
+}
+
+impl Patterns {
+    /// Checks one more pattern.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn check(&mut self, source: &str) -> Result<(), String> {
+        let wrong = |error| format!("must be a valid regular expression, but isn't: {error}");
+        self.used += 1;
+        self.spent()?;
+        if Pattern::compile_within(source, SMALL_BYTES).is_err() {
+            self.used += MOST_BYTES / SMALL_BYTES;
+            self.spent()?;
+            Pattern::compile(source).map_err(wrong)?;
+        }
+        Ok(())
+    }
+
+    fn spent(&self) -> Result<(), String> {
+        if self.used <= ROOM {
+            return Ok(());
+        }
+        Err("is one too many: the regular expressions of this schema are too large together".to_owned())
+    }
+}
+
 /// A compiled `pattern`.
 #[derive(Clone)]
 pub struct Pattern {
@@ -31,11 +69,18 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it.
     pub fn compile(source: &str) -> Result<Self, String> {
+        Self::compile_within(source, MOST_BYTES)
+    }
+
+    /// Compiles a pattern whose program may take so many bytes.
+    fn compile_within(source: &str, bytes: usize) -> Result<Self, String> {
         let translated = translate(source);
-        let engine = match regex::Regex::new(&translated) {
+        let engine = match regex::RegexBuilder::new(&translated).size_limit(bytes).build() {
             Ok(regex) => Engine::Text(regex),
+            Err(error @ regex::Error::CompiledTooBig(_)) => return Err(error.to_string()),
             Err(error) => regex::bytes::RegexBuilder::new(&translated)
                 .unicode(false)
+                .size_limit(bytes)
                 .build()
                 .map(Engine::Bytes)
                 .map_err(|_| error.to_string())?,

@@ -3,11 +3,16 @@
 //! What a rule may cost is bounded three times, as kube-apiserver has it: a definition is refused when the worst case is too
 //! much ([`super::structural`]), a call ends when it has used up its own limit, and all calls for one object share a budget.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use karmada_cel::{Decl, EvalError, Outcome, Program, Scope, Shape, Wanted, escape};
 use karmada_meta::path::{FieldError, Path};
 use serde_json::{Map, Value};
+
+use super::validate::{Counterparts, MOST_ERRORS};
 
 /// What one call may cost.
 const CALL_LIMIT: u64 = 1_000_000;
@@ -166,7 +171,7 @@ impl Rules {
 
     /// As [`Rules::judge`], of a value that stands at `path`.
     pub(super) fn judge_at(&self, object: &Value, old: Option<&Value>, path: &Path) -> Verdict {
-        let mut judge = Judge { verdict: Verdict::default(), budget: BUDGET };
+        let mut judge = Judge { verdict: Verdict::default(), budget: BUDGET, equal: HashMap::new() };
         let seen = Seen { current: old.map(|old| (object, old)), parent: None };
         // What is left undone has been said.
         let _: Result<(), Spent> = judge.node(self, object, old, path, seen);
@@ -220,11 +225,6 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Nothing changed here, so what is wrong was wrong before.
-    fn unchanged(&self) -> bool {
-        self.current.or(self.parent).is_some_and(|(new, old)| new == old)
-    }
-
     fn below(self, new: &'a Value, old: Option<&'a Value>) -> Self {
         match self.current {
             None => self,
@@ -236,9 +236,17 @@ impl<'a> Seen<'a> {
 struct Judge {
     verdict: Verdict,
     budget: u64,
+    /// Which pairs of values, by where they are, were found equal or not: many elements may have the same parents.
+    equal: HashMap<(*const Value, *const Value), bool>,
 }
 
 impl Judge {
+    /// Nothing changed here, so what is wrong was wrong before.
+    fn unchanged(&mut self, seen: &Seen<'_>) -> bool {
+        let Some((new, old)) = seen.current.or(seen.parent) else { return false };
+        *self.equal.entry((std::ptr::from_ref(new), std::ptr::from_ref(old))).or_insert_with(|| new == old)
+    }
+
     fn node<'a>(
         &mut self,
         rules: &Rules,
@@ -257,13 +265,10 @@ impl Judge {
         match value {
             Value::Array(list) => {
                 let Some(inner) = &rules.items else { return Ok(()) };
-                let before = old.and_then(Value::as_array);
+                let before = rules.keys.as_ref().zip(old.and_then(Value::as_array));
+                let before = before.map(|(keys, before)| Counterparts::of(before, keys));
                 for (index, item) in list.iter().enumerate() {
-                    let old = rules
-                        .keys
-                        .as_ref()
-                        .zip(before)
-                        .and_then(|(keys, before)| counterpart(item, before, keys));
+                    let old = before.as_ref().and_then(|before| before.get(item));
                     self.node(inner, item, old, &path.index(index), seen.below(item, old))?;
                 }
             }
@@ -294,6 +299,9 @@ impl Judge {
     ) -> Result<(), Spent> {
         let shown = || rules.shows_value.then(|| value.clone());
         for rule in &rules.rules {
+            if self.verdict.errors.len() + self.verdict.warnings.len() >= MOST_ERRORS {
+                return Err(Spent);
+            }
             if self.budget == 0 {
                 return self.give_up(error(path, shown(), OUT_OF_BUDGET));
             }
@@ -338,11 +346,11 @@ impl Judge {
                 }
             }
             let at = match &rule.field {
-                Some(field) if path.as_str().is_empty() => field.clone(),
-                Some(field) => path.child(field.as_str()),
+                Some(field) if path.is_root() => field.clone(),
+                Some(field) => path.child(&field.to_string()),
                 None => path.clone(),
             };
-            let ratchets = !program.uses_old && seen.unchanged();
+            let ratchets = !program.uses_old && self.unchanged(&seen);
             let detail = match self.message(rule, value, old) {
                 Ok(detail) => detail,
                 Err(detail) => {
@@ -409,7 +417,7 @@ impl Judge {
 
 /// An error with or without the value; one of the whole object has no path.
 fn error(path: &Path, value: Option<Value>, detail: &str) -> FieldError {
-    let path = if path.as_str().is_empty() { Path::new("<nil>") } else { path.clone() };
+    let path = if path.is_root() { Path::new("<nil>") } else { path.clone() };
     FieldError { value, ..FieldError::invalid(&path, Value::Null, detail) }
 }
 
@@ -417,10 +425,6 @@ fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = map.iter().collect();
     all.sort_unstable_by_key(|(key, _)| *key);
     all
-}
-
-fn counterpart<'a>(item: &Value, before: &'a [Value], keys: &[String]) -> Option<&'a Value> {
-    before.iter().find(|old| keys.iter().all(|key| item.get(key) == old.get(key)))
 }
 
 /// Where a path such as `.spec.name` or `.spec['a.b']` leads, and the schema there.

@@ -94,12 +94,13 @@ impl Shape for CustomShape {
                 let Some(metadata) = embedded.get_mut("metadata").and_then(Value::as_object_mut) else {
                     return;
                 };
-                let unknown: Vec<String> =
-                    metadata.keys().filter(|key| !METADATA.contains(&key.as_str())).cloned().collect();
-                for key in unknown {
-                    metadata.shift_remove(&key);
-                    findings.unknown(&format!("{path}.metadata.{key}"));
-                }
+                metadata.retain(|key, _| {
+                    let known = METADATA.contains(&key.as_str());
+                    if !known && !findings.is_full() {
+                        findings.unknown(&format!("{path}.metadata.{key}"));
+                    }
+                    known
+                });
             });
         }
         fill::drop_nulls(object, &self.schema);

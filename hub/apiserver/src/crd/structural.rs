@@ -1,10 +1,12 @@
 //! What a definition's schema must be before it is stored: structural, with nothing in it that the server could not
 //! keep to. Message texts and the paths in brackets are kube-apiserver's.
 
+use std::collections::HashSet;
+
 use karmada_meta::path::{FieldError, Path};
 use serde_json::{Map, Value};
 
-use super::{expressions, fill, pattern::Pattern, rules::Rules, schema::Schema, validate};
+use super::{expressions, fill, pattern::Patterns, rules::Rules, schema::Schema, validate};
 
 /// Keywords of JSON schema that structural schemas do not have, and why not.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -31,11 +33,13 @@ const SHAPING: &[(&str, &str)] = &[
     ("x-kubernetes-list-type", "must be undefined to be structural"),
     ("x-kubernetes-map-type", "must be undefined to be structural"),
 ];
+/// How many wrong keys of one list are told.
+const WRONG_KEYS: usize = 16;
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
 /// What is wrong with the schema of a version, which stands at `path`.
 pub(super) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
-    let mut check = Check { errors: Vec::new() };
+    let mut check = Check { errors: Vec::new(), patterns: Patterns::default() };
     check.keywords(schema, path);
     if !check.errors.is_empty() {
         return check.errors;
@@ -66,6 +70,7 @@ pub(super) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
 
 struct Check {
     errors: Vec<FieldError>,
+    patterns: Patterns,
 }
 
 /// The schemas within a schema, each with its path, in a fixed order.
@@ -161,9 +166,8 @@ impl Check {
             }
         }
         if let Some(pattern) = map.get("pattern").and_then(Value::as_str)
-            && let Err(error) = Pattern::compile(pattern)
+            && let Err(detail) = self.patterns.check(pattern)
         {
-            let detail = format!("must be a valid regular expression, but isn't: {error}");
             self.errors.push(FieldError::invalid(&path.child("pattern"), pattern, detail));
         }
         if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
@@ -246,17 +250,25 @@ impl Check {
             self.errors.push(FieldError::invalid(&items_at.child("type"), text(items, "type"), detail));
             return;
         }
-        for (index, key) in keys.iter().enumerate() {
-            self.map_key(items, key, &keys[..index], path, keys);
+        let required = items.get("required").and_then(Value::as_array);
+        let required: HashSet<&Value> = required.into_iter().flatten().collect();
+        let (mut before, before_errors) = (HashSet::new(), self.errors.len());
+        for key in keys {
+            // Some of these errors show all keys.
+            if self.errors.len() - before_errors >= WRONG_KEYS {
+                break;
+            }
+            self.map_key(items, key, !before.insert(key), required.contains(key), path, keys);
         }
     }
 
-    /// One of the fields that tell the elements of a list apart.
+    /// One of the fields that tell the elements of a list apart; `again`: it has been named before.
     fn map_key(
         &mut self,
         items: &Map<String, Value>,
         key: &Value,
-        before: &[Value],
+        again: bool,
+        required: bool,
         path: &Path,
         keys: &[Value],
     ) {
@@ -274,8 +286,6 @@ impl Check {
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                     self.errors.push(FieldError::invalid(&at.child("type"), text(items, "type"), detail));
                 }
-                let required = items.get("required").and_then(Value::as_array);
-                let required = required.is_some_and(|list| list.iter().any(|r| r == key));
                 if !required && property.get("default").is_none_or(Value::is_null) {
                     let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a \
                                   required property";
@@ -287,7 +297,7 @@ impl Check {
                 }
             }
         }
-        if before.contains(key) {
+        if again {
             let detail = "must not contain duplicate entries";
             self.errors.push(FieldError::invalid(&keys_at, keys.to_vec(), detail));
         }

@@ -4,9 +4,15 @@
 //! read these messages. On an update a value that did not change is let pass ("ratcheting"), so that a stricter schema
 //! does not lock up objects that were fine before it.
 
-use std::fmt;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
-use karmada_meta::path::{FieldError, Path};
+use karmada_meta::{
+    effort,
+    path::{FieldError, Path},
+};
 use serde_json::{Map, Number, Value};
 
 use super::{
@@ -63,9 +69,14 @@ impl fmt::Display for At<'_> {
     }
 }
 
+/// After so many errors of one object the rest of it is not looked at: they would not be told.
+pub(super) const MOST_ERRORS: usize = 2_000;
+/// The same in bytes of their paths and details; what they show of the object is besides that.
+const MOST_BYTES: usize = 1 << 20;
+
 /// What is wrong with `value`. Errors stand at `prefix` and below; `old` is what stood there before, if anything did.
 pub fn validate(value: &Value, old: Option<&Value>, schema: &Schema, prefix: &Path) -> Vec<FieldError> {
-    let mut judge = Judge { prefix, errors: Vec::new() };
+    let mut judge = Judge::new(prefix);
     judge.value(value, old, schema, &At::root(""));
     judge.errors
 }
@@ -73,31 +84,42 @@ pub fn validate(value: &Value, old: Option<&Value>, schema: &Schema, prefix: &Pa
 struct Judge<'p> {
     prefix: &'p Path,
     errors: Vec<FieldError>,
+    /// Of their paths and details.
+    bytes: usize,
 }
 
-impl Judge<'_> {
-    fn path(&self, at: &At<'_>) -> Path {
-        match at.to_string().as_str() {
-            "" => self.prefix.clone(),
-            text => self.prefix.child(text),
-        }
+impl<'p> Judge<'p> {
+    fn new(prefix: &'p Path) -> Self {
+        Self { prefix, errors: Vec::new(), bytes: 0 }
+    }
+
+    fn path(&mut self, at: &At<'_>) -> Path {
+        let text = at.to_string();
+        self.bytes += text.len();
+        if text.is_empty() { self.prefix.clone() } else { self.prefix.child(&text) }
     }
 
     fn invalid(&mut self, at: &At<'_>, value: &Value, detail: impl fmt::Display) {
-        self.errors.push(FieldError::invalid(
-            &self.path(at),
-            value.clone(),
-            format!("{at} in body {detail}"),
-        ));
+        let path = self.path(at);
+        let detail = format!("{at} in body {detail}");
+        self.bytes += detail.len();
+        self.errors.push(FieldError::invalid(&path, value.clone(), detail));
     }
 
     /// An error that kube-apiserver gives no field.
     fn nowhere(&mut self, detail: String) {
+        self.bytes += detail.len();
         self.errors.push(FieldError::invalid(&Path::new("<nil>"), "", detail));
     }
 
+    /// Whether what else is wrong would not be told.
+    fn is_full(&self) -> bool {
+        self.errors.len() >= MOST_ERRORS || self.bytes >= MOST_BYTES
+    }
+
     fn value(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, at: &At<'_>) {
-        if old == Some(value) || (value.is_null() && schema.nullable) {
+        effort::spend(1);
+        if self.is_full() || old == Some(value) || (value.is_null() && schema.nullable) {
             return;
         }
         if !self.fits_type(value, schema, at) {
@@ -123,7 +145,8 @@ impl Judge<'_> {
                 return true;
             }
             let detail = format!("{at} in body must be of type integer,string: \"{found}\"");
-            self.errors.push(FieldError::type_invalid(&self.path(at), found, detail));
+            let path = self.path(at);
+            self.errors.push(FieldError::type_invalid(&path, found, detail));
             return false;
         }
         let Some(wanted) = schema.json_type else { return true };
@@ -133,7 +156,8 @@ impl Judge<'_> {
         };
         if !fits {
             let detail = format!("{at} in body must be of type {}: \"{found}\"", wanted.as_str());
-            self.errors.push(FieldError::type_invalid(&self.path(at), found, detail));
+            let path = self.path(at);
+            self.errors.push(FieldError::type_invalid(&path, found, detail));
             if wanted == JsonType::Integer && found == "number" {
                 self.nowhere(format!("Checked value must be of type integer (default format) in {at}"));
             }
@@ -185,7 +209,7 @@ impl Judge<'_> {
     }
 
     fn attempt(&self, value: &Value, schema: &Schema, at: &At<'_>) -> Vec<FieldError> {
-        let mut judge = Judge { prefix: self.prefix, errors: Vec::new() };
+        let mut judge = Judge::new(self.prefix);
         judge.value(value, None, schema, at);
         judge.errors
     }
@@ -193,8 +217,8 @@ impl Judge<'_> {
     fn string(&mut self, text: &str, value: &Value, checks: &Checks, at: &At<'_>) {
         let length = text.chars().count() as u64;
         if let Some(max) = checks.max_length.filter(|max| length > *max) {
-            self.errors
-                .push(FieldError::too_long(&self.path(at), usize::try_from(max).unwrap_or(usize::MAX)));
+            let path = self.path(at);
+            self.errors.push(FieldError::too_long(&path, usize::try_from(max).unwrap_or(usize::MAX)));
         }
         if let Some(min) = checks.min_length.filter(|min| length < *min) {
             self.invalid(at, value, format_args!("should be at least {min} chars long"));
@@ -204,7 +228,8 @@ impl Judge<'_> {
         }
         if let Some(format) = checks.format.filter(|format| !format.accepts(text)) {
             let detail = format!("{at} in body must be of type {}: {value}", format.as_str());
-            self.errors.push(FieldError::type_invalid(&self.path(at), value.clone(), detail));
+            let path = self.path(at);
+            self.errors.push(FieldError::type_invalid(&path, value.clone(), detail));
         }
     }
 
@@ -247,8 +272,12 @@ impl Judge<'_> {
 
     fn array(&mut self, items: &[Value], value: &Value, old: Option<&Value>, schema: &Schema, at: &At<'_>) {
         if let Some(below) = &schema.items {
+            let before = match (&schema.list, old.and_then(Value::as_array)) {
+                (ListType::Map(keys), Some(old)) => Some(Counterparts::of(old, keys)),
+                _ => None,
+            };
             for (index, item) in items.iter().enumerate() {
-                let before = old.and_then(Value::as_array).and_then(|old| counterpart(item, old, schema));
+                let before = before.as_ref().and_then(|before| before.get(item));
                 self.value(item, before, below, &at.index(index));
             }
         }
@@ -263,7 +292,8 @@ impl Judge<'_> {
 
     fn too_many(&mut self, count: usize, max: u64, at: &At<'_>) {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        self.errors.push(FieldError::too_many(&self.path(at), count, max));
+        let path = self.path(at);
+        self.errors.push(FieldError::too_many(&path, count, max));
     }
 
     fn one_of_values(&mut self, value: &Value, checks: &Checks, at: &At<'_>) {
@@ -279,7 +309,8 @@ impl Judge<'_> {
             })
             .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        self.errors.push(FieldError::not_supported(&self.path(at), value.clone(), &texts));
+        let path = self.path(at);
+        self.errors.push(FieldError::not_supported(&path, value.clone(), &texts));
     }
 
     fn object(
@@ -298,7 +329,11 @@ impl Judge<'_> {
             self.too_many(map.len(), max, at);
         }
         for name in schema.checks.required.iter().filter(|name| !map.contains_key(*name)) {
-            self.errors.push(FieldError::required(&self.path(&at.field(name)), ""));
+            if self.is_full() {
+                break;
+            }
+            let path = self.path(&at.field(name));
+            self.errors.push(FieldError::required(&path, ""));
         }
         let mut keys: Vec<&String> = map.keys().collect();
         keys.sort_unstable();
@@ -357,10 +392,30 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The element that stood for `item` before, for lists whose elements have an identity.
-fn counterpart<'a>(item: &Value, old: &'a [Value], schema: &Schema) -> Option<&'a Value> {
-    let ListType::Map(keys) = &schema.list else { return None };
-    old.iter().find(|old| keys.iter().all(|key| item.get(key) == old.get(key)))
+/// The elements of a list by the values of the fields that tell them apart.
+pub(super) struct Counterparts<'a> {
+    keys: &'a [String],
+    first: HashMap<Vec<Option<&'a Value>>, &'a Value>,
+}
+
+impl<'a> Counterparts<'a> {
+    pub(super) fn of(list: &'a [Value], keys: &'a [String]) -> Self {
+        let mut first = HashMap::with_capacity(list.len());
+        for item in list {
+            first.entry(identity(item, keys)).or_insert(item);
+        }
+        Self { keys, first }
+    }
+
+    /// The element that stood for `item` before.
+    pub(super) fn get(&self, item: &Value) -> Option<&'a Value> {
+        self.first.get(&identity(item, self.keys)).copied()
+    }
+}
+
+/// A key may be missing: then it takes part as missing.
+fn identity<'a>(item: &'a Value, keys: &[String]) -> Vec<Option<&'a Value>> {
+    keys.iter().map(|key| item.get(key)).collect()
 }
 
 /// Elements that stand twice in a set or a map list.
@@ -384,25 +439,22 @@ fn duplicates_below(value: &Value, schema: &Schema, path: &Path, errors: &mut Ve
             }
         }
         Value::Array(items) => {
-            let identity = |item: &Value| -> Option<Value> {
-                match &schema.list {
-                    ListType::Atomic => None,
-                    ListType::Set => Some(item.clone()),
-                    ListType::Map(keys) => {
-                        let item = item.as_object()?;
-                        // A key may be missing: then it takes part as missing.
-                        let pairs = keys.iter().filter_map(|k| Some((k.clone(), item.get(k)?.clone())));
-                        Some(Value::Object(pairs.collect()))
+            match &schema.list {
+                ListType::Atomic => {}
+                ListType::Set => {
+                    let mut seen = HashSet::with_capacity(items.len());
+                    for (index, item) in items.iter().enumerate().filter(|(_, item)| !seen.insert(*item)) {
+                        errors.push(FieldError::duplicate(&path.index(index), item.clone()));
                     }
                 }
-            };
-            let mut seen: Vec<Value> = Vec::new();
-            for (index, item) in items.iter().enumerate() {
-                let Some(identity) = identity(item) else { continue };
-                if seen.contains(&identity) {
-                    errors.push(FieldError::duplicate(&path.index(index), identity));
-                } else {
-                    seen.push(identity);
+                ListType::Map(keys) => {
+                    let mut seen = HashSet::with_capacity(items.len());
+                    let objects = items.iter().enumerate().filter(|(_, item)| item.is_object());
+                    for (index, item) in objects.filter(|(_, item)| !seen.insert(identity(item, keys))) {
+                        let pairs = keys.iter().filter_map(|k| Some((k.clone(), item.get(k)?.clone())));
+                        errors
+                            .push(FieldError::duplicate(&path.index(index), Value::Object(pairs.collect())));
+                    }
                 }
             }
             if let Some(below) = &schema.items {

@@ -1,5 +1,7 @@
 //! The rules of `metadata`, for all kinds.
 
+use std::collections::HashSet;
+
 use karmada_meta::{
     labels::validate_labels,
     names, object,
@@ -11,6 +13,8 @@ use crate::kinds::{Kind, NameRule};
 
 /// Annotations together.
 const MAX_ANNOTATIONS: usize = 256 << 10;
+/// Of how many second controllers an object is told: each time with all owners.
+const SECOND_CONTROLLERS: usize = 8;
 
 fn name_errors(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
@@ -88,7 +92,7 @@ fn owner_errors(value: &Value) -> Vec<FieldError> {
     let path = Path::new("metadata").child("ownerReferences");
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
-    let all = object::meta(value, "ownerReferences").cloned().unwrap_or_default();
+    let mut seconds = 0;
     for owner in object::owner_references(value) {
         let mut need = |field: &str, text: &str, detail: &str| {
             if text.is_empty() {
@@ -110,13 +114,18 @@ fn owner_errors(value: &Value) -> Vec<FieldError> {
         if owner.controller == Some(true) {
             let this = format!("{}/{}", owner.kind, owner.name);
             match &controller {
-                Some(first) => errors.push(FieldError::invalid(
-                    &path,
-                    all.clone(),
-                    format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
-                    ),
-                )),
+                Some(_) if seconds == SECOND_CONTROLLERS => {}
+                Some(first) => {
+                    seconds += 1;
+                    let all = object::meta(value, "ownerReferences").cloned().unwrap_or_default();
+                    errors.push(FieldError::invalid(
+                        &path,
+                        all,
+                        format!(
+                            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                        ),
+                    ));
+                }
                 None => controller = Some(this),
             }
         }
@@ -153,7 +162,7 @@ pub fn validate_update(value: &Value, old: &Value) -> Vec<FieldError> {
     let path = Path::new("metadata");
     let mut errors = Vec::new();
     if object::deletion_timestamp(old).is_some() {
-        let had = object::finalizers(old);
+        let had: HashSet<&str> = object::finalizers(old).into_iter().collect();
         let mut added: Vec<&str> =
             object::finalizers(value).into_iter().filter(|f| !had.contains(f)).collect();
         added.sort_unstable();
@@ -188,21 +197,20 @@ pub fn dedup_owners(value: &mut Value) -> Vec<String> {
     let Some(Value::Array(owners)) = value.pointer_mut("/metadata/ownerReferences") else {
         return Vec::new();
     };
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut warnings = Vec::new();
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
-            let uid = owner["uid"].as_str().unwrap_or_default();
-            let warning = format!(
+    let repeats: Vec<bool> = {
+        let mut seen = HashSet::with_capacity(owners.len());
+        owners.iter().map(|owner| !seen.insert(owner)).collect()
+    };
+    let (mut warned, mut warnings) = (HashSet::new(), Vec::new());
+    let repeated = owners.iter().zip(&repeats).filter(|(_, repeats)| **repeats).map(|(owner, _)| owner);
+    for uid in repeated.map(|owner| owner["uid"].as_str().unwrap_or_default()) {
+        if warned.insert(uid) {
+            warnings.push(format!(
                 ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uid}"
-            );
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        } else {
-            kept.push(owner);
+            ));
         }
     }
-    *owners = kept;
+    let mut repeats = repeats.into_iter();
+    owners.retain(|_| !repeats.next().unwrap_or(false));
     warnings
 }

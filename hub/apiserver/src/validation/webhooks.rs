@@ -1,5 +1,7 @@
 //! Configurations of admission webhooks.
 
+use std::collections::HashSet;
+
 use karmada_meta::{
     labels::LabelSelector,
     names,
@@ -37,10 +39,8 @@ pub(super) fn configuration(object: &Value, old: Option<&Value>) -> Vec<FieldErr
             })
         }),
         unique: was(&|hooks| {
-            hooks
-                .iter()
-                .enumerate()
-                .all(|(i, hook)| hooks[..i].iter().all(|other| other["name"] != hook["name"]))
+            let mut seen = HashSet::new();
+            hooks.iter().all(|hook| seen.insert(&hook["name"]))
         }),
         conditions: was(&|before| {
             before.len() != hooks.len()
@@ -50,14 +50,13 @@ pub(super) fn configuration(object: &Value, old: Option<&Value>) -> Vec<FieldErr
                     .any(|(old, new)| old.get("matchConditions") != new.get("matchConditions"))
         }),
     };
-    let mut errors = Vec::new();
+    let (mut errors, mut seen) = (Vec::new(), HashSet::new());
     for (index, hook) in hooks.iter().enumerate() {
         let path = Path::new("webhooks").index(index);
         webhook(hook, rules, &path, &mut errors);
         review_versions(hook, rules, &path.child("admissionReviewVersions"), &mut errors);
         let name = text(hook, "/name");
-        if rules.unique && !name.is_empty() && hooks[..index].iter().any(|other| text(other, "/name") == name)
-        {
+        if !name.is_empty() && !seen.insert(name) && rules.unique {
             errors.push(FieldError::duplicate(&path.child("name"), name));
         }
     }
@@ -141,9 +140,10 @@ fn review_versions(hook: &Value, rules: Strictness, path: &Path, errors: &mut Ve
         errors.push(FieldError::required(path, format!("must specify one of {known}")));
         return;
     }
+    let mut seen = HashSet::new();
     for (i, version) in versions.iter().enumerate() {
         let (at, name) = (path.index(i), version.as_str().unwrap_or_default());
-        if versions[..i].contains(version) {
+        if !seen.insert(version) {
             errors.push(FieldError::invalid(&at, name, "duplicate version"));
             continue;
         }
@@ -193,7 +193,7 @@ fn resources(resources: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     if resources.is_empty() {
         errors.push(FieldError::required(path, ""));
     }
-    let (mut whole, mut under): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut whole, mut under): (HashSet<&str>, HashSet<&str>) = (HashSet::new(), HashSet::new());
     let mut plain = false;
     for (i, named) in resources.iter().enumerate() {
         let (at, named) = (path.index(i), named.as_str().unwrap_or_default());
@@ -206,19 +206,19 @@ fn resources(resources: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
             plain = named != "*";
             continue;
         };
-        if whole.contains(&resource) {
+        if whole.contains(resource) {
             let detail = format!("if '{resource}/*' is present, must not specify {named}");
             errors.push(FieldError::invalid(&at, named, detail));
         }
-        if under.contains(&sub) {
+        if under.contains(sub) {
             let detail = format!("if '*/{sub}' is present, must not specify {named}");
             errors.push(FieldError::invalid(&at, named, detail));
         }
         if sub == "*" {
-            whole.push(resource);
+            whole.insert(resource);
         }
         if resource == "*" {
-            under.push(sub);
+            under.insert(sub);
         }
     }
     let has = |wildcard: &str| resources.iter().any(|resource| resource == wildcard);
@@ -235,7 +235,10 @@ fn resources(resources: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
 fn conditions(conditions: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     if conditions.len() > MAX_CONDITIONS {
         errors.push(FieldError::too_many(path, conditions.len(), MAX_CONDITIONS));
+        // Each would be compiled.
+        return;
     }
+    let mut seen = HashSet::new();
     for (i, condition) in conditions.iter().enumerate() {
         let at = path.index(i);
         let (name, expression) = (text(condition, "/name"), text(condition, "/expression").trim());
@@ -252,7 +255,7 @@ fn conditions(conditions: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
         }
         let wrong = names::qualified_name_errors(name).into_iter();
         errors.extend(wrong.map(|detail| FieldError::invalid(&named, name, detail)));
-        if conditions[..i].iter().any(|other| text(other, "/name") == name) {
+        if !seen.insert(name) {
             errors.push(FieldError::duplicate(&named, name));
         }
     }

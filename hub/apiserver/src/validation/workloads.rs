@@ -1,5 +1,6 @@
 //! Deployments and what else makes pods.
 
+use indexmap::IndexSet;
 use karmada_meta::{
     labels::LabelSelector,
     object,
@@ -220,10 +221,10 @@ fn with_claimed_volumes(object: &Value) -> Value {
     if let Some(pod) = filled.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
         let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
         if let Some(volumes) = volumes.as_array_mut() {
-            for name in names.filter(|name| !name.is_empty()) {
-                volumes.retain(|volume| volume["name"] != name);
-                volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-            }
+            let names: IndexSet<&str> = names.filter(|name| !name.is_empty()).collect();
+            volumes.retain(|volume| !names.contains(text(volume, "/name")));
+            let claimed = |name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+            volumes.extend(names.iter().map(claimed));
         }
     }
     filled

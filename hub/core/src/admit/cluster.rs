@@ -1,6 +1,6 @@
 //! Cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karmada_api::{
     cluster::{Cluster, LocalSecretReference, ResourceModel, Taint},
@@ -160,13 +160,16 @@ fn model_errors(models: &[ResourceModel], path: &Path) -> Vec<FieldError> {
         if before.grade == model.grade {
             errors.push(FieldError::duplicate(&path.child("grade"), model.grade));
         }
+        let mut below: BTreeMap<_, _> = BTreeMap::new();
+        for range in &before.ranges {
+            below.entry(&range.name).or_insert(range);
+        }
         if resources(before) != resources(model) {
             let detail = "The number and the names of the resources must be the same in all models";
             errors.push(FieldError::invalid(&path.child("ranges"), shown(&model.ranges), detail));
         }
         for (j, range) in model.ranges.iter().enumerate() {
-            let below = before.ranges.iter().find(|below| below.name == range.name);
-            if below.is_some_and(|below| below.max != range.min) {
+            if below.get(&range.name).is_some_and(|below| below.max != range.min) {
                 let detail = "Model intervals for resources must be contiguous and non-overlapping";
                 errors.push(FieldError::invalid(&path.child("ranges").index(j), shown(range), detail));
             }

@@ -1,5 +1,7 @@
 //! FederatedResourceQuota.
 
+use std::collections::BTreeSet;
+
 use karmada_api::policy::{FederatedResourceQuotaSpec, ResourceList};
 use karmada_meta::{
     names,
@@ -67,6 +69,7 @@ pub(super) fn validate(
     }
     errors.extend(list_errors(&spec.overall, &path.child("overall")));
     let assignments = path.child("staticAssignments");
+    let mut seen = BTreeSet::new();
     for (i, assignment) in spec.static_assignments.iter().enumerate() {
         let path = assignments.index(i);
         let cluster = assignment.cluster_name.as_str();
@@ -74,7 +77,7 @@ pub(super) fn validate(
         if !why.is_empty() {
             errors.push(FieldError::invalid(&path.child("clusterName"), cluster, why.join(",")));
         }
-        if spec.static_assignments[..i].iter().any(|other| other.cluster_name == cluster) {
+        if !seen.insert(cluster) {
             errors.push(FieldError::duplicate(&path.child("clusterName"), cluster));
         }
         errors.extend(list_errors(&assignment.hard, &path.child("hard")));

@@ -1,5 +1,7 @@
 //! ClusterTaintPolicy.
 
+use std::collections::BTreeSet;
+
 use karmada_api::{
     consts::taint,
     policy::{ClusterTaintPolicySpec, MatchCondition},
@@ -41,6 +43,7 @@ pub(super) fn validate(spec: &ClusterTaintPolicySpec) -> Result<Vec<String>, Vec
         errors.extend(affinity_errors(target, &path.child("targetClusters")));
     }
     let taints = path.child("taints");
+    let mut seen = BTreeSet::new();
     for (at, taint) in spec.taints.iter().enumerate() {
         let path = taints.index(at);
         if let Err(why) = names::qualified_name(&taint.key) {
@@ -49,7 +52,7 @@ pub(super) fn validate(spec: &ClusterTaintPolicySpec) -> Result<Vec<String>, Vec
         if let Err(why) = names::label_value(&taint.value) {
             errors.push(FieldError::invalid(&path.child("value"), taint.value.as_str(), why));
         }
-        if spec.taints[..at].iter().any(|other| other.key == taint.key && other.effect == taint.effect) {
+        if !seen.insert((&taint.key, &taint.effect)) {
             errors.push(FieldError::duplicate(&path, format!("{}:{}", taint.key, taint.effect)));
         }
     }

@@ -176,7 +176,7 @@ fn permanent_ids_are_permanent() {
     changed["spec"]["schedulerName"] = json!("other");
     let errors =
         admit(PP, Verb::Update, Some(&old), &mut changed, &mut || "another".into(), NOW).unwrap_err();
-    assert_eq!(errors[0].path.as_str(), "metadata.labels[propagationpolicy.karmada.io/permanent-id]");
+    assert_eq!(errors[0].path.to_string(), "metadata.labels[propagationpolicy.karmada.io/permanent-id]");
     object::set_label(&mut changed, label::PROPAGATION_POLICY_ID, "id-1");
     let errors =
         admit(PP, Verb::Update, Some(&old), &mut changed, &mut || "another".into(), NOW).unwrap_err();

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use karmada_meta::effort;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
@@ -30,8 +31,8 @@ pub enum Scalar {
     Float(f64),
     String(Box<str>),
     Bool(bool),
-    /// Anything else. The API refuses such elements, but a stored `fieldsV1` may hold them.
-    Other(Box<Value>),
+    /// Anything else, as JSON. The API refuses such elements, but a stored `fieldsV1` may hold them.
+    Other(Box<str>),
 }
 
 impl Scalar {
@@ -44,7 +45,7 @@ impl Scalar {
                 Some(i) => Self::Int(i),
                 None => Self::Float(n.as_f64().unwrap_or(f64::MAX)),
             },
-            other => Self::Other(Box::new(other.clone())),
+            other => Self::Other(other.to_string().into()),
         }
     }
 
@@ -55,13 +56,14 @@ impl Scalar {
             Self::Float(f) => Value::from(*f),
             Self::String(s) => Value::String(s.to_string()),
             Self::Bool(b) => Value::Bool(*b),
-            Self::Other(v) => (**v).clone(),
+            Self::Other(text) => serde_json::from_str(text).unwrap_or(Value::Null),
         }
     }
 
     fn write(&self, out: &mut String) {
         match self {
             Self::String(text) => write_json_string(text, out),
+            Self::Other(text) => out.push_str(text),
             other => {
                 let _ = write!(out, "{}", other.to_value());
             }
@@ -87,7 +89,7 @@ impl Ord for Scalar {
             (Self::Float(a), Self::Int(b)) => a.total_cmp(&(*b as f64)),
             (Self::String(a), Self::String(b)) => a.cmp(b),
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
-            (Self::Other(a), Self::Other(b)) => a.to_string().cmp(&b.to_string()),
+            (Self::Other(a), Self::Other(b)) => a.cmp(b),
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -158,9 +160,12 @@ impl<'de> Deserialize<'de> for Fields {
                 let mut fields: Vec<(Arc<str>, Scalar)> = Vec::with_capacity(2);
                 while let Some((name, value)) = map.next_entry::<String, Scalar>()? {
                     let name: Arc<str> = name.into();
-                    fields.retain(|f| f.0 != name);
                     fields.push((name, value));
                 }
+                // Of two of a name the later one counts.
+                fields.reverse();
+                fields.sort_by(|a, b| a.0.cmp(&b.0));
+                fields.dedup_by(|later, kept| later.0 == kept.0);
                 Ok(Fields(fields))
             }
         }
@@ -181,6 +186,7 @@ fn write_json_string(text: &str, out: &mut String) {
 
 impl Ord for PathElement {
     fn cmp(&self, other: &Self) -> Ordering {
+        effort::spend(1);
         // Names are mostly shared, so they are mostly the same memory.
         let names = |a: &Arc<str>, b: &Arc<str>| if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) };
         let rank = |e: &Self| match e {

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use karmada_meta::effort;
+
 use super::{Path, PathElement};
 use crate::schema::{Schema, TypeId};
 
@@ -36,11 +38,14 @@ impl Set {
 
     /// The set of these paths.
     pub fn from_paths(paths: impl IntoIterator<Item = Path>) -> Self {
-        let mut set = Self::new();
-        for path in paths {
-            set.insert(&path.0);
-        }
-        set
+        let alone = |path: Path| {
+            let mut below = Self::new();
+            for (i, element) in path.0.into_iter().rev().enumerate() {
+                below = Self { nodes: vec![Node { element, member: i == 0, children: below }] };
+            }
+            below.nodes
+        };
+        Self::from_nodes(paths.into_iter().flat_map(alone).collect())
     }
 
     /// The set of these paths of fields, each with dots between: `metadata.labels`.
@@ -48,20 +53,46 @@ impl Set {
         Self::from_paths(paths.iter().map(|p| Path::of_fields(&p.split('.').collect::<Vec<_>>())))
     }
 
-    /// A set of nodes in any order; nodes of equal elements are joined.
+    /// A set of nodes in any order; nodes of equal elements are joined. However often an element comes, what is below
+    /// all of it is put in order once.
     pub(crate) fn from_nodes(mut nodes: Vec<Node>) -> Self {
-        if !nodes.is_sorted_by(|a, b| a.element < b.element) {
-            nodes.sort_by(|a, b| a.element.cmp(&b.element));
-            nodes.dedup_by(|later, kept| {
-                let same = later.element == kept.element;
-                if same {
-                    kept.member |= later.member;
-                    kept.children = kept.children.union(&later.children);
-                }
-                same
-            });
+        if nodes.is_sorted_by(|a, b| a.element < b.element) {
+            return Self { nodes };
         }
-        Self { nodes }
+        nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        let (mut joined, mut grown): (Vec<Node>, Vec<usize>) = (Vec::with_capacity(nodes.len()), Vec::new());
+        for node in nodes {
+            let last = joined.len().saturating_sub(1);
+            match joined.last_mut() {
+                Some(kept) if kept.element == node.element => {
+                    kept.member |= node.member;
+                    kept.children.nodes.extend(node.children.nodes);
+                    if grown.last() != Some(&last) {
+                        grown.push(last);
+                    }
+                }
+                _ => joined.push(node),
+            }
+        }
+        for i in grown {
+            let below = std::mem::take(&mut joined[i].children.nodes);
+            joined[i].children = Self::from_nodes(below);
+        }
+        Self { nodes: joined }
+    }
+
+    /// All paths of all sets.
+    pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sets: Vec<&Self> = sets.into_iter().filter(|set| !set.is_empty()).collect();
+        match (sets.pop(), sets.pop()) {
+            (None, _) => Self::new(),
+            (Some(only), None) => only.clone(),
+            (Some(last), Some(other)) if sets.is_empty() => other.union(last),
+            (Some(last), Some(other)) => {
+                sets.extend([other, last]);
+                Self::from_nodes(sets.into_iter().flat_map(|set| set.nodes.iter().cloned()).collect())
+            }
+        }
     }
 
     /// No path is in the set.
@@ -102,6 +133,7 @@ impl Set {
     pub fn insert(&mut self, path: &[PathElement]) {
         let Some((first, rest)) = path.split_first() else { return };
         let i = self.position(first).unwrap_or_else(|i| {
+            effort::spend(self.nodes.len() - i);
             self.nodes.insert(i, Node { element: first.clone(), member: false, children: Self::new() });
             i
         });
@@ -135,36 +167,67 @@ impl Set {
         if self.is_empty() || other.is_empty() {
             return Self::new();
         }
-        self.zip(other, false, false, &|a, b| Node {
+        let both = |a: &Node, b: &Node| Node {
             element: a.element.clone(),
             member: a.member && b.member,
             children: a.children.intersection(&b.children),
-        })
+        };
+        // Many owners of little are compared with one change of much.
+        if other.is_far_more_than(self) {
+            let nodes = self.nodes.iter().filter_map(|a| other.get(&a.element).map(|b| both(a, b)));
+            return Self { nodes: nodes.filter(|node| !node.is_empty()).collect() };
+        }
+        self.zip(other, false, false, &both)
     }
 
     /// The paths that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
-        self.zip(other, true, false, &|a, b| Node {
+        self.less(other, &|a, b| Node {
             element: a.element.clone(),
             member: a.member && !b.member,
             children: a.children.difference(&b.children),
         })
     }
 
+    /// What is left of each node of both, and the nodes that `other` does not have.
+    fn less(&self, other: &Self, both: &dyn Fn(&Node, &Node) -> Node) -> Self {
+        if !other.is_far_more_than(self) {
+            return self.zip(other, true, false, both);
+        }
+        let left = |a: &Node| other.get(&a.element).map_or_else(|| a.clone(), |b| both(a, b));
+        Self { nodes: self.nodes.iter().map(left).filter(|node| !node.is_empty()).collect() }
+    }
+
+    /// Whether looking up every node of `few` costs less than walking both.
+    fn is_far_more_than(&self, few: &Self) -> bool {
+        self.nodes.len() / 16 > few.nodes.len()
+    }
+
     /// Takes the paths of `other` out. Says whether there were any.
     pub fn subtract(&mut self, other: &Self) -> bool {
+        let take = |mine: &mut Node, node: &Node| {
+            let lost = node.member && mine.member;
+            mine.member &= !node.member;
+            mine.children.subtract(&node.children) || lost
+        };
         let mut changed = false;
-        for node in &other.nodes {
-            let Ok(i) = self.position(&node.element) else { continue };
-            let mine = &mut self.nodes[i];
-            if node.member && mine.member {
-                mine.member = false;
-                changed = true;
+        if other.nodes.len() < self.nodes.len() {
+            let mut emptied = false;
+            for node in &other.nodes {
+                let Ok(i) = self.position(&node.element) else { continue };
+                changed |= take(&mut self.nodes[i], node);
+                emptied |= self.nodes[i].is_empty();
             }
-            changed |= mine.children.subtract(&node.children);
-            if mine.is_empty() {
-                self.nodes.remove(i);
+            if emptied {
+                self.nodes.retain(|node| !node.is_empty());
             }
+        } else {
+            self.nodes.retain_mut(|mine| {
+                if let Some(node) = other.get(&mine.element) {
+                    changed |= take(mine, node);
+                }
+                !mine.is_empty()
+            });
         }
         changed
     }
@@ -174,7 +237,7 @@ impl Set {
         if other.is_empty() {
             return self.clone();
         }
-        self.zip(other, true, false, &|a, b| Node {
+        self.less(other, &|a, b| Node {
             element: a.element.clone(),
             member: a.member && !b.member,
             children: if b.member { Self::new() } else { a.children.recursive_difference(&b.children) },

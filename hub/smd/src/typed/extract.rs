@@ -1,5 +1,7 @@
 //! Takes a set of paths out of a value: what is left, or what was taken.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::element_of;
@@ -15,17 +17,21 @@ pub(crate) fn remove(schema: &Schema, id: TypeId, value: &mut Value, set: &Set) 
     match schema.form(id, value) {
         Form::Map(map) if !map.atomic => {
             let Value::Object(object) = value else { return };
+            let mut gone = HashSet::new();
             for node in set.nodes() {
                 let PathElement::Field(name) = &node.element else { continue };
                 if node.member {
-                    object.shift_remove(&**name);
+                    gone.insert(&**name);
                 } else if let Some(child) = object.get_mut(&**name) {
                     let was_empty = is_empty(child);
                     remove(schema, map.child(name), child, &node.children);
                     if !was_empty && is_empty(child) {
-                        object.shift_remove(&**name);
+                        gone.insert(&**name);
                     }
                 }
+            }
+            if !gone.is_empty() {
+                object.retain(|name, _| !gone.contains(name.as_str()));
             }
         }
         Form::List(list) if !matches!(list.kind, ListKind::Atomic) => {

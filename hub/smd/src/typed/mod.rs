@@ -21,7 +21,7 @@ pub(crate) use extract::{extract, remove};
 pub(crate) use fieldset::field_set;
 pub(crate) use merge::merge_into;
 use names::Names;
-pub(crate) use reconcile::reconcile;
+pub(crate) use reconcile::Reconciler;
 use trail::Trail;
 pub(crate) use validate::validate;
 

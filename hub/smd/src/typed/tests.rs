@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{compare, extract, field_set, merge_into, reconcile, remove, validate};
+use super::{Reconciler, compare, extract, field_set, merge_into, remove, validate};
 use crate::fieldpath::Set;
 use crate::schema::TypeRef;
 use crate::schema::{Schema, TypeId};
@@ -216,11 +216,13 @@ fn a_set_follows_its_schema() {
     ];
     for (fields, wanted) in rows {
         let set = Set::from_fields_v1(&json!({"f:spec": fields})).unwrap();
-        let got = reconcile(&ty.schema, ty.id, &live, &set, true).map(|s| s.to_fields_v1()["f:spec"].clone());
+        let got = Reconciler::new(&ty.schema, ty.id, &live)
+            .reconcile(&set, true)
+            .map(|s| s.to_fields_v1()["f:spec"].clone());
         assert_eq!(got, wanted, "{fields}");
     }
     let whole = Set::from_fields_v1(&json!({"f:spec": {"f:set": {}}})).unwrap();
-    assert_eq!(reconcile(&ty.schema, ty.id, &live, &whole, false), None);
+    assert_eq!(Reconciler::new(&ty.schema, ty.id, &live).reconcile(&whole, false), None);
 }
 
 proptest! {

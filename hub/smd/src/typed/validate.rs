@@ -6,9 +6,10 @@ use super::{Names, Trail};
 use crate::fieldpath::{Path, PathElement};
 use crate::schema::{Form, ListKind, ListType, MapType, ScalarType, Schema, TypeId};
 
-/// Every way in which the value does not fit, as `.path: message`: also unknown fields, and elements that come twice.
+/// The ways in which the value does not fit, as `.path: message`: also unknown fields, and elements that come twice. Of
+/// very many only the first are told.
 pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(), String> {
-    let mut walker = Walker { schema, errors: Vec::new() };
+    let mut walker = Walker { schema, errors: Vec::new(), bytes: 0 };
     walker.visit(id, value, &Trail::Root);
     match walker.errors.len() {
         0 => Ok(()),
@@ -17,19 +18,33 @@ pub(crate) fn validate(schema: &Schema, id: TypeId, value: &Value) -> Result<(),
     }
 }
 
+/// How many errors are told, and how many bytes of them; the first is told whole.
+const MOST_ERRORS: usize = 100;
+const MOST_BYTES: usize = 64 << 10;
+
 struct Walker<'a> {
     schema: &'a Schema,
     errors: Vec<String>,
+    bytes: usize,
 }
 
 impl<'a> Walker<'a> {
     fn error(&mut self, at: &Trail<'_>, message: &str) {
+        if self.is_full() {
+            return;
+        }
         let path = Path(at.path());
-        self.errors.push(if path.0.is_empty() { message.to_owned() } else { format!("{path}: {message}") });
+        let text = if path.0.is_empty() { message.to_owned() } else { format!("{path}: {message}") };
+        self.bytes += text.len();
+        self.errors.push(text);
+    }
+
+    fn is_full(&self) -> bool {
+        self.errors.len() >= MOST_ERRORS || self.bytes > MOST_BYTES
     }
 
     fn visit(&mut self, id: TypeId, value: &Value, at: &Trail<'_>) {
-        if value.is_null() {
+        if value.is_null() || self.is_full() {
             return;
         }
         match (self.schema.form(id, value), value) {

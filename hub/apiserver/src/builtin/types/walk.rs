@@ -109,6 +109,9 @@ impl Walk<'_> {
         self.fields(&table.structs[index], map, &mut out, &mut known)?;
         if known < map.len() {
             for key in map.keys() {
+                if self.findings.is_full() {
+                    break;
+                }
                 if !has_field(table, index, key) && !out.contains_key(key) {
                     let mut path = self.path.clone();
                     join(&mut path, key);
