@@ -47,6 +47,11 @@ pub trait Admission: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The answer that the client gets instead.
     fn admit(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status>;
+
+    /// Whether looking at an object of this kind may take more than a millisecond however small it is.
+    fn is_long(&self, _kind: &Kind) -> bool {
+        false
+    }
 }
 
 /// Lets everything pass.

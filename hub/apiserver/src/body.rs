@@ -12,7 +12,10 @@ use karmada_meta::status::Status;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::shape::Findings;
+use crate::{
+    heavy::{HEAVY, Pool},
+    shape::Findings,
+};
 
 /// kube-apiserver's limit for one request.
 pub(crate) const LIMIT: usize = 3 << 20;
@@ -28,17 +31,20 @@ const MAX_ALIASED: usize = 100_000;
 /// answer told them ([`crate::respond::finish`]).
 ///
 /// # Errors
-/// 413 when it becomes more than [`LIMIT`]; 415 for another coding; 400 when it is no gzip.
-pub(crate) fn decoded(headers: &HeaderMap, bytes: Bytes) -> Result<Bytes, Status> {
+/// 413 when it becomes more than [`LIMIT`]; 415 for another coding; 400 when it is no gzip; those of the pool.
+pub(crate) async fn decoded(pool: &Pool, headers: &HeaderMap, bytes: Bytes) -> Result<Bytes, Status> {
     let too_large = || Status::too_large(format!("limit is {LIMIT}"));
     match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(bytes),
         Some(b"gzip") => {
-            let mut inflated = Vec::new();
-            GzDecoder::new(&*bytes)
-                .take(LIMIT as u64 + 1)
-                .read_to_end(&mut inflated)
-                .map_err(|error| Status::bad_request(format!("reading the body's gzip: {error}")))?;
+            let broken = |error| Status::bad_request(format!("reading the body's gzip: {error}"));
+            let (mut decoder, mut inflated) = (GzDecoder::new(&*bytes).take(LIMIT as u64 + 1), Vec::new());
+            // A byte of it may stand for a thousand: what turns out to be much goes on elsewhere.
+            decoder.by_ref().take(HEAVY as u64).read_to_end(&mut inflated).map_err(broken)?;
+            if inflated.len() >= HEAVY {
+                let rest = || decoder.read_to_end(&mut inflated);
+                pool.run(HEAVY, rest).await?.map_err(broken)?;
+            }
             if inflated.len() > LIMIT { Err(too_large()) } else { Ok(inflated.into()) }
         }
         Some(other) => Err(Status {

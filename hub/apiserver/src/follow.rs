@@ -33,7 +33,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::storage::{ApiStore, Header};
+use crate::{
+    heavy,
+    storage::{ApiStore, Header},
+};
 
 /// Something that is worked out from stored objects and has to be as new as they are.
 ///
@@ -167,13 +170,18 @@ impl Follower {
         if all || !books.changed.is_empty() {
             let _one = self.applying.lock();
             let now = self.store.snapshot();
-            if all {
-                self.derived.iter().for_each(|one| guarded(&**one, |one| one.rebuild(&now)));
-            } else {
-                for (index, changed) in self.sort(&books.changed) {
-                    guarded(&*self.derived[index], |one| one.update(&changed, &now));
+            let sizes = books.changed.iter().filter_map(|key| now.get(key)).map(|object| object.value.len());
+            let bytes = if all { usize::MAX } else { sizes.sum() };
+            // A definition is compiled, which takes longer than reading it.
+            heavy::aside(bytes, || {
+                if all {
+                    self.derived.iter().for_each(|one| guarded(&**one, |one| one.rebuild(&now)));
+                } else {
+                    for (index, changed) in self.sort(&books.changed) {
+                        guarded(&*self.derived[index], |one| one.update(&changed, &now));
+                    }
                 }
-            }
+            });
         }
         books.changed.clear();
         books.lost = false;

@@ -12,7 +12,7 @@
 //! nor of one in a namespace that something at the cluster scope names: such an object stays.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -68,7 +68,8 @@ impl Graph {
         let (header, key) = (&object.header, &object.key);
         self.places.insert(header.uid.clone(), key.clone());
         if let Some(prev) = prev {
-            for owner in prev.header.owners.iter().filter(|owner| !header.owners.contains(owner)) {
+            let owners: HashSet<&Uid> = header.owners.iter().collect();
+            for owner in prev.header.owners.iter().filter(|owner| !owners.contains(owner)) {
                 self.unlink(owner, key);
             }
         }
@@ -234,7 +235,8 @@ impl Collector {
         let Some(kind) = kind_of(&kinds, &key.resource) else { return Ok(()) };
         let Some(object) = self.registry.store.get(key) else { return Ok(()) };
         let target = Target { kind, namespace: &key.namespace, name: &key.name, subresource: "" };
-        let value = self.registry.value_of(kind, &object);
+        let read = || self.registry.value_of(kind, &object);
+        let value = self.registry.pool.run(object.value.len(), read).await?;
         if is_deleting(&value) {
             let has = |finalizer: &str| object.header.finalizers.iter().any(|f| &**f == finalizer);
             if has(ORPHAN) {
@@ -284,7 +286,11 @@ impl Collector {
             return Ok(());
         }
         let (mut solid, mut waiting, mut absent) = (false, Vec::new(), Vec::new());
-        for owner in &owners {
+        for (i, owner) in owners.iter().enumerate() {
+            // One object may name very many.
+            if i % 256 == 255 {
+                tokio::task::yield_now().await;
+            }
             match self.owner(kinds, owner, target.namespace) {
                 None if !may_be_missed(kinds, owner, target.namespace) => solid = true,
                 None => {
@@ -373,9 +379,10 @@ impl Collector {
     async fn disown(&self, kinds: &Kinds, key: &Key, owners: &[Uid]) -> Result<(), Status> {
         let Some(kind) = kind_of(kinds, &key.resource) else { return Ok(()) };
         let target = Target { kind, namespace: &key.namespace, name: &key.name, subresource: "" };
+        let owners: HashSet<&str> = owners.iter().map(|uid| &**uid).collect();
         self.change(&target, None, &|value| {
             if let Some(Value::Array(list)) = value.pointer_mut("/metadata/ownerReferences") {
-                list.retain(|owner| !owners.iter().any(|uid| owner["uid"] == **uid));
+                list.retain(|owner| owner["uid"].as_str().is_none_or(|uid| !owners.contains(uid)));
                 if list.is_empty() {
                     object::remove_meta(value, "ownerReferences");
                 }

@@ -69,6 +69,7 @@ pub mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gc;
+mod heavy;
 mod impersonate;
 pub mod kinds;
 pub mod limits;
@@ -164,6 +165,7 @@ fn figures(front: &Front, registry: &Registry) -> ServerFigures {
         store: registry.store.clone(),
         webhooks: registry.webhooks.counts.clone(),
         storage: front.gate.limits().storage,
+        pool: registry.pool.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use karmada_telemetry::metrics::{
     Counter, Family, Gauge, Histogram, Page, PageSource, Sheet, Source, exponential,
 };
 
-use crate::{limits::Gate, quota::StorageQuota, request::RequestInfo, storage::ApiStore};
+use crate::{heavy::Pool, limits::Gate, quota::StorageQuota, request::RequestInfo, storage::ApiStore};
 
 /// Whoever may ask for anything can add series up to here; what comes then counts together.
 const MOST_SERIES: usize = 1_000;
@@ -171,6 +171,7 @@ pub struct ServerFigures {
     pub(crate) store: ApiStore,
     pub(crate) webhooks: Arc<WebhookCounts>,
     pub(crate) storage: StorageQuota,
+    pub(crate) pool: Arc<Pool>,
 }
 
 impl ServerFigures {
@@ -186,6 +187,17 @@ impl ServerFigures {
 impl Source for ServerFigures {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         self.front.write(sheet)?;
+        let (done, waiting) = self.pool.figures();
+        sheet.one_gauge(
+            "karmada_apiserver_heavy_work_waiting",
+            "Work on large bodies and answers that waits for a thread.",
+            waiting as f64,
+        )?;
+        sheet.counter(
+            "karmada_apiserver_heavy_work_total",
+            "Pieces of work on large bodies and answers that were done beside everybody's.",
+            [([] as [(&str, String); 0], done as f64)],
+        )?;
         let asked = self.webhooks.0.rows();
         sheet.counter(
             "apiserver_admission_webhook_request_total",
@@ -292,7 +304,8 @@ mod tests {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
         let gate = Arc::new(Gate::new(crate::limits::Limits::default(), &Env::system()));
         let front = FrontFigures { metrics: Arc::default(), gate };
-        ServerFigures { front, store, webhooks: Arc::default(), storage: StorageQuota::NONE }
+        let storage = StorageQuota::NONE;
+        ServerFigures { front, store, webhooks: Arc::default(), storage, pool: Arc::default() }
     }
 
     #[test]

@@ -20,7 +20,13 @@ pub mod patch;
 mod rules;
 pub mod scale;
 
-use std::sync::Arc;
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use karmada_env::Env;
@@ -35,6 +41,7 @@ use crate::{
     authz::{self, Attributes, Authorizer, ResourceTarget},
     crd::served::Served,
     follow::{Derived, Follower},
+    heavy::Pool,
     kinds::{Kind, Kinds},
     options::WriteOptions,
     quota,
@@ -55,6 +62,8 @@ pub struct Registry {
     pub(crate) webhooks: Arc<Webhooks>,
     /// Keeps those two and whatever else is derived as new as the store.
     pub(crate) follower: Arc<Follower>,
+    /// Where work on large objects is done.
+    pub(crate) pool: Arc<Pool>,
     projection: Projection,
 }
 
@@ -66,17 +75,67 @@ pub struct Caller<'a> {
     /// The field manager when none is named: the User-Agent up to its first slash.
     pub agent: &'a str,
     /// Warnings for the client, in order.
-    pub warnings: Mutex<Vec<String>>,
+    pub warnings: Mutex<Warnings>,
     /// See [`Caller::internal`].
     internal: bool,
     /// Who judges what it creates; nobody: it may.
     authorizer: Option<&'a dyn Authorizer>,
+    /// Bytes of what it sent.
+    weight: AtomicUsize,
+}
+
+/// What a client is to be told, each text once. They go into headers, so they share the room that kube-apiserver gives
+/// them; where that does not do, each is cut short, and the last ones are left out.
+#[derive(Debug, Default)]
+pub struct Warnings {
+    texts: Vec<String>,
+    seen: HashSet<String>,
+    /// Characters of all texts.
+    length: usize,
+    cut: bool,
+}
+
+impl Warnings {
+    /// Characters of all warnings together.
+    const ROOM: usize = 4 * 1024;
+    /// Characters of one where all are cut.
+    const SHORT: usize = 256;
+
+    fn add(&mut self, mut text: String) {
+        if self.length >= Self::ROOM || !self.seen.insert(text.clone()) {
+            return;
+        }
+        if !self.cut && self.length + text.chars().count() > Self::ROOM {
+            self.cut = true;
+            self.texts.iter_mut().for_each(shorten);
+            self.length = self.texts.iter().map(|text| text.chars().count()).sum();
+        }
+        if self.cut {
+            shorten(&mut text);
+        }
+        self.length += text.chars().count();
+        self.texts.push(text);
+    }
+}
+
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(Warnings::SHORT) {
+        text.truncate(end);
+    }
+}
+
+impl std::ops::Deref for Warnings {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.texts
+    }
 }
 
 impl<'a> Caller<'a> {
     /// A caller without warnings so far.
     pub fn new(user: &'a UserInfo, agent: &'a str) -> Self {
-        Self { user, agent, warnings: Mutex::default(), internal: false, authorizer: None }
+        Self { user, agent, warnings: Mutex::default(), internal: false, authorizer: None, weight: AtomicUsize::new(0) }
     }
 
     /// The same, who may create only what they are allowed to, however they go about it.
@@ -108,12 +167,19 @@ impl<'a> Caller<'a> {
         Self { internal: true, ..Self::new(user, agent) }
     }
 
+    /// Says how much there is to work on: bytes of a body, or of what it may grow to.
+    pub(crate) fn weigh(&self, bytes: usize) {
+        self.weight.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// How much there is to work on, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight.load(Ordering::Relaxed)
+    }
+
     /// Adds a warning, once.
     pub fn warn(&self, text: impl Into<String>) {
-        let (text, mut warnings) = (text.into(), self.warnings.lock());
-        if !warnings.contains(&text) {
-            warnings.push(text);
-        }
+        self.warnings.lock().add(text.into());
     }
 
     fn manager<'b>(&'b self, options: &'b WriteOptions) -> &'b str {
@@ -228,7 +294,8 @@ impl Registry {
         let (served, webhooks) = (Arc::new(Served::new(native)), Arc::new(Webhooks::default()));
         let own: [Arc<dyn Derived>; 2] = [served.clone(), webhooks.clone()];
         let follower = Arc::new(Follower::new(store.clone(), own.into_iter().chain(derived).collect()));
-        Self { store, env, served, admission, webhooks, follower, projection: Projection::default() }
+        let projection = Projection::default();
+        Self { store, env, served, admission, webhooks, follower, pool: Arc::default(), projection }
     }
 
     /// The kinds served now.

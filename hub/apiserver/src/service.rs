@@ -25,6 +25,7 @@ use karmada_meta::status::Status;
 use crate::{
     Inner, body,
     front::{Answers, Exchange},
+    heavy::HEAVY,
     openapi,
     request::{Class, RequestInfo},
     respond,
@@ -108,15 +109,14 @@ impl Inner {
             return Err(Status::method_not_allowed_here());
         }
         let kinds = self.registry.kinds();
-        let index = self.openapi.get(&kinds);
-        let (path, headers) = (exchange.info.path.clone(), exchange.parts.headers.clone());
-        let hash = exchange.query.get("hash").map(str::to_owned);
-        let now = self.registry.env.wall();
-        let made = tokio::task::spawn_blocking(move || {
-            let asked = openapi::Asked { path: &path, hash: hash.as_deref(), headers: &headers, now };
-            openapi::respond(&index, &kinds, &asked)
-        });
-        let made = made.await.map_err(Status::internal)?;
+        let asked = openapi::Asked {
+            path: &exchange.info.path,
+            hash: exchange.query.get("hash"),
+            headers: &exchange.parts.headers,
+            now: self.registry.env.wall(),
+        };
+        let make = || openapi::respond(&self.openapi.get(&kinds), &kinds, &asked);
+        let made = self.registry.pool.run(HEAVY, make).await?;
         Ok(made.unwrap_or_else(|| match exchange.info.path.starts_with("/openapi/v3/") {
             true => respond::empty(StatusCode::NOT_FOUND),
             false => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),

@@ -25,7 +25,7 @@ use karmada_apiserver::{
     admission::{Admission, AdmissionRequest, Operation},
     authn::epochs::Record,
     authz::agent_cluster,
-    kinds::{Kinds, storage_name},
+    kinds::{Kind, Kinds, storage_name},
     registry::Registry,
     storage::{ApiStore, Object},
 };
@@ -166,6 +166,14 @@ impl Admission for KarmadaAdmission {
         }
         Ok(warnings)
     }
+
+    /// Scripts are run once to see whether they can be; policies are held against what there is.
+    fn is_long(&self, kind: &Kind) -> bool {
+        let is = |group: &str, name: &str| kind.gvk.group == group && kind.gvk.kind == name;
+        is(ResourceInterpreterCustomization::GROUP, ResourceInterpreterCustomization::KIND)
+            || is(PropagationPolicy::GROUP, PropagationPolicy::KIND)
+            || is(ClusterPropagationPolicy::GROUP, ClusterPropagationPolicy::KIND)
+    }
 }
 
 fn is<K: KarmadaKind>(request: &AdmissionRequest<'_>) -> bool {
@@ -300,17 +308,26 @@ fn refuse_deletion(request: &AdmissionRequest<'_>, object: &Value) -> Option<Sta
     Some(Status::forbidden(&gr, request.name, why))
 }
 
-/// What is to be said of selectors that mean no object at present.
+/// How many objects all selectors of a policy are held against to tell whether it means any.
+const MOST_LOOKED_AT: usize = 10_000;
+
+/// What is to be said of selectors that mean no object at present; where that takes too long, nothing.
 fn idle(spec: &PropagationSpec, namespace: Option<&str>, kinds: &Kinds, store: &ApiStore) -> Vec<String> {
-    let found = |selector: &ResourceSelector| {
+    let mut left = MOST_LOOKED_AT;
+    let mut found = |selector: &ResourceSelector| {
         let gvk = GroupVersionKind::from_api_version(&selector.api_version, selector.kind.as_str());
         let kind = gvk.as_ref().and_then(|gvk| kinds.by_kind(&gvk.group, &gvk.version, &gvk.kind));
         let Some(kind) = kind else { return Found::NoKind };
         let snapshot = store.snapshot();
         let named = Some(selector.namespace.as_str()).filter(|name| !name.is_empty());
         let within = namespace.or(named).filter(|_| kind.namespaced);
-        let any = snapshot.range(&kind.storage, within, None).any(|entry| selects(selector, entry));
-        if any { Found::Something } else { Found::Nothing }
+        for entry in snapshot.range(&kind.storage, within, None) {
+            if left == 0 || selects(selector, entry) {
+                return Found::Something;
+            }
+            left -= 1;
+        }
+        Found::Nothing
     };
     admit::idle(spec.resource_selectors.iter().map(|selector| (selector, found(selector))))
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Caller, Registry, metadata};
 use crate::{
     admission::{AdmissionRequest, Operation},
+    heavy::HEAVY,
     webhooks::{Attempt, Round, Sort},
 };
 
@@ -18,7 +19,7 @@ impl Registry {
         attempt: &Attempt<'_>,
         object: &mut Value,
     ) -> Result<(), Status> {
-        self.admit_here(caller, attempt, object)?;
+        self.admit_ours(caller, attempt, object).await?;
         let Some(hooks) = self.hooks(caller, attempt.target.kind, Sort::Mutating) else { return Ok(()) };
         let asking = async {
             let mut round = Round::default();
@@ -27,13 +28,17 @@ impl Registry {
             if !round.changed {
                 return Ok(());
             }
-            tidy(caller, object, owners.as_ref());
             // What somebody made of it has to pass our own rules, too; whoever asked for it sees what they made of it.
-            let before = object.clone();
-            self.admit_here(caller, attempt, object)?;
-            if *object != before {
-                round.touched();
-            }
+            let again = || {
+                tidy(caller, object, owners.as_ref());
+                let before = object.clone();
+                self.admit_here(caller, attempt, object)?;
+                if *object != before {
+                    round.touched();
+                }
+                Ok(())
+            };
+            self.pool.run(self.weight_of(caller, attempt), again).await??;
             round.repeat();
             self.ask_mutating(caller, attempt, &hooks, object, &mut round).await?;
             tidy(caller, object, owners.as_ref());
@@ -53,6 +58,22 @@ impl Registry {
             None => Ok(()),
             Some(hooks) => Box::pin(self.ask_validating(caller, attempt, &hooks, object)).await,
         }
+    }
+
+    /// Our own rules, beside everybody's work where that may take long.
+    async fn admit_ours(
+        &self,
+        caller: &Caller<'_>,
+        attempt: &Attempt<'_>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        let weight = self.weight_of(caller, attempt);
+        self.pool.run(weight, || self.admit_here(caller, attempt, object)).await?
+    }
+
+    fn weight_of(&self, caller: &Caller<'_>, attempt: &Attempt<'_>) -> usize {
+        let long = attempt.operation != Operation::Delete && self.admission.is_long(attempt.target.kind);
+        if long { caller.weight().max(HEAVY) } else { caller.weight() }
     }
 
     fn admit_here(

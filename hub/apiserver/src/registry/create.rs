@@ -41,15 +41,17 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Written, Status> {
         caller.check_create(&Target { kind, namespace, name: object::name(&object), subresource: "" })?;
-        for warning in metadata::dedup_owners(&mut object) {
-            caller.warn(warning);
-        }
-        // Not a client's to set, so neither a client's to own.
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            object::remove_meta(&mut object, field);
-        }
-        let manager = caller.manager(options);
-        let mut object = fields::update(kind, None, &object, manager, "", &self.now());
+        let own = || {
+            for warning in metadata::dedup_owners(&mut object) {
+                caller.warn(warning);
+            }
+            // Not a client's to set, so neither a client's to own.
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+                object::remove_meta(&mut object, field);
+            }
+            fields::update(kind, None, &object, caller.manager(options), "", &self.now())
+        };
+        let mut object = self.pool.run(caller.weight(), own).await?;
         let name = object::name(&object).to_owned();
         let target = Target { kind, namespace, name: &name, subresource: "" };
         self.check_namespace(&target)?;
@@ -65,7 +67,7 @@ impl Registry {
             return self.insert(caller, kind, namespace, object, options).await;
         }
         for _ in 0..NAME_TRIES {
-            let mut named = object.clone();
+            let mut named = self.pool.run(caller.weight(), || object.clone()).await?;
             let head: String = prefix.chars().take(MAX_PREFIX).collect();
             object::set_meta(&mut named, "name", format!("{head}{}", self.env.name_suffix(NAME_SUFFIX)));
             match self.insert(caller, kind, namespace, named, options).await {
@@ -85,17 +87,25 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        self.prepare_create(kind, &mut object);
-        let mut errors = metadata::validate_create(kind, &object);
-        errors.extend(kind.shape.validate_create(&object));
         let name = object::name(&object).to_owned();
-        let (mut object, _) = rules::judge(caller, kind, object, None, &mut errors).await;
-        if !errors.is_empty() {
-            return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), &name, errors));
-        }
-        for warning in kind.shape.warnings(&object, None) {
-            caller.warn(warning);
-        }
+        let prepare = || {
+            self.prepare_create(kind, &mut object);
+            let mut errors = metadata::validate_create(kind, &object);
+            errors.extend(kind.shape.validate_create(&object));
+            errors
+        };
+        let mut errors = self.pool.run(caller.weight(), prepare).await?;
+        rules::judge(&self.pool, caller, kind, &object, None, &mut errors).await?;
+        let check = || {
+            if !errors.is_empty() {
+                return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), &name, errors));
+            }
+            for warning in kind.shape.warnings(&object, None) {
+                caller.warn(warning);
+            }
+            Ok(())
+        };
+        self.pool.run(caller.weight(), check).await??;
         let target = Target { kind, namespace, name: &name, subresource: "" };
         let attempt = Attempt {
             operation: Operation::Create,
@@ -111,8 +121,11 @@ impl Registry {
         if let Some(there) = self.store.get(&key) {
             return Err(taken(kind, &name, &there));
         }
-        kind.shape.settle(&mut object);
-        let value = Self::encode(kind, object);
+        let encode = || {
+            kind.shape.settle(&mut object);
+            Self::encode(kind, object)
+        };
+        let value = self.pool.run(caller.weight(), encode).await?;
         if options.dry_run {
             return Ok(Written { shown: self.made(&target, value, None), created: true });
         }

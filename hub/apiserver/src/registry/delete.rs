@@ -1,6 +1,6 @@
 //! Deleting objects: finalizers, preconditions, propagation, grace.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use karmada_meta::{
     gvk::GroupResource,
@@ -57,14 +57,17 @@ impl Registry {
         loop {
             let live = self.lookup(target).ok_or_else(|| target.not_found())?;
             check_preconditions(kind, target, options, &live)?;
-            let old = self.value_of(kind, &live);
+            caller.weigh(live.value.len());
+            let weight = caller.weight();
+            let old = self.pool.run(weight, || self.value_of(kind, &live)).await?;
             let attempt = Attempt {
                 operation: Operation::Delete,
                 target,
                 options: Options::Delete(options),
                 old: Some(&old),
             };
-            self.admit(caller, &attempt, &mut old.clone()).await?;
+            let mut shown = self.pool.run(weight, || old.clone()).await?;
+            self.admit(caller, &attempt, &mut shown).await?;
             self.admit_final(caller, &attempt, None).await?;
             if let Some(deleted) = self.delete_once(caller, target, options, &live, old).await? {
                 return Ok(deleted);
@@ -217,7 +220,10 @@ fn set_finalizers(kind: &Kind, new: &mut Value, propagation: Option<Propagation>
     if foreground {
         wanted.push(FOREGROUND.to_owned());
     }
-    let same = wanted.len() == had.len() && wanted.iter().all(|f| had.contains(f));
+    let same = wanted.len() == had.len() && {
+        let had: HashSet<&String> = had.iter().collect();
+        wanted.iter().all(|f| had.contains(f))
+    };
     if same {
         return;
     }

@@ -45,9 +45,8 @@ impl Registry {
         mut new: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        for warning in metadata::dedup_owners(&mut new) {
-            caller.warn(warning);
-        }
+        let dedup = || metadata::dedup_owners(&mut new).into_iter().for_each(|warning| caller.warn(warning));
+        self.pool.run(caller.weight(), dedup).await?;
         let uid = Some(object::uid(&new)).filter(|uid| !uid.is_empty()).map(str::to_owned);
         let may_create = target.kind.rules.create_on_update && target.subresource.is_empty();
         let manager = caller.manager(options).to_owned();
@@ -107,7 +106,7 @@ impl Registry {
     ) -> Result<Written, Status> {
         // Judged here, where it is known that the object is not there: it may have gone since anyone looked.
         caller.check_create(target)?;
-        let mut object = produce(None)?;
+        let mut object = self.pool.run(caller.weight(), || produce(None)).await??;
         let uid = how.uid.as_deref().unwrap_or_else(|| object::uid(&object));
         if !uid.is_empty() {
             let why = format!(
@@ -132,52 +131,49 @@ impl Registry {
         produce: &mut Produce<'_>,
     ) -> Result<Option<Written>, Status> {
         let kind = target.kind;
-        let old = self.value_of(kind, live);
-        let mut new = produce(Some(&old))?;
+        caller.weigh(live.value.len());
+        let work_out = || {
+            let old = self.value_of(kind, live);
+            produce(Some(&old)).map(|new| (old, new))
+        };
+        let (old, mut new) = self.pool.run(caller.weight(), work_out).await??;
         let (operation, webhook_options) = (Operation::Update, Options::Write(options));
         let attempt = Attempt { operation, target, options: webhook_options, old: Some(&old) };
         self.admit(caller, &attempt, &mut new).await?;
         check_version(target, &new, live.revision.get())?;
-        let current = live.revision.to_string();
-        object::set_meta(&mut new, "resourceVersion", current);
-        if target.subresource.is_empty() || target.subresource == "scale" {
-            for path in &kind.rules.reset {
-                restore(&mut new, &old, path);
+        let prepare = || {
+            object::set_meta(&mut new, "resourceVersion", live.revision.to_string());
+            prepare_update(target, &mut new, &old)
+        };
+        let mut errors = self.pool.run(caller.weight(), prepare).await?;
+        rules::judge(&self.pool, caller, kind, &new, Some(&old), &mut errors).await?;
+        let check = || {
+            if !errors.is_empty() {
+                return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), target.name, errors));
             }
-        } else {
-            keep_all_but(kind, target.subresource, &mut new, &old);
-        }
-        prepare_metadata(kind, target.subresource, &mut new, &old);
-        if matches!(target.subresource, "" | "scale") {
-            kind.shape.prepare_update(&mut new, &old);
-            count_generation(kind, &mut new, &old);
-        }
-        let mut errors = metadata::validate_update(&new, &old);
-        // ConfigMaps and Secrets are judged as new objects on top.
-        let rounds = if matches!(&*kind.storage, "core/configmaps" | "core/secrets") { 2 } else { 0 };
-        errors.extend(errors.clone());
-        (0..rounds).for_each(|_| errors.extend(metadata::common(&new)));
-        errors.extend(kind.shape.validate_update(&new, &old, target.subresource));
-        let (mut new, old) = rules::judge(caller, kind, new, Some(old), &mut errors).await;
-        let old = old.unwrap_or_default();
-        if !errors.is_empty() {
-            return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), target.name, errors));
-        }
-        for warning in kind.shape.warnings(&new, Some(&old)) {
-            caller.warn(warning);
-        }
+            for warning in kind.shape.warnings(&new, Some(&old)) {
+                caller.warn(warning);
+            }
+            Ok(())
+        };
+        self.pool.run(caller.weight(), check).await??;
         let attempt = Attempt { operation, target, options: webhook_options, old: Some(&old) };
         self.admit_final(caller, &attempt, Some(&new)).await?;
-        kind.shape.settle(&mut new);
-        karmada_smd::keep_times(&old, &mut new);
-        if new == old {
+        let finish = || {
+            kind.shape.settle(&mut new);
+            karmada_smd::keep_times(&old, &mut new);
+            if new == old {
+                return None;
+            }
+            let gone = is_deleting(&old)
+                && object::finalizers(&new).is_empty()
+                && object::meta(&old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
+                && !kind.shape.holds_deletion(&new);
+            Some((gone, Self::encode(kind, new)))
+        };
+        let Some((gone, value)) = self.pool.run(caller.weight(), finish).await? else {
             return Ok(Some(Written { shown: Shown::Stored(live.clone()), created: false }));
-        }
-        let gone = is_deleting(&old)
-            && object::finalizers(&new).is_empty()
-            && object::meta(&old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
-            && !kind.shape.holds_deletion(&new);
-        let value = Self::encode(kind, new);
+        };
         if options.dry_run {
             let shown = self.made(target, value, Some(live.revision));
             return Ok(Some(Written { shown, created: false }));
@@ -197,6 +193,30 @@ impl Registry {
         let stored = self.commit(caller, Op::put(live.key.clone(), at, value), purpose).await?;
         Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
     }
+}
+
+/// Brings a changed object to what may be stored in place of `old`, and says what is wrong with it.
+fn prepare_update(target: &Target<'_>, new: &mut Value, old: &Value) -> Vec<FieldError> {
+    let kind = target.kind;
+    if target.subresource.is_empty() || target.subresource == "scale" {
+        for path in &kind.rules.reset {
+            restore(new, old, path);
+        }
+    } else {
+        keep_all_but(kind, target.subresource, new, old);
+    }
+    prepare_metadata(kind, target.subresource, new, old);
+    if matches!(target.subresource, "" | "scale") {
+        kind.shape.prepare_update(new, old);
+        count_generation(kind, new, old);
+    }
+    let mut errors = metadata::validate_update(new, old);
+    // ConfigMaps and Secrets are judged as new objects on top.
+    let rounds = if matches!(&*kind.storage, "core/configmaps" | "core/secrets") { 2 } else { 0 };
+    errors.extend(errors.clone());
+    (0..rounds).for_each(|_| errors.extend(metadata::common(new)));
+    errors.extend(kind.shape.validate_update(new, old, target.subresource));
+    errors
 }
 
 /// Checks the version that a changed object insists on.

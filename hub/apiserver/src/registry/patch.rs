@@ -17,6 +17,7 @@ use crate::{
     builtin::types,
     decode::{self, Expected},
     fields,
+    heavy::HEAVY,
     options::{FieldValidation, WriteOptions},
     shape::Findings,
     storage,
@@ -48,6 +49,9 @@ impl PatchType {
     }
 }
 
+/// The operation of a JSON patch that makes it grow.
+const COPY: &[u8] = b"copy";
+
 impl Registry {
     /// Changes an object by a patch; an apply may create it.
     ///
@@ -65,7 +69,8 @@ impl Registry {
         let manager = caller.manager(options).to_owned();
         let now = self.now();
         if patch_type == PatchType::Apply {
-            let config = self.read_config(caller, target, bytes, options)?;
+            let read = || self.read_config(caller, target, bytes, options);
+            let config = self.pool.run(caller.weight(), read).await??;
             let mut produce = |live: Option<&Value>| {
                 let applied = fields::apply(
                     target.kind,
@@ -80,6 +85,10 @@ impl Registry {
             };
             let how = Modify { may_create: target.subresource.is_empty(), uid: None };
             return self.modify(caller, target, &how, options, &mut produce).await;
+        }
+        // Copies of copies make much of little.
+        if patch_type == PatchType::Json && bytes.windows(COPY.len()).any(|window| window == COPY) {
+            caller.weigh(HEAVY);
         }
         let mut produce = |live: Option<&Value>| {
             let live = live.ok_or_else(|| target.not_found())?;

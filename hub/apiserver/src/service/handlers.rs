@@ -16,6 +16,7 @@ use crate::{
     authn::UserInfo,
     body, decode, fields,
     front::Exchange,
+    heavy::Pool,
     kinds::Kind,
     negotiate::{self, Accepted, Endpoint, Form},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
@@ -64,9 +65,15 @@ impl<'a> Handler<'a> {
     fn object(&self, target: &Target<'_>, body: Bytes, options: &WriteOptions) -> Result<Value, Status> {
         let plain = !target.kind.shape.has_messages();
         let body_type = negotiate::body_type(&self.exchange.parts.headers, plain)?;
-        let bytes = body::decoded(&self.exchange.parts.headers, body)?;
-        let kinds = self.inner.registry.kinds();
-        decode::object(&self.exchange.caller, &kinds, target, &bytes, body_type, options.validation)
+        let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
+        let (kinds, caller) = (self.inner.registry.kinds(), &self.exchange.caller);
+        caller.weigh(bytes.len());
+        let read = || decode::object(caller, &kinds, target, &bytes, body_type, options.validation);
+        self.pool().run(caller.weight(), read).await?
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.inner.registry.pool
     }
 
     /// What a list, watch or deletecollection is about, as it was judged.
@@ -74,7 +81,7 @@ impl<'a> Handler<'a> {
         ListOptions::parse(&self.exchange.query, self.exchange.info, self.kind, watch)
     }
 
-    pub(super) fn get(&self) -> Result<Response<Body>, Status> {
+    pub(super) async fn get(&self) -> Result<Response<Body>, Status> {
         let (target, accepted) = (self.target(), self.accepted(Endpoint::Object)?);
         if let Some(text) = self.exchange.query.get("resourceVersion") {
             parse_version(text).map_err(|status| {
@@ -82,16 +89,23 @@ impl<'a> Handler<'a> {
             })?;
         }
         let object = self.inner.registry.lookup(&target).ok_or_else(|| target.not_found())?;
-        self.show(&Shown::Stored(object), accepted, StatusCode::OK)
+        self.show(&Shown::Stored(object), accepted, StatusCode::OK).await
     }
 
-    pub(super) fn list(&self) -> Result<Response<Body>, Status> {
+    pub(super) async fn list(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::List)?;
         let options = self.list_options(false)?;
         let include = self.include(&accepted)?;
         self.refuse_single(&accepted)?;
-        let page = self.inner.registry.list(self.kind, self.namespace, &options)?;
-        self.show_page(&page, accepted, include)
+        // Every object is held against every requirement; one takes about as long as some bytes.
+        let terms = options.labels.requirements().len() + options.fields.requirements().len();
+        let all = self.inner.registry.store.snapshot().count(&self.kind.storage, None);
+        // Those of a namespace are not counted beforehand; there are mostly few.
+        let objects = if self.namespace.is_empty() { all } else { all.min(1_000) };
+        let weight = terms.saturating_mul(8 * objects);
+        let read = || self.inner.registry.list(self.kind, self.namespace, &options);
+        let page = self.pool().run(weight, read).await??;
+        self.show_page(&page, accepted, include).await
     }
 
     /// A watch of a collection, or of the object that the path names.
@@ -117,7 +131,7 @@ impl<'a> Handler<'a> {
         }
         let registry = &self.inner.registry;
         let written = registry.create(&exchange.caller, kind, self.namespace, object, &options).await?;
-        self.show_written(&written, accepted)
+        self.show_written(&written, accepted).await
     }
 
     /// Answers a review. Nothing is stored.
@@ -128,17 +142,21 @@ impl<'a> Handler<'a> {
         let object = self.object(&self.target(), body, &options)?;
         let manager = options.field_manager.as_deref().unwrap_or(exchange.caller.agent);
         let now = self.inner.registry.now();
-        let mut object = fields::update(kind, None, &object, manager, "", &now);
+        let weight = exchange.caller.weight();
+        let own = || fields::update(kind, None, &object, manager, "", &now);
+        let mut object = self.pool().run(weight, own).await?;
         let authenticator = self.inner.front.authenticator();
         let knowledge = Knowledge {
             user: exchange.caller.user,
             authorizer: &*self.inner.front.authorizer,
             authenticator: &authenticator,
         };
-        review.answer(&mut object, &knowledge, &now)?;
-        let json = object.to_string().into();
-        let code = StatusCode::CREATED;
-        Ok(Answer { code, json, accepted }.into_response(&exchange.parts.headers))
+        let answer = || {
+            review.answer(&mut object, &knowledge, &now)?;
+            let (code, json) = (StatusCode::CREATED, object.to_string().into());
+            Ok(Answer { code, json, accepted }.into_response(&exchange.parts.headers))
+        };
+        self.pool().run(weight, answer).await?
     }
 
     pub(super) async fn update(&self, body: Bytes) -> Result<Response<Body>, Status> {
@@ -147,7 +165,7 @@ impl<'a> Handler<'a> {
         let options = WriteOptions::parse(&exchange.query, Write::Update)?;
         let object = self.object(&target, body, &options)?;
         let written = self.inner.registry.update(&exchange.caller, &target, object, &options).await?;
-        self.show_written(&written, accepted)
+        self.show_written(&written, accepted).await
     }
 
     /// Reads what every PATCH has.
@@ -156,20 +174,22 @@ impl<'a> Handler<'a> {
         let accepted = self.accepted(Endpoint::Object)?;
         let apply = patch_type == PatchType::Apply;
         let options = WriteOptions::parse(&self.exchange.query, Write::Patch { apply })?;
-        Ok((patch_type, accepted, options, body::decoded(&self.exchange.parts.headers, body)?))
+        let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
+        self.exchange.caller.weigh(bytes.len());
+        Ok((patch_type, accepted, options, bytes))
     }
 
     pub(super) async fn patch(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (target, caller) = (self.target(), &self.exchange.caller);
         let (patch_type, accepted, options, bytes) = self.read_patch(body)?;
         let written = self.inner.registry.patch(caller, &target, patch_type, &bytes, &options).await?;
-        self.show_written(&written, accepted)
+        self.show_written(&written, accepted).await
     }
 
     pub(super) async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (kind, target) = (self.kind, self.target());
         let accepted = self.accepted(Endpoint::Object)?;
-        let options = self.delete_options(body)?;
+        let options = self.delete_options(body).await?;
         let shown = match self.inner.registry.delete(&self.exchange.caller, &target, &options).await? {
             Deleted::Gone(shown) if !kind.rules.delete_returns_object => {
                 let status = Status::success(&kind.group_resource(), target.name, &shown.header().uid);
@@ -179,7 +199,7 @@ impl<'a> Handler<'a> {
             }
             Deleted::Gone(shown) | Deleted::Pending(shown) => shown,
         };
-        self.show(&shown, accepted, StatusCode::OK)
+        self.show(&shown, accepted, StatusCode::OK).await
     }
 
     pub(super) async fn delete_collection(&self, body: Bytes) -> Result<Response<Body>, Status> {
@@ -187,10 +207,10 @@ impl<'a> Handler<'a> {
         let accepted = self.accepted(Endpoint::List)?;
         let list = self.list_options(false)?;
         let include = self.include(&accepted)?;
-        let options = self.delete_options(body)?;
+        let options = self.delete_options(body).await?;
         let page =
             registry.delete_collection(&exchange.caller, self.kind, self.namespace, &list, &options).await?;
-        self.show_page(&page, accepted, include)
+        self.show_page(&page, accepted, include).await
     }
 
     pub(super) fn get_scale(&self) -> Result<Response<Body>, Status> {
@@ -249,14 +269,14 @@ impl<'a> Handler<'a> {
     }
 
     /// The options of a deletion: of its body, or without one of its query.
-    fn delete_options(&self, body: Bytes) -> Result<DeleteOptions, Status> {
-        let bytes = body::decoded(&self.exchange.parts.headers, body)?;
+    async fn delete_options(&self, body: Bytes) -> Result<DeleteOptions, Status> {
+        let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
         if bytes.is_empty() {
             return DeleteOptions::from_query(&self.exchange.query);
         }
         let body_type = negotiate::body_type(&self.exchange.parts.headers, false)?;
-        let value =
-            decode::parse(&bytes, body_type, &mut Findings::default()).map_err(Status::bad_request)?;
+        let read = || decode::parse(&bytes, body_type, &mut Findings::default());
+        let value = self.pool().run(bytes.len(), read).await?.map_err(Status::bad_request)?;
         let (api_version, kind) = (object::api_version(&value), object::kind(&value));
         if !matches!(kind, "" | "DeleteOptions") {
             return Err(Status::bad_request(format!(

@@ -77,11 +77,11 @@ pub(super) async fn answer(
     }
     let handler = Handler { inner, exchange, kind, namespace: namespace(kind, info) };
     match action {
-        Action::List => handler.list(),
+        Action::List => handler.list().await,
         Action::Watch => handler.watch(),
         Action::Create => handler.create(body).await,
         Action::DeleteCollection => handler.delete_collection(body).await,
-        Action::Get => handler.get(),
+        Action::Get => handler.get().await,
         Action::Update => handler.update(body).await,
         Action::Patch => handler.patch(body).await,
         Action::Delete => handler.delete(body).await,

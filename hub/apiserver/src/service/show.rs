@@ -18,7 +18,17 @@ use crate::{
 
 impl Handler<'_> {
     /// Answers with one object.
-    pub(super) fn show(
+    pub(super) async fn show(
+        &self,
+        shown: &Shown,
+        accepted: Accepted,
+        code: StatusCode,
+    ) -> Result<Response<Body>, Status> {
+        let make = || self.response(shown, accepted, code);
+        self.inner.registry.pool.run(shown.value().len(), make).await?
+    }
+
+    fn response(
         &self,
         shown: &Shown,
         accepted: Accepted,
@@ -49,7 +59,7 @@ impl Handler<'_> {
     }
 
     /// Answers with what a write made.
-    pub(super) fn show_written(
+    pub(super) async fn show_written(
         &self,
         written: &Written,
         accepted: Accepted,
@@ -67,7 +77,7 @@ impl Handler<'_> {
                 Answer { code, json: json.into(), accepted }.into_response(&self.exchange.parts.headers)
             );
         }
-        self.show(&written.shown, accepted, code)
+        self.show(&written.shown, accepted, code).await
     }
 
     /// What rows of a Table are to hold.
@@ -87,7 +97,7 @@ impl Handler<'_> {
     ///
     /// # Errors
     /// 429 while other large lists are on their way.
-    pub(super) fn show_page(
+    pub(super) async fn show_page(
         &self,
         page: &Page,
         accepted: Accepted,
@@ -95,7 +105,8 @@ impl Handler<'_> {
     ) -> Result<Response<Body>, Status> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
-        let response = self.page_response(page, size, accepted, include);
+        let make = || self.page_response(page, size, accepted, include);
+        let response = self.inner.registry.pool.run(size, make).await?;
         Ok(match room {
             Some(room) => response.map(|body| room.hold(body)),
             None => response,

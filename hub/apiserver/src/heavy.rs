@@ -1,0 +1,193 @@
+//! Where heavy work is done: beside the threads that answer everybody, not on them.
+//!
+//! ```text
+//!   small: at once, where the request is answered
+//!   large: a place among a few ── none free: wait, within the request's deadline ── too many wait: 429
+//!             └─ the runtime hands this thread's other tasks to another thread, then the work runs here
+//! ```
+//!
+//! Parsing, defaulting, judging, merging and writing out an object are pure and take time in proportion to its size (or to
+//! that times its logarithm: `tests/work` holds that). So a size says beforehand whether they may run on a thread that
+//! others wait for. A job that waits for its place and whose caller has gone never starts; one that runs is not stopped,
+//! its size is what bounds it.
+//!
+//! Whose jobs wait is no matter here: how many one identity may have is the gate's to say.
+
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    thread,
+};
+
+use karmada_meta::status::Status;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+};
+
+/// From so many bytes of JSON on an object is heavy: a release build takes a write of it through all its steps in about a
+/// millisecond.
+pub(crate) const HEAVY: usize = 16 << 10;
+/// How many jobs may wait. Requests have seats, fewer of them than this; in-process writers do not.
+const MOST_WAITING: usize = 1_024;
+/// When someone who was turned away may ask again, in seconds.
+const RETRY_AFTER: u32 = 1;
+
+/// The places for heavy work.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    places: Semaphore,
+    waiting: AtomicUsize,
+    most_waiting: usize,
+    /// Jobs that have run here.
+    done: AtomicU64,
+}
+
+impl Default for Pool {
+    /// Half of the machine, so that the other half answers.
+    fn default() -> Self {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::new((threads / 2).max(1), MOST_WAITING)
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(places: usize, most_waiting: usize) -> Self {
+        Self {
+            places: Semaphore::new(places),
+            waiting: AtomicUsize::new(0),
+            most_waiting,
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// Does some work on `bytes` bytes: here and now, or, if that is much, beside everybody's work. On a runtime of one
+    /// thread, where a seed decides everything, it is done here and now whatever its size.
+    ///
+    /// # Errors
+    /// 429 when too many jobs wait already.
+    pub(crate) async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> Result<T, Status> {
+        if bytes < HEAVY || !has_threads() {
+            return Ok(work());
+        }
+        let waiting = Waiting::begin(self)?;
+        let place = self.places.acquire().await.map_err(Status::internal)?;
+        drop(waiting);
+        let outcome = tokio::task::block_in_place(work);
+        self.done.fetch_add(1, Ordering::Relaxed);
+        drop(place);
+        Ok(outcome)
+    }
+
+    /// How many jobs have run beside everybody's work, and how many wait to.
+    pub(crate) fn figures(&self) -> (u64, usize) {
+        (self.done.load(Ordering::Relaxed), self.waiting.load(Ordering::Relaxed))
+    }
+}
+
+/// Does some work on `bytes` bytes of which there is never more than one piece at a time, so that it needs no place.
+pub(crate) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes < HEAVY || !has_threads() { work() } else { tokio::task::block_in_place(work) }
+}
+
+/// Whether somebody else can go on while a thread of the runtime is busy.
+fn has_threads() -> bool {
+    Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() != RuntimeFlavor::CurrentThread)
+}
+
+/// A job without a place.
+struct Waiting<'a>(&'a Pool);
+
+impl<'a> Waiting<'a> {
+    fn begin(pool: &'a Pool) -> Result<Self, Status> {
+        let before = pool.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Self(pool);
+        if before < pool.most_waiting {
+            return Ok(waiting);
+        }
+        Err(Status::too_many_requests(
+            "Too much large work is waiting to be done, please try again later.",
+            RETRY_AFTER,
+        ))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, mpsc},
+        time::Duration,
+    };
+
+    use tokio::{sync::oneshot, task::yield_now, time::timeout};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A job that runs until it is told to end, and the word that it has begun.
+    fn long_job(pool: &Arc<Pool>) -> (mpsc::Sender<()>, oneshot::Receiver<()>, tokio::task::JoinHandle<()>) {
+        let (end, ended) = mpsc::channel::<()>();
+        let (begin, begun) = oneshot::channel();
+        let pool = pool.clone();
+        let job = tokio::spawn(async move {
+            let work = move || {
+                let _ = begin.send(());
+                ended.recv_timeout(PATIENCE).expect("somebody is there to end it");
+            };
+            pool.run(HEAVY, work).await.expect("there is a place");
+        });
+        (end, begun, job)
+    }
+
+    /// The runtime has one thread, and the job waits for somebody whom only that thread can serve.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn others_are_served_meanwhile() {
+        let pool = Arc::new(Pool::new(1, 8));
+        let (end, begun, job) = long_job(&pool);
+        let other = tokio::spawn(async move {
+            begun.await.expect("it has begun");
+            end.send(()).expect("it waits");
+        });
+        timeout(PATIENCE, other).await.expect("in time").expect("no panic");
+        timeout(PATIENCE, job).await.expect("in time").expect("no panic");
+        assert_eq!(pool.figures(), (1, 0));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_job_waits_for_a_place_and_never_starts_without_its_caller() {
+        let pool = Arc::new(Pool::new(1, 1));
+        let (end, begun, job) = long_job(&pool);
+        begun.await.expect("it has begun");
+
+        let (second, other) = (pool.clone(), pool.clone());
+        let second = tokio::spawn(async move { second.run(HEAVY, || panic!("nobody waits for this")).await });
+        while pool.figures().1 == 0 {
+            yield_now().await;
+        }
+        let refused = other.run(HEAVY, || ()).await.expect_err("one waits already");
+        assert_eq!((refused.code(), refused.details.expect("details").retry_after_seconds), (429, 1));
+        assert_eq!(other.run(HEAVY - 1, || 1).await.ok(), Some(1), "what is small waits for nobody");
+
+        // The deadline of a request drops it in just this way.
+        second.abort();
+        assert!(second.await.expect_err("it was dropped").is_cancelled());
+        end.send(()).expect("it waits");
+        timeout(PATIENCE, job).await.expect("in time").expect("no panic");
+        assert_eq!(pool.run(HEAVY, || 2).await.ok(), Some(2));
+        assert_eq!(pool.figures(), (2, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn on_one_thread_everything_is_done_where_it_is() {
+        let pool = Pool::new(1, 0);
+        assert_eq!(pool.run(usize::MAX, || 3).await.ok(), Some(3));
+        assert_eq!(pool.figures(), (0, 0));
+    }
+}
