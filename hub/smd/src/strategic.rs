@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use karmada_meta::effort::Counted;
 use serde_json::{Map, Value};
 
 use crate::gotext::{kind, print, print_map};
@@ -356,7 +357,7 @@ fn partition(items: Vec<Value>, others: &[Value], merge_key: &str) -> Result<(Ve
 /// Where the elements of a list stand first: by their key, or without one by what they are.
 struct Places<'v> {
     merge_key: &'v str,
-    first: HashMap<&'v Value, usize>,
+    first: HashMap<Counted<&'v Value>, usize>,
 }
 
 impl<'v> Places<'v> {
@@ -364,7 +365,7 @@ impl<'v> Places<'v> {
         let mut this = Self { merge_key, first: HashMap::with_capacity(list.len()) };
         for (place, item) in list.iter().enumerate() {
             if let Some(name) = this.name(item) {
-                this.first.entry(name).or_insert(place);
+                this.first.entry(Counted(name)).or_insert(place);
             }
         }
         this
@@ -375,8 +376,7 @@ impl<'v> Places<'v> {
     }
 
     fn find(&self, item: &Value) -> Option<usize> {
-        karmada_meta::effort::spend(1);
-        self.first.get(self.name(item)?).copied()
+        self.first.get(&Counted(self.name(item)?)).copied()
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use karmada_meta::{
-    effort,
+    effort::{self, Counted},
     path::{FieldError, Path},
 };
 use serde_json::{Map, Number, Value};
@@ -395,7 +395,7 @@ fn same(a: &Value, b: &Value) -> bool {
 /// The elements of a list by the values of the fields that tell them apart.
 pub(super) struct Counterparts<'a> {
     keys: &'a [String],
-    first: HashMap<Vec<Option<&'a Value>>, &'a Value>,
+    first: HashMap<Identity<'a>, &'a Value>,
 }
 
 impl<'a> Counterparts<'a> {
@@ -413,9 +413,11 @@ impl<'a> Counterparts<'a> {
     }
 }
 
-/// A key may be missing: then it takes part as missing.
-fn identity<'a>(item: &'a Value, keys: &[String]) -> Vec<Option<&'a Value>> {
-    keys.iter().map(|key| item.get(key)).collect()
+/// What tells an element apart. A key may be missing: then it takes part as missing.
+type Identity<'a> = Counted<Vec<Option<&'a Value>>>;
+
+fn identity<'a>(item: &'a Value, keys: &[String]) -> Identity<'a> {
+    Counted(keys.iter().map(|key| item.get(key)).collect())
 }
 
 /// Elements that stand twice in a set or a map list.
@@ -443,7 +445,9 @@ fn duplicates_below(value: &Value, schema: &Schema, path: &Path, errors: &mut Ve
                 ListType::Atomic => {}
                 ListType::Set => {
                     let mut seen = HashSet::with_capacity(items.len());
-                    for (index, item) in items.iter().enumerate().filter(|(_, item)| !seen.insert(*item)) {
+                    for (index, item) in
+                        items.iter().enumerate().filter(|(_, item)| !seen.insert(Counted(*item)))
+                    {
                         errors.push(FieldError::duplicate(&path.index(index), item.clone()));
                     }
                 }

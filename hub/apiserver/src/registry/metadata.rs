@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use karmada_meta::{
+    effort::Counted,
     labels::validate_labels,
     names, object,
     path::{FieldError, Path},
@@ -162,9 +163,9 @@ pub fn validate_update(value: &Value, old: &Value) -> Vec<FieldError> {
     let path = Path::new("metadata");
     let mut errors = Vec::new();
     if object::deletion_timestamp(old).is_some() {
-        let had: HashSet<&str> = object::finalizers(old).into_iter().collect();
+        let had: HashSet<Counted<&str>> = object::finalizers(old).into_iter().map(Counted).collect();
         let mut added: Vec<&str> =
-            object::finalizers(value).into_iter().filter(|f| !had.contains(f)).collect();
+            object::finalizers(value).into_iter().filter(|f| !had.contains(&Counted(*f))).collect();
         added.sort_unstable();
         if !added.is_empty() {
             let list: Vec<String> = added.iter().map(|f| format!("{f:?}")).collect();
@@ -199,7 +200,7 @@ pub fn dedup_owners(value: &mut Value) -> Vec<String> {
     };
     let repeats: Vec<bool> = {
         let mut seen = HashSet::with_capacity(owners.len());
-        owners.iter().map(|owner| !seen.insert(owner)).collect()
+        owners.iter().map(|owner| !seen.insert(Counted(owner))).collect()
     };
     let (mut warned, mut warnings) = (HashSet::new(), Vec::new());
     let repeated = owners.iter().zip(&repeats).filter(|(_, repeats)| **repeats).map(|(owner, _)| owner);
