@@ -204,7 +204,7 @@ fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<St
         let causes = errors.iter().map(|error| StatusCause {
             reason: error.cause_reason().to_owned(),
             message: error.body(),
-            field: error.path.as_str().to_owned(),
+            field: error.path.to_string(),
         });
         status.details.get_or_insert_default().causes.extend(causes);
         status

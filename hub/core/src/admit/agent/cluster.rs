@@ -144,7 +144,7 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
             (None, _) => {}
             (Some(error), Otherwise::Refused) => errors.push(error),
             (Some(error), Otherwise::Kept) => {
-                warnings.push(format!("{}: the hub's value stays; {}", path(row).as_str(), error.detail));
+                warnings.push(format!("{}: the hub's value stays; {}", path(row), error.detail));
                 keep(object, row, before.cloned());
             }
         }
