@@ -135,7 +135,14 @@ impl std::ops::Deref for Warnings {
 impl<'a> Caller<'a> {
     /// A caller without warnings so far.
     pub fn new(user: &'a UserInfo, agent: &'a str) -> Self {
-        Self { user, agent, warnings: Mutex::default(), internal: false, authorizer: None, weight: AtomicUsize::new(0) }
+        Self {
+            user,
+            agent,
+            warnings: Mutex::default(),
+            internal: false,
+            authorizer: None,
+            weight: AtomicUsize::new(0),
+        }
     }
 
     /// The same, who may create only what they are allowed to, however they go about it.
