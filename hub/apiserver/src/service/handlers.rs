@@ -62,7 +62,12 @@ impl<'a> Handler<'a> {
     }
 
     /// Reads a body as an object of a kind.
-    fn object(&self, target: &Target<'_>, body: Bytes, options: &WriteOptions) -> Result<Value, Status> {
+    async fn object(
+        &self,
+        target: &Target<'_>,
+        body: Bytes,
+        options: &WriteOptions,
+    ) -> Result<Value, Status> {
         let plain = !target.kind.shape.has_messages();
         let body_type = negotiate::body_type(&self.exchange.parts.headers, plain)?;
         let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
@@ -122,7 +127,7 @@ impl<'a> Handler<'a> {
         let (kind, exchange) = (self.kind, self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
-        let mut object = self.object(&self.target(), body, &options)?;
+        let mut object = self.object(&self.target(), body, &options).await?;
         if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
             return Err(terminating(kind));
         }
@@ -139,7 +144,7 @@ impl<'a> Handler<'a> {
         let (kind, exchange) = (self.kind, self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
-        let object = self.object(&self.target(), body, &options)?;
+        let object = self.object(&self.target(), body, &options).await?;
         let manager = options.field_manager.as_deref().unwrap_or(exchange.caller.agent);
         let now = self.inner.registry.now();
         let weight = exchange.caller.weight();
@@ -163,13 +168,13 @@ impl<'a> Handler<'a> {
         let (target, exchange) = (self.target(), self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Update)?;
-        let object = self.object(&target, body, &options)?;
+        let object = self.object(&target, body, &options).await?;
         let written = self.inner.registry.update(&exchange.caller, &target, object, &options).await?;
         self.show_written(&written, accepted).await
     }
 
     /// Reads what every PATCH has.
-    fn read_patch(&self, body: Bytes) -> Result<(PatchType, Accepted, WriteOptions, Bytes), Status> {
+    async fn read_patch(&self, body: Bytes) -> Result<(PatchType, Accepted, WriteOptions, Bytes), Status> {
         let patch_type = self.patch_type()?;
         let accepted = self.accepted(Endpoint::Object)?;
         let apply = patch_type == PatchType::Apply;
@@ -181,7 +186,7 @@ impl<'a> Handler<'a> {
 
     pub(super) async fn patch(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (target, caller) = (self.target(), &self.exchange.caller);
-        let (patch_type, accepted, options, bytes) = self.read_patch(body)?;
+        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
         let written = self.inner.registry.patch(caller, &target, patch_type, &bytes, &options).await?;
         self.show_written(&written, accepted).await
     }
@@ -223,12 +228,12 @@ impl<'a> Handler<'a> {
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&self.exchange.query, Write::Update)?;
         let place = Target { kind: &self.inner.scale, ..self.target() };
-        let scale = self.object(&place, body, &options)?;
+        let scale = self.object(&place, body, &options).await?;
         self.write_scale(ScaleWrite::Update(&scale), &options, accepted).await
     }
 
     pub(super) async fn patch_scale(&self, body: Bytes) -> Result<Response<Body>, Status> {
-        let (patch_type, accepted, options, bytes) = self.read_patch(body)?;
+        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
         self.write_scale(ScaleWrite::Patch(patch_type, &bytes), &options, accepted).await
     }
 
