@@ -70,6 +70,8 @@ pub(crate) enum Lane {
     Write,
     /// Those of Leases, by which a fleet says that it is alive.
     Lease,
+    /// Those of documents of OpenAPI: each takes a processor for a while to make.
+    Document,
 }
 
 impl Lane {
@@ -79,6 +81,7 @@ impl Lane {
             Self::Read => "too_many_reading",
             Self::Write => "too_many_writing",
             Self::Lease => "too_many_leases",
+            Self::Document => "too_many_documents",
         }
     }
 }
@@ -165,7 +168,11 @@ impl RequestInfo {
             fields: FieldSelector::everything(),
             bad_fields: None,
             class: if is_health(path) { Class::Health } else { Class::Short },
-            lane: if matches!(*method, Method::GET | Method::HEAD) { Lane::Read } else { Lane::Write },
+            lane: match *method {
+                Method::GET | Method::HEAD if path.starts_with("/openapi/") => Lane::Document,
+                Method::GET | Method::HEAD => Lane::Read,
+                _ => Lane::Write,
+            },
         };
         let mut parts: Vec<Cow<'_, str>> =
             path.split('/').filter(|part| !part.is_empty()).map(|part| percent_decode(part, false)).collect();

@@ -12,7 +12,6 @@
 //! refused nor counted against others.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     net::{IpAddr, Ipv6Addr},
     sync::{
@@ -58,6 +57,8 @@ const LEASES: usize = 4;
 const EACH: usize = 4;
 /// For each seat that one identity may have, so many of its requests may wait, and for each seat so many of all.
 const WAITING: (usize, usize) = (2, 16);
+/// Documents are made two at a time, one of one identity; some clients ask for a dozen at once.
+const DOCUMENTS: Rules = Rules { seats: 2, each: 1, waiting: 256, waiting_each: 16 };
 /// The times after which it is worth trying again, in seconds.
 const RETRY: (u32, u32) = (1, 60);
 
@@ -117,11 +118,16 @@ struct Pool {
 }
 
 impl Pool {
+    /// So many seats, of which one identity may have a part; 0: any number.
     fn new(seats: usize, env: &Env) -> Arc<Self> {
         let each = (seats / EACH).max(1);
         let rules = Rules { seats, each, waiting: seats * WAITING.1, waiting_each: each * WAITING.0 };
+        Self::with((seats > 0).then_some(rules), env)
+    }
+
+    fn with(rules: Option<Rules>, env: &Env) -> Arc<Self> {
         Arc::new(Self {
-            seats: (seats > 0).then(|| Mutex::new(Seats::new(rules))),
+            seats: rules.map(|rules| Mutex::new(Seats::new(rules))),
             exempt: AtomicUsize::new(0),
             pace: Pace::default(),
             env: env.clone(),
@@ -289,10 +295,30 @@ impl Guest {
     }
 }
 
+/// The seats of each sort.
+#[derive(Debug)]
+struct Pools {
+    read: Arc<Pool>,
+    write: Arc<Pool>,
+    lease: Arc<Pool>,
+    document: Arc<Pool>,
+}
+
+impl Pools {
+    fn of(&self, lane: Lane) -> &Arc<Pool> {
+        match lane {
+            Lane::Read => &self.read,
+            Lane::Write => &self.write,
+            Lane::Lease => &self.lease,
+            Lane::Document => &self.document,
+        }
+    }
+}
+
 /// Lets requests in, and counts what was turned away.
 pub(crate) struct Gate {
     limits: Limits,
-    pools: BTreeMap<Lane, Arc<Pool>>,
+    pools: Pools,
     bodies: Arc<Budget>,
     leases: Arc<Budget>,
     lists: Arc<Budget>,
@@ -312,11 +338,15 @@ impl Gate {
         let leases = if limits.writing == 0 { 0 } else { (limits.writing / LEASES).max(1) };
         let writing = if limits.writing == 0 { 0 } else { limits.writing.saturating_sub(leases).max(1) };
         let pool = |seats| Pool::new(seats, env);
-        let pools =
-            [(Lane::Read, pool(limits.reading)), (Lane::Write, pool(writing)), (Lane::Lease, pool(leases))];
+        let pools = Pools {
+            read: pool(limits.reading),
+            write: pool(writing),
+            lease: pool(leases),
+            document: Pool::with(Some(DOCUMENTS), env),
+        };
         Self {
             limits,
-            pools: pools.into(),
+            pools,
             bodies: Budget::new(limits.body_bytes, limits.body_bytes / EACH, env),
             leases: Budget::new(LEASE_BODIES.0, LEASE_BODIES.1, env),
             lists: Budget::new(limits.list_bytes, limits.list_bytes / EACH, env),
@@ -344,7 +374,7 @@ impl Gate {
             Lane::Lease if body.large => Lane::Write,
             lane => lane,
         };
-        let pool = &self.pools[&lane];
+        let pool = self.pools.of(lane);
         if guest.exempt {
             return Ok(pool.sit(None));
         }
@@ -454,9 +484,9 @@ impl Gate {
     /// Writes down how things stand.
     pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let of = |lanes: &[Lane], count: fn(&Pool) -> usize| -> f64 {
-            lanes.iter().map(|lane| count(&self.pools[lane])).sum::<usize>() as f64
+            lanes.iter().map(|lane| count(self.pools.of(*lane))).sum::<usize>() as f64
         };
-        let (mutating, read_only) = (&[Lane::Write, Lane::Lease][..], &[Lane::Read][..]);
+        let (mutating, read_only) = (&[Lane::Write, Lane::Lease][..], &[Lane::Read, Lane::Document][..]);
         let by_kind = |count: fn(&Pool) -> usize| {
             [
                 ([("request_kind", "mutating")], of(mutating, count)),
@@ -566,6 +596,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn documents_are_made_for_one_after_another() {
+        let gate = gate(Limits::default());
+        let document = &info(&Method::GET, "/openapi/v2");
+        let first = enter(&gate, "a", document).now_or_never().unwrap().unwrap();
+        assert!(enter(&gate, "a", document).now_or_never().is_none(), "the second waits");
+        assert!(enter(&gate, "b", document).now_or_never().unwrap().is_ok());
+        let list = info(&Method::GET, "/api/v1/namespaces");
+        assert!(enter(&gate, "a", &list).now_or_never().unwrap().is_ok(), "and keeps nothing else waiting");
+        drop(first);
+        assert!(enter(&gate, "a", document).now_or_never().unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn who_waits_is_seated_or_told_when_to_come_back() {
         let gate = gate(Limits { writing: 2, ..Limits::default() });
         let first = enter(&gate, "a", &write()).await.unwrap();
@@ -583,7 +626,7 @@ mod tests {
         let late = enter(&gate, "b", write).await;
         assert_eq!(late.unwrap_err().code(), 429, "nobody waits for ever");
         drop(seat);
-        assert_eq!((gate.pools[&Lane::Write].taken(), gate.pools[&Lane::Write].waiting()), (0, 0));
+        assert_eq!((gate.pools.of(Lane::Write).taken(), gate.pools.of(Lane::Write).waiting()), (0, 0));
     }
 
     #[test]
