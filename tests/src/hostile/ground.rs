@@ -161,10 +161,10 @@ impl Ground {
         }
     }
 
-    /// Runs a command of the hub's program, on its data directory.
+    /// Runs a command of the hub's program as its administrator.
     pub fn command(&self, args: &[&str]) -> Output {
-        let data = data_dir(&self.dir.path().join("hub"));
-        let args: Vec<&str> = args.iter().copied().chain([data.as_str()]).collect();
+        let kubeconfig = format!("--kubeconfig={}", self.dir.path().join("hub/admin.kubeconfig").display());
+        let args: Vec<&str> = args.iter().copied().chain([kubeconfig.as_str()]).collect();
         command(&self.binaries, &args)
     }
 
