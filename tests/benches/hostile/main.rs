@@ -24,7 +24,7 @@ use karmada_tests::{
         attack::{ATTACKS, Attack, By},
         bodies,
         client::Ask,
-        ground::{Family, Ground, MALLORY, work, works},
+        ground::{Family, Ground, MALLORY, own_work, works},
         measured, one,
         others::{Others, Rates, spread},
         play,
@@ -125,7 +125,8 @@ impl Bed {
             join: self.span() / u32::try_from(self.args.newcomers.max(1)).unwrap_or(1),
         };
         let others = Others::start(&ground.people, rates).await;
-        let kept = ground.people.mallory.ask(Ask::post(&works(MALLORY), work("kept", "v").to_string())).await;
+        let kept =
+            ground.people.mallory.ask(Ask::post(&works(MALLORY), own_work("kept", "v").to_string())).await;
         assert!(matches!(&kept, Ok(kept) if kept.code == 201), "a Work of the attacker's own: {kept:?}");
         sleep(Duration::from_secs(self.args.settle)).await;
         (ground, others)

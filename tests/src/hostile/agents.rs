@@ -13,7 +13,7 @@ use super::{
     bodies::{inserts_at_the_front, works_of},
     client::{Answer, Ask, Wire},
     frames::{Raw, kind},
-    ground::{LEASES, MALLORY, cluster, micro_time, work, works},
+    ground::{LEASES, MALLORY, cluster, micro_time, own_work, works},
 };
 
 /// Of an answer to an attack hardly anything is kept.
@@ -103,8 +103,11 @@ async fn unfinalize(wire: &Wire, path: &str) -> io::Result<Answer> {
 
 /// A Work of the agent's own, if it is not there yet.
 async fn kept(scene: &Scene, name: &str, data: &str) {
-    let made =
-        scene.people.mallory.ask(Ask::post(&works(MALLORY), work(name, data).to_string()).keep(KEPT)).await;
+    let made = scene
+        .people
+        .mallory
+        .ask(Ask::post(&works(MALLORY), own_work(name, data).to_string()).keep(KEPT))
+        .await;
     if !matches!(&made, Ok(made) if matches!(made.code, 201 | 409)) {
         scene.tally.add(format!("no Work to begin with: {:?}", made.map(|made| made.code)));
     }
@@ -127,7 +130,11 @@ pub(super) async fn patches(scene: Scene) {
         &inserts_at_the_front("/metadata/finalizers", "\"a.io/f\"")[1..]
     );
     let bodies: Arc<[Bytes; 3]> = Arc::new([
-        inserts_at_the_front("/spec/workload/manifests", "{}").into(),
+        inserts_at_the_front(
+            "/spec/workload/manifests",
+            r#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice"}"#,
+        )
+        .into(),
         finalizers.into(),
         copies.into(),
     ]);
@@ -374,7 +381,8 @@ pub(super) async fn connections(scene: Scene) {
 pub(super) async fn churn(scene: Scene) {
     let once = |wire: Wire, n: u64| async move {
         let name = format!("churn-{n}");
-        let answer = wire.ask(Ask::post(&works(MALLORY), work(&name, "v").to_string()).keep(KEPT)).await?;
+        let answer =
+            wire.ask(Ask::post(&works(MALLORY), own_work(&name, "v").to_string()).keep(KEPT)).await?;
         if answer.code == 201 {
             return wire.ask(Ask::delete(&format!("{}/{name}", works(MALLORY))).keep(KEPT)).await;
         }
@@ -433,7 +441,7 @@ pub(super) async fn storage(scene: Scene) {
                 tally.wrong("400 MB were stored by one agent, and more would be");
                 sleep(Duration::from_secs(1)).await;
             }
-            let body = work(&format!("stored-{n}"), &filler).to_string();
+            let body = own_work(&format!("stored-{n}"), &filler).to_string();
             let answer = wire.ask(Ask::post(&works(MALLORY), body).keep(KEPT)).await?;
             if answer.code == 201 {
                 stored.fetch_add(filler.len() as u64, std::sync::atomic::Ordering::Relaxed);

@@ -101,7 +101,8 @@ const fn down(n: usize) -> usize {
     999_999 - n
 }
 
-const WORK: &str = r#"{"apiVersion":"work.karmada.io/v1alpha1","kind":"Work","metadata":{"name":"big""#;
+/// Of the only kind that an agent may make.
+const WORK: &str = r#"{"apiVersion":"work.karmada.io/v1alpha1","kind":"Work","metadata":{"name":"big","labels":{"endpointslice.karmada.io/managed-by":"ServiceExport"}"#;
 const SPEC: &str = r#""spec":{"workload":{"manifests":[]}}}"#;
 
 /// Works full of one thing, by what they are full of.
@@ -149,7 +150,7 @@ pub fn works_of(shape: &str) -> String {
         "manifests" => manifests(&always(|_| "{}".to_owned())),
         "whole manifests" => manifests(&always(|n| {
             format!(
-                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c{n}","namespace":"default"}}}}"#
+                r#"{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{{"name":"c{n}","namespace":"default"}}}}"#
             )
         })),
         "deep manifests" => {
@@ -157,7 +158,7 @@ pub fn works_of(shape: &str) -> String {
         }
         "one wide manifest" => filled(
             &format!(
-                r#"{WORK}}},"spec":{{"workload":{{"manifests":[{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c","namespace":"default"}},"data":{{"#
+                r#"{WORK}}},"spec":{{"workload":{{"manifests":[{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{{"name":"c","namespace":"default"}},"data":{{"#
             ),
             "}}]}}}",
             always(|n| format!("\"{:06}\":\"\"", down(n))),

@@ -291,3 +291,16 @@ pub fn work(name: &str, data: &str) -> Value {
         }] } },
     })
 }
+
+/// A Work as an agent may make one: of an EndpointSlice that it has collected.
+pub fn own_work(name: &str, data: &str) -> Value {
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+        "metadata": { "name": name, "labels": { "endpointslice.karmada.io/managed-by": "ServiceExport" } },
+        "spec": { "workload": { "manifests": [{
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": { "name": name, "namespace": "default", "annotations": { "data": data } },
+            "addressType": "IPv4", "endpoints": [],
+        }] } },
+    })
+}

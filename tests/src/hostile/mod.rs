@@ -274,10 +274,11 @@ pub async fn run(plan: &Plan, binaries: &Binaries) -> Result<Summary, Failure> {
         0
     });
     let random = SplitMix::new(plan.seed);
-    let kept = ground::work("kept", "v").to_string();
+    let kept = ground::own_work("kept", "v").to_string();
     let made = ground.people.mallory.ask(Ask::post(&works(MALLORY), kept)).await;
     if !matches!(&made, Ok(made) if made.code == 201) {
-        wrong.push(format!("{MALLORY} cannot make a Work of its own: {made:?}"));
+        let said = made.map(|made| String::from_utf8_lossy(&made.body).into_owned());
+        wrong.push(format!("{MALLORY} cannot make a Work of its own: {said:?}"));
     }
     let large = bodies::all("kept");
     let chosen: Vec<&Attack> = ATTACKS
