@@ -224,7 +224,7 @@ impl Front {
                 respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
             }
         };
-        if let Some(hold) = hold.filter(|_| info.verb == "watch") {
+        if let Some(hold) = hold.filter(|_| info.class.is_open()) {
             response = response.map(|body| ending(body, hold, self.env.wall()));
         }
         let took = self.env.now().saturating_sub(begun);

@@ -219,7 +219,9 @@ impl ClusterController {
                 .is_some_and(|n| object::deletion_timestamp(n).is_some()),
         });
         tracing::debug!(cluster = %key, ?step, "removing");
-        if step == Removal::Done && admit::agent::has_registered(cluster) {
+        // What a Cluster says of that its agent may have taken back before it deleted it.
+        let shown = || self.context.epochs.as_ref().is_some_and(|epochs| epochs.was_shown(&key.name));
+        if step == Removal::Done && (admit::agent::has_registered(cluster) || shown()) {
             self.end_credentials(&key.name, object::uid(cluster)).await?;
         }
         let done = self.take(step, key, &alive, &terminating, namespace.as_ref()).await;

@@ -12,7 +12,7 @@
 //! | the certificate's epoch | how the one before ended | answer |
 //! |---|---|---|
 //! | that of the record, or later | | accepted |
-//! | the one before | the Cluster was deleted, less than ten minutes ago, and no newer certificate has come | may read and delete, so that its agent, `karmadactl unregister` and `remove-agent.sh` see that the Cluster is gone |
+//! | the one before | the Cluster was deleted, less than ten minutes ago, and neither a newer certificate nor another Cluster of that name has come | may read and delete, so that its agent, `karmadactl unregister` and `remove-agent.sh` see that the Cluster is gone |
 //! | any other | | refused |
 //!
 //! A certificate of a later epoch than the record's is one that the same authority issued: the hub has been restored from an
@@ -40,8 +40,9 @@ pub const NAMESPACE: &str = "karmada-cluster";
 const PREFIX: &str = "agent.";
 /// The type of a record's Secret.
 pub const TYPE: &str = "hub.karmada.io/agent-credential";
-/// The resource as the store names it.
+/// The resources as the store names them.
 const SECRETS: &str = "core/secrets";
+const CLUSTERS: &str = "cluster.karmada.io/clusters";
 
 const EPOCH: &str = "hub.karmada.io/credential-epoch";
 const ENDED: &str = "hub.karmada.io/credential-ended";
@@ -188,7 +189,7 @@ struct Entry {
     current: CancellationToken,
     /// Ends what was opened by one that may only read.
     leaving: CancellationToken,
-    /// A certificate of the epoch that counts has come.
+    /// A certificate of the epoch that counts has come, or another Cluster of the name: nobody takes leave any more.
     superseded: bool,
     /// The end of the certificate that was last shown and accepted.
     until: Option<SystemTime>,
@@ -203,6 +204,20 @@ impl Entry {
             (self.superseded, self.until) = (false, None);
         }
         self.record = record;
+    }
+
+    /// Ends the farewell of what was deleted.
+    fn supersede(&mut self) {
+        if !std::mem::replace(&mut self.superseded, true) {
+            std::mem::take(&mut self.leaving).cancel();
+        }
+    }
+
+    /// Takes note of the Cluster that there is.
+    fn meet(&mut self, uid: &str) {
+        if matches!(&self.record.ended, Some((End::Deleted, _, of)) if of != uid) {
+            self.supersede();
+        }
     }
 }
 
@@ -231,9 +246,7 @@ impl Epochs {
         }
         let entry = clusters.get_mut(cluster).expect("it was put there");
         if epoch >= entry.record.epoch {
-            if !std::mem::replace(&mut entry.superseded, true) {
-                std::mem::take(&mut entry.leaving).cancel();
-            }
+            entry.supersede();
             entry.until = Some(not_after);
             return Ok(Hold { ended: entry.current.clone(), until: not_after, leaving: false });
         }
@@ -255,6 +268,20 @@ impl Epochs {
         let clusters = self.clusters.lock();
         let shown = clusters.iter().filter_map(|(name, entry)| Some((name.clone(), entry.until?)));
         shown.map(|(name, until)| (name, until, until < now + within)).collect()
+    }
+
+    /// Whether a certificate of the epoch that counts has been accepted by this process.
+    pub fn was_shown(&self, cluster: &str) -> bool {
+        self.clusters.lock().get(cluster).is_some_and(|entry| entry.until.is_some())
+    }
+
+    /// A Cluster of another uid than the one that was deleted is another's.
+    fn meet(&self, cluster: &str, now: &Snapshot<Header>) {
+        if let Some(there) = now.find(CLUSTERS, "", cluster)
+            && let Some(entry) = self.clusters.lock().get_mut(cluster)
+        {
+            entry.meet(&there.header.uid);
+        }
     }
 
     fn take(&self, cluster: &str, now: &Snapshot<Header>) {
@@ -284,7 +311,7 @@ impl Epochs {
 
 impl Derived for Epochs {
     fn resources(&self) -> &[&'static str] {
-        &[SECRETS]
+        &[SECRETS, CLUSTERS]
     }
 
     fn rebuild(&self, now: &Snapshot<Header>) {
@@ -293,12 +320,20 @@ impl Derived for Epochs {
         names.extend(secrets.filter_map(|secret| {
             Record::cluster_of(&secret.key.namespace, &secret.key.name).map(str::to_owned)
         }));
-        names.iter().for_each(|cluster| self.take(cluster, now));
+        names.iter().for_each(|cluster| {
+            self.take(cluster, now);
+            self.meet(cluster, now);
+        });
     }
 
     fn update(&self, changed: &BTreeSet<Key>, now: &Snapshot<Header>) {
         let records = changed.iter().filter_map(|key| Record::cluster_of(&key.namespace, &key.name));
-        records.for_each(|cluster| self.take(cluster, now));
+        records.for_each(|cluster| {
+            self.take(cluster, now);
+            self.meet(cluster, now);
+        });
+        let clusters = changed.iter().filter(|key| *key.resource == *CLUSTERS);
+        clusters.for_each(|key| self.meet(&key.name, now));
     }
 }
 
@@ -378,6 +413,23 @@ mod tests {
         // The same record again ends nothing.
         take(deleted);
         assert!(!new.ended.is_cancelled());
+    }
+
+    #[test]
+    fn another_cluster_of_the_name_ends_the_farewell_and_the_one_that_goes_does_not() {
+        let epochs = Epochs::default();
+        epochs.judge("m1", 0, at(1000), at(0)).expect("it counts");
+        assert!(epochs.was_shown("m1") && !epochs.was_shown("m2"));
+        let deleted = Record::default().end(End::Deleted, "u", at(10)).expect("an epoch");
+        let with = |change: &dyn Fn(&mut Entry)| change(epochs.clusters.lock().get_mut("m1").expect("known"));
+        with(&|entry| entry.take(deleted.clone()));
+        assert!(!epochs.was_shown("m1"), "none of the epoch that counts");
+        with(&|entry| entry.meet("u"));
+        let leaving = epochs.judge("m1", 0, at(1000), at(11)).expect("it may read");
+        with(&|entry| entry.meet("v"));
+        assert!(leaving.ended.is_cancelled());
+        assert_eq!(epochs.judge("m1", 0, at(1000), at(12)).map(drop), Err(End::Deleted));
+        assert!(!epochs.was_shown("m1"));
     }
 
     #[test]

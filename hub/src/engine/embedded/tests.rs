@@ -87,6 +87,26 @@ impl World {
         self.ask(peer, Method::POST, CLUSTERS, &cluster).await
     }
 
+    /// Waits until the controllers have taken the Cluster into their care: then its end is theirs, too.
+    async fn kept(&self) {
+        let waiting = async {
+            while self.admin.get(M1).await.expect("it is there")["metadata"]["finalizers"].is_null() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LIMIT, waiting).await.expect("in time");
+    }
+
+    /// Waits until the Cluster has gone.
+    async fn gone(&self) {
+        let waiting = async {
+            while self.admin.get(M1).await.is_ok() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LIMIT, waiting).await.expect("in time");
+    }
+
     async fn stop(self) {
         self.stop.cancel();
         self.embedded.close().await.expect("all is written");
@@ -183,6 +203,79 @@ async fn the_old_credential_of_a_cluster_that_has_gone_registers_nothing() {
     let new = world.agent(1, DAY * 365);
     assert_eq!(world.register(&new).await.0, 201, "the platform has given it a new one");
     assert_eq!(world.get(&old).await.0, 401);
+    world.stop.cancel();
+    running.await.expect("the controllers end").expect("in order");
+    world.embedded.close().await.expect("all is written");
+}
+
+#[tokio::test]
+async fn the_old_credential_neither_sees_nor_deletes_the_cluster_that_comes_after() {
+    let world = World::start().await;
+    let old = world.agent(0, DAY * 365);
+    assert_eq!(world.register(&old).await.0, 201);
+    let hub = world.embedded.hub(HubConfig::default(), &Env::system()).expect("controllers");
+    let running = tokio::spawn(hub.run(world.stop.clone()));
+    world.kept().await;
+    world.admin.delete(M1, &json!({})).await.expect("the platform deletes it");
+    world.gone().await;
+    assert_eq!(world.get(&old).await.0, 404, "it may see that");
+    let works = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works?watch=true";
+    let watching = world.send(&old, Method::GET, works, &Value::Null).await;
+    assert_eq!(watching.status(), 200);
+    let watching = tokio::spawn(async move { axum::body::to_bytes(watching.into_body(), 1 << 20).await });
+
+    // The platform makes it anew; its new agent has not been there yet.
+    let cluster = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Pull"},
+    });
+    world.admin.post(CLUSTERS, &cluster).await.expect("the platform makes it");
+    timeout(LIMIT, watching).await.expect("its watch has ended").expect("a task").expect("in order");
+    for (method, path) in [
+        (Method::GET, M1),
+        (Method::DELETE, M1),
+        (Method::GET, works),
+        (Method::GET, "/api/v1/namespaces/karmada-cluster/secrets/m1"),
+    ] {
+        let (code, why) = world.ask(&old, method.clone(), path, &Value::Null).await;
+        assert_eq!(code, 401, "{method} {path}: {why}");
+    }
+    assert_eq!(world.get(&world.agent(1, DAY)).await.0, 200, "the new agent's counts");
+    world.stop.cancel();
+    running.await.expect("the controllers end").expect("in order");
+    world.embedded.close().await.expect("all is written");
+}
+
+/// What the platform has made with its id bears no mark of who registered, and what else tells of the agent it can take back.
+#[tokio::test]
+async fn an_agent_that_takes_back_its_report_leaves_for_good_all_the_same() {
+    let world = World::start().await;
+    let agent = world.agent(0, DAY * 365);
+    let cluster = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1"},
+        "spec": {"id": "u1", "syncMode": "Pull"},
+    });
+    world.admin.post(CLUSTERS, &cluster).await.expect("the platform makes it");
+    let hub = world.embedded.hub(HubConfig::default(), &Env::system()).expect("controllers");
+    let running = tokio::spawn(hub.run(world.stop.clone()));
+    world.kept().await;
+    for version in ["v1.36.0", ""] {
+        let reporting = async {
+            loop {
+                let mut report = world.admin.get(M1).await.expect("it is there");
+                report["status"] = json!({"kubernetesVersion": version});
+                match world.ask(&agent, Method::PUT, &format!("{M1}/status"), &report).await {
+                    (200, _) => break,
+                    (code, why) => assert_eq!(code, 409, "{why}"),
+                }
+            }
+        };
+        timeout(LIMIT, reporting).await.expect("in time");
+    }
+    assert_eq!(world.ask(&agent, Method::DELETE, M1, &json!({})).await.0, 200);
+    world.gone().await;
+    let (code, why) = world.register(&agent).await;
+    assert_eq!(code, 403, "another region and other labels by a new registration: {why}");
     world.stop.cancel();
     running.await.expect("the controllers end").expect("in order");
     world.embedded.close().await.expect("all is written");
