@@ -178,6 +178,22 @@ impl PeerCertificate {
         &self.user
     }
 
+    /// Whose connections are counted together with this one's: a certificate that was revoked must not take the places of
+    /// the one that came after it.
+    pub(crate) fn identity(&self) -> String {
+        match self.epoch {
+            0 => self.user.name.clone(),
+            epoch => format!("{} of epoch {epoch}", self.user.name),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_agent(cluster: &str, epoch: u64) -> Self {
+        let user = UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS]);
+        let key = Sha256::digest(format!("{cluster} {epoch}")).into();
+        Self { user, not_after: SystemTime::UNIX_EPOCH, key, epoch }
+    }
+
     /// A digest of its public key.
     pub(crate) fn key(&self) -> [u8; 32] {
         self.key

@@ -288,7 +288,7 @@ impl Connection {
         let peer = tls.peer(stream.get_ref().1.peer_certificates());
         match &peer {
             Peer::Refused(reason) => tracing::debug!(%remote, %reason, "client certificate refused"),
-            Peer::Certificate(certificate) => place.certified(certificate.user(), certificate.key())?,
+            Peer::Certificate(certificate) => place.certified(certificate)?,
             Peer::None => {}
         }
         Ok((stream, peer))

@@ -15,7 +15,7 @@ use super::{
     pace::Class,
     register::{Credential, Id, Register},
 };
-use crate::authn::{ANONYMOUS, UserInfo};
+use crate::authn::{ANONYMOUS, PeerCertificate, UserInfo};
 
 /// Whose connections are not counted by identity: whoever has it may do everything anyway, and one such certificate serves
 /// many people and programs.
@@ -156,9 +156,9 @@ impl Place {
     }
 
     /// The client has shown a good certificate.
-    pub(super) fn certified(&self, user: &UserInfo, key: [u8; 32]) -> Result<(), &'static str> {
-        let identity = (!user.in_group(EXEMPT)).then(|| Arc::from(user.name.as_str()));
-        self.show(Credential { key, identity })
+    pub(super) fn certified(&self, shown: &PeerCertificate) -> Result<(), &'static str> {
+        let identity = (!shown.user().in_group(EXEMPT)).then(|| Arc::from(shown.identity()));
+        self.show(Credential { key: shown.key(), identity })
     }
 
     /// A request has been authenticated. A good token makes as well known as a certificate does; when its user has all
@@ -192,5 +192,25 @@ impl Drop for Place {
     fn drop(&mut self) {
         let shown = self.shown.get_mut().take();
         self.places.register.lock().leave(self.id, shown.as_ref(), Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::limits::reason, *};
+
+    #[tokio::test]
+    async fn a_certificate_of_an_older_epoch_takes_no_place_of_the_new_one() {
+        let places = Arc::new(Places::new(Limits { connections_per_identity: 1, ..Limits::default() }));
+        let connect = |epoch| {
+            let account = Account::new(Counter::default(), Counter::default(), places.pool.clone());
+            let place = places.take(std::net::Ipv4Addr::LOCALHOST.into(), &account).expect("a place");
+            place.certified(&PeerCertificate::of_agent("m1", epoch)).map(|()| place)
+        };
+        let revoked = connect(0).expect("a connection");
+        // It takes no answer, so there is always a request that is not all answered.
+        let _busy = revoked.activity.begin();
+        assert_eq!(connect(0).map(drop), Err(reason::IDENTITY));
+        connect(1).expect("the agent that has a new one");
     }
 }
