@@ -1,5 +1,6 @@
 //! What writes to Karmada's kinds must pass: for users in the embedded API, for the controllers wherever they run.
 
+mod ids;
 pub mod services;
 
 use std::{
@@ -58,12 +59,18 @@ pub struct KarmadaAdmission {
     /// The server's registry, once there is a server: it knows which kinds are served.
     registry: OnceLock<Weak<Registry>>,
     templates: NewTemplates,
+    ids: ids::Ids,
 }
 
 impl KarmadaAdmission {
     /// Rules that know of no kinds yet.
     pub fn new(env: Env) -> Arc<Self> {
-        Arc::new(Self { env, registry: OnceLock::new(), templates: NewTemplates::default() })
+        Arc::new(Self {
+            env,
+            registry: OnceLock::new(),
+            templates: NewTemplates::default(),
+            ids: ids::Ids::default(),
+        })
     }
 
     /// Lets the rules look up which kinds the server has. Only the first call counts.
@@ -83,7 +90,7 @@ impl KarmadaAdmission {
         let mut warnings = checks::admit(group, kind, verb, request.old, object, &self.env)
             .map_err(|errors| Status::invalid(kind, group, object::name(object), errors))?;
         if is::<Cluster>(request) {
-            unique_id(request, object)?;
+            self.unique_id(request, object)?;
         }
         if is::<ResourceBinding>(request) {
             within_quota(request, object)?;
@@ -107,6 +114,21 @@ impl KarmadaAdmission {
             self.templates.claim(&request.kind.gvk, object);
         }
         Ok(warnings)
+    }
+
+    /// One member has one name: a second one for its id is a conflict.
+    fn unique_id(&self, request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+        let id = object.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
+        let before = request.old.and_then(|old| old.pointer("/spec/id")).and_then(Value::as_str);
+        if id.is_empty() || before == Some(id) {
+            return Ok(());
+        }
+        let others = self.ids.all(&request.store.snapshot(), &request.kind.storage);
+        let name = object::name(object);
+        match admit::duplicate_id(name, id, others.iter().map(|(name, id)| (&**name, &**id))) {
+            Some(why) => Err(Status::conflict(&request.kind.group_resource(), name, why)),
+            None => Ok(()),
+        }
     }
 
     /// Scripts that cannot be loaded, and questions that another customization answers already, are refused.
@@ -229,28 +251,6 @@ fn epochs_only_grow(request: &AdmissionRequest<'_>, object: &Value) -> Result<()
             let why = format!("{why}; it is kept by karmada-hub cluster revoke");
             Err(Status::forbidden(&request.kind.group_resource(), request.name, why))
         }
-    }
-}
-
-/// One member has one name: a second one for its id is a conflict.
-fn unique_id(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
-    let id = object.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
-    let before = request.old.and_then(|old| old.pointer("/spec/id")).and_then(Value::as_str);
-    if id.is_empty() || before == Some(id) {
-        return Ok(());
-    }
-    let snapshot = request.store.snapshot();
-    let others: Vec<(String, String)> = snapshot
-        .range(&request.kind.storage, None, None)
-        .filter_map(|entry| {
-            let other: Value = serde_json::from_slice(&entry.value).ok()?;
-            Some((entry.key.name.to_string(), other.pointer("/spec/id")?.as_str()?.to_owned()))
-        })
-        .collect();
-    let name = object::name(object);
-    match admit::duplicate_id(name, id, others.iter().map(|(name, id)| (name.as_str(), id.as_str()))) {
-        Some(why) => Err(Status::conflict(&request.kind.group_resource(), name, why)),
-        None => Ok(()),
     }
 }
 
