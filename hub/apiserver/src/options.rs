@@ -247,6 +247,20 @@ fn number(query: &Query, key: &str) -> Result<Option<i64>, Status> {
     }
 }
 
+/// The most requirements of a selector. Each is asked of each object, all at one go: in the longest query there is room for
+/// a hundred thousand. Any number of values may stand in one.
+const REQUIREMENTS: usize = 128;
+
+fn bounded(selector: &str, requirements: usize) -> Result<(), Status> {
+    if requirements <= REQUIREMENTS {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "{selector}: it has {requirements} requirements, and may have {REQUIREMENTS}; name several values of one key with \
+         \"in\", or ask several times"
+    )))
+}
+
 /// How a list relates to the version it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
@@ -294,6 +308,8 @@ impl ListOptions {
             return Err(status.clone());
         }
         let fields = info.fields.clone();
+        bounded("labelSelector", labels.requirements().len())?;
+        bounded("fieldSelector", fields.requirements().len())?;
         let named_match = text("resourceVersionMatch");
         let mut options = Self {
             limit: usize::try_from(limit).unwrap_or(0),

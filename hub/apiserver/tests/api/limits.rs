@@ -330,3 +330,26 @@ async fn who_leaves_is_not_ready_and_answers_all_the_same() {
     assert_eq!(server.get("/livez").await.code, 200);
     assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
 }
+
+/// Each requirement is asked of each object, by whoever may list anything.
+#[tokio::test(start_paused = true)]
+async fn selectors_have_so_many_requirements() {
+    let server = Server::start().await;
+    let many = |requirement: &str, times| vec![requirement; times].join(",");
+    let values = format!("a+in+({})", vec!["x"; 1000].join(","));
+    for (selector, code) in [
+        (format!("labelSelector={}", many("!a", 128)), 200),
+        (format!("labelSelector={}", many("!a", 129)), 400),
+        (format!("labelSelector={values}"), 200),
+        (format!("fieldSelector={}", many("metadata.name!=x", 128)), 200),
+        (format!("fieldSelector={}", many("metadata.name!=x", 129)), 400),
+    ] {
+        for (method, query) in [("GET", ""), ("GET", "watch=true&timeoutSeconds=1&"), ("DELETE", "")] {
+            let path = format!("{MAPS}?{query}{selector}");
+            let mut request = Request::builder().method(method).uri(&path).body(Body::empty()).unwrap();
+            request.extensions_mut().insert(Server::admin());
+            let answer = server.api.service().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), code, "{method} {query} {}", &selector[..20]);
+        }
+    }
+}
