@@ -176,30 +176,44 @@ async fn a_cluster_of_another_id_is_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn facts_of_an_agent_arrive_and_what_users_set_stays() {
+async fn facts_of_an_agent_arrive_as_it_registers_and_what_users_set_stays() {
     let mut world = World::start(45, 1).await;
     let path = cluster_path("member1");
+    world.stop_agent(0).await;
+    let config = |region: &str| AgentConfig {
+        facts: Facts { region: region.into(), provider: "own".into(), ..Facts::default() },
+        ..AgentConfig::new("member1")
+    };
+    // As a platform makes a Cluster before its agent comes: the agent fills in what stands empty.
+    let unclaimed = json!({ "spec": { "id": null, "provider": "cloud" } });
+    world.api().patch(&path, Patch::Merge, &unclaimed).await.unwrap();
+    let member = &world.members[0];
+    let agent = world.agent(member, config("north"), member.state.clone());
+    let cluster =
+        world.cluster_until("member1", "in the north", PATIENCE, |c| c["spec"]["region"] == "north").await;
+    assert_eq!(cluster["spec"]["provider"], "cloud");
+    agent.stop().await;
+
+    // From then on the platform says where the cluster is: what an agent's flags say anew is not taken.
     let users = json!({
         "metadata": { "labels": { "tier": "edge" } },
         "spec": { "taints": [{ "key": "mine", "effect": "NoSchedule" }] },
     });
     world.api().patch(&path, Patch::Merge, &users).await.unwrap();
-    world.stop_agent(0).await;
-    let config = AgentConfig {
-        facts: Facts { region: "north".into(), ..Facts::default() },
-        ..AgentConfig::new("member1")
-    };
     let member = &world.members[0];
-    let agent = world.agent(member, config, member.state.clone());
-    let cluster =
-        world.cluster_until("member1", "in the north", PATIENCE, |c| c["spec"]["region"] == "north").await;
-    assert_eq!(cluster["metadata"]["labels"]["tier"], "edge");
+    let agent = world.agent(member, config("south"), member.state.clone());
+    agent.phase("active", PATIENCE, |phase| *phase == Phase::Active).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let cluster = world.api().get(&path).await.unwrap();
-    let keys: Vec<_> =
-        cluster["spec"]["taints"].as_array().unwrap().iter().map(|t| t["key"].clone()).collect();
+    let spec = &cluster["spec"];
+    assert_eq!((&spec["region"], &spec["provider"]), (&json!("north"), &json!("cloud")));
+    assert_eq!(cluster["metadata"]["labels"]["tier"], "edge");
+    let keys: Vec<_> = spec["taints"].as_array().unwrap().iter().map(|t| t["key"].clone()).collect();
     assert_eq!(keys, [json!("mine")]);
-    assert_eq!(cluster["spec"]["syncMode"], "Pull");
+    assert_eq!(spec["syncMode"], "Pull");
+    let moved = json!({ "spec": { "region": "south" } });
+    world.api().patch(&path, Patch::Merge, &moved).await.unwrap();
+    world.cluster_until("member1", "moved by its owner", PATIENCE, |c| c["spec"]["region"] == "south").await;
     agent.stop().await;
     world.stop().await;
 }
