@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use karmada_apiserver::{
-    authn::UserInfo,
+    authn::{ANONYMOUS, UserInfo},
     authz::{Attributes, Authorizer, Coarse, Decision, Rights, Target},
     paths::{Paths, READ, pieces, text},
     storage::ApiStore,
@@ -104,8 +104,12 @@ pub(super) fn reviews(judge: Judge) -> Paths {
     })
 }
 
+/// Verbs of those who look for an API here. Who wants to act as another is judged first, by a verb of its own.
+const LOOKS: [&str; 3] = ["get", "list", "watch"];
+
 /// As on the embedded engine, and anyone may have a review judged: an API server shows its webhooks nothing of itself
-/// unless it is told to, and a judgement gives nothing away that the asker has not sent.
+/// unless it is told to, and a judgement gives nothing away that the asker has not sent. Resources there are none: whoever
+/// is known and asks for some is told where they are, and not that they are not for them.
 #[derive(Debug)]
 pub(super) struct WithReviews;
 
@@ -113,6 +117,9 @@ impl Authorizer for WithReviews {
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         match attributes.target {
             Target::Path(path) if attributes.verb == "post" && webhooks::is_review(path) => Decision::Allow,
+            Target::Resource(_) if attributes.user.name != ANONYMOUS && LOOKS.contains(&attributes.verb) => {
+                Decision::Allow
+            }
             _ => Coarse.authorize(attributes),
         }
     }
@@ -236,7 +243,8 @@ mod tests {
             .with("/metrics", READ, async |_| Ok(text(StatusCode::OK, CONTENT_TYPE, "figures")))
             .with_prefix(webhooks::PREFIXES[0], webhooks::METHODS, async |_| {
                 Ok(text(StatusCode::OK, "text/plain", "judged"))
-            });
+            })
+            .otherwise("its API is elsewhere\n");
         let front = Arc::new(Front::new(Arc::new(WithReviews), Limits::default(), Env::system()));
         let service = PathService::new(front, paths);
         let monitor = || UserInfo::new("m", [MONITORING]);
@@ -253,11 +261,17 @@ mod tests {
             ("POST", "/metrics", None, None, 403),
             ("GET", "/elsewhere", None, None, 403),
             ("GET", "/elsewhere", Some(admin()), None, 404),
+            ("GET", "/api/v1/pods", None, None, 403),
+            ("GET", "/api/v1/pods", Some(monitor()), None, 404),
+            ("GET", "/api/v1/pods?watch=true", Some(monitor()), None, 404),
+            ("GET", "/api/v1/pods", Some(monitor()), Some("admin"), 403),
+            ("DELETE", "/api/v1/namespaces/a/pods/b", Some(monitor()), None, 403),
         ];
         for (method, path, user, acts_as, code) in cases {
             let response = service.clone().oneshot(request(method, path, user, acts_as)).await.unwrap();
             let (got, audited, text) = read(response).await;
             assert_eq!((got, audited), (code, true), "{method} {path} {acts_as:?}: {text:?}");
+            assert_eq!(&*text == b"its API is elsewhere\n", code == 404, "{method} {path}: {text:?}");
         }
     }
 }
