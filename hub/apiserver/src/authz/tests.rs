@@ -241,3 +241,17 @@ fn rights_that_are_told_are_rights_that_are_had() {
         }
     }
 }
+
+#[test]
+fn on_a_stock_server_agents_may_follow_users_rules_too() {
+    let manifest = include_str!("../../../../manifests/hub/agent-rbac.yaml");
+    let rules: Vec<_> = AGENT_RULES.iter().filter(|rule| rule.group == "config.karmada.io").collect();
+    assert_eq!(rules.len(), 2);
+    let (_, granted) = manifest.split_once("apiGroups: [config.karmada.io]").expect("a rule for the group");
+    let mut lines = granted.lines().skip(1);
+    let (resources, verbs) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    for rule in rules {
+        assert!(resources.contains(rule.resource), "{resources}");
+        assert!(rule.verbs.iter().all(|verb| verbs.contains(verb)), "{verbs}");
+    }
+}
