@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Strangers have their places apart. Where those are full, the one goes that has been there for longest and does nothing,
-//! of the origin that has most. Between origins of about one size nobody goes in the first second. Who is certified goes
-//! for nobody but his own next connection.
+//! of the origin that has most. Between origins of about one size nobody goes in the first second, or in the first two after
+//! we have answered his hello. Who is certified goes for nobody but his own next connection.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,6 +28,11 @@ use super::{
 
 /// How long nobody has to give up his place. Who has just come has not had the time to show what he has.
 const SETTLE: Duration = Duration::from_secs(1);
+/// The same of one whose hello we have answered: his certificate is on its way. Three kilobytes of handshake take the better
+/// part of a second at 4 kB/s, and a far line as long again. If these went as soon as others, a fleet that comes home on such
+/// lines would push itself out again and again, and each time after the arithmetic was done. Not in favour of one of his own
+/// origin: there somebody may flood from behind the address of agents, who need each place soon.
+const PROVE: Duration = Duration::from_secs(2);
 /// An origin that has so many times what another has gives way to it at once: or one that fills all places within a second
 /// had them for that second.
 const OUTWEIGHS: usize = 4;
@@ -220,12 +225,16 @@ impl Register {
         };
         let Some(line) = line else { return false };
         let looked_at: Vec<Id> = line.values().take(LOOKED_AT).copied().collect();
-        let quiet = |id: Id| self.guests.get(&id).and_then(|guest| guest.activity.idle_since());
+        let quiet = |id: Id| {
+            let guest = self.guests.get(&id)?;
+            let proves = of_all && guest.turn.is_some() && !settle.is_zero();
+            Some((guest.activity.idle_since()?, if proves { settle.max(PROVE) } else { settle }))
+        };
         let mut goes = None;
         let mut busy = Vec::new();
         for id in looked_at {
             match quiet(id) {
-                Some(since) if now.saturating_duration_since(since) >= settle => {
+                Some((since, settle)) if now.saturating_duration_since(since) >= settle => {
                     goes = Some(id);
                     break;
                 }

@@ -1,5 +1,7 @@
 //! Floods against the register, with a clock of the tests' own.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 
 const AGENT: &str = "10.1.0.1";
@@ -287,4 +289,94 @@ fn for_want_of_files_idle_strangers_go() {
     scene.register.relieve(100);
     assert_eq!((scene.counts(), has_ended(&agent.activity)), ((2, 1, 0), None));
     drop(running);
+}
+
+/// A fleet that has lost its hub comes back to one that knows nobody. Answers after how long all are in; none if they are
+/// not within ten minutes.
+fn homecoming(agents: u32, addresses: u32, hello: Duration, proof: Duration) -> Option<Duration> {
+    enum Step {
+        Dial,
+        Hello(Id, Arc<Activity>),
+        Flight(Id, Arc<Activity>),
+        Proof(Id, Arc<Activity>),
+    }
+    let mut scene = Scene::new(Limits::default());
+    let start = scene.now;
+    let mut steps = BTreeMap::new();
+    let (mut number, mut random) = (0_u64, 1_u64);
+    let mut draw = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as f64 / (1_u64 << 31) as f64
+    };
+    let mut tries = vec![0_u32; agents as usize];
+    // As the agent's own: doubling, and drawn from all of it.
+    let mut pause = |tries: &mut u32| {
+        let longest = (0.25 * f64::from(1 << (*tries).min(8))).min(1.5);
+        *tries += 1;
+        Duration::from_secs_f64(draw() * longest)
+    };
+    for agent in 0..agents {
+        number += 1;
+        steps.insert((start + pause(&mut tries[agent as usize]), number), (agent, Step::Dial));
+    }
+    let mut left = agents;
+    while let Some(((now, _), (agent, step))) = steps.pop_first() {
+        scene.now = now;
+        if now > start + Duration::from_secs(600) {
+            return None;
+        }
+        let address = Ipv4Addr::from(0x0a00_0000 + agent % addresses).to_string();
+        let next = match step {
+            Step::Dial => scene.arrive(&address).map(|(id, activity)| (hello, Step::Hello(id, activity))),
+            Step::Hello(_, activity) | Step::Flight(_, activity) | Step::Proof(_, activity)
+                if has_ended(&activity).is_some() =>
+            {
+                Err(reason::ROOM)
+            }
+            Step::Hello(id, activity) => {
+                activity.step(now);
+                match scene.register.turn(id, now) {
+                    Ok((_, wait)) => Ok((wait, Step::Flight(id, activity))),
+                    Err(why) => {
+                        scene.register.leave(id, None, now);
+                        Err(why)
+                    }
+                }
+            }
+            Step::Flight(id, activity) => {
+                activity.step(now);
+                Ok((proof, Step::Proof(id, activity)))
+            }
+            Step::Proof(id, _) => {
+                scene.register.show(id, &credential(&agent.to_string()), now).unwrap();
+                left -= 1;
+                if left == 0 {
+                    return Some(now - start);
+                }
+                continue;
+            }
+        };
+        number += 1;
+        let (after, step) = next.unwrap_or_else(|_| (pause(&mut tries[agent as usize]), Step::Dial));
+        steps.insert((now + after, number), (agent, step));
+    }
+    None
+}
+
+#[test]
+fn ten_thousand_agents_come_home_to_a_hub_that_knows_nobody() {
+    // Addresses, time to the hello, time to the proof, and the most that it may take, in milliseconds.
+    let cases = [
+        ("each from its own place", 10_000, 100, 100, 20_000),
+        ("far away", 10_000, 600, 600, 30_000),
+        // 3 kB of certificates at 4 kB/s, and what the line is long.
+        ("on slow lines", 10_000, 600, 1_400, 90_000),
+        ("through one balancer", 1, 100, 100, 30_000),
+        ("through three, far away", 3, 600, 600, 30_000),
+        ("through three, on slow lines", 3, 600, 1_400, 90_000),
+    ];
+    for (what, addresses, hello, proof, most) in cases {
+        let took = homecoming(10_000, addresses, Duration::from_millis(hello), Duration::from_millis(proof));
+        assert!(took.is_some_and(|took| took.as_millis() <= most), "{what}: {took:?}");
+    }
 }
