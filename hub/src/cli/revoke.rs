@@ -11,6 +11,7 @@ use super::{
     ask::Server,
     print,
 };
+use crate::known::kinds::CLUSTERS;
 
 /// Somebody else may write a record in between; then it is looked at again, so often.
 const TRIES: u32 = 8;
@@ -44,8 +45,19 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     for name in &args.names {
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
         print(&format!(
-            "cluster/{name} credentials revoked; from epoch {epoch} on: karmada-hub credentials --data-dir DIR --cluster {name}\n"
+            "cluster/{name} credentials revoked (epoch {epoch} counts now); for new ones: karmada-hub credentials \
+             --data-dir DIR --cluster {name}\n"
         ))?;
+        // Right for a cluster that has gone or not come yet. Whoever has misspelled a name must know that a stolen
+        // credential still holds.
+        match rest.get(&CLUSTERS.object(None, name)).await {
+            Err(error) if error.is_not_found() => {
+                eprintln!(
+                    "note: there is no Cluster {name}; if another was meant, its credentials still hold"
+                );
+            }
+            Ok(_) | Err(_) => {}
+        }
     }
     Ok(())
 }
