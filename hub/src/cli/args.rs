@@ -236,6 +236,11 @@ pub struct LimitArgs {
     /// nothing for longest, and if all are busy, the new one. Members of system:masters are not counted. 0: any number.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_connections_per_identity: usize,
+    /// Watches at one time of one user, over all connections; one more gets a 429. Whoever acts as others is counted as one:
+    /// raise it for a dashboard or proxy that watches for all its users. Members of system:masters are not counted. 0: any
+    /// number.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub max_watches_per_identity: usize,
     /// HTTP/2 streams, that is requests and watches, of one connection at one time; 100 at most without a certificate.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub http2_max_streams_per_connection: u32,

@@ -184,6 +184,7 @@ fn limits(args: &ServeArgs) -> limits::Limits {
         request_timeout: args.limits.request_timeout,
         watch_timeout: args.limits.min_request_timeout.max(Duration::from_secs(1)),
         list_bytes: args.limits.max_list_bytes,
+        open_each: args.limits.max_watches_per_identity,
         event_ttl: args.limits.event_ttl,
         storage: storage(args),
         ..limits::Limits::default()
@@ -311,6 +312,17 @@ mod tests {
         };
         let (ended, ()) = tokio::join!(running, story);
         assert!(ended.is_ok());
+    }
+
+    #[test]
+    fn watches_of_one_user_are_as_many_as_the_operator_says() {
+        for (flag, want) in [(None, 256), (Some("--max-watches-per-identity=5000"), 5000)] {
+            let words = ["karmada-hub", "serve", "--data-dir=d"].into_iter().chain(flag);
+            let Ok(Command::Serve(args)) = Args::try_parse_from(words).map(|args| args.command) else {
+                panic!("{flag:?}")
+            };
+            assert_eq!(limits(&args).open_each, want);
+        }
     }
 
     #[test]
