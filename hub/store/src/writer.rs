@@ -286,7 +286,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
                 location,
                 used,
                 quota,
-                "{percent} % of the quota of storage is used; at 100 % no more is taken"
+                "{percent} % of the quota of storage is used; agents can store no more from 87 % on, nobody from 100 % on"
             );
         } else if percent < WELL_BELOW {
             self.warned = false;
