@@ -300,8 +300,8 @@ impl Pki {
     /// # Errors
     /// When a file is damaged or cannot be written.
     pub fn keep_current(&self, holder: &Holder, server: &str) -> Result<(), PkiError> {
-        let (serving, held) = (self.renew(), self.write_kubeconfig(holder, server));
-        serving.and(held.map(drop))
+        let (serving, held) = (self.renew(), self.write_kubeconfig(holder, server).map(drop));
+        serving.and(held)
     }
 
     /// A kubeconfig text with this authority embedded, context [`CONTEXT`].

@@ -56,7 +56,7 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
         let detail = format!("events about this object have names that begin with {prefix:?}");
         errors.push(FieldError::forbidden(&Path::new("metadata").child("name"), detail));
     }
-    if object::owner_references(event).first().is_some() {
+    if !object::owner_references(event).is_empty() {
         let path = Path::new("metadata").child("ownerReferences");
         errors.push(FieldError::forbidden(&path, "an event has no owner"));
     }
