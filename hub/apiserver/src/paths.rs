@@ -68,8 +68,8 @@ impl Default for Paths {
     }
 }
 
-/// Methods of what is only read.
-pub const READ: &[Method] = &[Method::GET, Method::HEAD];
+/// Methods of what is only read. As in kube-apiserver HEAD is none of them.
+pub const READ: &[Method] = &[Method::GET];
 
 impl Paths {
     /// One check more, for `/readyz` alone or for all three.
@@ -157,11 +157,8 @@ impl Paths {
     /// The answer at a path, if it is one of these.
     pub(crate) fn find(&self, method: &Method, path: &str, query: &Query) -> Option<Result<Found, Status>> {
         if let Some(response) = self.health(path, query) {
-            return Some(if READ.contains(method) {
-                Ok(Found::Response(response))
-            } else {
-                Err(Status::method_not_allowed_here())
-            });
+            // By whatever method, as in kube-apiserver; most may use GET and HEAD alone.
+            return Some(Ok(Found::Response(response)));
         }
         let endpoint = self.endpoint_at(path)?;
         Some(if endpoint.methods.contains(method) {
@@ -343,7 +340,7 @@ mod tests {
         let table = [
             (Method::GET, "/version", 200, "{}"),
             (Method::POST, "/version", 405, refused),
-            (Method::DELETE, "/readyz", 405, refused),
+            (Method::DELETE, "/readyz", 200, "ok"),
             (Method::GET, "/version/", 404, "elsewhere\n"),
             (Method::GET, "/versio%6e", 404, "elsewhere\n"),
             (Method::POST, "/judge-pods?x", 200, "/judge-pods"),

@@ -105,9 +105,14 @@ fn a_recorded_template_is_already_added_up() {
             template["status"],
             ours["status"]
         );
-        // From nothing it arrives at the same.
+        // From nothing it arrives at the same. A Service that is no load balancer gets nothing from its members: what it
+        // has, the API server gave it.
         ours["status"].take();
-        aggregate_status(&mut ours, &items, now);
+        let added_up = aggregate_status(&mut ours, &items, now);
+        if object::kind(template) == "Service" && template["spec"]["type"] != "LoadBalancer" {
+            assert!(!added_up, "{}", object::key(template));
+            continue;
+        }
         assert_eq!(ours["status"], template["status"], "{}", object::key(template));
         compared += 1;
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// By what the accounts are kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// How objects leave clusters.
     pub(crate) evictions: evict::Settings,

@@ -62,7 +62,7 @@ pub(super) async fn leases(scene: Scene) {
         async move {
             let patch = json!({ "spec": { "renewTime": micro_time() } }).to_string();
             let ask = Ask::merge(&path, patch).keep(KEPT);
-            wire.ask(if n % 2 == 0 { ask } else { ask.stalled() }).await
+            wire.ask(if n.is_multiple_of(2) { ask } else { ask.stalled() }).await
         }
     };
     scene.flood(&scene.people.mallory, 2, 300, once).await;
@@ -454,7 +454,7 @@ pub(super) async fn storage(scene: Scene) {
 
 pub(super) async fn reviews(scene: Scene) {
     let once = |wire: Wire, n: u64| async move {
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             return wire.ask(Ask::get("/openapi/v2").keep(KEPT)).await;
         }
         let review = json!({

@@ -220,10 +220,10 @@ impl Others {
         let epoch = self.shared.epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let end = now() + limit;
         loop {
-            let rounds = self.shared.rounds.lock();
-            let late: Vec<&'static str> =
-                rounds.iter().filter(|round| round.is_late(epoch)).map(|round| round.who).collect();
-            drop(rounds);
+            let late: Vec<&'static str> = {
+                let rounds = self.shared.rounds.lock();
+                rounds.iter().filter(|round| round.is_late(epoch)).map(|round| round.who).collect()
+            };
             if late.is_empty() || now() > end {
                 return late;
             }

@@ -197,7 +197,7 @@ fn agents(other: &str) -> Vec<Refused> {
     ];
     // What decides where others' workloads go is the platform's.
     for wish in [
-        label.clone(),
+        label,
         json!({ "metadata": { "annotations": { "hostile": "yes" } } }),
         json!({ "metadata": { "finalizers": ["hostile.io/stays"] } }),
         json!({ "spec": { "taints": [{ "key": "hostile", "effect": "NoSchedule" }] } }),

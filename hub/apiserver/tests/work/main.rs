@@ -144,7 +144,15 @@ fn cost(row: &Row, bytes: usize) -> u64 {
             answer.1.chars().take(if answer.0 == row.code { 0 } else { 200 }).collect::<String>()
         );
     } else {
-        assert!(row.code == 0 || answer.0 == row.code, "{}: {} {}", row.name, answer.0, answer.1);
+        // What is valid at that size still is more than one object may take in the store.
+        let too_large = bytes == LIMIT && answer.0 == 413;
+        assert!(
+            too_large || row.code == 0 || answer.0 == row.code,
+            "{}: {} {}",
+            row.name,
+            answer.0,
+            answer.1
+        );
     }
     work
 }

@@ -95,7 +95,7 @@ async fn epoch(dir: &Path, cluster: &str, env: &Env) -> Result<u64, Failure> {
 
 /// The hub that holds the directory: on this machine, if it listens there, else where it says.
 async fn running(dir: &Path, env: &Env) -> Result<Rest, Failure> {
-    let kubeconfig = Kubeconfig::load(&dir.join(format!("{}.kubeconfig", ADMINISTRATOR.file)));
+    let kubeconfig = Kubeconfig::load(dir.join(format!("{}.kubeconfig", ADMINISTRATOR.file)));
     let endpoint = kubeconfig.and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
     let mut here = endpoint.clone();
     if let Some(port) = endpoint.server.port_u16() {

@@ -146,8 +146,8 @@ impl Judge {
 
     async fn validate(&self, request: &Value) -> Verdict {
         let mut object = request["object"].clone();
-        let mut verdict = Verdict::default();
-        verdict.refused = refusal_of_agent(request, &mut object.clone());
+        let refused = refusal_of_agent(request, &mut object.clone());
+        let mut verdict = Verdict { refused, ..Verdict::default() };
         if verdict.refused.is_some() {
             return verdict;
         }

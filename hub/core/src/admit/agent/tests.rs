@@ -76,7 +76,7 @@ fn every_field_of_a_cluster_is_in_the_table() {
         ("spec.proxyHeader", json!({"a": "b"}), json!({}), "yes", "yes", "yes", "yes"),
         ("spec.secretRef", secret("m1"), json!(null), "yes", "yes", "yes", "yes"),
         ("spec.secretRef", secret("m2"), secret("m1"), "no", "no", "no", "no"),
-        ("spec.secretRef", foreign.clone(), secret("m1"), "no", "no", "no", "no"),
+        ("spec.secretRef", foreign, secret("m1"), "no", "no", "no", "no"),
         ("spec.impersonatorSecretRef", secret("m1-impersonator"), json!(null), "yes", "yes", "yes", "yes"),
         ("spec.impersonatorSecretRef", secret("m2-impersonator"), json!(null), "no", "no", "no", "no"),
         ("spec.provider", json!("a"), json!("b"), "yes", "yes", "kept", "kept"),
@@ -88,6 +88,7 @@ fn every_field_of_a_cluster_is_in_the_table() {
         ("spec.syncMode", json!("Push"), json!("Pull"), "no", "no", "no", "no"),
         ("spec.somethingNew", json!("a"), json!("b"), "no", "no", "no", "no"),
     ];
+    let tested: Vec<&str> = rows.iter().map(|row| row.0).collect();
     for (field, value, other, create, takeover, later, instead) in rows {
         let new = |id: &str| cluster(id, field, value.clone());
         let act =
@@ -109,10 +110,7 @@ fn every_field_of_a_cluster_is_in_the_table() {
     );
     for row in CLUSTER {
         let name = format!("{}.{}", row.part, row.field);
-        assert!(rows_name(&name), "{name} has no row in this test");
-    }
-    fn rows_name(name: &str) -> bool {
-        name == "spec.id" || include_str!("tests.rs").contains(&format!("(\"{name}\","))
+        assert!(name == "spec.id" || tested.contains(&&*name), "{name} has no row in this test");
     }
 }
 
