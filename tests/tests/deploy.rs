@@ -592,12 +592,15 @@ async fn what_is_wrong_is_said_in_one_line() {
     assert!(line.contains("is another member"), "{line}");
     world.fleet.api.delete(&cluster_path(CLUSTER), &json!({})).await.expect("it is deleted");
     gone(&world.fleet.api, &cluster_path(CLUSTER), PATIENCE).await;
+    // Credentials that were shown for a Cluster end with it.
+    world.make_credentials(CLUSTER, &world.credentials);
     let system = world.member.get("/api/v1/namespaces/kube-system").await.expect("every cluster has it");
     let id = system["metadata"]["uid"].as_str().expect("a uid");
     world.fleet.api.post(clusters, &cluster(id, "Push")).await.expect("a Cluster is made");
     deploy("in Push mode");
     world.fleet.api.delete(&cluster_path(CLUSTER), &json!({})).await.expect("it is deleted");
     gone(&world.fleet.api, &cluster_path(CLUSTER), PATIENCE).await;
+    world.make_credentials(CLUSTER, &world.credentials);
 
     // What another hub left, what another name left, what something else made.
     world.deploy(&[]);

@@ -614,11 +614,16 @@ pub(crate) const ROWS: &[Row] = &[
             ),
         ]
     }),
-    growth("selector: labels", 200, |n| {
+    growth("selector: values of a label", 200, |n| {
+        let values = list((n / 8).min(48 << 10), 7, |i| format!("v{i:05}"));
+        vec![Call::get(format!("{MAPS}?labelSelector=x%20in%20({values})"))]
+    }),
+    // There may be so many.
+    growth("selector: labels", 400, |n| {
         let terms = list((n / 8).min(48 << 10), 7, |i| format!("!x{i:04}"));
         vec![Call::get(format!("{MAPS}?labelSelector={terms}"))]
     }),
-    growth("selector: fields", 200, |n| {
+    growth("selector: fields", 400, |n| {
         let terms = list((n / 8).min(48 << 10), 20, |i| format!("metadata.name!=x{i:05}"));
         vec![Call::get(format!("{MAPS}?fieldSelector={terms}"))]
     }),
