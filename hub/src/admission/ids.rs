@@ -10,10 +10,13 @@ use karmada_store::{Entry, Revision, Snapshot};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
+/// The id of a Cluster, and the revision that it was read from.
+type Read = (Revision, Arc<str>);
+
 /// The ids of Clusters, as they were when somebody last asked.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
-    known: Mutex<BTreeMap<Arc<str>, (Revision, Arc<str>)>>,
+    known: Mutex<BTreeMap<Arc<str>, Read>>,
 }
 
 /// All that is read of a Cluster.
