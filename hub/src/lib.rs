@@ -20,9 +20,9 @@
 //! | `controllers` | one module each: from what is known to what is written, by what `karmada_core` decides |
 //! | `accounts` | what the controllers share and count: room, quotas, needs, judgement, evictions |
 //! | `rules` | users' own rules for kinds |
-//! | [`write`](mod@write) | how anything is written |
+//! | `write` | how anything is written |
 //! | [`metrics`] | what is counted for people |
-//! | [`known`] | what is remembered of the API: indexes of small projections |
+//! | `known` | what is remembered of the API: indexes of small projections |
 
 mod accounts;
 pub mod admission;
@@ -30,9 +30,9 @@ pub mod cli;
 mod controllers;
 pub mod engine;
 mod hub;
-pub mod known;
+mod known;
 pub mod metrics;
 mod rules;
-pub mod write;
+mod write;
 
 pub use hub::{Hub, HubConfig, HubError};

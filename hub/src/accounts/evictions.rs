@@ -15,17 +15,14 @@ use karmada_core::{
 };
 use karmada_env::Env;
 use karmada_meta::time::Time;
+use karmada_objects::{bindings, key::Key, scope::BindingKey};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
     accounts::{Accounts, placing},
-    known::{
-        bindings,
-        heads::{BindingKey, ClusterHead},
-        key::Key,
-    },
+    known::heads::ClusterHead,
     write::Writer,
 };
 

@@ -10,13 +10,13 @@ use karmada_core::{
     judge::{self, Cluster, Judge, Opinion, Record, Settings, Verdict, brake, budget::Budgets},
 };
 use karmada_env::Env;
+use karmada_objects::{Objects, key::Key, kinds::LEASES};
 use parking_lot::Mutex;
 
 use crate::{
     accounts::{Accounts, evictions},
-    known::{heads::LeaseHead, key::Key, kinds::LEASES},
+    known::heads::LeaseHead,
     metrics::HubFigures,
-    write::objects::Objects,
 };
 
 /// The judge, and the budgets of evictions.

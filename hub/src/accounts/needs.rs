@@ -11,9 +11,11 @@ use std::{
 use karmada_core::attach::Need;
 use karmada_interpreter::DependentObjectReference;
 use karmada_meta::{gvk::GroupVersionKind, labels::Selector};
+use karmada_objects::{
+    key::{Key, TemplateKey},
+    scope::BindingKey,
+};
 use parking_lot::RwLock;
-
-use crate::known::{heads::BindingKey, key::Key, templates::TemplateKey};
 
 /// One object, or some by their labels.
 #[derive(Clone, Debug)]

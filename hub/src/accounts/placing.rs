@@ -30,6 +30,7 @@ use karmada_core::{
 };
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
+use karmada_objects::scope::BindingKey;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ use tokio::sync::Notify;
 
 use crate::{
     accounts::{Accounts, quotas},
-    known::heads::{BindingHead, BindingKey},
+    known::heads::BindingHead,
 };
 
 /// All clusters as one list, and what they have reported of their resources. Of a cluster that has changed the entry

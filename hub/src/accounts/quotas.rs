@@ -11,17 +11,15 @@ use karmada_api::{
 };
 use karmada_core::quota;
 use karmada_meta::object;
+use karmada_objects::{
+    key::Key,
+    scope::{BindingKey, Scope},
+};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    accounts::Accounts,
-    known::{
-        heads::{BindingKey, Scope},
-        key::Key,
-    },
-};
+use crate::accounts::Accounts;
 
 /// A quota in full: there are few of them. Nothing of one that cannot be read, or that is going.
 pub(crate) type QuotaHead = Option<(FederatedResourceQuotaSpec, i64)>;

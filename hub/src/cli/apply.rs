@@ -9,10 +9,10 @@ use std::{
 use karmada_client::Error;
 use karmada_env::Env;
 use karmada_meta::object;
+use karmada_objects::{discovery::Lookup, key::Key, kinds::CUSTOM_RESOURCE_DEFINITIONS};
 use serde_json::{Value, json};
 
 use super::{Failure, args::ApplyArgs, ask::Server, print};
-use crate::known::{discovery::Lookup, key::Key, kinds::CUSTOM_RESOURCE_DEFINITIONS};
 
 /// Who owns the fields that this command applies.
 const FIELD_MANAGER: &str = "karmada-hub-cli";

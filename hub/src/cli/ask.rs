@@ -8,9 +8,9 @@ use std::{
 
 use karmada_client::{Error, Kubeconfig, LinkState, LinkStatus, Rest, link::client_for};
 use karmada_env::Env;
+use karmada_objects::Objects;
 
 use super::{Failure, args::ServerArgs};
-use crate::write::objects::Objects;
 
 /// A person waits: a server that says nothing for this long is reported as such.
 const PATIENCE: Duration = Duration::from_secs(12);

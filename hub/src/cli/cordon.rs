@@ -4,6 +4,7 @@ use karmada_api::consts::taint::{NO_SCHEDULE, UNSCHEDULABLE};
 use karmada_core::taint_edits::{self, Done, Edit};
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
+use karmada_objects::{Part, key::Key, kinds};
 use serde_json::Value;
 
 use super::{
@@ -11,10 +12,6 @@ use super::{
     args::{CordonArgs, TaintArgs},
     ask::Server,
     known, print,
-};
-use crate::{
-    known::{key::Key, kinds},
-    write::objects::Part,
 };
 
 /// Keeps new objects away from clusters.

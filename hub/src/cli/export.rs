@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::DirBuilderExt, path::Path};
 
 use karmada_client::Rest;
 use karmada_env::Env;
+use karmada_objects::Objects;
 use karmada_store::{OpenError, engine::redb::Redb};
 
 use super::{
@@ -12,12 +13,9 @@ use super::{
     ask::Server,
     print, serve,
 };
-use crate::{
-    engine::{
-        embedded::Embedded,
-        export::{self, Dump, Part, yaml},
-    },
-    write::objects::Objects,
+use crate::engine::{
+    embedded::Embedded,
+    export::{self, Dump, Part, yaml},
 };
 
 /// Reads everything and writes it.

@@ -20,6 +20,7 @@ use karmada_core::{
 };
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
+use karmada_objects::{discovery, key::Key, kinds::WORKLOAD_REBALANCERS};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -33,7 +34,6 @@ use super::{
     placed::{self, Bound, Groups},
     print,
 };
-use crate::known::{discovery, key::Key, kinds::WORKLOAD_REBALANCERS};
 
 /// How long the wish is kept when it is done, for people who look.
 const KEEP: i32 = 3600;

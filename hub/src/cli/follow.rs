@@ -19,6 +19,7 @@ use karmada_client::{
 };
 use karmada_env::Env;
 use karmada_meta::object;
+use karmada_objects::{discovery::Served, key::Key};
 use serde_json::Value;
 
 use super::{
@@ -26,7 +27,6 @@ use super::{
     ask::Server,
     get::{Shown, plain_table},
 };
-use crate::known::{discovery::Served, key::Key};
 
 /// Between attempts to reach a server that was there. A person waits, and one process is no crowd.
 const RETRY: Policy = Policy::new(Duration::from_millis(200), Duration::from_secs(3));

@@ -7,6 +7,7 @@ use std::{
 
 use karmada_client::{Error, rest::query_value};
 use karmada_env::Env;
+use karmada_objects::discovery::{self, Served};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
     members, print,
     table::{Columns, Printer},
 };
-use crate::known::discovery::{self, Served};
 
 /// What a Table is asked for with; a server that has none to give answers with plain objects.
 pub(super) const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";

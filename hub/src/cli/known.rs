@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use karmada_api::{cluster::Cluster, consts::namespace};
 use karmada_core::copies::Knowledge;
 use karmada_meta::object;
+use karmada_objects::{discovery, kinds};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Failure, ask::Server};
-use crate::known::{discovery, kinds};
 
 /// All Clusters by name.
 pub(super) async fn clusters(server: &Server) -> Result<BTreeMap<String, Cluster>, Failure> {

@@ -5,8 +5,15 @@ use karmada_telemetry::logs::{self, Logs, LogsError};
 use super::{Failure, args::LogArgs};
 
 /// The crates that `--v` is about.
-const OURS: [&str; 6] =
-    ["karmada_hub", "karmada_apiserver", "karmada_store", "karmada_client", "karmada_core", "karmada_env"];
+const OURS: [&str; 7] = [
+    "karmada_hub",
+    "karmada_objects",
+    "karmada_apiserver",
+    "karmada_store",
+    "karmada_client",
+    "karmada_core",
+    "karmada_env",
+];
 
 /// Sets up logging for the whole process.
 pub(super) fn init(args: &LogArgs) -> Result<(), Failure> {

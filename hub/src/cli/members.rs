@@ -25,6 +25,11 @@ use karmada_meta::{
     object, parse_api_version,
     time::{Time, human_age},
 };
+use karmada_objects::{
+    discovery::Served,
+    kinds,
+    scope::{BindingKey, Scope},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -34,11 +39,6 @@ use super::{
     get::{kind_name, name_line, written},
     known, print,
     table::{Columns, Printer},
-};
-use crate::known::{
-    discovery::Served,
-    heads::{BindingKey, Scope},
-    kinds,
 };
 
 /// How many bindings' Works are asked for at once, by their ids in one selector.
@@ -193,7 +193,7 @@ impl Asked<'_> {
 
     /// The permanent ids of the bindings of what is asked for.
     async fn binding_ids(&self, server: &Server, scope: Scope, label: &str) -> Result<Vec<String>, Failure> {
-        let resource = crate::known::bindings::resource(scope);
+        let resource = karmada_objects::bindings::resource(scope);
         let mut ids = Vec::new();
         let mut take = |bindings: Vec<Value>| {
             let ours = bindings.iter().filter(|binding| self.means_binding(binding));

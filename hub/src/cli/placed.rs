@@ -21,15 +21,15 @@ use karmada_core::{
 };
 use karmada_interpreter::Runs;
 use karmada_meta::object;
+use karmada_objects::{
+    bindings,
+    key::Key,
+    scope::{BindingKey, Scope},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Failure, ask::Server};
-use crate::known::{
-    bindings,
-    heads::{BindingKey, Scope},
-    key::Key,
-};
 
 /// A binding, read.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use karmada_apiserver::authn::epochs::{End, Record};
 use karmada_client::{Error, Rest};
 use karmada_env::Env;
 use karmada_meta::names::cluster_name_errors;
+use karmada_objects::kinds::CLUSTERS;
 
 use super::{
     Failure,
@@ -11,7 +12,6 @@ use super::{
     ask::Server,
     print,
 };
-use crate::known::kinds::CLUSTERS;
 
 /// Somebody else may write a record in between; then it is looked at again, so often.
 const TRIES: u32 = 8;

@@ -311,13 +311,11 @@ fn text(rows: &[Row], changes: &Changes, outage: Option<&Outage>) -> String {
 mod tests {
     use clap::Parser;
     use karmada_api::cluster::Cluster;
+    use karmada_objects::scope::Scope;
     use serde_json::Value;
 
     use super::*;
-    use crate::{
-        cli::args::{Args, Command},
-        known::heads::Scope,
-    };
+    use crate::cli::args::{Args, Command};
 
     fn args(line: &str) -> WhatIfArgs {
         match Args::try_parse_from(line.split_whitespace()).unwrap().command {

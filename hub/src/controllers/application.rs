@@ -9,16 +9,17 @@ use karmada_api::{
 use karmada_client::{Error, WorkQueue};
 use karmada_core::evict::{self, Cause, Reported, Stopwatch};
 use karmada_meta::object;
+use karmada_objects::{
+    key::{self, Key},
+    scope::{BindingKey, Scope},
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
     accounts::evictions::{self, Departure, Leaving},
-    known::{
-        heads::{BindingHead, BindingKey, Scope},
-        key::{self, Key},
-    },
+    known::heads::BindingHead,
 };
 
 /// How many bindings are worked on at a time.

@@ -17,19 +17,16 @@ use karmada_core::{
     names,
 };
 use karmada_meta::{object, path::aggregate};
+use karmada_objects::{
+    Part,
+    key::Key,
+    kinds::{CLUSTERS, NAMESPACES, SECRETS, WORKS},
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
-use crate::{
-    known::{
-        heads::ClusterHead,
-        key::Key,
-        kinds::{CLUSTERS, NAMESPACES, SECRETS, WORKS},
-    },
-    rules::hooks,
-    write::{checks, objects::Part},
-};
+use crate::{known::heads::ClusterHead, rules::hooks, write::checks};
 
 /// How many clusters are worked on at a time.
 const WORKERS: usize = 4;

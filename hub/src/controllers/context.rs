@@ -7,6 +7,13 @@ use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Hea
 use karmada_core::skip::Skip;
 use karmada_env::Env;
 use karmada_meta::object;
+use karmada_objects::{
+    bindings,
+    key::Key,
+    kinds,
+    policies::PolicyHead,
+    scope::{BindingKey, Scope},
+};
 use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -15,14 +22,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     accounts::{Accounts, Settings, quotas},
     known::{
-        Known, bindings,
+        Known,
         heads::{
-            BindingHead, BindingKey, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, Scope,
-            TaintPolicyHead, TemplateHead, WorkHead,
+            BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, TaintPolicyHead, TemplateHead,
+            WorkHead,
         },
         index::{Index, follow},
-        key::Key,
-        kinds,
     },
     metrics::HubFigures,
     rules::{UserRules, customizations, hooks},

@@ -13,18 +13,16 @@ use karmada_api::{
 use karmada_apiserver::authn::epochs::SOON;
 use karmada_client::Error;
 use karmada_meta::time::Time;
+use karmada_objects::{
+    Part,
+    key::{self, Key},
+    kinds::CLUSTERS,
+};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use crate::{
-    known::{
-        key::{self, Key},
-        kinds::CLUSTERS,
-    },
-    write::objects::Part,
-};
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(600);

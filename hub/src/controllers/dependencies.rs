@@ -24,21 +24,17 @@ use karmada_client::{Error, WorkQueue};
 use karmada_core::attach::{self, Agreement, Attach, Need};
 use karmada_interpreter::{DependentObjectReference, rules::Operation};
 use karmada_meta::{object, path::aggregate, time::Time};
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key, TemplateKey},
+    scope::{BindingKey, Scope},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
-use crate::{
-    accounts::needs::Concerned,
-    known::{
-        bindings,
-        heads::{BindingHead, BindingKey, Scope},
-        key::{self, Key},
-        templates::TemplateKey,
-    },
-    write::{checks, objects::Part},
-};
+use crate::{accounts::needs::Concerned, known::heads::BindingHead, write::checks};
 
 /// How many bindings are worked on at a time.
 const FOLLOWERS: usize = 4;

@@ -17,16 +17,17 @@ use karmada_core::{
     taints,
 };
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    key::{self, Key},
+    scope::BindingKey,
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
     accounts::evictions::{self, Begun, Departure, Leaving, NO_STATE, RATE},
-    known::{
-        heads::{BindingHead, BindingKey, ClusterHead},
-        key::{self, Key},
-    },
+    known::heads::{BindingHead, ClusterHead},
     metrics::Waiting,
 };
 

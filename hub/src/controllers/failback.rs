@@ -17,6 +17,11 @@ use karmada_core::{
     rebalance, taints,
 };
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    bindings,
+    key::{self, Key},
+    scope::BindingKey,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -24,11 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::{evictions, placing},
-    known::{
-        bindings,
-        heads::{BindingKey, ClusterHead},
-        key::{self, Key},
-    },
+    known::heads::ClusterHead,
 };
 
 /// How many bindings are worked on at a time.

@@ -17,6 +17,11 @@ use karmada_core::{
     names,
 };
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key},
+    scope::{BindingKey, Scope},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -29,12 +34,7 @@ use super::{
 };
 use crate::{
     accounts::evictions,
-    known::{
-        bindings,
-        heads::{BindingHead, BindingKey, ClusterHead, Scope},
-        key::{self, Key},
-    },
-    write::objects::Part,
+    known::heads::{BindingHead, ClusterHead},
 };
 
 /// How many bindings are worked on at a time.

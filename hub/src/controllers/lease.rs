@@ -26,21 +26,18 @@ use karmada_core::{
     taints,
 };
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part,
+    key::{self, Key},
+    kinds::CLUSTERS,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
-use crate::{
-    accounts::judgement::has_renewed,
-    known::{
-        heads::ClusterHead,
-        key::{self, Key},
-        kinds::CLUSTERS,
-    },
-    write::objects::Part,
-};
+use crate::{accounts::judgement::has_renewed, known::heads::ClusterHead};
 
 /// How many clusters are written at a time.
 const WORKERS: usize = 4;

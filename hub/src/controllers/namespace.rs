@@ -9,13 +9,14 @@ use karmada_api::consts::{annotation, component, event, extension, label};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{names, overrides, select::Subject, work as core_work};
 use karmada_meta::object;
+use karmada_objects::{key::Key, kinds::NAMESPACES};
 use serde_json::{Value, json};
 use std::fmt;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, binding::overriding, work};
 use crate::{
-    known::{heads::TemplateHead, key::Key, kinds::NAMESPACES},
+    known::heads::TemplateHead,
     write::works::{self, Made, Maker},
 };
 

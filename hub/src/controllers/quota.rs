@@ -12,6 +12,11 @@ use karmada_api::{
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{names, quota, work as core_work};
 use karmada_meta::object;
+use karmada_objects::{
+    Part,
+    key::{self, Key},
+    kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,15 +24,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::quotas,
-    known::{
-        heads::WorkHead,
-        key::{self, Key},
-        kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
-    },
-    write::{
-        objects::Part,
-        works::{self, Made, Maker},
-    },
+    known::heads::WorkHead,
+    write::works::{self, Made, Maker},
 };
 
 /// How many quotas are worked on at a time.

@@ -9,19 +9,16 @@ use karmada_api::apps::{WorkloadRebalancerSpec, WorkloadRebalancerStatus, Worklo
 use karmada_client::{Error, WorkQueue};
 use karmada_core::rebalance;
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key},
+    kinds::WORKLOAD_REBALANCERS,
+    scope::BindingKey,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
-use crate::{
-    known::{
-        bindings,
-        heads::BindingKey,
-        key::{self, Key},
-        kinds::WORKLOAD_REBALANCERS,
-    },
-    write::objects::Part,
-};
 
 /// How many wishes are worked on at a time.
 const WORKERS: usize = 2;

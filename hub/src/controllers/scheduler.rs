@@ -24,6 +24,11 @@ use karmada_core::{
     place::{self, Decision, PlaceError, Trigger},
 };
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key},
+    scope::BindingKey,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -32,13 +37,10 @@ use super::{Context, Next, work};
 use crate::{
     accounts::{placing, quotas},
     known::{
-        bindings,
-        heads::{BindingHead, BindingKey, ClusterHead},
+        heads::{BindingHead, ClusterHead},
         index::Change,
-        key::{self, Key},
     },
     metrics::Incoming,
-    write::objects::Part,
 };
 
 /// How many bindings are worked on at a time.

@@ -11,20 +11,20 @@ use karmada_client::{Error, Resource, WorkQueue};
 use karmada_core::{aggregate, names};
 use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Objects, Part, bindings,
+    key::{self, Key},
+    kinds::WORKS,
+    scope::{BindingKey, Scope},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    known::{
-        bindings,
-        heads::{BindingKey, ClusterHead, Scope},
-        key::{self, Key},
-        kinds::WORKS,
-    },
+    known::heads::ClusterHead,
     rules::{customizations, hooks},
-    write::objects::{Objects, Part},
 };
 
 /// How many bindings are worked on at a time.

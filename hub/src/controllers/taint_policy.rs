@@ -6,13 +6,11 @@ use karmada_api::consts::{component, event};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{taint_policy, taints};
 use karmada_meta::time::Time;
+use karmada_objects::{Part, key::Key, kinds::CLUSTERS};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, lease::set_taints, work};
-use crate::{
-    known::{heads::ClusterHead, key::Key, kinds::CLUSTERS},
-    write::objects::Part,
-};
+use crate::known::heads::ClusterHead;
 
 /// How many clusters are worked on at a time.
 const WORKERS: usize = 4;

@@ -9,6 +9,7 @@ use karmada_apiserver::{
 };
 use karmada_client::Rest;
 use karmada_env::Env;
+use karmada_objects::kinds::NAMESPACES;
 use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, engine::Engine};
 use kube::Client;
 use serde_json::json;
@@ -17,7 +18,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Hub, HubConfig, HubError,
     admission::{KarmadaAdmission, services::AdmissionClient},
-    known::kinds::NAMESPACES,
     write::claiming::NewTemplates,
 };
 

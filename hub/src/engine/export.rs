@@ -25,18 +25,14 @@ use karmada_api::consts::label;
 use karmada_client::{Error, Resource};
 use karmada_core::names;
 use karmada_meta::object;
+use karmada_objects::{
+    Objects,
+    discovery::{self, Served},
+    kinds,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    admission::services::is_for_members,
-    engine::remote::definitions,
-    known::{
-        discovery::{self, Served},
-        heads::WorkHead,
-        kinds,
-    },
-    write::objects::Objects,
-};
+use crate::{admission::services::is_for_members, engine::remote::definitions, known::heads::WorkHead};
 
 /// What belongs together in the order of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

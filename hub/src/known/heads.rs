@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -11,86 +10,28 @@ use std::{
 use karmada_api::{
     cluster::Cluster,
     conditions,
-    consts::{annotation, condition, extension, finalizer, label},
+    consts::{annotation, condition, extension, label},
     policy::{
-        ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec,
-        Placement, PropagationPolicy, PropagationSpec, ResourceList,
+        ClusterOverridePolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec, Placement, ResourceList,
     },
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
 use karmada_client::lease;
-use karmada_core::{delete, health::Ready, names, quota, select};
+use karmada_core::{delete, health::Ready, quota};
 use karmada_meta::{gvk::GroupVersionKind, object, text};
-use kube::core::ObjectMeta;
-use serde::{Deserialize, de::DeserializeOwned};
+use karmada_objects::{
+    key::Key,
+    scope::{BindingKey, Scope},
+    typed::{lenient, trim},
+};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::known::{
-    digest::{digest, digest_of, digest_without},
-    key::Key,
-};
-
-/// Whether something is of a namespace or of the whole control plane: bindings and policies come in both scopes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// ResourceBinding, PropagationPolicy, OverridePolicy.
-    Namespaced,
-    /// ClusterResourceBinding, ClusterPropagationPolicy, ClusterOverridePolicy.
-    Cluster,
-}
-
-/// A binding of either scope.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BindingKey {
-    /// Which kind of binding.
-    pub scope: Scope,
-    /// Which one.
-    pub key: Key,
-}
-
-impl BindingKey {
-    /// The binding of a template.
-    pub fn of_template(kind: &str, namespace: &str, name: &str) -> Self {
-        let scope = if namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced };
-        Self { scope, key: Key::new(namespace, names::binding_name(kind, name)) }
-    }
-
-    /// The kind, as it stands in objects.
-    pub fn kind(&self) -> &'static str {
-        match self.scope {
-            Scope::Namespaced => "ResourceBinding",
-            Scope::Cluster => "ClusterResourceBinding",
-        }
-    }
-}
-
-impl fmt::Display for BindingKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({})", self.kind(), self.key)
-    }
-}
-
-/// A policy of either scope.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PolicyKey {
-    /// Which kind of policy.
-    pub scope: Scope,
-    /// Which one.
-    pub key: Key,
-}
-
-impl fmt::Display for PolicyKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.scope {
-            Scope::Namespaced => write!(f, "PropagationPolicy({})", self.key),
-            Scope::Cluster => write!(f, "ClusterPropagationPolicy({})", self.key),
-        }
-    }
-}
+use crate::known::digest::{digest, digest_of, digest_without};
 
 /// Every member cluster, without what changes with every heartbeat.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClusterHead {
+pub(crate) struct ClusterHead {
     /// The Cluster with metadata, spec, conditions and API enablements.
     pub cluster: Arc<Cluster>,
     /// Whether it has a deletion timestamp.
@@ -99,7 +40,7 @@ pub struct ClusterHead {
 
 impl ClusterHead {
     /// Projects a Cluster. Of one that cannot be read only the metadata is known.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         let (mut cluster, _) = lenient(value, Cluster::default);
         trim(&mut cluster.metadata, value);
         // Room for placement, which is told of it beside this.
@@ -114,118 +55,34 @@ impl ClusterHead {
     }
 
     /// The group by which Clusters are found: the id of their member. Two in one group are one member by two names.
-    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+    pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
         Some(head.cluster.spec.id.clone()).filter(|id| !id.is_empty()).into_iter().collect()
     }
 
     /// Its conditions.
-    pub fn conditions(&self) -> &[conditions::Condition] {
+    pub(crate) fn conditions(&self) -> &[conditions::Condition] {
         self.cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default()
     }
 
     /// One of its annotations.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
     /// What its condition Ready says.
-    pub fn ready(&self) -> Ready {
+    pub(crate) fn ready(&self) -> Ready {
         Ready::from_status(conditions::find(self.conditions(), condition::READY).map(|c| c.status.as_str()))
     }
 
     /// Whether its agent reports: Ready is True or False, not Unknown, and there is one.
-    pub fn reporting(&self) -> bool {
+    pub(crate) fn reporting(&self) -> bool {
         matches!(self.ready(), Ready::True | Ready::False)
     }
 }
 
-/// A propagation policy of either scope, in full: there are few of them, and every template is held against all.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AnyPolicy {
-    /// One for its namespace.
-    Namespaced(PropagationPolicy),
-    /// One for the whole hub.
-    Cluster(ClusterPropagationPolicy),
-}
-
-/// A PropagationPolicy or ClusterPropagationPolicy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyHead {
-    /// The policy, without what servers keep in its metadata.
-    pub policy: AnyPolicy,
-    /// The policy's generation.
-    pub generation: i64,
-    /// Whether the hub's finalizer is on it.
-    pub finalizer: bool,
-    /// Why it cannot be read; it then selects nothing.
-    pub unreadable: Option<String>,
-}
-
-impl PolicyHead {
-    /// Projects a PropagationPolicy.
-    pub fn project(value: &Value) -> Self {
-        let (mut policy, unreadable) = lenient(value, PropagationPolicy::default);
-        trim(&mut policy.metadata, value);
-        Self::of(AnyPolicy::Namespaced(policy), value, finalizer::PROPAGATION_POLICY, unreadable)
-    }
-
-    /// Projects a ClusterPropagationPolicy.
-    pub fn project_cluster(value: &Value) -> Self {
-        let (mut policy, unreadable) = lenient(value, ClusterPropagationPolicy::default);
-        trim(&mut policy.metadata, value);
-        Self::of(AnyPolicy::Cluster(policy), value, finalizer::CLUSTER_PROPAGATION_POLICY, unreadable)
-    }
-
-    fn of(policy: AnyPolicy, value: &Value, finalizer: &str, unreadable: Option<String>) -> Self {
-        Self {
-            policy,
-            generation: object::generation(value),
-            finalizer: object::finalizers(value).contains(&finalizer),
-            unreadable,
-        }
-    }
-
-    /// What the user asks for.
-    pub fn spec(&self) -> &PropagationSpec {
-        match &self.policy {
-            AnyPolicy::Namespaced(policy) => &policy.spec,
-            AnyPolicy::Cluster(policy) => &policy.spec,
-        }
-    }
-
-    /// As the rules take it.
-    pub fn policy(&self) -> select::Policy<'_> {
-        match &self.policy {
-            AnyPolicy::Namespaced(policy) => select::Policy::Namespaced(policy),
-            AnyPolicy::Cluster(policy) => select::Policy::Cluster(policy),
-        }
-    }
-}
-
-/// A typed object, or an empty one of the same name and the reason why it cannot be read.
-fn lenient<T: DeserializeOwned>(value: &Value, empty: fn() -> T) -> (T, Option<String>) {
-    match T::deserialize(value) {
-        Ok(read) => (read, None),
-        Err(error) => {
-            tracing::warn!(object = %Key::of(value), kind = object::kind(value), %error, "an object cannot be read");
-            (empty(), Some(error.to_string()))
-        }
-    }
-}
-
-/// Drops the metadata that changes without anybody's decision.
-fn trim(metadata: &mut ObjectMeta, value: &Value) {
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    metadata.name = text(object::name(value));
-    metadata.namespace = text(object::namespace(value));
-    metadata.managed_fields = None;
-    metadata.resource_version = None;
-    metadata.generation = None;
-}
-
 /// An OverridePolicy or ClusterOverridePolicy, in full: every Work is held against all of them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum OverrideHead {
+pub(crate) enum OverrideHead {
     /// One for its namespace.
     Namespaced(OverridePolicy),
     /// One for the whole hub.
@@ -234,21 +91,21 @@ pub enum OverrideHead {
 
 impl OverrideHead {
     /// Projects an OverridePolicy.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         let (mut policy, _) = lenient(value, OverridePolicy::default);
         trim(&mut policy.metadata, value);
         Self::Namespaced(policy)
     }
 
     /// Projects a ClusterOverridePolicy.
-    pub fn project_cluster(value: &Value) -> Self {
+    pub(crate) fn project_cluster(value: &Value) -> Self {
         let (mut policy, _) = lenient(value, ClusterOverridePolicy::default);
         trim(&mut policy.metadata, value);
         Self::Cluster(policy)
     }
 
     /// What the user asks for.
-    pub fn spec(&self) -> &OverrideSpec {
+    pub(crate) fn spec(&self) -> &OverrideSpec {
         match self {
             Self::Namespaced(policy) => &policy.spec,
             Self::Cluster(policy) => &policy.spec,
@@ -258,7 +115,7 @@ impl OverrideHead {
 
 /// A ClusterTaintPolicy, in full: every cluster is held against all of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TaintPolicyHead {
+pub(crate) struct TaintPolicyHead {
     /// The policy, without what servers keep in its metadata.
     pub policy: ClusterTaintPolicy,
     /// When it was made, and its name: the order in which policies have their say.
@@ -267,7 +124,7 @@ pub struct TaintPolicyHead {
 
 impl TaintPolicyHead {
     /// Projects a ClusterTaintPolicy. One that cannot be read has no conditions, and does nothing.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         let (mut policy, _) = lenient(value, ClusterTaintPolicy::default);
         trim(&mut policy.metadata, value);
         let born = value["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
@@ -277,7 +134,7 @@ impl TaintPolicyHead {
 
 /// A ResourceBinding or ClusterResourceBinding.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BindingHead {
+pub(crate) struct BindingHead {
     /// The binding's uid.
     pub uid: String,
     /// What its Works carry.
@@ -330,7 +187,7 @@ pub struct BindingHead {
 
 impl BindingHead {
     /// Projects a binding of either scope.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         let id = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
         let policies = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
         let texts = |keys: &[&str]| -> Vec<String> {
@@ -388,14 +245,14 @@ impl BindingHead {
     }
 
     /// A digest of a binding's labels, annotations and finalizers.
-    pub fn metadata_of(value: &Value) -> u64 {
+    pub(crate) fn metadata_of(value: &Value) -> u64 {
         let metadata = &value["metadata"];
         digest_of([&metadata["labels"], &metadata["annotations"], &metadata["finalizers"]])
     }
 
     /// The groups by which bindings are found: the policies that claimed them, the kind they are for, and the groups
     /// of objects that theirs belongs to.
-    pub fn groups(key: &Key, head: &Self) -> Vec<String> {
+    pub(crate) fn groups(key: &Key, head: &Self) -> Vec<String> {
         let kind =
             GroupVersionKind::from_api_version(&head.resource.api_version, head.resource.kind.as_str());
         let together = Self::of_together(&key.namespace, &head.together);
@@ -405,12 +262,12 @@ impl BindingHead {
     }
 
     /// The group of the bindings that name another one in their `requiredBy`.
-    pub fn of_required_by(namespace: &str, name: &str) -> String {
+    pub(crate) fn of_required_by(namespace: &str, name: &str) -> String {
         format!("required-by {namespace}/{name}")
     }
 
     /// The groups of the bindings in a namespace whose objects go together with, or keep away from, each other.
-    pub fn of_together(namespace: &str, groups: &WorkloadAffinityGroups) -> Vec<String> {
+    pub(crate) fn of_together(namespace: &str, groups: &WorkloadAffinityGroups) -> Vec<String> {
         [("together", &groups.affinity_group), ("apart", &groups.anti_affinity_group)]
             .into_iter()
             .filter(|(_, group)| !group.is_empty())
@@ -419,17 +276,17 @@ impl BindingHead {
     }
 
     /// The group of the bindings that a policy claimed.
-    pub fn of_policy(permanent_id: &str) -> String {
+    pub(crate) fn of_policy(permanent_id: &str) -> String {
         format!("policy {permanent_id}")
     }
 
     /// The group of the bindings for objects of a kind.
-    pub fn of_kind(kind: &GroupVersionKind) -> String {
+    pub(crate) fn of_kind(kind: &GroupVersionKind) -> String {
         format!("kind {} {}", kind.api_version(), kind.kind)
     }
 
     /// The kind of a group that [`BindingHead::of_kind`] names.
-    pub fn kind_of_group(group: &str) -> Option<GroupVersionKind> {
+    pub(crate) fn kind_of_group(group: &str) -> Option<GroupVersionKind> {
         let (api_version, kind) = group.strip_prefix("kind ")?.split_once(' ')?;
         GroupVersionKind::from_api_version(api_version, kind)
     }
@@ -461,7 +318,7 @@ fn required_by(binding: &Value) -> Vec<Key> {
 
 /// A Work.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WorkHead {
+pub(crate) struct WorkHead {
     /// The Work's uid.
     pub uid: String,
     /// What its manifests carry.
@@ -491,7 +348,7 @@ const WORDS: usize = 1024;
 
 impl WorkHead {
     /// Projects a Work.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         let ids = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
         let owner = object::owner_references(value).into_iter().find(|o| o.controller == Some(true));
         Self {
@@ -524,12 +381,12 @@ impl WorkHead {
     }
 
     /// Whether nobody has said anything about it yet.
-    pub fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.status == digest(&Value::Null)
     }
 
     /// The FederatedResourceQuota that a Work's labels name.
-    pub fn quota_of(work: &Value) -> Option<Key> {
+    pub(crate) fn quota_of(work: &Value) -> Option<Key> {
         let text = |key| object::label(work, key).filter(|text| !text.is_empty());
         Some(Key::new(
             text(label::FEDERATED_RESOURCE_QUOTA_NAMESPACE)?,
@@ -538,12 +395,12 @@ impl WorkHead {
     }
 
     /// The group of the Works of a FederatedResourceQuota.
-    pub fn of_quota(quota: &Key) -> String {
+    pub(crate) fn of_quota(quota: &Key) -> String {
         format!("FederatedResourceQuota({quota})")
     }
 
     /// The binding that a Work's annotations name.
-    pub fn binding_of(work: &Value) -> Option<BindingKey> {
+    pub(crate) fn binding_of(work: &Value) -> Option<BindingKey> {
         let text = |key| object::annotation(work, key).filter(|text| !text.is_empty());
         if let Some(name) = text(annotation::CLUSTER_RESOURCE_BINDING_NAME) {
             return Some(BindingKey { scope: Scope::Cluster, key: Key::cluster_scoped(name) });
@@ -554,7 +411,7 @@ impl WorkHead {
     }
 
     /// A digest of everything in a Work that its maker decides: labels, annotations, owners and spec.
-    pub fn content(work: &Value) -> u64 {
+    pub(crate) fn content(work: &Value) -> u64 {
         let metadata = &work["metadata"];
         digest_of([
             &metadata["labels"],
@@ -565,7 +422,7 @@ impl WorkHead {
     }
 
     /// The groups by which Works are found: their binding, and the name of their cluster's namespace is the range.
-    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+    pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
         let quota = head.quota.iter().map(Self::of_quota);
         head.binding.iter().map(ToString::to_string).chain(quota).collect()
     }
@@ -573,7 +430,7 @@ impl WorkHead {
 
 /// A template: an object of any kind that may be propagated, a Namespace among them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TemplateHead {
+pub(crate) struct TemplateHead {
     /// The object's uid.
     pub uid: String,
     /// Whether it has a deletion timestamp.
@@ -586,7 +443,7 @@ pub struct TemplateHead {
 
 impl TemplateHead {
     /// Projects an object of any kind.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         Self {
             uid: object::uid(value).to_owned(),
             deleting: object::deletion_timestamp(value).is_some(),
@@ -596,7 +453,7 @@ impl TemplateHead {
     }
 
     /// The permanent id of the policy that claimed it, by the policy's scope.
-    pub fn claim(&self, scope: Scope) -> Option<&str> {
+    pub(crate) fn claim(&self, scope: Scope) -> Option<&str> {
         let id = match scope {
             Scope::Namespaced => label::PROPAGATION_POLICY_ID,
             Scope::Cluster => label::CLUSTER_PROPAGATION_POLICY_ID,
@@ -605,7 +462,7 @@ impl TemplateHead {
     }
 
     /// The groups by which templates are found: the policies that claimed them.
-    pub fn groups(_: &Key, head: &Self) -> Vec<String> {
+    pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
         [Scope::Namespaced, Scope::Cluster]
             .into_iter()
             .filter_map(|s| head.claim(s))
@@ -624,7 +481,7 @@ fn template_content(value: &Value) -> u64 {
 
 /// An agent's Lease.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeaseHead {
+pub(crate) struct LeaseHead {
     /// `spec.renewTime`, as written.
     pub renew_time: String,
     /// `spec.leaseDurationSeconds`: for how long its agent may be silent, if it says so.
@@ -633,21 +490,21 @@ pub struct LeaseHead {
 
 impl LeaseHead {
     /// Projects a Lease.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         Self { renew_time: lease::renew_time(value).to_owned(), duration: lease::duration(value) }
     }
 }
 
 /// A CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DefinitionHead {
+pub(crate) struct DefinitionHead {
     /// A digest of the served versions and the state: any change may bring or take a kind.
     pub served: u64,
 }
 
 impl DefinitionHead {
     /// Projects a CustomResourceDefinition.
-    pub fn project(value: &Value) -> Self {
+    pub(crate) fn project(value: &Value) -> Self {
         let versions: Vec<Value> = value["spec"]["versions"]
             .as_array()
             .into_iter()

@@ -20,16 +20,16 @@ use std::{
 
 use karmada_client::{Event, WatchConfig, Watcher, latest, watch::Health};
 use karmada_env::Env;
+use karmada_objects::key::Key;
 use kube::Client;
 use parking_lot::RwLock;
 use serde_json::Value;
 
 use self::recent::Recent;
-use crate::known::key::Key;
 
 /// A change of one object's projection.
 #[derive(Debug)]
-pub struct Change<'a, P> {
+pub(crate) struct Change<'a, P> {
     /// Which object.
     pub key: &'a Key,
     /// What was known of it; nothing if it is new.
@@ -40,12 +40,12 @@ pub struct Change<'a, P> {
 
 impl<P> Change<'_, P> {
     /// What is known of the object, or was known at the last.
-    pub fn last(&self) -> &Arc<P> {
+    pub(crate) fn last(&self) -> &Arc<P> {
         self.new.or(self.old).expect("a change has an old or a new side")
     }
 
     /// Whether a field differs between the two sides, or one side is missing.
-    pub fn differs<T: PartialEq>(&self, field: impl Fn(&P) -> &T) -> bool {
+    pub(crate) fn differs<T: PartialEq>(&self, field: impl Fn(&P) -> &T) -> bool {
         self.old.map(|p| field(p)) != self.new.map(|p| field(p))
     }
 }
@@ -54,7 +54,7 @@ type Listener<P> = Box<dyn Fn(&Change<'_, P>) + Send + Sync>;
 type Groups<P> = fn(&Key, &P) -> Vec<String>;
 
 /// The projections of all objects of one kind.
-pub struct Index<P> {
+pub(crate) struct Index<P> {
     groups: Groups<P>,
     state: RwLock<State<P>>,
     listeners: RwLock<Vec<Listener<P>>>,
@@ -72,7 +72,7 @@ struct State<P> {
 }
 
 /// Keeps an index current for as long as it is polled; how the watch does is told by the returned receiver.
-pub fn follow<P: PartialEq + Send + Sync + 'static>(
+pub(crate) fn follow<P: PartialEq + Send + Sync + 'static>(
     index: Arc<Index<P>>,
     client: Client,
     config: WatchConfig,
@@ -116,17 +116,17 @@ impl<P> fmt::Debug for Index<P> {
 
 impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     /// An empty index.
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Self::grouped_by(|_, _| Vec::new())
     }
 
     /// An empty index that also finds its entries by the groups that `groups` names for each.
-    pub fn grouped_by(groups: Groups<P>) -> Arc<Self> {
+    pub(crate) fn grouped_by(groups: Groups<P>) -> Arc<Self> {
         Arc::new(Self::with(groups, None))
     }
 
     /// The same, and it keeps the whole of the few objects that its watch has brought last.
-    pub fn keep_recent(groups: Groups<P>) -> Arc<Self> {
+    pub(crate) fn keep_recent(groups: Groups<P>) -> Arc<Self> {
         Arc::new(Self::with(groups, Some(Recent::default())))
     }
 
@@ -141,34 +141,34 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     }
 
     /// The whole object, if the watch has brought it lately: as new as the index is.
-    pub fn recent(&self, key: &Key) -> Option<Arc<Value>> {
+    pub(crate) fn recent(&self, key: &Key) -> Option<Arc<Value>> {
         self.recent.as_ref()?.get(key)
     }
 
     /// The object turned out to be older than what the API has, or to have gone wrong: it is read next time.
-    pub fn forget_recent(&self, key: &Key) {
+    pub(crate) fn forget_recent(&self, key: &Key) {
         if let Some(recent) = &self.recent {
             recent.forget(key);
         }
     }
 
     /// Hears every later change. Listeners are added before the watch starts.
-    pub fn listen(&self, listener: impl Fn(&Change<'_, P>) + Send + Sync + 'static) {
+    pub(crate) fn listen(&self, listener: impl Fn(&Change<'_, P>) + Send + Sync + 'static) {
         self.listeners.write().push(Box::new(listener));
     }
 
     /// What is known of one object.
-    pub fn get(&self, key: &Key) -> Option<Arc<P>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<P>> {
         self.state.read().entries.get(key).cloned()
     }
 
     /// Everything, in the order of keys.
-    pub fn all(&self) -> Vec<(Key, Arc<P>)> {
+    pub(crate) fn all(&self) -> Vec<(Key, Arc<P>)> {
         self.state.read().entries.iter().map(|(key, p)| (Key::clone(key), p.clone())).collect()
     }
 
     /// Everything in one namespace.
-    pub fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<P>)> {
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<P>)> {
         self.state
             .read()
             .entries
@@ -179,7 +179,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     }
 
     /// The objects that `is` so, of one namespace or of all. It is asked under the index's lock and must be quick.
-    pub fn keys_where(&self, namespace: Option<&str>, is: impl Fn(&Key, &P) -> bool) -> Vec<Key> {
+    pub(crate) fn keys_where(&self, namespace: Option<&str>, is: impl Fn(&Key, &P) -> bool) -> Vec<Key> {
         let state = self.state.read();
         let from = Key::new(namespace.unwrap_or_default(), "");
         state
@@ -192,7 +192,7 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     }
 
     /// What is known of the objects of one namespace, or of all.
-    pub fn heads(&self, namespace: Option<&str>) -> Vec<Arc<P>> {
+    pub(crate) fn heads(&self, namespace: Option<&str>) -> Vec<Arc<P>> {
         let state = self.state.read();
         let from = Key::new(namespace.unwrap_or_default(), "");
         state
@@ -204,34 +204,34 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     }
 
     /// Everything in a group.
-    pub fn group(&self, name: &str) -> Vec<(Key, Arc<P>)> {
+    pub(crate) fn group(&self, name: &str) -> Vec<(Key, Arc<P>)> {
         let state = self.state.read();
         let keys = state.groups.get(name).into_iter().flatten();
         keys.filter_map(|key| Some((Key::clone(key), state.entries.get(key)?.clone()))).collect()
     }
 
     /// The names of all groups that have members.
-    pub fn group_names(&self) -> Vec<String> {
+    pub(crate) fn group_names(&self) -> Vec<String> {
         self.state.read().groups.keys().cloned().collect()
     }
 
     /// How many objects are known.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.state.read().entries.len()
     }
 
     /// Whether no object is known.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Whether the first list is complete.
-    pub fn is_synced(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
 
     /// Resolves once the first list is complete.
-    pub async fn synced(&self) {
+    pub(crate) async fn synced(&self) {
         let mut synced = self.synced.subscribe();
         // The sender lives in `self`, so the channel cannot close while this waits.
         let _ = synced.wait_for(|synced| *synced).await;
@@ -252,20 +252,13 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     }
 
     /// Takes in what a watch says.
-    pub fn apply(&self, event: Event<(Key, P)>) {
+    pub(crate) fn apply(&self, event: Event<(Key, P)>) {
         match event {
             Event::Init => self.begin_list(),
             Event::Upsert((key, projection)) => self.set(&key, Some(&Arc::new(projection))),
             Event::Delete((key, _)) => self.set(&key, None),
             Event::Synced => self.end_list(),
         }
-    }
-
-    /// Forgets everything, telling listeners.
-    pub fn clear(&self) {
-        self.begin_list();
-        self.end_list();
-        self.synced.send_replace(false);
     }
 
     fn set(&self, key: &Key, new: Option<&Arc<P>>) {

@@ -1,25 +1,22 @@
-//! What the hub remembers of the API: how kinds and objects are addressed and found, small projections of what is there,
-//! and indexes that watches keep current. Nothing here writes.
+//! What the hub remembers of the API: small projections of what is there, and indexes that watches keep current. Nothing
+//! here writes.
 
-pub(crate) mod bindings;
 mod digest;
-pub mod discovery;
-pub mod heads;
-pub mod index;
-pub mod key;
-pub mod kinds;
+pub(crate) mod heads;
+pub(crate) mod index;
 mod pair;
 pub(crate) mod templates;
 
 use std::{fmt, sync::Arc};
 
 use karmada_core::skip::Skip;
+use karmada_objects::policies::PolicyHead;
 
 pub(crate) use self::pair::Pair;
 use self::{
     heads::{
-        BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, PolicyHead, TaintPolicyHead,
-        TemplateHead, WorkHead,
+        BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, TaintPolicyHead, TemplateHead,
+        WorkHead,
     },
     index::Index,
     templates::Templates,

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use karmada_client::WorkQueue;
+use karmada_objects::scope::{BindingKey, Scope};
 
-use super::{
-    heads::{BindingHead, BindingKey, Scope},
-    index::Index,
-};
+use super::{heads::BindingHead, index::Index};
 
 /// Both scopes of a pair of kinds.
 #[derive(Debug)]

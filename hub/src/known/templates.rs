@@ -17,29 +17,15 @@ use karmada_client::{Error, Resource, Rest, WatchConfig};
 use karmada_core::skip::Skip;
 use karmada_env::Env;
 use karmada_meta::gvk::GroupVersionKind;
+use karmada_objects::discovery::Lookup;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::known::{
-    discovery::Lookup,
     heads::TemplateHead,
     index::{Change, Index, follow},
-    key::Key,
 };
-
-/// One object of any kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TemplateKey {
-    pub kind: GroupVersionKind,
-    pub key: Key,
-}
-
-impl fmt::Display for TemplateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({})", self.kind.kind, self.key)
-    }
-}
 
 /// What a template must allow: it is listed and watched, and what a policy places can be taken away again.
 const VERBS: [&str; 3] = ["list", "watch", "delete"];
@@ -173,7 +159,7 @@ impl Templates {
         &self,
         rest: &Rest,
         kind: &GroupVersionKind,
-    ) -> Result<Option<crate::known::discovery::Served>, Error> {
+    ) -> Result<Option<karmada_objects::discovery::Served>, Error> {
         // Not held over the request: two may ask at once, and both learn the same.
         let (epoch, mut lookup) = {
             let mut learnt = self.lookup.lock();

@@ -14,10 +14,9 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use karmada_core::figures::MEMBER_CLUSTER;
+use karmada_objects::scope::{BindingKey, Scope};
 use karmada_telemetry::metrics::{Counter, Histogram, Sheet, exponential};
 use parking_lot::Mutex;
-
-use crate::known::heads::{BindingKey, Scope};
 
 /// What waits, and what was tried.
 #[derive(Debug, Default)]

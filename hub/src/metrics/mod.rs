@@ -22,12 +22,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use karmada_client::{WorkQueue, metrics::Queues};
 use karmada_env::Env;
+use karmada_objects::key::{Key, TemplateKey};
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
 
 pub(crate) use self::evictions::Waiting;
 use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation};
-use crate::known::{key::Key, templates::TemplateKey};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.

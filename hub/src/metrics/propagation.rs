@@ -13,11 +13,10 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use karmada_core::figures::Report;
+use karmada_objects::key::{Key, TemplateKey};
 use karmada_telemetry::metrics::{Counter, Histogram, Sheet, exponential};
 use parking_lot::Mutex;
 use serde_json::Value;
-
-use crate::known::{key::Key, templates::TemplateKey};
 
 /// Changes and reports that are kept in mind; what comes beyond is not measured. A few hundred bytes each, and only
 /// while something is under way.

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::SystemTime};
 
 use karmada_env::ManualClock;
 use karmada_meta::gvk::GroupVersionKind;
+use karmada_objects::scope::{BindingKey, Scope};
 use karmada_telemetry::metrics::{Figures, Kind, read};
 use serde_json::json;
 
 use super::*;
-use crate::known::heads::{BindingKey, Scope};
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
 const DOCUMENTED: [(&str, Kind, &[&str]); 39] = [

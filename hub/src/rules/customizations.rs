@@ -8,14 +8,12 @@ use std::{fmt, sync::Arc};
 use karmada_api::config::ResourceInterpreterCustomizationSpec;
 use karmada_interpreter::rules::Rules;
 use karmada_meta::gvk::GroupVersionKind;
+use karmada_objects::scope::BindingKey;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    known::heads::BindingKey,
-    rules::{UserRules, hooks},
-};
+use crate::rules::{UserRules, hooks};
 
 /// A customization in full: there are few of them. Nothing of one that cannot be read.
 pub(crate) type Customization = Option<ResourceInterpreterCustomizationSpec>;

@@ -28,15 +28,13 @@ use karmada_meta::{
     object,
     path::{FieldError, Path},
 };
+use karmada_objects::scope::BindingKey;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{sync::Notify, time::sleep};
 
-use crate::{
-    known::heads::{BindingHead, BindingKey},
-    rules::UserRules,
-};
+use crate::{known::heads::BindingHead, rules::UserRules};
 
 /// Between attempts at questions without an answer.
 const AGAIN: Policy = Policy::new(Duration::from_secs(2), Duration::from_secs(60));

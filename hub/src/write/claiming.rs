@@ -10,15 +10,15 @@ use std::sync::{Arc, Weak};
 use karmada_api::consts::label;
 use karmada_core::select::{self, Claim, Subject};
 use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_objects::{
+    key::{Key, TemplateKey},
+    policies::PolicyHead,
+    scope::BindingKey,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::known::{
-    Known,
-    heads::{BindingKey, PolicyHead},
-    key::Key,
-    templates::TemplateKey,
-};
+use crate::known::Known;
 
 /// How the embedded API asks the controllers, while they run.
 #[derive(Clone, Debug, Default)]

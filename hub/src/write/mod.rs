@@ -1,20 +1,20 @@
-//! How anything is written to the API: single objects, Works, claims of policies, and Events; and what it must pass.
+//! How the hub writes to the API: Works, claims of policies, and Events; and what it must pass.
 
 pub(crate) mod checks;
 pub(crate) mod claiming;
 mod events;
-pub mod objects;
 pub(crate) mod works;
 
 use std::{fmt, sync::Arc};
 
 use karmada_client::{EventKind, Rest};
 use karmada_env::Env;
+use karmada_objects::Objects;
 use kube::Client;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{events::Reporter, objects::Objects, works::Written};
+use self::{events::Reporter, works::Written};
 use crate::known::Known;
 
 /// What writing takes: the API, what is known of it, and a way to tell people.

@@ -16,17 +16,13 @@ use karmada_meta::{
     path::{FieldError, aggregate},
     time::Time,
 };
+use karmada_objects::{Part, key::Key, kinds::WORKS, scope::BindingKey};
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    known::{
-        heads::{BindingKey, WorkHead},
-        index::Change,
-        key::Key,
-        kinds::WORKS,
-    },
-    write::{Writer, checks, objects::Part},
+    known::{heads::WorkHead, index::Change},
+    write::{Writer, checks},
 };
 
 /// How many Works of a binding are taken away at a time.

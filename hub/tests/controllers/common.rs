@@ -9,8 +9,9 @@ use std::{
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Error, Resource, Rest};
 use karmada_env::{Clock, Env};
-use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded, known::kinds};
+use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
 use karmada_meta::object;
+use karmada_objects::kinds;
 use karmada_store::engine::memory::Memory;
 use serde_json::{Value, json};
 use tokio::{

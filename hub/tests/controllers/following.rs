@@ -4,10 +4,10 @@ use crate::common::{
     Member, World, condition, configmap, configmaps, deployment, deployments, policy, widget_definition,
     widgets,
 };
-use karmada_hub::known::kinds::{
+use karmada_meta::object;
+use karmada_objects::kinds::{
     CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, RESOURCE_INTERPRETER_CUSTOMIZATIONS,
 };
-use karmada_meta::object;
 use serde_json::{Value, json};
 
 fn on(clusters: &[&str]) -> Value {

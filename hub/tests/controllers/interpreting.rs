@@ -1,11 +1,11 @@
 //! Users' own rules for what the fields of a kind mean.
 
 use crate::common::{World, condition, policy, widget_definition, widgets};
-use karmada_hub::known::kinds::{
+use karmada_meta::object;
+use karmada_objects::kinds::{
     CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
     RESOURCE_INTERPRETER_CUSTOMIZATIONS, WORKS,
 };
-use karmada_meta::object;
 use serde_json::{Value, json};
 
 /// A customization for Widgets with one rule.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::common::{
     World, cluster, condition, configmap, configmaps, deployment, deployments, placed_on, policy,
 };
-use karmada_hub::known::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
 use karmada_meta::object;
+use karmada_objects::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

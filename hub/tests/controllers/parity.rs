@@ -4,14 +4,12 @@ use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Request;
 use karmada_client::Resource;
-use karmada_hub::{
-    engine::remote::webhooks::Judge,
-    known::kinds::{
-        CLUSTER_OVERRIDE_POLICIES, CLUSTERS, FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES,
-        RESOURCE_BINDINGS, RESOURCE_INTERPRETER_CUSTOMIZATIONS,
-    },
-};
+use karmada_hub::engine::remote::webhooks::Judge;
 use karmada_meta::object;
+use karmada_objects::kinds::{
+    CLUSTER_OVERRIDE_POLICIES, CLUSTERS, FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
+    RESOURCE_INTERPRETER_CUSTOMIZATIONS,
+};
 use serde_json::{Value, json};
 
 use crate::common::{World, cluster, configmaps, deployment, deployments, placed_on, policy};

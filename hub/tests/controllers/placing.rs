@@ -7,11 +7,11 @@ use crate::common::{
     widget_definition, widgets,
 };
 use karmada_client::Resource;
-use karmada_hub::known::kinds::{
+use karmada_meta::object;
+use karmada_objects::kinds::{
     CLUSTER_RESOURCE_BINDINGS, CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, OVERRIDE_POLICIES,
     PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS,
 };
-use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -240,7 +240,7 @@ async fn a_cluster_scoped_template_has_a_cluster_binding() {
             }),
         )
         .await;
-    let policies = karmada_hub::known::kinds::CLUSTER_PROPAGATION_POLICIES.clone();
+    let policies = karmada_objects::kinds::CLUSTER_PROPAGATION_POLICIES.clone();
     world
         .create(
             &policies,
@@ -356,7 +356,7 @@ async fn two_templates_that_meet_in_one_binding_are_told() {
     };
     world.create(&roles, role("system:reader")).await;
     world
-        .create(&karmada_hub::known::kinds::CLUSTER_PROPAGATION_POLICIES, json!({
+        .create(&karmada_objects::kinds::CLUSTER_PROPAGATION_POLICIES, json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",
             "metadata": {"name": "roles"},
             "spec": {

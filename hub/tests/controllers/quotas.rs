@@ -2,8 +2,8 @@
 
 use crate::common::{World, condition, deployment, deployments, placed_on, policy};
 use karmada_client::Resource;
-use karmada_hub::known::kinds::{FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
 use karmada_meta::object;
+use karmada_objects::kinds::{FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
 use serde_json::{Value, json};
 
 fn quota(spec: Value) -> Value {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::common::{World, condition, deployment, deployments, policy};
-use karmada_hub::known::kinds::{
+use karmada_meta::object;
+use karmada_objects::kinds::{
     CLUSTER_PROPAGATION_POLICIES, CLUSTERS, PRIORITY_CLASSES, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
     WORKLOAD_REBALANCERS,
 };
-use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use karmada_hub::known::kinds::{
+use karmada_objects::kinds::{
     CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
     RESOURCE_INTERPRETER_CUSTOMIZATIONS, RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS,
 };

@@ -1,10 +1,10 @@
 //! What users are told: events, warnings, refusals.
 
 use crate::common::{World, cluster, configmap, configmaps, policy, widget_definition, widgets};
-use karmada_hub::known::kinds::{
+use karmada_meta::object;
+use karmada_objects::kinds::{
     CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS,
 };
-use karmada_meta::object;
 use serde_json::{Value, json};
 
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@ use karmada_core::{
 };
 use karmada_env::Env;
 use karmada_meta::time::{Time, human_duration};
+use karmada_objects::{Part, bindings, scope::BindingKey};
 use serde_json::{Value, json};
 
 use self::plan::{Plan, Progress, plan, progress};
@@ -35,10 +36,6 @@ use super::{
     known,
     placed::{self, Bound, Groups},
     print,
-};
-use crate::{
-    known::{bindings, heads::BindingKey},
-    write::objects::Part,
 };
 
 /// Between two looks at the bindings that are moving.

@@ -168,9 +168,9 @@ mod tests {
         cluster::{Cluster, Taint},
         consts::taint::{NO_SCHEDULE, UNSCHEDULABLE},
     };
+    use karmada_objects::scope::Scope;
 
     use super::*;
-    use crate::known::heads::Scope;
 
     fn cluster(name: &str) -> Cluster {
         let taints = if name == "old" { vec![Taint::new(UNSCHEDULABLE, NO_SCHEDULE)] } else { Vec::new() };

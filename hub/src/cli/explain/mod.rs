@@ -12,6 +12,7 @@ mod target;
 mod template;
 
 use karmada_env::Env;
+use karmada_objects::discovery;
 use serde_json::{Value, json};
 
 pub(super) use self::report::places;
@@ -22,7 +23,6 @@ use super::{
     ask::Server,
     known, print,
 };
-use crate::known::discovery;
 
 /// Prints why.
 pub(super) async fn run(args: ExplainArgs, env: Env) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use karmada_core::{
     skip::Skip,
 };
 use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_objects::{discovery::Served, policies::PolicyHead};
 use serde_json::Value;
 
 use super::{
@@ -22,7 +23,6 @@ use super::{
     target,
     template::{at_odds, name_of},
 };
-use crate::known::{discovery::Served, heads::PolicyHead};
 
 /// Explains a policy.
 pub(super) async fn report(

@@ -5,6 +5,14 @@ use std::collections::BTreeSet;
 use karmada_api::policy::ResourceSelector;
 use karmada_client::Resource;
 use karmada_meta::object;
+use karmada_objects::{
+    bindings,
+    discovery::{self, Served},
+    key::Key,
+    kinds,
+    policies::PolicyHead,
+    scope::{BindingKey, Scope},
+};
 use serde_json::Value;
 
 use super::super::{
@@ -14,13 +22,6 @@ use super::super::{
     get::find as find_kind,
     known::suggestion,
     placed::{self, Bound},
-};
-use crate::known::{
-    bindings,
-    discovery::{self, Served},
-    heads::{BindingKey, PolicyHead, Scope},
-    key::Key,
-    kinds,
 };
 
 /// One thing to explain.

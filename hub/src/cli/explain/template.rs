@@ -21,6 +21,7 @@ use karmada_core::{
 };
 use karmada_interpreter::get_replicas;
 use karmada_meta::{object, time::human_age};
+use karmada_objects::{bindings::WORKS_SYNCED, kinds, policies::PolicyHead, scope::BindingKey};
 use serde_json::Value;
 
 use super::{
@@ -32,11 +33,6 @@ use super::{
     },
     report::{BindingReport, Considered, PlacementReport, TemplateReport, alike},
     target,
-};
-use crate::known::{
-    bindings::WORKS_SYNCED,
-    heads::{BindingKey, PolicyHead},
-    kinds,
 };
 
 /// Explains a template.

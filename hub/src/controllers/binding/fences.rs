@@ -12,18 +12,11 @@ use karmada_core::{
     names,
 };
 use karmada_meta::{duration, object};
+use karmada_objects::{bindings, key::Key, kinds::WORKS, scope::BindingKey};
 use serde_json::Value;
 
 use super::{Binder, PATIENCE};
-use crate::{
-    accounts::judgement::has_renewed,
-    known::{
-        bindings,
-        heads::{BindingKey, WorkHead},
-        key::Key,
-        kinds::WORKS,
-    },
-};
+use crate::{accounts::judgement::has_renewed, known::heads::WorkHead};
 
 /// How long a mark is given to be seen.
 const MARKED: Duration = Duration::from_secs(1);

@@ -3,13 +3,16 @@
 use std::sync::{Arc, Weak};
 
 use karmada_core::{names, overrides, select::Subject};
+use karmada_objects::{
+    bindings,
+    key::Key,
+    scope::{BindingKey, Scope},
+};
 
 use super::{Context, bindings_of};
 use crate::known::{
-    bindings,
-    heads::{BindingHead, BindingKey, ClusterHead, OverrideHead, Scope, WorkHead},
+    heads::{BindingHead, ClusterHead, OverrideHead, WorkHead},
     index::Change,
-    key::Key,
 };
 
 /// Adds to the context's queue of bindings whatever a change concerns.

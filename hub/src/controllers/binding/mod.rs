@@ -23,6 +23,11 @@ use karmada_api::{
 use karmada_client::Error;
 use karmada_core::{delete::Wishes, evict, judge::fence, names, work as core_work};
 use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key},
+    scope::BindingKey,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -30,16 +35,9 @@ pub(crate) use self::render::overriding;
 use self::render::{Override, Rendered};
 use super::{Context, Next, work};
 use crate::{
-    known::{
-        bindings,
-        heads::{BindingKey, WorkHead},
-        key::{self, Key},
-    },
+    known::heads::WorkHead,
     metrics::Timer,
-    write::{
-        objects::Part,
-        works::{self, Made, Maker},
-    },
+    write::works::{self, Made, Maker},
 };
 
 /// How many bindings are worked on at a time.

@@ -16,13 +16,14 @@ use karmada_core::{
 };
 use karmada_interpreter::Interpreter;
 use karmada_meta::object;
+use karmada_objects::{
+    bindings,
+    scope::{BindingKey, Scope},
+};
 use serde_json::Value;
 
 use super::Context;
-use crate::known::{
-    bindings,
-    heads::{BindingKey, OverrideHead, Scope},
-};
+use crate::known::heads::OverrideHead;
 
 /// What is the same for all clusters of a binding.
 pub(super) struct Render<'a> {

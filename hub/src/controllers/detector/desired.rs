@@ -16,13 +16,11 @@ use karmada_meta::{
     object::{self, OwnerReference},
     path::aggregate,
 };
+use karmada_objects::{bindings, scope::BindingKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    known::{bindings, heads::BindingKey},
-    write::checks,
-};
+use crate::write::checks;
 
 /// What came of binding a template.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use karmada_meta::gvk::GroupVersionKind;
+use karmada_objects::policies::PolicyHead;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Detector;
-use crate::known::heads::{BindingHead, PolicyHead};
+use crate::known::heads::BindingHead;
 
 /// How often discovery is asked even if nothing seems to have changed: API servers behind an aggregation layer come
 /// and go without a definition. Karmada's period.

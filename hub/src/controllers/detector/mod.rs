@@ -22,15 +22,14 @@ use std::{
 };
 
 use karmada_client::WorkQueue;
+use karmada_objects::{bindings, key::TemplateKey, scope::PolicyKey};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, work};
 use crate::known::{
-    bindings,
-    heads::{BindingHead, PolicyKey, TemplateHead},
+    heads::{BindingHead, TemplateHead},
     index::Change,
-    templates::TemplateKey,
 };
 
 /// How many templates are worked on at a time.
@@ -220,10 +219,10 @@ fn orphaned_template(change: &Change<'_, BindingHead>) -> Option<TemplateKey> {
 #[cfg(test)]
 mod tests {
     use karmada_meta::gvk::GroupVersionKind;
+    use karmada_objects::key::Key;
     use serde_json::json;
 
     use super::*;
-    use crate::known::key::Key;
 
     #[test]
     fn going_back_to_what_was_claimed_is_news() {

@@ -6,19 +6,17 @@ use karmada_api::consts::{component, event, finalizer};
 use karmada_client::Error;
 use karmada_core::select::{self, Claim, View};
 use karmada_meta::{gvk::GroupVersionKind, object, path::aggregate};
+use karmada_objects::{
+    Part, bindings,
+    key::TemplateKey,
+    kinds,
+    policies::PolicyHead,
+    scope::{PolicyKey, Scope},
+};
 use serde_json::Value;
 
 use super::{Detector, Lonely, Patience, kinds::selected_kinds};
-use crate::{
-    controllers::Next,
-    known::{
-        bindings,
-        heads::{BindingHead, PolicyHead, PolicyKey, Scope},
-        kinds,
-        templates::TemplateKey,
-    },
-    write::{checks, objects::Part},
-};
+use crate::{controllers::Next, known::heads::BindingHead, write::checks};
 
 /// How long the first list of a kind that a policy selects is waited for before the policy is looked at again.
 const UNSETTLED: Duration = Duration::from_millis(300);

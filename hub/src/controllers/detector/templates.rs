@@ -10,6 +10,13 @@ use karmada_api::{
 use karmada_client::{Error, Resource};
 use karmada_core::select::{self, Claim, Policy, Subject};
 use karmada_meta::object;
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key, TemplateKey},
+    kinds,
+    policies::PolicyHead,
+    scope::BindingKey,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,14 +28,8 @@ use super::{
 use crate::{
     accounts::{placing, quotas},
     controllers::Next,
-    known::{
-        bindings,
-        heads::{BindingKey, PolicyHead, TemplateHead},
-        key::{self, Key},
-        kinds,
-        templates::{TemplateKey, Watched},
-    },
-    write::{claiming, objects::Part},
+    known::{heads::TemplateHead, templates::Watched},
+    write::claiming,
 };
 
 /// How long after a user's rule has failed about a template it is asked again: it may have been out of time, or out of

@@ -7,13 +7,10 @@ use karmada_api::{
 use karmada_client::Error;
 use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
+use karmada_objects::{Part, bindings, key, scope::BindingKey};
 use serde_json::{Value, json};
 
 use super::{Detector, desired::Workload};
-use crate::{
-    known::{bindings, heads::BindingKey, key},
-    write::objects::Part,
-};
 
 /// The longest reason that a condition is given; a script may say anything.
 const REASON_LIMIT: usize = 1024;

@@ -18,10 +18,9 @@ use std::time::Duration;
 use karmada_client::{Error, Rest};
 use karmada_env::Env;
 use karmada_meta::object;
+use karmada_objects::kinds::CUSTOM_RESOURCE_DEFINITIONS;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-
-use crate::known::kinds::CUSTOM_RESOURCE_DEFINITIONS;
 
 /// Who owns what this hub writes into definitions.
 pub const MANAGER: &str = "karmada-hub-definitions";

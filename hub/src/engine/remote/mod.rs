@@ -30,6 +30,7 @@ use futures::future::{Either, pending};
 use karmada_api::consts::namespace;
 use karmada_client::{Backoff, Error, Leader, LeaderConfig, Policy, Rest, latest};
 use karmada_env::Env;
+use karmada_objects::kinds::NAMESPACES;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::leading::Leading;
 use self::{definitions::DefinitionsError, probe::Foreign, webhooks::Registration};
-use crate::{Hub, HubConfig, HubError, known::kinds::NAMESPACES, metrics::HubFigures};
+use crate::{Hub, HubConfig, HubError, metrics::HubFigures};
 
 /// The Lease by which hubs agree on one, in `karmada-system`.
 pub const LEASE: &str = "karmada-hub";

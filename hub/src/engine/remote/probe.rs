@@ -15,10 +15,9 @@ use karmada_api::consts::namespace;
 use karmada_client::{Error, Resource, Rest, lease};
 use karmada_env::Env;
 use karmada_meta::object;
+use karmada_objects::kinds::NAMESPACES;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-
-use crate::known::kinds::NAMESPACES;
 
 /// The controllers of Karmada that do what the hub does, by their leader Leases in `karmada-system`.
 pub const FOREIGN: [&str; 2] = ["karmada-controller-manager", "karmada-scheduler"];

@@ -47,17 +47,14 @@ use karmada_meta::{
     object,
     path::{FieldError, Path, aggregate},
 };
+use karmada_objects::kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use register::Registration;
 pub(crate) use register::{keep, withdraw};
 
-use crate::{
-    known::kinds::{CLUSTERS, RESOURCE_INTERPRETER_CUSTOMIZATIONS},
-    rules::hooks,
-    write::checks,
-};
+use crate::{rules::hooks, write::checks};
 
 /// The path that judges what agents write, and nothing else.
 const AGENTS: &str = "/validate-agents";

@@ -9,10 +9,9 @@ use std::{
     sync::Arc,
 };
 
+use karmada_objects::key::Key;
 use parking_lot::Mutex;
 use serde_json::Value;
-
-use crate::known::key::Key;
 
 /// Objects that are kept, at most.
 const KEPT: usize = 128;

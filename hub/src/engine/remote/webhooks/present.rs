@@ -17,10 +17,9 @@ use karmada_core::{
     select::{self, Subject},
 };
 use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_objects::kinds::{CLUSTERS, FEDERATED_RESOURCE_QUOTAS, RESOURCE_BINDINGS};
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::known::kinds::{CLUSTERS, FEDERATED_RESOURCE_QUOTAS, RESOURCE_BINDINGS};
 
 /// Of objects that may be many, no more are looked at: the server waits for the answer.
 const LOOK: usize = 500;

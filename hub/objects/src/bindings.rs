@@ -9,18 +9,17 @@ use karmada_meta::{gvk::GroupVersionKind, object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::known::{
-    heads::Scope,
-    key::Key,
+use crate::{
+    key::{Key, TemplateKey},
     kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
-    templates::TemplateKey,
+    scope::Scope,
 };
 
 /// Our extension: the condition of a binding some of whose Works cannot be made. It is there only while that is so.
-pub(crate) const WORKS_SYNCED: &str = "WorksSynced";
+pub const WORKS_SYNCED: &str = "WorksSynced";
 
 /// How a scope's bindings are addressed.
-pub(crate) fn resource(scope: Scope) -> &'static Resource {
+pub fn resource(scope: Scope) -> &'static Resource {
     match scope {
         Scope::Namespaced => &RESOURCE_BINDINGS,
         Scope::Cluster => &CLUSTER_RESOURCE_BINDINGS,
@@ -28,7 +27,7 @@ pub(crate) fn resource(scope: Scope) -> &'static Resource {
 }
 
 /// The finalizer that keeps a binding until its Works are dealt with.
-pub(crate) fn finalizer(scope: Scope) -> &'static str {
+pub fn finalizer(scope: Scope) -> &'static str {
     match scope {
         Scope::Namespaced => finalizer::BINDING,
         Scope::Cluster => finalizer::CLUSTER_RESOURCE_BINDING,
@@ -36,7 +35,7 @@ pub(crate) fn finalizer(scope: Scope) -> &'static str {
 }
 
 /// The label with a binding's permanent id, on it and on its Works.
-pub(crate) fn id_label(scope: Scope) -> &'static str {
+pub fn id_label(scope: Scope) -> &'static str {
     match scope {
         Scope::Namespaced => label::RESOURCE_BINDING_ID,
         Scope::Cluster => label::CLUSTER_RESOURCE_BINDING_ID,
@@ -44,7 +43,7 @@ pub(crate) fn id_label(scope: Scope) -> &'static str {
 }
 
 /// Who makes Works of a scope's bindings, in events.
-pub(crate) fn binder(scope: Scope) -> &'static str {
+pub fn binder(scope: Scope) -> &'static str {
     match scope {
         Scope::Namespaced => component::BINDING,
         Scope::Cluster => component::CLUSTER_RESOURCE_BINDING,
@@ -52,7 +51,7 @@ pub(crate) fn binder(scope: Scope) -> &'static str {
 }
 
 /// Who collects status into a scope's bindings, in events.
-pub(crate) fn collector(scope: Scope) -> &'static str {
+pub fn collector(scope: Scope) -> &'static str {
     match scope {
         Scope::Namespaced => component::BINDING_STATUS,
         Scope::Cluster => component::CLUSTER_BINDING_STATUS,
@@ -60,7 +59,7 @@ pub(crate) fn collector(scope: Scope) -> &'static str {
 }
 
 /// The template that a binding is for, as far as an event needs it.
-pub(crate) fn template_reference(spec: &ResourceBindingSpec) -> Value {
+pub fn template_reference(spec: &ResourceBindingSpec) -> Value {
     let resource = &spec.resource;
     json!({
         "apiVersion": resource.api_version,
@@ -70,14 +69,14 @@ pub(crate) fn template_reference(spec: &ResourceBindingSpec) -> Value {
 }
 
 /// The template that a binding is for; nothing if its apiVersion is none.
-pub(crate) fn template_key(resource: &ObjectReference) -> Option<TemplateKey> {
+pub fn template_key(resource: &ObjectReference) -> Option<TemplateKey> {
     let kind = GroupVersionKind::from_api_version(&resource.api_version, resource.kind.as_str())?;
     Some(TemplateKey { kind, key: Key::new(resource.namespace.as_str(), resource.name.as_str()) })
 }
 
 /// Why a binding of the right name is not this template's: names hold neither group nor capitals nor colons, so two
 /// templates may meet in one.
-pub(crate) fn collision(binding: &Value, template: &Value) -> Option<String> {
+pub fn collision(binding: &Value, template: &Value) -> Option<String> {
     let resource = ObjectReference::deserialize(&binding["spec"]["resource"]).ok()?;
     let group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
     let same = group(&resource.api_version) == group(object::api_version(template))

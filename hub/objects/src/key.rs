@@ -3,7 +3,7 @@
 use std::fmt;
 
 use karmada_api::conditions::Condition;
-use karmada_meta::object;
+use karmada_meta::{gvk::GroupVersionKind, object};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -40,6 +40,21 @@ impl fmt::Display for Key {
         } else {
             write!(f, "{}/{}", self.namespace, self.name)
         }
+    }
+}
+
+/// One object of any kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TemplateKey {
+    /// Its kind.
+    pub kind: GroupVersionKind,
+    /// Which one.
+    pub key: Key,
+}
+
+impl fmt::Display for TemplateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.kind.kind, self.key)
     }
 }
 

@@ -7,7 +7,7 @@ use karmada_client::{Error, Resource, Rest, rest::query_value};
 use karmada_meta::object;
 use serde_json::{Value, json};
 
-use crate::known::key::Key;
+use crate::key::Key;
 
 /// The part of an object that a write is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
