@@ -14,7 +14,7 @@
 //!
 //! | room | what stands in it |
 //! |---|---|
-//! | [`cli`] | the command line |
+//! | [`cli`] | the command line, with what `karmada_cli` has of it |
 //! | [`engine`] | where the API comes from: embedded, a stock kube-apiserver, a backup, an export |
 //! | [`admission`] | what users hear at once when they write to Karmada's kinds |
 //! | `controllers` | one module each: from what is known to what is written, by what `karmada_core` decides |

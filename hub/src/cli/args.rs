@@ -1,18 +1,18 @@
 //! What can be said on the command line. Plain data: nothing is opened or read here.
 
-mod look;
 mod numbers;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 
+use karmada_cli::Failure;
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-use super::{Failure, judge::JudgeArgs};
+use super::judge::JudgeArgs;
 
-pub(super) use self::{look::*, numbers::positive};
+pub(super) use self::numbers::positive;
 
 /// The hub: policies, bindings and the API that agents pull from.
 #[derive(Debug, Parser)]
@@ -29,31 +29,8 @@ pub(super) enum Command {
     /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else, or
     /// for whoever scrapes the hub's figures.
     Credentials(CredentialsArgs),
-    /// What concerns one cluster as such.
-    Cluster(ClusterArgs),
-    /// Print objects as the server's table, as kubectl would.
-    Get(GetArgs),
-    /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
-    #[command(after_long_help = EXPLAIN_HELP)]
-    Explain(ExplainArgs),
-    /// Say what would move where if clusters were lost, tainted or cordoned, and change nothing. Over all namespaces
-    /// unless one is given. As the hub does it: an object leaves a lost cluster only if others can take all that it has
-    /// there, and a user's NoExecute taint in any case.
-    WhatIf(WhatIfArgs),
-    /// Keep new objects away from clusters; what is there stays.
-    Cordon(CordonArgs),
-    /// Let objects come to clusters again.
-    Uncordon(CordonArgs),
-    /// Put taints on clusters, or take them off.
-    #[command(after_long_help = TAINT_HELP)]
-    Taint(TaintArgs),
-    /// Move what runs on a cluster to others, with service kept throughout.
-    #[command(after_long_help = DRAIN_HELP)]
-    Drain(DrainArgs),
-    /// Have objects placed anew, so that replicas which left clusters go back to them.
-    Failback(FailbackArgs),
-    /// Apply YAML files to the hub.
-    Apply(ApplyArgs),
+    #[command(flatten)]
+    Ask(karmada_cli::Command),
     /// Write a hub's objects as YAML, to be applied to another API server.
     #[command(after_long_help = EXPORT_HELP)]
     Export(ExportArgs),
@@ -369,115 +346,4 @@ pub(super) struct RestoreArgs {
     /// The data directory to make; missing or empty.
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
-}
-
-/// Which server is asked.
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct ServerArgs {
-    /// The kubeconfig to use; without it, $KUBECONFIG.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The context to use of it.
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
-    /// The namespace; without it, that of the context, or "default".
-    #[arg(short = 'n', long, value_name = "NS")]
-    pub namespace: Option<String>,
-}
-
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct GetArgs {
-    /// Kinds as kubectl takes them: deploy, works, deployments.apps; several with commas; or KIND/NAME.
-    #[arg(value_name = "RESOURCE")]
-    pub resource: String,
-    /// Names of objects; without them, all.
-    #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Over all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
-    /// Only objects with these labels.
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
-    pub selector: Option<String>,
-    /// Only objects whose fields hold this: metadata.name=web.
-    #[arg(long, value_name = "SELECTOR", conflicts_with = "names")]
-    pub field_selector: Option<String>,
-    /// Print what is there, then a line for every change, until interrupted. A lost connection is made anew.
-    #[arg(short = 'w', long)]
-    pub watch: bool,
-    /// The same without what is there.
-    #[arg(long)]
-    pub watch_only: bool,
-    /// With --watch: say of each line whether it was added, modified or deleted.
-    #[arg(long)]
-    pub output_watch_events: bool,
-    /// Print no line of headings.
-    #[arg(long)]
-    pub no_headers: bool,
-    /// Print who owns which fields, too.
-    #[arg(long)]
-    pub show_managed_fields: bool,
-    /// Print the copies on the member clusters instead of the hub's own objects, as their agents last told: READY,
-    /// whether the hub manages the copy (ADOPTION), and the AGE of what is known. No member has to be reachable.
-    #[arg(long, conflicts_with_all = ["watch", "watch_only", "field_selector"])]
-    pub members: bool,
-    /// With --members: only on these clusters.
-    #[arg(short = 'C', long, value_name = "CLUSTER", value_delimiter = ',', requires = "members")]
-    pub clusters: Vec<String>,
-    /// What to print.
-    #[arg(short = 'o', long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
-    pub output: Output,
-    #[command(flatten)]
-    pub server: ServerArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
-    #[value(hide = true)]
-    Table,
-    Wide,
-    Yaml,
-    Json,
-    Name,
-}
-
-impl Output {
-    /// Whether it is made of the server's Table.
-    pub(super) fn is_table(self) -> bool {
-        matches!(self, Self::Table | Self::Wide)
-    }
-}
-
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct ApplyArgs {
-    /// A file, or a folder whose YAML and JSON files are taken in order of their names; may be given more than once.
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
-    pub paths: Vec<PathBuf>,
-    /// Apply the status of objects too: what karmada-hub export wrote.
-    #[arg(long)]
-    pub with_status: bool,
-    #[command(flatten)]
-    pub server: ServerArgs,
-}
-
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct ClusterArgs {
-    #[command(subcommand)]
-    pub command: ClusterCommand,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-pub(super) enum ClusterCommand {
-    /// End the credentials of clusters' agents: all that were made so far, at once, also on connections that are open. What
-    /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on.
-    Revoke(RevokeArgs),
-}
-
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct RevokeArgs {
-    /// The clusters.
-    #[arg(value_name = "NAME", required = true)]
-    pub names: Vec<String>,
-    #[command(flatten)]
-    pub server: ServerArgs,
 }

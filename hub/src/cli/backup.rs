@@ -4,15 +4,14 @@ use std::{path::Path, time::Duration};
 
 use http::Request;
 use http_body_util::BodyExt;
+use karmada_cli::{Failure, args::ServerArgs, ask::Server};
 use karmada_env::Env;
 use karmada_store::{Copy, OpenError, engine::Redb};
 use kube::client::Body;
 use tokio::time::timeout;
 
 use super::{
-    Failure,
-    args::{BackupArgs, RestoreArgs, ServerArgs},
-    ask::Server,
+    args::{BackupArgs, RestoreArgs},
     serve,
 };
 use crate::engine::backup::{self, BackupError, Whole, Writing};

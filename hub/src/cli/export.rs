@@ -2,17 +2,13 @@
 
 use std::{fs, os::unix::fs::DirBuilderExt, path::Path};
 
+use karmada_cli::{Failure, args::ServerArgs, ask::Server, print};
 use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_objects::Objects;
 use karmada_store::{OpenError, engine::redb::Redb};
 
-use super::{
-    Failure,
-    args::{ExportArgs, ServerArgs},
-    ask::Server,
-    print, serve,
-};
+use super::{args::ExportArgs, serve};
 use crate::engine::{
     embedded::Embedded,
     export::{self, Dump, Part, yaml},

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use karmada_cli::Failure;
 use karmada_core::{
     health,
     judge::{Settings, brake, budget, flaps, pairs},
 };
 use karmada_meta::duration;
 
-use super::{
-    Failure,
-    args::{ServeArgs, positive},
-};
+use super::args::{ServeArgs, positive};
 
 /// How links that are not good are judged. The tables behind the rules stand in the documentation of
 /// `karmada_core::judge`.

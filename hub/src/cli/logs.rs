@@ -1,8 +1,9 @@
 //! The hub's logs.
 
+use karmada_cli::Failure;
 use karmada_telemetry::logs::{self, Logs, LogsError};
 
-use super::{Failure, args::LogArgs};
+use super::args::LogArgs;
 
 /// The crates that `--v` is about.
 const OURS: [&str; 7] = [

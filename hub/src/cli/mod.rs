@@ -1,57 +1,20 @@
-//! The command line: arguments, exit codes, and the commands that ask a server something.
+//! The program: its command line, exit codes, and the commands that run a hub or have its data before them. Those that only
+//! talk to an API are `karmada_cli`'s.
 
-mod apply;
 mod args;
-mod ask;
 mod backup;
-mod cordon;
-mod drain;
-mod explain;
 mod export;
-mod failback;
-mod follow;
-mod get;
 mod judge;
-mod known;
 mod logs;
-mod members;
-mod placed;
-mod revoke;
 mod serve;
-mod table;
-mod whatif;
 
-use std::{
-    fmt,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::Parser;
+use karmada_cli::{Failure, ask, print};
 use karmada_env::Env;
 
 pub use args::{Args, ServeArgs};
-
-/// Why a command ended badly.
-#[derive(Debug)]
-pub enum Failure {
-    /// Arguments or configuration cannot be used: exit code 2.
-    Usage(String),
-    /// The command was tried and failed: exit code 1.
-    Failed(String),
-}
-
-impl Failure {
-    /// Arguments or configuration cannot be used.
-    pub fn usage(reason: impl fmt::Display) -> Self {
-        Self::Usage(reason.to_string())
-    }
-
-    /// The command was tried and failed.
-    pub fn failed(reason: impl fmt::Display) -> Self {
-        Self::Failed(reason.to_string())
-    }
-}
 
 /// Parses a process's arguments (its name first) and does what they say.
 pub fn run(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
@@ -107,31 +70,13 @@ fn execute(args: Args) -> Result<(), Parsed> {
     match args.command {
         args::Command::Serve(serve) => serve::run(&serve, &env)?,
         args::Command::Credentials(args) => ask::run(|| serve::credentials(args, env))?,
-        args::Command::Cluster(args) => ask::run(|| revoke::run(args, env))?,
-        args::Command::Get(get) => ask::run(|| get::run(get, env))?,
-        args::Command::Explain(explain) => ask::run(|| explain::run(explain, env))?,
-        args::Command::WhatIf(args) => ask::run(|| whatif::run(args, env))?,
-        args::Command::Cordon(args) => ask::run(|| cordon::cordon(args, env))?,
-        args::Command::Uncordon(args) => ask::run(|| cordon::uncordon(args, env))?,
-        args::Command::Taint(args) => ask::run(|| cordon::taint(args, env))?,
-        args::Command::Drain(args) => ask::run(|| drain::run(args, env))?,
-        args::Command::Failback(args) => ask::run(|| failback::run(args, env))?,
-        args::Command::Apply(apply) => ask::run(|| apply::run(apply, env))?,
+        args::Command::Ask(command) => ask::run(|| karmada_cli::run(command, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,
         args::Command::Restore(restore) => backup::restore(&restore, &env)?,
         args::Command::Crds => print(&crds()?)?,
     }
     Ok(())
-}
-
-/// Writes to standard output. A reader that has had enough is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
-        _ => Ok(()),
-    }
 }
 
 /// The Karmada kinds' definitions as one YAML stream.

@@ -7,6 +7,7 @@ use karmada_apiserver::{
     authn::{MONITORING, epochs::Record},
     pki::{ADMINISTRATOR, Holder, Pki},
 };
+use karmada_cli::{Failure, print};
 use karmada_client::{Kubeconfig, LinkState, Rest, link::client_for};
 use karmada_core::names;
 use karmada_env::Env;
@@ -16,10 +17,7 @@ use karmada_store::{OpenError, engine::Redb};
 use tokio::time::timeout;
 
 use super::{embedded::store_failure, write_private};
-use crate::{
-    cli::{Failure, args::CredentialsArgs, print},
-    engine::embedded::Embedded,
-};
+use crate::{cli::args::CredentialsArgs, engine::embedded::Embedded};
 
 /// How long a hub that runs may take to answer, and attempts to connect before it is no use.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -7,17 +7,13 @@ use karmada_apiserver::{
     listener,
     pki::{ADMINISTRATOR, Pki},
 };
+use karmada_cli::Failure;
 use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
 use super::{End, bind, create_dir, front::beside_api, limits, pki_failure, supervise, tls, tokens};
-use crate::{
-    HubConfig, HubError,
-    cli::{Failure, ServeArgs},
-    engine::embedded::Embedded,
-    metrics,
-};
+use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics};
 
 /// For the store's last write.
 const CLOSE: Duration = Duration::from_millis(1500);

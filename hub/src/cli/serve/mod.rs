@@ -22,6 +22,7 @@ use karmada_apiserver::{
     pki::{Holder, Pki, PkiError},
     quota::StorageQuota,
 };
+use karmada_cli::Failure;
 use karmada_core::evict;
 use karmada_env::Env;
 use tokio::{
@@ -33,7 +34,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::{credentials::credentials, front::COPY_PATH};
-use super::{Failure, ServeArgs, judge, logs};
+use super::{ServeArgs, judge, logs};
 use crate::HubConfig;
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.

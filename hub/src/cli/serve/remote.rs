@@ -9,6 +9,7 @@ use karmada_apiserver::{
     listener,
     pki::Pki,
 };
+use karmada_cli::Failure;
 use karmada_client::{Kubeconfig, LeaderConfig, Rest, link::client_for, metrics::LinkFigures};
 use karmada_env::Env;
 
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     HubConfig,
-    cli::{Failure, ServeArgs},
+    cli::ServeArgs,
     engine::remote::{
         LEASE, Leading, Remote, RemoteConfig, RemoteError,
         webhooks::{Judge, Registration},

@@ -366,7 +366,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::args::{Args, Command};
+    use crate::args::{Args, Command};
 
     fn args(line: &str) -> GetArgs {
         match Args::try_parse_from(line.split_whitespace()).unwrap().command {

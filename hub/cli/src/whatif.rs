@@ -315,7 +315,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::cli::args::{Args, Command};
+    use crate::args::{Args, Command};
 
     fn args(line: &str) -> WhatIfArgs {
         match Args::try_parse_from(line.split_whitespace()).unwrap().command {

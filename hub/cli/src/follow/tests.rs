@@ -6,7 +6,7 @@ use karmada_client::Resource;
 use serde_json::json;
 
 use super::*;
-use crate::cli::args::{Args, Command, GetArgs};
+use crate::args::{Args, Command, GetArgs};
 
 fn args(line: &str) -> GetArgs {
     match Args::try_parse_from(line.split_whitespace()).unwrap().command {

@@ -1,4 +1,4 @@
-//! What `get` and `apply` have in common: one server, one runtime, one answer.
+//! What all commands have in common: one server, one runtime, one answer.
 
 use std::{
     env,
@@ -19,7 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(12);
 const ATTEMPTS: u32 = 3;
 
 /// The server that a command line names.
-pub(super) struct Server {
+#[derive(Debug)]
+pub struct Server {
+    /// Its objects.
     pub objects: Objects,
     address: String,
     link: LinkStatus,
@@ -30,7 +32,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Reads the kubeconfig; nothing is asked of the server yet.
-    pub(super) fn open(args: &ServerArgs, env: &Env) -> Result<Self, Failure> {
+    pub fn open(args: &ServerArgs, env: &Env) -> Result<Self, Failure> {
         let path = match &args.kubeconfig {
             Some(path) => path.clone(),
             None => from_environment()
@@ -52,12 +54,12 @@ impl Server {
     }
 
     /// For what is no object.
-    pub(super) fn client(&self) -> kube::Client {
+    pub fn client(&self) -> kube::Client {
         self.objects.rest().client().clone()
     }
 
     /// The present, as this machine has it.
-    pub(super) fn now(&self) -> SystemTime {
+    pub fn now(&self) -> SystemTime {
         self.env.wall()
     }
 
@@ -65,7 +67,7 @@ impl Server {
     ///
     /// # Errors
     /// When it cannot be reached.
-    pub(super) async fn reach(&self) -> Result<(), Failure> {
+    pub async fn reach(&self) -> Result<(), Failure> {
         let mut state = self.link.state();
         let settled = state.wait_for(|state| match state {
             LinkState::Connecting { failures, .. } => *failures >= ATTEMPTS,
@@ -78,12 +80,12 @@ impl Server {
     }
 
     /// Whether there is a connection now.
-    pub(super) fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.link.is_connected()
     }
 
     /// An error of this server's, for a person.
-    pub(super) fn explain(&self, error: &Error) -> String {
+    pub fn explain(&self, error: &Error) -> String {
         if error.is_unreachable() && !self.link.is_connected() {
             self.unreachable()
         } else {
@@ -92,7 +94,7 @@ impl Server {
     }
 
     /// The same as the end of the command.
-    pub(super) fn failure(&self, error: &Error) -> Failure {
+    pub fn failure(&self, error: &Error) -> Failure {
         Failure::failed(self.explain(error))
     }
 
@@ -113,9 +115,7 @@ fn from_environment() -> Option<PathBuf> {
 }
 
 /// Runs one command to its end.
-pub(super) fn run<F: Future<Output = Result<(), Failure>>>(
-    command: impl FnOnce() -> F,
-) -> Result<(), Failure> {
+pub fn run<F: Future<Output = Result<(), Failure>>>(command: impl FnOnce() -> F) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let done = runtime.block_on(async { command().await });

@@ -8,7 +8,7 @@ use karmada_meta::duration;
 use super::ServerArgs;
 
 /// What can be explained, for `explain --help`.
-pub(in super::super) const EXPLAIN_HELP: &str = "\
+pub const EXPLAIN_HELP: &str = "\
   karmada-hub explain deploy/web -n shop         a template by kind and name
   karmada-hub explain shop/web                   everything of that name in a namespace
   karmada-hub explain shop/web -r statefulset    a template by namespace and name
@@ -21,7 +21,7 @@ is placed; and what to do. The decision is made by the functions that make it on
 
 /// How `explain` and `what-if` print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(in super::super) enum Document {
+pub enum Document {
     #[default]
     #[value(hide = true)]
     Text,
@@ -30,7 +30,7 @@ pub(in super::super) enum Document {
 
 /// Arguments of `explain`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(in super::super) struct ExplainArgs {
+pub struct ExplainArgs {
     /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace; or a KIND before NAME.
     #[arg(value_name = "TARGET")]
     pub target: String,
@@ -49,7 +49,7 @@ pub(in super::super) struct ExplainArgs {
 
 /// Arguments of `cordon` and `uncordon`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(in super::super) struct CordonArgs {
+pub struct CordonArgs {
     /// Clusters.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
@@ -61,7 +61,7 @@ pub(in super::super) struct CordonArgs {
 }
 
 /// How taints are written, for `taint --help`.
-pub(in super::super) const TAINT_HELP: &str = "\
+pub const TAINT_HELP: &str = "\
   karmada-hub taint shop-17 gpu=a100:NoSchedule       put a taint on
   karmada-hub taint shop-17 gpu=h100:NoSchedule --overwrite
   karmada-hub taint shop-17 gpu:NoSchedule-           take it off
@@ -72,7 +72,7 @@ away what is there, too, as soon as the hub evicts; PreferNoSchedule is kept and
 
 /// Arguments of `taint`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(in super::super) struct TaintArgs {
+pub struct TaintArgs {
     /// Clusters, then key=value:Effect or key:Effect to put a taint on, key:Effect- or key- to take one off.
     #[arg(value_name = "NAME... TAINT", required = true)]
     pub words: Vec<String>,
@@ -88,7 +88,7 @@ pub(in super::super) struct TaintArgs {
 
 /// Arguments of `what-if`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(in super::super) struct WhatIfArgs {
+pub struct WhatIfArgs {
     /// These clusters were not heard of any more.
     #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
     pub lose: Vec<String>,
@@ -106,7 +106,7 @@ pub(in super::super) struct WhatIfArgs {
 }
 
 /// What draining is, for `drain --help`.
-pub(in super::super) const DRAIN_HELP: &str = "\
+pub const DRAIN_HELP: &str = "\
 The cluster is cordoned, and everything that runs on it moves to the clusters that its policy allows. An old copy is
 removed when the new ones are healthy, not before: service is kept throughout. What no other cluster can take is left
 where it is and named, with the reason, and the exit code is 1; `karmada-hub what-if --taint NAME=drain:NoExecute` and
@@ -122,7 +122,7 @@ is not heard of keeps its copies until it is back. Afterwards:
 
 /// Arguments of `drain`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(in super::super) struct DrainArgs {
+pub struct DrainArgs {
     /// The cluster.
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -149,7 +149,7 @@ pub(in super::super) struct DrainArgs {
 #[derive(Clone, Debug, ClapArgs)]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["target", "cluster"]))]
-pub(in super::super) struct FailbackArgs {
+pub struct FailbackArgs {
     /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace.
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,

@@ -1,0 +1,88 @@
+//! The commands that only talk to an API: they look, explain, suppose and move things, from wherever there is a kubeconfig.
+//!
+//! ```text
+//!   arguments ──▶ ask::Server ──▶ karmada_objects ──▶ the API
+//!                                       │
+//!                 placed, known ◀───────┘   bindings, Clusters, and how fresh what is known of them is
+//!                       │
+//!                 karmada_core, which decides as on the hub ──▶ table, report ──▶ a person
+//! ```
+//!
+//! Nothing here knows how a hub runs; `karmada-hub` brings these commands together with those that run it.
+
+mod apply;
+pub mod args;
+pub mod ask;
+mod cordon;
+mod drain;
+mod explain;
+mod failback;
+mod follow;
+mod get;
+mod known;
+mod members;
+mod placed;
+mod revoke;
+mod table;
+mod whatif;
+
+use std::{
+    fmt,
+    io::{self, Write},
+};
+
+use karmada_env::Env;
+
+pub use args::Command;
+
+/// Why a command ended badly.
+#[derive(Debug)]
+pub enum Failure {
+    /// Arguments or configuration cannot be used: exit code 2.
+    Usage(String),
+    /// The command was tried and failed: exit code 1.
+    Failed(String),
+}
+
+impl Failure {
+    /// Arguments or configuration cannot be used.
+    pub fn usage(reason: impl fmt::Display) -> Self {
+        Self::Usage(reason.to_string())
+    }
+
+    /// The command was tried and failed.
+    pub fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed(reason.to_string())
+    }
+}
+
+/// Does what a command says.
+///
+/// # Errors
+/// When it cannot be done, or was tried and failed.
+pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
+    match command {
+        Command::Cluster(args) => revoke::run(args, env).await,
+        Command::Get(args) => get::run(args, env).await,
+        Command::Explain(args) => explain::run(args, env).await,
+        Command::WhatIf(args) => whatif::run(args, env).await,
+        Command::Cordon(args) => cordon::cordon(args, env).await,
+        Command::Uncordon(args) => cordon::uncordon(args, env).await,
+        Command::Taint(args) => cordon::taint(args, env).await,
+        Command::Drain(args) => drain::run(args, env).await,
+        Command::Failback(args) => failback::run(args, env).await,
+        Command::Apply(args) => apply::run(args, env).await,
+    }
+}
+
+/// Writes to standard output. A reader that has had enough is no failure.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+        _ => Ok(()),
+    }
+}
