@@ -31,21 +31,26 @@ const MAX_ALIASED: usize = 100_000;
 /// answer told them ([`crate::respond::finish`]).
 ///
 /// # Errors
-/// 413 when it becomes more than [`LIMIT`]; 415 for another coding; 400 when it is no gzip; those of the pool.
-pub(crate) async fn decoded(pool: &Pool, headers: &HeaderMap, bytes: Bytes) -> Result<Bytes, Status> {
-    let too_large = || Status::too_large(format!("limit is {LIMIT}"));
+/// 413 when it becomes more than `limit`; 415 for another coding; 400 when it is no gzip; those of the pool.
+pub(crate) async fn decoded(
+    pool: &Pool,
+    headers: &HeaderMap,
+    bytes: Bytes,
+    limit: usize,
+) -> Result<Bytes, Status> {
+    let too_large = || Status::too_large(format!("limit is {limit}"));
     match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(bytes),
         Some(b"gzip") => {
             let broken = |error| Status::bad_request(format!("reading the body's gzip: {error}"));
-            let (mut decoder, mut inflated) = (GzDecoder::new(&*bytes).take(LIMIT as u64 + 1), Vec::new());
+            let (mut decoder, mut inflated) = (GzDecoder::new(&*bytes).take(limit as u64 + 1), Vec::new());
             // A byte of it may stand for a thousand: what turns out to be much goes on elsewhere.
             decoder.by_ref().take(HEAVY as u64).read_to_end(&mut inflated).map_err(broken)?;
             if inflated.len() >= HEAVY {
                 let rest = || decoder.read_to_end(&mut inflated);
                 pool.run(HEAVY, rest).await?.map_err(broken)?;
             }
-            if inflated.len() > LIMIT { Err(too_large()) } else { Ok(inflated.into()) }
+            if inflated.len() > limit { Err(too_large()) } else { Ok(inflated.into()) }
         }
         Some(other) => Err(Status {
             message: format!(

@@ -27,6 +27,7 @@ use karmada_meta::{status::Status, text};
 use crate::{
     authn::{Authenticator, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
     authz::{self, Attributes, Authorizer, ResourceTarget},
+    heavy::Pool,
     impersonate,
     limits::{self, Gate, Guest, Held, Limits, Received},
     listener::{RemoteAddr, Standing},
@@ -49,6 +50,8 @@ pub struct Front {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Where bodies are inflated.
+    pool: Arc<Pool>,
     refusals: Refusals,
     env: Env,
 }
@@ -80,7 +83,7 @@ pub(crate) trait Answers: Sync {
     /// The largest body that is read.
     fn body_limit(&self, info: &RequestInfo) -> usize;
 
-    /// The answer to one. The body is as it was sent.
+    /// The answer to one. The body has been inflated.
     fn answer(
         &self,
         exchange: &Exchange<'_>,
@@ -119,9 +122,16 @@ impl Front {
             authorizer,
             gate: Arc::new(Gate::new(limits, &env)),
             metrics: Arc::default(),
+            pool: Arc::default(),
             refusals: Refusals::default(),
             env,
         }
+    }
+
+    /// Large bodies are inflated in turn with other large work.
+    #[must_use]
+    pub(crate) fn with_pool(self, pool: Arc<Pool>) -> Self {
+        Self { pool, ..self }
     }
 
     /// Who is who from now on.
@@ -202,7 +212,9 @@ impl Front {
         let user = acted.as_ref().unwrap_or(&user);
         let exchange = Exchange {
             parts,
-            caller: Caller::new(user, agent(&parts.headers)).judged_by(&*self.authorizer),
+            caller: Caller::new(user, agent(&parts.headers))
+                .judged_by(&*self.authorizer)
+                .counted_for(&self.gate, guest.clone()),
             query,
             info,
             guest,
@@ -276,16 +288,18 @@ impl Front {
         let reads = matches!(exchange.parts.method, Method::GET | Method::HEAD);
         let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), !reads)?;
         let work = async {
+            let limit = answers.body_limit(info);
             let received = match reads {
                 true => Received::default(),
-                false => self.gate.receive(&exchange.guest, info, body, answers.body_limit(info)).await?,
+                false => self.gate.receive(&exchange.guest, info, body, limit).await?,
             };
             let patience = Limits::patience(deadline);
             let _seat = self.gate.enter(&exchange.guest, info, &received, patience).await?;
+            let received = received.decoded(&self.gate, &self.pool, &exchange.parts.headers, limit).await?;
             answers.answer(exchange, received.bytes.clone()).await
         };
         match tokio::time::timeout(deadline, work).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => Ok(self.gate.answer(&exchange.guest, outcome?)),
             Err(_) => {
                 self.gate.refuse("timeout");
                 Err(limits::too_late())

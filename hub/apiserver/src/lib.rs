@@ -282,7 +282,7 @@ impl ApiServer {
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission, derived));
         let leaving = CancellationToken::new();
-        let front = Front::new(authorizer, limits, registry.env.clone());
+        let front = Front::new(authorizer, limits, registry.env.clone()).with_pool(registry.pool.clone());
         let paths = paths(figures(&front, &registry), &shutdown, &leaving);
         let inner = Inner {
             registry,

@@ -11,8 +11,11 @@
 //! a hub are slow, and a fleet that reads slowly would hold all of them. What slow readers do hold is memory, and of that
 //! lists have a budget of their own.
 
+mod budget;
 mod gate;
+mod pool;
 mod seats;
+mod who;
 
 use std::{
     pin::Pin,
@@ -25,7 +28,10 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use karmada_meta::status::Status;
 
-pub(crate) use gate::{Gate, Guest, Received};
+pub(crate) use budget::Counted;
+pub(crate) use gate::{Gate, Received};
+pub(crate) use pool::Seat;
+pub(crate) use who::Guest;
 
 use crate::quota::StorageQuota;
 
@@ -45,8 +51,8 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// How long a watch lasts that names no end, up to twice.
     pub watch_timeout: Duration,
-    /// Bytes of lists of more than a megabyte that are being made or sent; 0: any number. One identity may have a
-    /// quarter; one list is always let through.
+    /// Bytes of answers on their way, and of lists of more than a megabyte that are being made; 0: any number. One identity
+    /// may have a quarter; one list is always let through.
     pub list_bytes: usize,
     /// Bytes of bodies that are being received or worked on; 0: any number. One identity may have a quarter.
     pub body_bytes: usize,

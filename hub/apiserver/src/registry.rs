@@ -43,6 +43,7 @@ use crate::{
     follow::{Derived, Follower},
     heavy::Pool,
     kinds::{Kind, Kinds},
+    limits::{Gate, Guest, Seat},
     options::WriteOptions,
     quota,
     storage::{self, ApiStore, Header, Object, Projection},
@@ -80,7 +81,11 @@ pub struct Caller<'a> {
     internal: bool,
     /// Who judges what it creates; nobody: it may.
     authorizer: Option<&'a dyn Authorizer>,
-    /// Bytes of what it sent.
+    /// Who has memory for it; nobody: there is enough.
+    memory: Option<(&'a Gate, Guest)>,
+    /// What it has of that.
+    portions: Mutex<Option<Seat>>,
+    /// Bytes of what there is to work on.
     weight: AtomicUsize,
 }
 
@@ -141,6 +146,8 @@ impl<'a> Caller<'a> {
             warnings: Mutex::default(),
             internal: false,
             authorizer: None,
+            memory: None,
+            portions: Mutex::default(),
             weight: AtomicUsize::new(0),
         }
     }
@@ -149,6 +156,12 @@ impl<'a> Caller<'a> {
     #[must_use]
     pub fn judged_by(self, authorizer: &'a dyn Authorizer) -> Self {
         Self { authorizer: Some(authorizer), ..self }
+    }
+
+    /// The same, whose work on large objects takes memory of this guest's.
+    #[must_use]
+    pub(crate) fn counted_for(self, gate: &'a Gate, guest: Guest) -> Self {
+        Self { memory: Some((gate, guest)), ..self }
     }
 
     /// Refuses the creation of an object that the caller may not create; without a name: of any.
@@ -174,9 +187,22 @@ impl<'a> Caller<'a> {
         Self { internal: true, ..Self::new(user, agent) }
     }
 
-    /// Says how much there is to work on: bytes of a body, or of what it may grow to.
-    pub(crate) fn weigh(&self, bytes: usize) {
-        self.weight.fetch_max(bytes, Ordering::Relaxed);
+    /// Says how much there is to work on: bytes of a body, of what is to be changed by it, or of what it may grow to. Waits
+    /// until there is memory for it.
+    ///
+    /// # Errors
+    /// 429 when there is none in time.
+    pub(crate) async fn weigh(&self, bytes: usize) -> Result<(), Status> {
+        if self.weight.fetch_max(bytes, Ordering::Relaxed) >= bytes {
+            return Ok(());
+        }
+        if let Some((gate, guest)) = &self.memory {
+            // Given back before: whoever waits for more must not have what others wait for.
+            drop(self.portions.lock().take());
+            let portions = gate.memory(guest, bytes).await?;
+            *self.portions.lock() = portions;
+        }
+        Ok(())
     }
 
     /// How much there is to work on, in bytes.

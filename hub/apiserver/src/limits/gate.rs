@@ -1,8 +1,8 @@
 //! Who is let in now, who waits, and who is sent away until later.
 //!
 //! ```text
-//!   request ─► room for its body, as it comes ─► a seat, or a place in the queue ─► handler ─► room for a long list
-//!                 │ of their own, then of all      │ fewest seats first
+//!   request ─► room for its body, as it comes ─► a seat, or a place in the queue ─► handler ─► room for its answer
+//!                 │ of their own, then of all      │ fewest seats first               └ memory to work on what is large
 //!                 └───────── 429 ─────────────────┴── 429, with a time after which it is worth trying again
 //! ```
 //!
@@ -11,38 +11,41 @@
 //! a fleet must not look dead because somebody is busy. Administrators and the controllers in this process are neither
 //! refused nor counted against others.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv6Addr},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_telemetry::metrics::{Counter, Family, Sheet};
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use super::{
-    Held, Limits,
-    seats::{Entered, Rules, Seats, Shares},
+    Limits,
+    budget::{Budget, Counted, Room},
+    pool::{EACH, Pace, Pool, Seat},
+    seats::Rules,
+    who::Guest,
 };
 use crate::{
-    authn::{ANONYMOUS, UserInfo},
-    pki::MASTERS,
+    body,
+    heavy::{self, HEAVY},
     request::{Lane, RequestInfo},
 };
 
-/// Lists below this are not counted.
+/// Lists below this are made without asking for room.
 const SMALL_LIST: usize = 1 << 20;
+/// Answers below this are not counted while they are on their way.
+const SMALL_ANSWER: usize = 2 << 10;
+/// What working on an object takes of memory, as a multiple of its bytes as JSON: as values, before and after, with what is
+/// known of its fields. `tests/work` holds it of the most awkward bodies there are.
+const SPREAD: usize = 100;
+/// Memory for that is counted in these.
+const PORTION: usize = 1 << 20;
+/// Portions for all, and for one: two objects at the limit at a time, one of them of one identity.
+const PORTIONS: Rules = Rules { seats: 640, each: 320, waiting: 1_024, waiting_each: 64 };
 /// What a body counts for beside its bytes, from when it is waited for.
 const PENDING_BODY: usize = 16 << 10;
 /// The same for a Lease's.
@@ -53,223 +56,8 @@ const LEASE_BODY: usize = 64 << 10;
 const LEASE_BODIES: (usize, usize) = (32 << 20, 256 << 10);
 /// Of the seats for writes one in so many is for Leases.
 const LEASES: usize = 4;
-/// Of all seats of a sort one identity may have one in so many.
-const EACH: usize = 4;
-/// For each seat that one identity may have, so many of its requests may wait, and for each seat so many of all.
-const WAITING: (usize, usize) = (2, 16);
 /// Documents are made two at a time, one of one identity; some clients ask for a dozen at once.
 const DOCUMENTS: Rules = Rules { seats: 2, each: 1, waiting: 256, waiting_each: 16 };
-/// The times after which it is worth trying again, in seconds.
-const RETRY: (u32, u32) = (1, 60);
-
-/// Whom a request is counted for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
-    /// A user, by name.
-    User(Arc<str>),
-    /// A stranger, by where they speak from.
-    Address(IpAddr),
-}
-
-impl Who {
-    /// The one who has authenticated as `user`, or a stranger at this address. An IPv6 host has a /64 for itself.
-    pub(crate) fn new(user: &UserInfo, address: Option<IpAddr>) -> Self {
-        if user.name != ANONYMOUS {
-            return Self::User(user.name.as_str().into());
-        }
-        Self::Address(match address {
-            None => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            Some(IpAddr::V6(address)) if address.to_ipv4_mapped().is_none() => {
-                IpAddr::V6((u128::from(address) >> 64 << 64).into())
-            }
-            Some(address) => address.to_canonical(),
-        })
-    }
-}
-
-/// How long something is held, on average: recent ones count more.
-#[derive(Debug, Default)]
-struct Pace(AtomicU64);
-
-impl Pace {
-    fn observe(&self, held: Duration) {
-        let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
-        // Two at once may lose one of their observations, which an average can bear.
-        let before = self.0.load(Ordering::Relaxed);
-        self.0.store(before - before / 8 + held / 8, Ordering::Relaxed);
-    }
-
-    /// When so many rounds will be over.
-    fn retry_after(&self, rounds: usize) -> u32 {
-        let micros = self.0.load(Ordering::Relaxed).saturating_mul(rounds as u64);
-        u32::try_from(micros.div_ceil(1_000_000)).unwrap_or(u32::MAX).clamp(RETRY.0, RETRY.1)
-    }
-}
-
-/// Seats of one sort.
-#[derive(Debug)]
-struct Pool {
-    /// None: any number.
-    seats: Option<Mutex<Seats<Who, oneshot::Sender<()>>>>,
-    /// Those who need no seat and are at work.
-    exempt: AtomicUsize,
-    pace: Pace,
-    env: Env,
-}
-
-impl Pool {
-    /// So many seats, of which one identity may have a part; 0: any number.
-    fn new(seats: usize, env: &Env) -> Arc<Self> {
-        let each = (seats / EACH).max(1);
-        let rules = Rules { seats, each, waiting: seats * WAITING.1, waiting_each: each * WAITING.0 };
-        Self::with((seats > 0).then_some(rules), env)
-    }
-
-    fn with(rules: Option<Rules>, env: &Env) -> Arc<Self> {
-        Arc::new(Self {
-            seats: rules.map(|rules| Mutex::new(Seats::new(rules))),
-            exempt: AtomicUsize::new(0),
-            pace: Pace::default(),
-            env: env.clone(),
-        })
-    }
-
-    fn taken(&self) -> usize {
-        self.exempt.load(Ordering::Relaxed) + self.seats.as_ref().map_or(0, |seats| seats.lock().taken())
-    }
-
-    fn waiting(&self) -> usize {
-        self.seats.as_ref().map_or(0, |seats| seats.lock().waiting())
-    }
-
-    fn sit(self: &Arc<Self>, who: Option<Who>) -> Seat {
-        if who.is_none() {
-            self.exempt.fetch_add(1, Ordering::Relaxed);
-        }
-        Seat { pool: self.clone(), since: self.env.now(), who }
-    }
-
-    /// A seat, now or as soon as there is one. Gives the rounds to wait for if not even waiting makes sense.
-    async fn enter(self: &Arc<Self>, who: &Who) -> Result<Seat, usize> {
-        let Some(seats) = &self.seats else { return Ok(self.sit(None)) };
-        let (wake, woken) = oneshot::channel();
-        let entered = seats.lock().enter(who, wake);
-        match entered {
-            Entered::Seated => Ok(self.sit(Some(who.clone()))),
-            Entered::Full { rounds } => Err(rounds),
-            Entered::Waiting(number) => {
-                let waiter = Waiter { pool: self, who, number: Some(number) };
-                // Its sender is kept until a seat is there.
-                let _ = woken.await;
-                Ok(waiter.sit())
-            }
-        }
-    }
-
-    fn leave(&self, who: &Who) {
-        let next = self.seats.as_ref().and_then(|seats| seats.lock().leave(who));
-        if let Some(next) = next {
-            // Whoever has gone meanwhile gives the seat back.
-            let _ = next.send(());
-        }
-    }
-}
-
-/// Somebody in the queue, who may give up.
-struct Waiter<'a> {
-    pool: &'a Arc<Pool>,
-    who: &'a Who,
-    number: Option<u64>,
-}
-
-impl Waiter<'_> {
-    fn sit(mut self) -> Seat {
-        self.number = None;
-        self.pool.sit(Some(self.who.clone()))
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        let (Some(number), Some(seats)) = (self.number, &self.pool.seats) else { return };
-        let waited = seats.lock().abandon(self.who, number);
-        if !waited {
-            self.pool.leave(self.who);
-        }
-    }
-}
-
-/// A request that is being worked on, for as long as it is held.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    pool: Arc<Pool>,
-    since: Duration,
-    /// Nobody: needs none, and is counted.
-    who: Option<Who>,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.pool.pace.observe(self.pool.env.now().saturating_sub(self.since));
-        match &self.who {
-            Some(who) => self.pool.leave(who),
-            None => {
-                self.pool.exempt.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-/// An amount of something, shared.
-#[derive(Debug)]
-struct Budget {
-    shares: Mutex<Shares<Who>>,
-    pace: Pace,
-    env: Env,
-}
-
-impl Budget {
-    fn new(all: usize, each: usize, env: &Env) -> Arc<Self> {
-        let shares = Mutex::new(Shares::new(all, each));
-        Arc::new(Self { shares, pace: Pace::default(), env: env.clone() })
-    }
-
-    /// So much of it. `alone`: as [`Shares::take`].
-    fn take(self: &Arc<Self>, who: &Who, amount: usize, alone: bool) -> Option<Room> {
-        let taken = self.shares.lock().take(who, amount, alone);
-        taken.then(|| Room { budget: self.clone(), who: who.clone(), amount, since: self.env.now() })
-    }
-}
-
-/// A part of a budget, for as long as it is held.
-#[derive(Debug)]
-pub(crate) struct Room {
-    budget: Arc<Budget>,
-    who: Who,
-    amount: usize,
-    since: Duration,
-}
-
-impl Room {
-    /// So much more, if it is there.
-    fn grow(&mut self, amount: usize) -> bool {
-        let grown = self.budget.shares.lock().take(&self.who, amount, false);
-        self.amount += if grown { amount } else { 0 };
-        grown
-    }
-
-    /// A body that holds the room until it is sent or given up.
-    pub(crate) fn hold(self, body: Body) -> Body {
-        Body::new(Held::new(body, self))
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.budget.pace.observe(self.budget.env.now().saturating_sub(self.since));
-        self.budget.shares.lock().give(&self.who, self.amount);
-    }
-}
 
 /// The body of a request, with the room that it takes.
 #[derive(Debug, Default)]
@@ -278,20 +66,28 @@ pub(crate) struct Received {
     pub(crate) bytes: Bytes,
     /// Whether it is more than a Lease's would be.
     large: bool,
-    _room: Option<Room>,
+    room: Option<Room>,
 }
 
-/// The one whose request it is, and whether limits are for them at all.
-#[derive(Clone, Debug)]
-pub(crate) struct Guest {
-    who: Who,
-    exempt: bool,
-}
-
-impl Guest {
-    /// The guest that this user is.
-    pub(crate) fn new(user: &UserInfo, address: Option<IpAddr>) -> Self {
-        Self { who: Who::new(user, address), exempt: user.in_group(MASTERS) }
+impl Received {
+    /// The same, inflated if it was sent in gzip; what it becomes is counted like what was sent.
+    ///
+    /// # Errors
+    /// Those of [`body::decoded`]; 429 when there is no room for it.
+    pub(crate) async fn decoded(
+        mut self,
+        gate: &Gate,
+        pool: &heavy::Pool,
+        headers: &HeaderMap,
+        limit: usize,
+    ) -> Result<Self, Status> {
+        let sent = self.bytes.len();
+        self.bytes = body::decoded(pool, headers, self.bytes, limit).await?;
+        let more = self.bytes.len().saturating_sub(sent);
+        if self.room.as_mut().is_some_and(|room| !room.grow(more)) {
+            return Err(gate.no_room(self.large));
+        }
+        Ok(self)
     }
 }
 
@@ -302,6 +98,8 @@ struct Pools {
     write: Arc<Pool>,
     lease: Arc<Pool>,
     document: Arc<Pool>,
+    /// Portions of memory, for what is large.
+    memory: Arc<Pool>,
 }
 
 impl Pools {
@@ -343,6 +141,7 @@ impl Gate {
             write: pool(writing),
             lease: pool(leases),
             document: Pool::with(Some(DOCUMENTS), env),
+            memory: Pool::with(Some(PORTIONS), env),
         };
         Self {
             limits,
@@ -378,12 +177,47 @@ impl Gate {
         if guest.exempt {
             return Ok(pool.sit(None));
         }
-        let (reason, rounds) = match tokio::time::timeout(patience, pool.enter(&guest.who)).await {
+        if self.lists.shares.lock().is_used_up(&guest.who) && info.lane != Lane::Lease {
+            let message = "Too many answers are on their way to you, please read them and try again later.";
+            return Err(self.too_many("answers_too_large", message, &self.lists.pace, 1));
+        }
+        let (reason, rounds) = match tokio::time::timeout(patience, pool.enter(&guest.who, 1)).await {
             Ok(Ok(seat)) => return Ok(seat),
             Ok(Err(rounds)) => (lane.reason(), rounds),
             Err(_) => ("waited_too_long", 1),
         };
         Err(self.too_many(reason, "Too many requests, please try again later.", &pool.pace, rounds))
+    }
+
+    /// Memory for working on so many bytes of JSON, if they are many; waits for it. It is held until the answer is made.
+    ///
+    /// # Errors
+    /// 429 when too many wait, or it did not become free.
+    pub(crate) async fn memory(&self, guest: &Guest, bytes: usize) -> Result<Option<Seat>, Status> {
+        if guest.exempt || bytes < HEAVY {
+            return Ok(None);
+        }
+        let (pool, portions) = (&self.pools.memory, bytes.saturating_mul(SPREAD).div_ceil(PORTION));
+        let patience = Limits::patience(self.limits.request_timeout);
+        let (reason, rounds) = match tokio::time::timeout(patience, pool.enter(&guest.who, portions)).await {
+            Ok(Ok(seat)) => return Ok(Some(seat)),
+            Ok(Err(rounds)) => ("objects_too_large", rounds),
+            Err(_) => ("waited_too_long", 1),
+        };
+        let message = "Too much large work is being done, please try again later.";
+        Err(self.too_many(reason, message, &pool.pace, rounds))
+    }
+
+    /// Counts an answer as long as it is on its way.
+    pub(crate) fn answer(&self, guest: &Guest, response: Response<Body>) -> Response<Body> {
+        let length = response.body().size_hint().lower();
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        // A long list has its room already.
+        if guest.exempt || length < SMALL_ANSWER || response.extensions().get::<Counted>().is_some() {
+            return response;
+        }
+        let room = self.lists.force(&guest.who, length);
+        response.map(|body| room.hold(body))
     }
 
     /// Reads a body of at most `limit` bytes.
@@ -419,11 +253,11 @@ impl Gate {
                 return Err(self.no_room(large));
             }
             if bytes.is_empty() && body.is_end_stream() {
-                return Ok(Received { bytes: data, large, _room: room });
+                return Ok(Received { bytes: data, large, room });
             }
             bytes.extend_from_slice(&data);
         }
-        Ok(Received { bytes: bytes.freeze(), large, _room: room })
+        Ok(Received { bytes: bytes.freeze(), large, room })
     }
 
     /// Room for a body, from when it is waited for.
@@ -443,7 +277,8 @@ impl Gate {
         self.too_many("bodies_too_large", message, &budget.pace, 1)
     }
 
-    /// Room for a list of so many bytes; small ones need none. One is always let through.
+    /// Room for a list of so many bytes, before it is made; small ones are counted like any answer. One is always let
+    /// through.
     ///
     /// # Errors
     /// 429 when those that are being sent take it all.
@@ -511,7 +346,7 @@ impl Gate {
         )?;
         sheet.one_gauge(
             "karmada_apiserver_list_bytes",
-            "Bytes of large lists that are being made or sent.",
+            "Bytes of answers that are on their way, and of large lists that are being made.",
             used(&self.lists),
         )?;
         let refused = self.refused.rows();
@@ -529,7 +364,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::request::Query;
+    use crate::{authn::UserInfo, request::Query};
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -555,17 +390,6 @@ mod tests {
 
     async fn enter(gate: &Gate, name: &str, info: &RequestInfo) -> Result<Seat, Status> {
         gate.enter(&guest(name), info, &Received::default(), PATIENCE).await
-    }
-
-    #[test]
-    fn strangers_are_told_apart_by_their_address() {
-        let (anonymous, user) = (UserInfo::anonymous(), UserInfo::new("u", ["g"]));
-        let of = |user: &UserInfo, address: &str| Who::new(user, Some(address.parse().unwrap()));
-        assert_eq!(of(&user, "192.0.2.1"), of(&user, "192.0.2.2"));
-        assert_ne!(of(&anonymous, "192.0.2.1"), of(&anonymous, "192.0.2.2"));
-        assert_eq!(of(&anonymous, "192.0.2.1"), of(&anonymous, "::ffff:192.0.2.1"));
-        assert_eq!(of(&anonymous, "2001:db8::1"), of(&anonymous, "2001:db8::ffff:1"));
-        assert_ne!(of(&anonymous, "2001:db8::1"), of(&anonymous, "2001:db8:0:1::1"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -629,18 +453,6 @@ mod tests {
         assert_eq!((gate.pools.of(Lane::Write).taken(), gate.pools.of(Lane::Write).waiting()), (0, 0));
     }
 
-    #[test]
-    fn the_time_to_come_back_is_what_the_seats_say() {
-        let pace = Pace::default();
-        assert_eq!(pace.retry_after(1), 1);
-        for _ in 0..100 {
-            pace.observe(Duration::from_secs(8));
-        }
-        assert_eq!((pace.retry_after(1), pace.retry_after(3), pace.retry_after(100)), (8, 24, 60));
-        pace.observe(Duration::MAX);
-        assert_eq!(pace.retry_after(usize::MAX), 60);
-    }
-
     #[tokio::test]
     async fn bodies_are_bounded_for_each_and_for_all() {
         let gate = gate(Limits { body_bytes: 4 << 20, ..Limits::default() });
@@ -660,6 +472,76 @@ mod tests {
         assert_eq!(receive("c", &write(), (3 << 20) + 1).await.unwrap_err().code(), 413);
         drop(other);
         assert_eq!(gate.bodies.shares.lock().used() + gate.leases.shares.lock().used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_for_large_objects_is_bounded_for_each_and_for_all() {
+        let gate = gate(Limits::default());
+        let memory = async |name: &str, bytes: usize| {
+            gate.memory(&guest(name), bytes).await.map(|seat| seat.is_some())
+        };
+        assert!(!memory("a", HEAVY - 1).await.unwrap(), "what is small needs none");
+        let first = gate.memory(&guest("a"), 3 << 20).await.unwrap();
+        assert!(memory("a", 3 << 20).now_or_never().is_none(), "one at the limit at a time");
+        assert!(memory("a", 64 << 10).await.unwrap(), "and something small beside it");
+        let second = gate.memory(&guest("b"), 3 << 20).await.unwrap();
+        assert!(memory("c", 3 << 20).now_or_never().is_none(), "two of all");
+        assert!(memory("c", 64 << 10).await.unwrap());
+        assert_eq!(memory("c", 3 << 20).await.unwrap_err().code(), 429, "nobody waits for ever");
+        let admin = Guest::new(&UserInfo::system("x"), None);
+        assert!(gate.memory(&admin, 3 << 20).await.unwrap().is_none());
+        drop(first);
+        assert!(memory("c", 3 << 20).await.unwrap());
+        drop(second);
+        assert_eq!((gate.pools.memory.taken(), gate.pools.memory.waiting()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_are_counted_until_a_connection_has_taken_their_bytes() {
+        let gate = gate(Limits { list_bytes: 64 << 10, ..Limits::default() });
+        let response = |size: usize| Response::new(Body::from(vec![b'x'; size]));
+        let used = || gate.lists.shares.lock().used();
+        let (a, b) = (guest("a"), guest("b"));
+        drop(gate.answer(&a, response(SMALL_ANSWER - 1)));
+        assert_eq!(used(), 0);
+        let mut body = gate.answer(&a, response(20_000)).into_body();
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(body);
+        assert_eq!((used(), frame.len()), (20_000, 20_000), "a connection still has it");
+        let read = info(&Method::GET, "/api/v1/namespaces");
+        assert_eq!(enter(&gate, "a", &read).await.unwrap_err().code(), 429);
+        assert!(enter(&gate, "a", &lease()).await.is_ok(), "a Lease may always be renewed");
+        assert!(enter(&gate, "b", &read).await.is_ok());
+        let other = gate.answer(&b, response(60_000));
+        drop(frame);
+        assert_eq!(used(), 60_000);
+        assert!(enter(&gate, "a", &read).await.is_ok(), "who has nothing is not kept from it by others");
+        drop(other);
+        assert_eq!(used(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_a_body_is_inflated_to_is_counted() {
+        let gate = gate(Limits { body_bytes: 4 << 20, ..Limits::default() });
+        let packed = |size: usize| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            std::io::Write::write_all(&mut encoder, &vec![b' '; size]).unwrap();
+            Body::from(encoder.finish().unwrap())
+        };
+        let headers: HeaderMap =
+            [(http::header::CONTENT_ENCODING, "gzip".parse().unwrap())].into_iter().collect();
+        let (pool, limit) = (heavy::Pool::default(), 3 << 20);
+        let inflated = async |size: usize| {
+            let received = gate.receive(&guest("a"), &write(), packed(size), limit).await.unwrap();
+            received.decoded(&gate, &pool, &headers, limit).await
+        };
+        let held = inflated(900_000).await.unwrap();
+        assert_eq!(held.bytes.len(), 900_000);
+        assert_eq!(inflated(900_000).await.unwrap_err().code(), 429, "one has a quarter");
+        drop(held);
+        assert!(inflated(900_000).await.is_ok());
+        assert_eq!(inflated(limit + 1).await.unwrap_err().code(), 413);
+        assert_eq!(gate.bodies.shares.lock().used(), 0);
     }
 
     #[test]

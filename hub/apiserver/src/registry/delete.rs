@@ -57,7 +57,7 @@ impl Registry {
         loop {
             let live = self.lookup(target).ok_or_else(|| target.not_found())?;
             check_preconditions(kind, target, options, &live)?;
-            caller.weigh(live.value.len());
+            caller.weigh(live.value.len()).await?;
             let weight = caller.weight();
             let old = self.pool.run(weight, || self.value_of(kind, &live)).await?;
             let attempt = Attempt {

@@ -69,7 +69,7 @@ impl Registry {
         options: &WriteOptions,
         produce: &mut Produce<'_>,
     ) -> Result<Written, Status> {
-        let key = target.key();
+        let (key, sent) = (target.key(), caller.weight());
         loop {
             let Some(live) = self.store.get(&key) else {
                 if !how.may_create {
@@ -88,7 +88,7 @@ impl Registry {
                 );
                 return Err(Status::conflict(&target.kind.group_resource(), target.name, why));
             }
-            match self.change_once(caller, target, &live, options, produce).await? {
+            match self.change_once(caller, target, &live, sent, options, produce).await? {
                 Some(written) => return Ok(written),
                 None => continue,
             }
@@ -127,11 +127,13 @@ impl Registry {
         caller: &Caller<'_>,
         target: &Target<'_>,
         live: &Arc<Object>,
+        sent: usize,
         options: &WriteOptions,
         produce: &mut Produce<'_>,
     ) -> Result<Option<Written>, Status> {
         let kind = target.kind;
-        caller.weigh(live.value.len());
+        // The body has grown into values already, and what is stored becomes some beside them.
+        caller.weigh(sent.saturating_add(live.value.len())).await?;
         let work_out = || {
             let old = self.value_of(kind, live);
             produce(Some(&old)).map(|new| (old, new))

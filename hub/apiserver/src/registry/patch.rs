@@ -17,7 +17,6 @@ use crate::{
     builtin::types,
     decode::{self, Expected},
     fields,
-    heavy::HEAVY,
     options::{FieldValidation, WriteOptions},
     shape::Findings,
     storage,
@@ -88,7 +87,7 @@ impl Registry {
         }
         // Copies of copies make much of little.
         if patch_type == PatchType::Json && bytes.windows(COPY.len()).any(|window| window == COPY) {
-            caller.weigh(HEAVY);
+            caller.weigh(bytes.len() + patch::MAX_COPIED).await?;
         }
         let mut produce = |live: Option<&Value>| {
             let live = live.ok_or_else(|| target.not_found())?;

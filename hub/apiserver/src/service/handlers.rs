@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     Inner,
     authn::UserInfo,
-    body, decode, fields,
+    decode, fields,
     front::Exchange,
     heavy::Pool,
     kinds::Kind,
@@ -70,10 +70,9 @@ impl<'a> Handler<'a> {
     ) -> Result<Value, Status> {
         let plain = !target.kind.shape.has_messages();
         let body_type = negotiate::body_type(&self.exchange.parts.headers, plain)?;
-        let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
         let (kinds, caller) = (self.inner.registry.kinds(), &self.exchange.caller);
-        caller.weigh(bytes.len());
-        let read = || decode::object(caller, &kinds, target, &bytes, body_type, options.validation);
+        caller.weigh(body.len()).await?;
+        let read = || decode::object(caller, &kinds, target, &body, body_type, options.validation);
         self.pool().run(caller.weight(), read).await?
     }
 
@@ -174,20 +173,19 @@ impl<'a> Handler<'a> {
     }
 
     /// Reads what every PATCH has.
-    async fn read_patch(&self, body: Bytes) -> Result<(PatchType, Accepted, WriteOptions, Bytes), Status> {
+    async fn read_patch(&self, body: &Bytes) -> Result<(PatchType, Accepted, WriteOptions), Status> {
         let patch_type = self.patch_type()?;
         let accepted = self.accepted(Endpoint::Object)?;
         let apply = patch_type == PatchType::Apply;
         let options = WriteOptions::parse(&self.exchange.query, Write::Patch { apply })?;
-        let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
-        self.exchange.caller.weigh(bytes.len());
-        Ok((patch_type, accepted, options, bytes))
+        self.exchange.caller.weigh(body.len()).await?;
+        Ok((patch_type, accepted, options))
     }
 
     pub(super) async fn patch(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (target, caller) = (self.target(), &self.exchange.caller);
-        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
-        let written = self.inner.registry.patch(caller, &target, patch_type, &bytes, &options).await?;
+        let (patch_type, accepted, options) = self.read_patch(&body).await?;
+        let written = self.inner.registry.patch(caller, &target, patch_type, &body, &options).await?;
         self.show_written(&written, accepted).await
     }
 
@@ -233,8 +231,8 @@ impl<'a> Handler<'a> {
     }
 
     pub(super) async fn patch_scale(&self, body: Bytes) -> Result<Response<Body>, Status> {
-        let (patch_type, accepted, options, bytes) = self.read_patch(body).await?;
-        self.write_scale(ScaleWrite::Patch(patch_type, &bytes), &options, accepted).await
+        let (patch_type, accepted, options) = self.read_patch(&body).await?;
+        self.write_scale(ScaleWrite::Patch(patch_type, &body), &options, accepted).await
     }
 
     async fn write_scale(
@@ -275,13 +273,13 @@ impl<'a> Handler<'a> {
 
     /// The options of a deletion: of its body, or without one of its query.
     async fn delete_options(&self, body: Bytes) -> Result<DeleteOptions, Status> {
-        let bytes = body::decoded(self.pool(), &self.exchange.parts.headers, body).await?;
-        if bytes.is_empty() {
+        if body.is_empty() {
             return DeleteOptions::from_query(&self.exchange.query);
         }
         let body_type = negotiate::body_type(&self.exchange.parts.headers, false)?;
-        let read = || decode::parse(&bytes, body_type, &mut Findings::default());
-        let value = self.pool().run(bytes.len(), read).await?.map_err(Status::bad_request)?;
+        self.exchange.caller.weigh(body.len()).await?;
+        let read = || decode::parse(&body, body_type, &mut Findings::default());
+        let value = self.pool().run(body.len(), read).await?.map_err(Status::bad_request)?;
         let (api_version, kind) = (object::api_version(&value), object::kind(&value));
         if !matches!(kind, "" | "DeleteOptions") {
             return Err(Status::bad_request(format!(

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::handlers::Handler;
 use crate::{
     kinds::Kind,
+    limits::Counted,
     negotiate::{Accepted, Form},
     registry::{Shown, Written, list::Page},
     respond::Answer,
@@ -108,7 +109,11 @@ impl Handler<'_> {
         let make = || self.page_response(page, size, accepted, include);
         let response = self.inner.registry.pool.run(size, make).await?;
         Ok(match room {
-            Some(room) => response.map(|body| room.hold(body)),
+            Some(room) => {
+                let mut response = response.map(|body| room.hold(body));
+                response.extensions_mut().insert(Counted);
+                response
+            }
             None => response,
         })
     }

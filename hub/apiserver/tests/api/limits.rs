@@ -191,6 +191,8 @@ async fn large_lists_share_a_budget_until_they_are_sent() {
     assert_eq!(server.get(&format!("{MAPS}?limit=1")).await.code, 200, "pages get through");
     let bytes = unread.into_body().collect().await.unwrap().to_bytes();
     assert!(bytes.len() > 2_500_000);
+    assert_eq!(list().await.status(), 429, "as long as a connection has the bytes, they take room");
+    drop(bytes);
     assert_eq!(list().await.status(), 200, "what was sent takes no room");
 }
 

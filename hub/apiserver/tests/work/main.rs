@@ -44,6 +44,8 @@ const SMALL: usize = LIMIT / 64;
 const LARGE: usize = LIMIT / 16;
 /// How much more work four times the body may be: 4 · log(4n) / log n, and a little.
 const GROWTH: u64 = 6;
+/// How much memory a body may take at a time, as a multiple of its size: the gate lets in as much as that allows.
+const SPREAD: usize = 100;
 /// How much work there may be for each byte and each doubling.
 const PER_BYTE: u64 = 4;
 
@@ -132,12 +134,21 @@ fn cost(row: &Row, bytes: usize) -> u64 {
     let mut answer = (0, String::new());
     let allocated = allocation_counter::measure(|| answer = server.send(last));
     let steps = karmada_meta::effort::spent() - steps;
+    let most = (sent * SPREAD) as u64;
+    assert!(
+        !row.whole || bytes < LIMIT || allocated.bytes_max < most,
+        "{}: {} bytes at once",
+        row.name,
+        allocated.bytes_max
+    );
     let work = allocated.count_total + allocated.bytes_total / 64 + steps;
     if std::env::var_os("WORK_TIMES").is_some() {
         let took = processor().saturating_sub(begun) / 1_000_000;
         println!(
-            "{:<34} {sent:>8} bytes {took:>7} ms {work:>11} = {:>9} allocations {:>11} bytes {steps:>9} steps: {} {}",
+            "{:<34} {sent:>8} bytes {took:>7} ms, {:>4} MB at once, {work:>11} = {:>9} allocations {:>11} bytes \
+             {steps:>9} steps: {} {}",
             row.name,
+            allocated.bytes_max >> 20,
             allocated.count_total,
             allocated.bytes_total,
             answer.0,
