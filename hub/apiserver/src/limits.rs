@@ -56,6 +56,9 @@ pub struct Limits {
     pub list_bytes: usize,
     /// Bytes of bodies that are being received or worked on; 0: any number. One identity may have a quarter.
     pub body_bytes: usize,
+    /// Memory for working on objects of 16 KiB and more, a hundred bytes for each of theirs; 0: any amount. One identity
+    /// may have half. One object is always worked on, and whoever may have less than it needs has it with what there is.
+    pub working_bytes: usize,
     /// Watches and other answers that go on, of one identity; 0: any number.
     pub open_each: usize,
     /// How long an Event is kept after it was last written; zero: for ever.
@@ -74,6 +77,8 @@ impl Default for Limits {
             watch_timeout: Duration::from_secs(30 * 60),
             list_bytes: 256 << 20,
             body_bytes: 128 << 20,
+            // Two objects at the limit at a time, one of them of one identity.
+            working_bytes: 640 << 20,
             open_each: 256,
             event_ttl: Duration::from_secs(3600),
             storage: StorageQuota::default(),

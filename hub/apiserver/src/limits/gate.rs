@@ -44,8 +44,8 @@ const SMALL_ANSWER: usize = 2 << 10;
 const SPREAD: usize = 100;
 /// Memory for that is counted in these.
 const PORTION: usize = 1 << 20;
-/// Portions for all, and for one: two objects at the limit at a time, one of them of one identity.
-const PORTIONS: Rules = Rules { seats: 640, each: 320, waiting: 1_024, waiting_each: 64 };
+/// How many may wait for memory, and of one.
+const WAIT_FOR_MEMORY: (usize, usize) = (1_024, 64);
 /// What a body counts for beside its bytes, from when it is waited for.
 const PENDING_BODY: usize = 16 << 10;
 /// The same for a Lease's.
@@ -89,6 +89,13 @@ impl Received {
         }
         Ok(self)
     }
+}
+
+/// The portions that there are of so much memory, half of them for one.
+fn portions(bytes: usize) -> Option<Rules> {
+    let seats = bytes.div_ceil(PORTION);
+    let (waiting, waiting_each) = WAIT_FOR_MEMORY;
+    (seats > 0).then_some(Rules { seats, each: seats.div_ceil(2), waiting, waiting_each })
 }
 
 /// The seats of each sort.
@@ -141,7 +148,7 @@ impl Gate {
             write: pool(writing),
             lease: pool(leases),
             document: Pool::with(Some(DOCUMENTS), env),
-            memory: Pool::with(Some(PORTIONS), env),
+            memory: Pool::with(portions(limits.working_bytes), env),
         };
         Self {
             limits,
