@@ -12,11 +12,13 @@
 //! | the certificate's epoch | how the one before ended | answer |
 //! |---|---|---|
 //! | that of the record, or later | | accepted |
-//! | the one before | the Cluster was deleted, less than ten minutes ago, and neither a newer certificate nor another Cluster of that name has come | may read and delete, so that its agent, `karmadactl unregister` and `remove-agent.sh` see that the Cluster is gone |
+//! | the one before, or between the two | the Cluster was deleted, less than ten minutes ago, and neither a newer certificate nor another Cluster of that name has come | may read and delete, so that its agent, `karmadactl unregister` and `remove-agent.sh` see that the Cluster is gone |
 //! | any other | | refused |
 //!
 //! A certificate of a later epoch than the record's is one that the same authority issued: the hub has been restored from an
-//! older backup.
+//! older backup. Therefore epochs are not counted from the record alone: the next one is the Unix time, in seconds, or one
+//! more than the record's, whichever is later. No epoch that was ever given is later than its time, so that after a restore
+//! one revocation ends all that was issued, as long as clocks do not go back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,6 +50,7 @@ const EPOCH: &str = "hub.karmada.io/credential-epoch";
 const ENDED: &str = "hub.karmada.io/credential-ended";
 const SINCE: &str = "hub.karmada.io/credential-ended-at";
 const UID: &str = "hub.karmada.io/credential-ended-for";
+const BEFORE: &str = "hub.karmada.io/credential-epoch-before";
 
 /// Whose certificates last no longer than this are named.
 pub const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -87,8 +90,18 @@ impl fmt::Display for End {
 pub struct Record {
     /// The epoch that counts.
     pub epoch: u64,
-    /// How and when the one before ended; the uid of the Cluster if it was one that ended it.
-    ended: Option<(End, SystemTime, String)>,
+    ended: Option<Ended>,
+}
+
+/// How the epoch before ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ended {
+    how: End,
+    since: SystemTime,
+    /// Of the Cluster, if it was one that ended it.
+    uid: String,
+    /// The epoch that counted until then.
+    before: u64,
 }
 
 impl Record {
@@ -127,17 +140,26 @@ impl Record {
         };
         let since: Time =
             text(SINCE).parse().map_err(|_| format!("{SINCE}: {:?} is no time", text(SINCE)))?;
-        Ok(Self { epoch, ended: Some((how, since.timestamp().into(), text(UID).to_owned())) })
+        let before = match text(BEFORE) {
+            // Epochs were counted by ones before they were times.
+            "" => u64::saturating_sub(epoch, 1),
+            number => number.parse().map_err(|_| format!("{BEFORE}: {number:?} is no number"))?,
+        };
+        let (since, uid) = (since.timestamp().into(), text(UID).to_owned());
+        Ok(Self { epoch, ended: Some(Ended { how, since, uid, before }) })
     }
 
     /// The record after an end of the epoch that counts now; none if it is the end of a Cluster (`uid`) that has been noted.
     #[must_use]
     pub fn end(&self, how: End, uid: &str, now: SystemTime) -> Option<Self> {
-        let noted = self.ended.as_ref().is_some_and(|(before, _, of)| *before == how && of == uid);
+        let noted = self.ended.as_ref().is_some_and(|last| last.how == how && last.uid == uid);
         if how == End::Deleted && noted {
             return None;
         }
-        Some(Self { epoch: self.epoch.checked_add(1)?, ended: Some((how, now, uid.to_owned())) })
+        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let epoch = self.epoch.checked_add(1)?.max(seconds);
+        let ended = Ended { how, since: now, uid: uid.to_owned(), before: self.epoch };
+        Some(Self { epoch, ended: Some(ended) })
     }
 
     /// Writes the record of a cluster into its Secret, a new one if there is none.
@@ -147,10 +169,11 @@ impl Record {
                    "metadata": {"name": Self::name(cluster), "namespace": NAMESPACE}})
         });
         object::set_annotation(&mut secret, EPOCH, self.epoch.to_string());
-        if let Some((how, since, uid)) = &self.ended {
+        if let Some(Ended { how, since, uid, before }) = &self.ended {
             object::set_annotation(&mut secret, ENDED, how.as_str());
             object::set_annotation(&mut secret, SINCE, Time::from_system(*since).to_string());
             object::set_annotation(&mut secret, UID, uid.as_str());
+            object::set_annotation(&mut secret, BEFORE, before.to_string());
         }
         secret
     }
@@ -215,7 +238,7 @@ impl Entry {
 
     /// Takes note of the Cluster that there is.
     fn meet(&mut self, uid: &str) {
-        if matches!(&self.record.ended, Some((End::Deleted, _, of)) if of != uid) {
+        if matches!(&self.record.ended, Some(last) if last.how == End::Deleted && last.uid != uid) {
             self.supersede();
         }
     }
@@ -250,12 +273,11 @@ impl Epochs {
             entry.until = Some(not_after);
             return Ok(Hold { ended: entry.current.clone(), until: not_after, leaving: false });
         }
-        let (how, since) = match &entry.record.ended {
-            Some((how, since, _)) => (*how, *since),
-            None => (End::Revoked, SystemTime::UNIX_EPOCH),
+        let (how, since, last) = match &entry.record.ended {
+            Some(ended) => (ended.how, ended.since, epoch >= ended.before),
+            None => (End::Revoked, SystemTime::UNIX_EPOCH, false),
         };
         let farewell = since + FAREWELL;
-        let last = epoch.checked_add(1) == Some(entry.record.epoch);
         if how == End::Deleted && last && !entry.superseded && now < farewell {
             return Ok(Hold { ended: entry.leaving.clone(), until: farewell.min(not_after), leaving: true });
         }
@@ -375,19 +397,27 @@ mod tests {
         let revoked = Record::default().end(End::Revoked, "", at(100)).expect("an epoch");
         let deleted = Record::default().end(End::Deleted, "u", at(100)).expect("an epoch");
         let twice = deleted.end(End::Revoked, "", at(101)).expect("an epoch");
+        let mut counted = Record { epoch: 7, ..deleted.clone() }.write("m1", None);
+        counted["metadata"]["annotations"].as_object_mut().expect("annotations").remove(BEFORE);
+        let counted = Record::read(&counted).expect("a record");
         // record, the certificate's epoch, when, verdict: may do all, may read, or how it ended
         let rows = [
             (&Record::default(), 0, 0, Ok(false)),
             (&Record::default(), 3, 0, Ok(false)),
             (&revoked, 0, 100, Err(End::Revoked)),
-            (&revoked, 1, 100, Ok(false)),
+            (&revoked, 99, 100, Err(End::Revoked)),
+            (&revoked, 100, 100, Ok(false)),
             (&deleted, 0, 100, Ok(true)),
             (&deleted, 0, 699, Ok(true)),
             (&deleted, 0, 700, Err(End::Deleted)),
-            (&deleted, 1, 100, Ok(false)),
+            (&deleted, 100, 100, Ok(false)),
             (&twice, 0, 101, Err(End::Revoked)),
-            (&twice, 1, 101, Err(End::Revoked)),
-            (&twice, 2, 101, Ok(false)),
+            (&twice, 100, 101, Err(End::Revoked)),
+            (&twice, 101, 101, Ok(false)),
+            // Counted by ones, by a hub of before.
+            (&counted, 6, 100, Ok(true)),
+            (&counted, 5, 100, Err(End::Deleted)),
+            (&counted, 7, 100, Ok(false)),
         ];
         for (record, epoch, when, want) in rows {
             let epochs = Epochs::default();
@@ -395,6 +425,30 @@ mod tests {
             let got = epochs.judge("m1", epoch, at(1000), at(when)).map(|hold| hold.leaving);
             assert_eq!(got, want, "{record:?}, epoch {epoch} at {when}");
         }
+    }
+
+    #[test]
+    fn a_revocation_after_a_restore_ends_what_was_issued_since_the_backup() {
+        let backup = Record::default();
+        let end = |record: &Record, when| record.end(End::Revoked, "", at(when)).expect("an epoch");
+        let issued = end(&end(&backup, 1000), 1000);
+        assert_eq!(issued.epoch, 1001, "two in one second");
+        // The hub is restored: the record is that of the backup, the agent has what was issued since.
+        let epochs = Epochs::default();
+        let judge = |epoch| epochs.judge("m1", epoch, at(9000), at(3000)).map(|hold| hold.leaving);
+        assert_eq!(judge(issued.epoch), Ok(false), "it holds on");
+        let take = |record: &Record| {
+            epochs.clusters.lock().get_mut("m1").expect("known").take(record.clone());
+        };
+        take(&end(&backup, 2000));
+        assert_eq!(judge(issued.epoch), Err(End::Revoked));
+        // A Cluster that is deleted then lets its agent see that.
+        let gone = backup.end(End::Deleted, "u", at(3000)).expect("an epoch");
+        take(&gone);
+        assert_eq!(judge(issued.epoch), Ok(true));
+        assert_eq!(judge(gone.epoch), Ok(false));
+        // A clock that went back still counts on.
+        assert_eq!(end(&issued, 500).epoch, 1002);
     }
 
     #[test]
@@ -407,7 +461,7 @@ mod tests {
         assert!(before.ended.is_cancelled());
         let leaving = epochs.judge("m1", 0, at(1000), at(11)).expect("it may read");
         assert_eq!((leaving.leaving, leaving.until, leaving.ended.is_cancelled()), (true, at(610), false));
-        let new = epochs.judge("m1", 1, at(1000), at(12)).expect("the new one counts");
+        let new = epochs.judge("m1", 10, at(1000), at(12)).expect("the new one counts");
         assert!(leaving.ended.is_cancelled() && !new.ended.is_cancelled());
         assert_eq!(epochs.judge("m1", 0, at(1000), at(13)).map(drop), Err(End::Deleted));
         // The same record again ends nothing.
@@ -445,7 +499,7 @@ mod tests {
         let rows = [
             (&one, Some(&two), None),
             (&one, Some(&one), None),
-            (&two, Some(&one), Some("does not go back from 2 to 1")),
+            (&two, Some(&one), Some("does not go back from 9 to 5")),
             (&one, Some(&damaged), Some("is no number")),
             (&one, None, Some("would hold again")),
         ];
