@@ -161,6 +161,8 @@ impl Known {
         match self {
             Self::PropagationPolicy => Some(finalizer::PROPAGATION_POLICY),
             Self::ClusterPropagationPolicy => Some(finalizer::CLUSTER_PROPAGATION_POLICY),
+            // The end of a Cluster ends its agent's credentials, also when it comes before the controllers have seen it.
+            Self::Cluster => Some(finalizer::CLUSTER),
             _ => None,
         }
     }

@@ -517,6 +517,7 @@ fn clusters_get_grades_times_and_zones() {
     )
     .unwrap();
     let spec = &got["spec"];
+    assert_eq!(object::finalizers(&got), [finalizer::CLUSTER], "no deletion comes before it");
     assert_eq!(spec["resourceModels"].as_array().map(Vec::len), Some(9));
     assert_eq!(
         spec["taints"],

@@ -215,6 +215,22 @@ async fn the_old_credential_of_a_cluster_that_has_gone_registers_nothing() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_goes_before_the_controllers_have_seen_it_ends_its_credential() {
+    let world = World::start().await;
+    let old = world.agent(0, DAY * 365);
+    assert_eq!(world.register(&old).await.0, 201);
+    assert_eq!(world.ask(&old, Method::DELETE, M1, &json!({})).await.0, 200);
+    let hub = world.embedded.hub(HubConfig::default(), &Env::system()).expect("controllers");
+    let running = tokio::spawn(hub.run(world.stop.clone()));
+    world.gone().await;
+    let (code, why) = world.register(&old).await;
+    assert_eq!(code, 403, "{why}");
+    world.stop.cancel();
+    running.await.expect("the controllers end").expect("in order");
+    world.embedded.close().await.expect("all is written");
+}
+
+#[tokio::test]
 async fn the_old_credential_neither_sees_nor_deletes_the_cluster_that_comes_after() {
     let world = World::start().await;
     let old = world.agent(0, DAY * 365);

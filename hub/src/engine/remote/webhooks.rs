@@ -288,6 +288,8 @@ impl Judge {
 mod tests {
     use std::convert::Infallible;
 
+    use karmada_api::consts::finalizer;
+
     use super::*;
 
     async fn ask(path: &str, request: Value) -> (u16, Value) {
@@ -393,6 +395,28 @@ mod tests {
             answer["response"]["warnings"][0].as_str().is_some_and(|w| w.contains("spec.region")),
             "{answer}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_new_cluster_is_not_deleted_before_the_controllers_have_seen_it() {
+        let user = json!({"username": "system:karmada:agent:m1", "groups": ["system:karmada:agents"]});
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1"},
+                             "spec": {"id": "u", "syncMode": "Pull"}});
+        let request = |object: &Value| {
+            json!({"uid": "u", "operation": "CREATE", "name": "m1", "userInfo": user, "object": object, "oldObject": null,
+                   "kind": {"group": "cluster.karmada.io", "version": "v1alpha1", "kind": "Cluster"}})
+        };
+        let (_, answer) = ask("/mutate-cluster", request(&cluster)).await;
+        let patch = STANDARD.decode(answer["response"]["patch"].as_str().expect("a patch")).expect("base64");
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).expect("a patch");
+        let mut object = cluster.clone();
+        json_patch::patch(&mut object, &patch).expect("it applies");
+        assert_eq!(object::finalizers(&object), [finalizer::CLUSTER]);
+        // It is the hub's, not the agent's, though the agent's request bears it by now.
+        for path in ["/validate-cluster", AGENTS] {
+            let (_, answer) = ask(path, request(&object)).await;
+            assert_eq!(answer["response"]["allowed"], true, "{path}: {answer}");
+        }
     }
 
     #[tokio::test]

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use karmada_api::consts::extension;
+use karmada_api::consts::{extension, finalizer};
 use karmada_meta::{
     object,
     path::{FieldError, Path},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Act, Write, is_same, named};
 
@@ -189,6 +189,10 @@ fn allowed(row: &Row, stage: Stage, cluster: &str, before: Option<&Value>, after
             secret["namespace"] == karmada_api::consts::namespace::CLUSTER
                 && secret["name"].as_str().and_then(|name| name.strip_suffix(suffix)) == Some(cluster)
         }),
+        // Admission puts it there; a stock kube-apiserver asks about the agent after that.
+        May::Never if row.field == "finalizers" => {
+            stage == Stage::Creating && after == Some(&json!([finalizer::CLUSTER]))
+        }
         May::Never => false,
     }
 }

@@ -60,7 +60,7 @@ fn every_field_of_a_cluster_is_in_the_table() {
         ("metadata.annotations", json!({extension::GRACE_PERIOD: "24h"}), json!({}), "no", "no", "no", "no"),
         ("metadata.annotations", json!({extension::LINK_HISTORY: "{}"}), json!({}), "no", "no", "no", "no"),
         ("metadata.finalizers", json!(["a/b"]), json!([]), "no", "no", "no", "no"),
-        ("metadata.finalizers", json!([finalizer::CLUSTER]), json!([]), "no", "no", "no", "no"),
+        ("metadata.finalizers", json!([finalizer::CLUSTER]), json!([]), "yes", "no", "no", "no"),
         (
             "metadata.ownerReferences",
             json!([{"kind": "Cluster", "name": "m2"}]),
