@@ -41,6 +41,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use sha2::{Digest as _, Sha256};
 use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
     prelude::{FromDer, X509Certificate},
@@ -302,6 +303,14 @@ impl Pki {
     pub fn keep_current(&self, holder: &Holder, server: &str) -> Result<(), PkiError> {
         let (serving, held) = (self.renew(), self.write_kubeconfig(holder, server).map(drop));
         serving.and(held)
+    }
+
+    /// A secret that whoever has this authority's key knows, and nobody else: the same from start to start, another one for
+    /// each purpose.
+    pub fn secret(&self, purpose: &str) -> String {
+        let key = self.issuer.key().serialize_der();
+        let digest = Sha256::new_with_prefix(purpose).chain_update([0]).chain_update(key).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// A kubeconfig text with this authority embedded, context [`CONTEXT`].

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::remote::{
     CONTROLLERS_CHECK, Phase,
-    webhooks::{self, Judge},
+    webhooks::{self, Judge, ReviewKey},
 };
 
 /// Where a hub that runs gives a copy of its store. Nobody but administrators may read it: [`Coarse`] gives it to no one
@@ -107,16 +107,24 @@ pub(super) fn reviews(judge: Judge) -> Paths {
 /// Verbs of those who look for an API here. Who wants to act as another is judged first, by a verb of its own.
 const LOOKS: [&str; 3] = ["get", "list", "watch"];
 
-/// As on the embedded engine, and anyone may have a review judged: an API server shows its webhooks nothing of itself
-/// unless it is told to, and a judgement gives nothing away that the asker has not sent. Resources there are none: whoever
+/// As on the embedded engine, and whoever knows the key, or is known, may have a review judged. Resources there are none: whoever
 /// is known and asks for some is told where they are, and not that they are not for them.
 #[derive(Debug)]
-pub(super) struct WithReviews;
+pub(super) struct WithReviews {
+    /// What the server's requests show.
+    pub(super) key: ReviewKey,
+}
 
 impl Authorizer for WithReviews {
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         match attributes.target {
-            Target::Path(path) if attributes.verb == "post" && webhooks::is_review(path) => Decision::Allow,
+            Target::Path(path)
+                if attributes.verb == "post"
+                    && webhooks::is_review(path)
+                    && (self.key.is_in(path) || attributes.user.name != ANONYMOUS) =>
+            {
+                Decision::Allow
+            }
             Target::Resource(_) if attributes.user.name != ANONYMOUS && LOOKS.contains(&attributes.verb) => {
                 Decision::Allow
             }
@@ -143,6 +151,7 @@ mod tests {
         front::{Front, PathService},
         limits::Limits,
         open_store,
+        pki::Pki,
     };
     use karmada_env::Env;
     use karmada_store::engine::Memory;
@@ -245,7 +254,11 @@ mod tests {
                 Ok(text(StatusCode::OK, "text/plain", "judged"))
             })
             .otherwise("its API is elsewhere\n");
-        let front = Arc::new(Front::new(Arc::new(WithReviews), Limits::default(), Env::system()));
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Pki::open_or_create(dir.path(), &[], &Env::system()).unwrap();
+        let key = ReviewKey::of(&pki);
+        let keyed = format!("/mutate-pod/{}", pki.secret("admission reviews"));
+        let front = Arc::new(Front::new(Arc::new(WithReviews { key }), Limits::default(), Env::system()));
         let service = PathService::new(front, paths);
         let monitor = || UserInfo::new("m", [MONITORING]);
         let cases = [
@@ -256,8 +269,12 @@ mod tests {
             ("GET", "/metrics", Some(admin()), None, 200),
             ("GET", "/metrics", Some(admin()), Some("somebody"), 403),
             ("GET", "/metrics", Some(monitor()), Some("admin"), 403),
-            ("POST", "/mutate-pod", None, None, 200),
-            ("GET", "/mutate-pod", None, None, 403),
+            ("POST", &*keyed, None, None, 200),
+            ("GET", &keyed, None, None, 403),
+            ("POST", "/mutate-pod", None, None, 403),
+            ("POST", &keyed[..keyed.len() - 1], None, None, 403),
+            ("POST", "/mutate-pod/", None, None, 403),
+            ("POST", "/mutate-pod", Some(monitor()), None, 200),
             ("POST", "/metrics", None, None, 403),
             ("GET", "/elsewhere", None, None, 403),
             ("GET", "/elsewhere", Some(admin()), None, 404),

@@ -24,7 +24,7 @@ use crate::{
     cli::ServeArgs,
     engine::remote::{
         LEASE, Leading, Remote, RemoteConfig, RemoteError,
-        webhooks::{Judge, Registration},
+        webhooks::{Judge, Registration, ReviewKey},
     },
     metrics,
 };
@@ -59,9 +59,13 @@ pub(super) async fn serve(
     let server = endpoint.server.to_string();
     let (client, link) = client_for(endpoint, AGENT, env.clone());
     let judge = Judge::new(Rest::new(client.clone()), env.clone());
+    let key = ReviewKey::of(&pki);
     // A server elsewhere does not find us at the loopback address.
-    let webhooks = (!args.advertise.is_empty())
-        .then(|| Registration { url: pki.server_url(listen.port()), authority: pki.ca_pem().to_owned() });
+    let webhooks = (!args.advertise.is_empty()).then(|| Registration {
+        url: pki.server_url(listen.port()),
+        authority: pki.ca_pem().to_owned(),
+        key: key.clone(),
+    });
     let remote_config = RemoteConfig {
         hub: config,
         election: args.leader_elect.then(|| election(args, env)),
@@ -72,7 +76,7 @@ pub(super) async fn serve(
     let api =
         LinkFigures { prefix: "karmada_hub_server", to: "API server", link: link.clone(), env: env.clone() };
     let leading = Leading::new(remote.phase());
-    let front = Front::new(Arc::new(WithReviews), limits(args), env.clone());
+    let front = Front::new(Arc::new(WithReviews { key }), limits(args), env.clone());
     front.authenticate_by(Authenticator::new(tokens, env.clone()));
     let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading);
     let page = page.with(front.figures()).into_source();

@@ -25,6 +25,8 @@
 mod present;
 mod register;
 
+use std::fmt;
+
 use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Method, Request, Response, StatusCode};
@@ -35,7 +37,7 @@ use karmada_api::{
         webhook::ResourceInterpreterWebhookConfiguration,
     },
 };
-use karmada_apiserver::paths;
+use karmada_apiserver::{paths, pki::Pki};
 use karmada_client::Rest;
 use karmada_core::{
     admit::{self, agent},
@@ -65,6 +67,34 @@ const MUTATE: &str = "/mutate-";
 const VALIDATE: &str = "/validate-";
 /// The largest review: two objects of what a server takes, and room for what is around them.
 pub const REVIEW_LIMIT: usize = 8 << 20;
+
+/// What stands at the end of a review's path, after a slash: known to the hub and to the server that it has registered with.
+/// A kube-apiserver shows its webhooks nothing of itself unless it is told to, and strangers must neither have bodies read
+/// here nor take the room for those that the server sends. Whoever learns it may ask for judgements, as before there was
+/// one, and no more than a quarter of the room from one address.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReviewKey(String);
+
+impl ReviewKey {
+    /// That of the hub's own authority, which hubs that stand for each other share.
+    pub fn of(pki: &Pki) -> Self {
+        Self(pki.secret("admission reviews"))
+    }
+
+    /// Whether a path ends with it. How long it takes does not tell how much of it was right.
+    pub fn is_in(&self, path: &str) -> bool {
+        let shown = path.rsplit_once('/').map_or("", |(_, key)| key).as_bytes();
+        let differs = |(a, b): (&u8, &u8)| a ^ b;
+        shown.len() == self.0.len()
+            && shown.iter().zip(self.0.as_bytes()).map(differs).fold(0, |a, b| a | b) == 0
+    }
+}
+
+impl fmt::Debug for ReviewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReviewKey")
+    }
+}
 
 /// The path for a kind, as Karmada's webhooks have them.
 fn path(prefix: &str, kind: &str) -> String {
@@ -269,7 +299,9 @@ pub fn is_review(path: &str) -> bool {
 impl Judge {
     /// Answers the request of an API server.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let at = request.uri().path().to_owned();
+        // What comes after it has been judged.
+        let at = request.uri().path().get(1..).and_then(|path| path.split('/').next()).unwrap_or_default();
+        let at = format!("/{at}");
         let judged = async {
             let text = axum::body::to_bytes(request.into_body(), REVIEW_LIMIT)
                 .await

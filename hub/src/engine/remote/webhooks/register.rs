@@ -9,7 +9,7 @@ use karmada_env::Env;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{AGENTS, MUTATE, PROTECTION, VALIDATE, path};
+use super::{AGENTS, MUTATE, PROTECTION, ReviewKey, VALIDATE, path};
 
 /// The owner of what is registered.
 const MANAGER: &str = "karmada-hub";
@@ -27,6 +27,8 @@ pub struct Registration {
     pub url: String,
     /// PEM of the authority for the hub's certificate.
     pub authority: String,
+    /// What shows that a review comes from the server.
+    pub key: ReviewKey,
 }
 
 const MUTATING: (&str, &str) = ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration");
@@ -54,7 +56,7 @@ impl Registration {
         let hook = |name: String, at: &str, rules: Value| {
             json!({
                 "name": name, "rules": rules,
-                "clientConfig": {"url": format!("{}{at}", self.url), "caBundle": STANDARD.encode(&self.authority)},
+                "clientConfig": {"url": format!("{}{at}/{}", self.url, self.key.0), "caBundle": STANDARD.encode(&self.authority)},
                 "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
                 "matchPolicy": "Equivalent", "timeoutSeconds": TIMEOUT_SECONDS,
             })
@@ -196,7 +198,8 @@ mod tests {
 
     #[test]
     fn every_kind_is_registered_and_only_protection_fails() {
-        let registration = Registration { url: "https://hub:6443".into(), authority: "PEM".into() };
+        let key = ReviewKey("k1".into());
+        let registration = Registration { url: "https://hub:6443".into(), authority: "PEM".into(), key };
         let objects = registration.objects(Some("system:karmada:hub"));
         let hooks = |at: usize| objects[at].1["webhooks"].as_array().expect("webhooks");
         let find = |at: usize, name: &str| {
@@ -204,7 +207,7 @@ mod tests {
         };
         assert_eq!(hooks(0).len(), karmada_api::crds().len());
         let works = find(0, "work.work.karmada.io");
-        assert_eq!(works["clientConfig"]["url"], "https://hub:6443/mutate-work");
+        assert_eq!(works["clientConfig"]["url"], "https://hub:6443/mutate-work/k1");
         let other = "request.userInfo.username != \"system:karmada:hub\"";
         assert_eq!(works["matchConditions"][0]["expression"], other);
         let policies = find(1, "propagationpolicy.policy.karmada.io");
