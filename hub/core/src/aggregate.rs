@@ -11,6 +11,7 @@ use karmada_api::{
     },
 };
 use karmada_meta::{parse_api_version, time::Time};
+use serde_json::Value;
 
 use crate::{delete, names};
 
@@ -79,7 +80,74 @@ pub fn items<'a>(
     let alive = works.into_iter().filter(|work| work.metadata.deletion_timestamp.is_none());
     let mut items: Vec<_> = alive.filter_map(|work| item(resource, work)).collect();
     items.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    bound(&mut items);
     items
+}
+
+/// The most that the status of one cluster's object may take of a binding, in bytes of JSON. Real ones have a few hundred.
+pub const STATUS_EACH: usize = 256 << 10;
+/// The most for those of all clusters of a binding, which is stored, and sent to whoever watches it, as one object.
+pub const STATUS_ALL: usize = 2 << 20;
+/// The same for the messages of what was not applied.
+const MESSAGE_EACH: usize = 4 << 10;
+const MESSAGE_ALL: usize = 512 << 10;
+
+/// Leaves out what is too much. An agent writes it, and what a binding and its template hold counts for nobody's quota.
+fn bound(items: &mut [AggregatedStatusItem]) {
+    let size = |item: &AggregatedStatusItem| item.status.as_ref().map_or(0, size);
+    let sizes: Vec<usize> = items.iter().map(size).collect();
+    let messages: Vec<usize> = items.iter().map(|item| item.applied_message.len()).collect();
+    let (most, longest) =
+        (share(sizes.clone(), STATUS_EACH, STATUS_ALL), share(messages, MESSAGE_EACH, MESSAGE_ALL));
+    for (item, size) in items.iter_mut().zip(sizes) {
+        if item.applied_message.len() > longest {
+            let end = item.applied_message.floor_char_boundary(longest);
+            item.applied_message.truncate(end);
+            item.applied_message.push_str("… (the rest is in the Work)");
+        }
+        if size > most {
+            item.status = None;
+            item.applied_message = format!(
+                "its status is left out: it has {size} bytes, and {most} are shown of each cluster at most; the Work in \
+                 {} has it",
+                names::execution_namespace(&item.cluster_name)
+            );
+        }
+    }
+}
+
+/// The largest size that all may have, no more than `each`, so that those which are no larger take no more than `all`
+/// together: it is not the small ones that give way.
+fn share(mut sizes: Vec<usize>, each: usize, all: usize) -> usize {
+    sizes.sort_unstable();
+    let (mut left, mut count) = (all, sizes.len());
+    for size in sizes {
+        let share = left / count;
+        if size > share {
+            return share.min(each);
+        }
+        left -= size;
+        count -= 1;
+    }
+    each
+}
+
+/// How many bytes of JSON a value has.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // What cannot be written is too much.
+    serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
 }
 
 /// What one Work says about the object. A Work that is in no execution namespace says nothing.
@@ -137,7 +205,7 @@ fn fully_applied(spec: &ResourceBindingSpec, items: &[AggregatedStatusItem], now
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -236,6 +304,37 @@ mod tests {
         for (message, clusters, works, want) in table {
             assert_eq!(condition(clusters, works), want, "{message}");
         }
+    }
+
+    #[test]
+    fn what_one_cluster_reports_takes_no_more_than_its_share() {
+        let reports = |cluster: &str, bytes: usize| {
+            let mut state = state("Deployment", "Healthy", 2);
+            state["status"] = json!({"readyReplicas": 2, "note": "x".repeat(bytes)});
+            work(cluster, applied("True", ""), json!([state]))
+        };
+        let shown = |works: &[Work]| -> Vec<(bool, String)> {
+            let all = items(&spec(&[]).resource, works);
+            let bytes = serde_json::to_vec(&all).expect("JSON").len();
+            assert!(bytes <= STATUS_ALL + MESSAGE_ALL + all.len() * 256, "{bytes}");
+            all.into_iter().map(|item| (item.status.is_some(), item.applied_message)).collect()
+        };
+        let both = shown(&[reports("a", 3 << 20), reports("b", 200)]);
+        assert_eq!((both[0].0, &both[1]), (false, &(true, String::new())));
+        let why = &both[0].1;
+        assert!(why.contains("3145757 bytes") && why.contains("karmada-es-a"), "{why}");
+        // Many that are too much together give way to those that are not.
+        let mut many: Vec<_> = (0..100).map(|i| reports(&format!("m{i:03}"), 200 << 10)).collect();
+        many.extend((0..100).map(|i| reports(&format!("n{i:03}"), 1000)));
+        let many = shown(&many);
+        assert!(many[..100].iter().all(|(whole, _)| !whole) && many[100..].iter().all(|(whole, _)| *whole));
+        // So do messages.
+        let bad = work("a", applied("False", &"ä".repeat(1 << 20)), json!([]));
+        let (_, message) = &shown(&[bad])[0];
+        assert!(message.len() < MESSAGE_EACH + 64 && message.ends_with("in the Work)"), "{}", message.len());
+        let sizes = |sizes: &[usize]| share(sizes.to_vec(), 10, 40);
+        assert_eq!([sizes(&[]), sizes(&[9; 4]), sizes(&[9; 5]), sizes(&[1, 1, 30, 30])], [10, 10, 8, 10]);
+        assert_eq!(share(vec![1, 1, 30, 30], 25, 40), 19);
     }
 
     #[test]

@@ -372,7 +372,8 @@ fn of_binding(bound: &Bound, report: &mut TemplateReport) {
         }
     }
     for item in bound.status.aggregated_status.iter().filter(|item| !item.applied_message.is_empty()) {
-        report.advice.push(format!("{} does not apply it: {}", item.cluster_name, item.applied_message));
+        let what = if item.applied { "" } else { " does not apply it" };
+        report.advice.push(format!("{}{what}: {}", item.cluster_name, item.applied_message));
     }
 }
 
