@@ -204,10 +204,10 @@ fn magnitude(whole: &str, fraction: &str, base2: bool, exponent: i32) -> i128 {
         let in_fraction = i >= whole.len();
         if digits < FULL / 10 {
             digits = digits * 10 + i128::from(b - b'0');
-            power -= i32::from(in_fraction);
+            power = power.saturating_sub(i32::from(in_fraction));
         } else {
             lost |= b != b'0';
-            power += i32::from(!in_fraction);
+            power = power.saturating_add(i32::from(!in_fraction));
         }
     }
     if digits == 0 {
@@ -408,6 +408,8 @@ mod tests {
             ("9223372036854775807", "9223372036854775807"),
             ("1e40", "9223372036854775807"),
             ("0000123", "123"),
+            ("0.1e-2147483648", "1e-9"),
+            ("123456789012345678901234567890123456789012345e2147483647", "9223372036854775807"),
             ("123456789012345678901234567890123456789012345", "9223372036854775807"),
         ] {
             assert_eq!(q(text).to_string(), want, "{text}");
