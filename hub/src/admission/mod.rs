@@ -126,7 +126,16 @@ impl KarmadaAdmission {
         let others = self.ids.all(&request.store.snapshot(), &request.kind.storage);
         let name = object::name(object);
         match admit::duplicate_id(name, id, others.iter().map(|(name, id)| (&**name, &**id))) {
-            Some(why) => Err(Status::conflict(&request.kind.group_resource(), name, why)),
+            Some(why) => {
+                let told = match is_agent(request) {
+                    true => {
+                        tracing::warn!(cluster = name, why, "an agent is refused: one member has one name");
+                        admit::duplicate_id_for_agent(id)
+                    }
+                    false => why,
+                };
+                Err(Status::conflict(&request.kind.group_resource(), name, told))
+            }
             None => Ok(()),
         }
     }
@@ -200,6 +209,10 @@ impl Admission for KarmadaAdmission {
 
 fn is<K: KarmadaKind>(request: &AdmissionRequest<'_>) -> bool {
     request.kind.gvk.group == K::GROUP && request.kind.gvk.kind == K::KIND
+}
+
+fn is_agent(request: &AdmissionRequest<'_>) -> bool {
+    agent_cluster(request.user).is_some() && !request.user.in_group(subject::MASTERS)
 }
 
 /// Judges what an agent writes, whatever it is: see [`agent`].

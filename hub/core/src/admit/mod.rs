@@ -37,7 +37,7 @@ use karmada_meta::{
 use serde_json::Value;
 
 pub use self::{
-    cluster::duplicate_id,
+    cluster::{duplicate_id, duplicate_id_for_agent, joining_name_errors},
     idle::{Found, idle},
 };
 
@@ -223,7 +223,7 @@ impl Known {
                 work::validate_binding(&shape::read::<ClusterResourceBinding>(obj)?.spec)
             }
             Self::Work => shape::read::<Work>(obj).map(|_| work::warnings(obj)),
-            Self::Cluster => cluster::validate(&shape::read(obj)?),
+            Self::Cluster => cluster::validate(old, &shape::read(obj)?),
         }
     }
 }

@@ -594,6 +594,11 @@ fn bad_clusters_are_refused() {
         assert!(named(name).unwrap_err()[0].starts_with("metadata.name: Invalid value"), "{name:?}");
     }
     assert!(named(&"a".repeat(48)).is_ok());
+    let refused = named("m1-impersonator").expect_err("a Secret of m1 bears that name");
+    assert!(refused[0].contains("belongs to the Cluster m1"), "{refused:?}");
+    let there = json!({"metadata": {"name": "m1-impersonator"}, "spec": {"syncMode": "Pull"}});
+    let kept = admit(CLUSTER, Verb::Update, Some(&there), &mut there.clone(), &mut String::new, NOW);
+    assert!(kept.is_ok(), "who has joined goes on: {kept:?}");
 }
 
 #[test]

@@ -231,6 +231,22 @@ async fn a_cluster_that_goes_before_the_controllers_have_seen_it_ends_its_creden
 }
 
 #[tokio::test]
+async fn an_agent_does_not_learn_who_has_its_id() {
+    let world = World::start().await;
+    let of = |name: &str| {
+        json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+               "spec": {"id": "u1", "syncMode": "Pull"}})
+    };
+    world.admin.post(CLUSTERS, &of("elsewhere")).await.expect("the platform makes it");
+    let (code, why) = world.register(&world.agent(0, DAY)).await;
+    assert_eq!(code, 409, "{why}");
+    assert!(why.contains("u1") && !why.contains("elsewhere"), "{why}");
+    let told = world.admin.post(CLUSTERS, &of("m1")).await.expect_err("it has a name").to_string();
+    assert!(told.contains("elsewhere"), "{told}");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn the_old_credential_neither_sees_nor_deletes_the_cluster_that_comes_after() {
     let world = World::start().await;
     let old = world.agent(0, DAY * 365);

@@ -255,14 +255,18 @@ impl Judge {
     }
 }
 
-/// Judges what an agent writes, and puts back what is not its to change.
-fn by_agent(request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
-    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+/// The cluster whose agent asks.
+fn agent_of(request: &Value) -> Option<&str> {
     let user = &request["userInfo"];
     let groups: Vec<&str> =
         user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let name = text(&user["username"]);
-    let Some(cluster) = agent::cluster_of_user(&name, &groups) else { return Ok(Vec::new()) };
+    agent::cluster_of_user(user["username"].as_str().unwrap_or_default(), &groups)
+}
+
+/// Judges what an agent writes, and puts back what is not its to change.
+fn by_agent(request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
+    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+    let Some(cluster) = agent_of(request) else { return Ok(Vec::new()) };
     let (update, kind) = (request["operation"] == "UPDATE", &request["kind"]);
     let write = agent::Write {
         cluster,

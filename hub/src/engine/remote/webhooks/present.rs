@@ -83,7 +83,13 @@ impl Beside<'_> {
         let others: Vec<_> =
             others.iter().filter_map(|other| Some((object::name(other).to_owned(), id(other)?))).collect();
         let others = others.iter().map(|(name, id)| (name.as_str(), id.as_str()));
-        admit::duplicate_id(object::name(self.object), &new, others)
+        let name = object::name(self.object);
+        let why = admit::duplicate_id(name, &new, others)?;
+        if super::agent_of(self.request).is_none() {
+            return Some(why);
+        }
+        tracing::warn!(cluster = name, why, "an agent is refused: one member has one name");
+        Some(admit::duplicate_id_for_agent(&new))
     }
 
     async fn over_quota(&self) -> Option<String> {
