@@ -157,8 +157,15 @@ impl Front {
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
         let known = self.authenticator.load().authenticate(peer, &parts.headers);
-        if let (Ok(known), Some(standing)) = (&known, parts.extensions.get::<Standing>()) {
-            standing.authenticated(&known.user);
+        if let Some(standing) = parts.extensions.get::<Standing>() {
+            match &known {
+                Ok(known) => {
+                    standing.authenticated(&known.user);
+                    known.hold.iter().for_each(|hold| standing.holds_until(&hold.ended));
+                }
+                Err(why) if why.user().is_some() => standing.refused(),
+                Err(_) => {}
+            }
         }
         known.map_err(|why| {
             let remote = parts.extensions.get::<RemoteAddr>().map(|remote| tracing::field::display(remote.0));

@@ -62,6 +62,8 @@ const ACCEPT_WARNING: Duration = Duration::from_secs(60);
 const PENDING_RESETS: usize = 20;
 /// Streams that may be reset for a client's errors; one more ends its connection.
 const ERRORS: usize = 128;
+/// How long one gets whose credential has ended.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a client gets to take in that its idle connection ends.
 const GOODBYE: Duration = Duration::from_secs(20);
 
@@ -118,6 +120,16 @@ impl Standing {
     /// A request has been authenticated. Who has a good token is no more of a stranger than who has a certificate.
     pub fn authenticated(&self, user: &UserInfo) {
         self.0.authenticated(user);
+    }
+
+    /// The connection goes when what was shown on it ends: it has a place that others want.
+    pub(crate) fn holds_until(&self, ended: &CancellationToken) {
+        self.0.activity.holds_until(ended);
+    }
+
+    /// The client's certificate holds no more. The connection goes when what runs on it is answered.
+    pub(crate) fn refused(&self) {
+        self.0.activity.refused();
     }
 }
 
@@ -347,6 +359,11 @@ impl Connection {
                     }
                     connection.as_mut().graceful_shutdown();
                     break connection.await;
+                }
+                () = activity.outlived() => {
+                    traffic.places.ended(reason::CREDENTIAL);
+                    connection.as_mut().graceful_shutdown();
+                    break tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()));
                 }
                 () = tokio::time::sleep_until(due) => {}
             }

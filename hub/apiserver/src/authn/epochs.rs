@@ -297,6 +297,12 @@ impl Epochs {
         self.clusters.lock().get(cluster).is_some_and(|entry| entry.until.is_some())
     }
 
+    /// Has a record of a cluster, as if it had come from the store.
+    #[cfg(test)]
+    pub(crate) fn put(&self, cluster: &str, record: Record) {
+        self.clusters.lock().entry(cluster.into()).or_default().take(record);
+    }
+
     /// A Cluster of another uid than the one that was deleted is another's.
     fn meet(&self, cluster: &str, now: &Snapshot<Header>) {
         if let Some(there) = now.find(CLUSTERS, "", cluster)

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     limits::{Limits, reason},
@@ -21,6 +22,9 @@ fn withdrawals(streams: u32) -> Rate {
 pub(super) struct Activity {
     state: Mutex<State>,
     wake: Notify,
+    /// Ends when what the client has shown for itself does.
+    credential: Mutex<Option<CancellationToken>>,
+    shown: Notify,
 }
 
 #[derive(Debug)]
@@ -44,7 +48,12 @@ impl Activity {
         let rate = withdrawals(streams);
         let withdrawals = Bucket::full(rate, now);
         let state = State { running: 0, spoken: false, since: now, withdrawals, rate, end: None };
-        Arc::new(Self { state: Mutex::new(state), wake: Notify::new() })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            credential: Mutex::default(),
+            shown: Notify::new(),
+        })
     }
 
     /// From now on it is one with so many.
@@ -90,6 +99,41 @@ impl Activity {
     pub(super) fn end(&self, why: &'static str) {
         self.state.lock().end.get_or_insert(why);
         self.wake.notify_one();
+    }
+
+    /// The client has been let in for as long as this is not cancelled. The first one counts: a connection has one
+    /// certificate.
+    pub(super) fn holds_until(&self, ended: &CancellationToken) {
+        let mut credential = self.credential.lock();
+        if credential.is_none() {
+            *credential = Some(ended.clone());
+            self.shown.notify_one();
+        }
+    }
+
+    /// What the client shows does not hold.
+    pub(super) fn refused(&self) {
+        let ended = CancellationToken::new();
+        ended.cancel();
+        *self.credential.lock() = Some(ended);
+        self.shown.notify_one();
+    }
+
+    /// Until what the client has shown holds no more. For one who waits.
+    pub(super) async fn outlived(&self) {
+        loop {
+            let credential = self.credential.lock().clone();
+            let ended = async {
+                match credential {
+                    Some(ended) => ended.cancelled_owned().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = ended => return,
+                () = self.shown.notified() => {}
+            }
+        }
     }
 
     /// Until somebody ends it, and why. For one who waits.

@@ -139,6 +139,8 @@ pub(super) mod reason {
     pub(in crate::listener) const STALLED: &str = "took_nothing";
     pub(in crate::listener) const IDLE: &str = "idle";
     pub(in crate::listener) const SILENT: &str = "no_request";
+    /// What the client had shown for itself holds no more.
+    pub(in crate::listener) const CREDENTIAL: &str = "credential_ended";
     /// Requests that the client took back before they were answered, again and again.
     pub(in crate::listener) const WITHDRAWN: &str = "requests_withdrawn";
     /// Unfinished requests of strangers held all that they may.

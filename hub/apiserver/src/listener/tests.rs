@@ -12,7 +12,10 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::{
-    authn::{Authenticator, Tokens, UserInfo},
+    authn::{
+        Authenticator, Tokens, UserInfo,
+        epochs::{End, Epochs, Record},
+    },
     authz::{Attributes, Authorizer, Decision},
     front::{Front, PathService},
     paths::{Paths, READ},
@@ -30,6 +33,7 @@ struct Server {
     pki: Pki,
     shutdown: CancellationToken,
     traffic: Arc<Traffic>,
+    epochs: Arc<Epochs>,
     done: JoinHandle<()>,
     _dir: TempDir,
 }
@@ -78,10 +82,11 @@ async fn limited(limits: Limits) -> Server {
     let address = listener.local_addr().unwrap();
     let (shutdown, traffic) = (CancellationToken::new(), tls.traffic());
     let front = Front::new(Arc::new(Everyone), crate::limits::Limits::default(), env.clone());
-    front.authenticate_by(Authenticator::new(tokens, env));
+    let epochs = Arc::new(Epochs::default());
+    front.authenticate_by(Authenticator::new(tokens, env).with_epochs(epochs.clone()));
     let service = PathService::new(Arc::new(front), Paths::default().with_prefix("/", READ, answer));
     let done = tokio::spawn(serve(listener, tls, service, shutdown.clone()));
-    Server { address, pki, shutdown, traffic, done, _dir: dir }
+    Server { address, pki, shutdown, traffic, epochs, done, _dir: dir }
 }
 
 impl Server {
@@ -454,6 +459,46 @@ async fn an_identity_has_so_many_connections_whatever_their_address() {
     let (status, _) = server.get(Some(&server.agent("b")), None).await;
     assert_eq!(status, 200);
     drop((watching, watching_too));
+}
+
+#[tokio::test]
+async fn connections_end_with_what_was_shown_on_them() {
+    let server = start().await;
+    let user = "system:karmada:agent:m1";
+    let agent = |epoch| {
+        let validity = Duration::from_secs(600);
+        server.pki.issue_agent(user, "system:karmada:agents", epoch, validity).unwrap()
+    };
+    let connect = async |credential: &Credential| {
+        let stream = server.connect(b"h2", Some(credential)).await.unwrap();
+        let (sender, connection): (H2, _) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        (sender, tokio::spawn(connection))
+    };
+    let old = agent(0);
+    let (mut idle, idle_connection) = connect(&old).await;
+    assert_eq!(idle.send_request(get("/x")).await.unwrap().status(), 200);
+    let (mut busy, busy_connection) = connect(&old).await;
+    let watching = busy.send_request(get("/stream")).await.unwrap();
+    let revoked = Record::default().end(End::Revoked, "", std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let new = agent(revoked.epoch);
+    server.epochs.put("m1", revoked);
+    let ended =
+        |count: usize| format!("karmada_hub_connections_ended_total{{reason=\"credential_ended\"}} {count}");
+    server.figure(&ended(2)).await;
+    for connection in [idle_connection, busy_connection] {
+        let _ = tokio::time::timeout(PATIENCE, connection).await.expect("it goes");
+    }
+    drop(watching);
+    let (mut other, other_connection) = connect(&new).await;
+    assert_eq!(other.send_request(get("/x")).await.unwrap().status(), 200);
+    // Whoever comes again is told why, and goes.
+    let (mut again, again_connection) = connect(&old).await;
+    assert_eq!(again.send_request(get("/x")).await.unwrap().status(), 401);
+    let _ = tokio::time::timeout(PATIENCE, again_connection).await.expect("it goes");
+    server.figure(&ended(3)).await;
+    assert!(!other_connection.is_finished());
+    assert_eq!(other.send_request(get("/x")).await.unwrap().status(), 200);
 }
 
 #[tokio::test]
