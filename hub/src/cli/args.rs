@@ -187,14 +187,14 @@ pub struct LimitArgs {
     /// How long an Event is kept after it was last written; 0: for ever.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
-    /// What may be stored, in bytes of objects with 512 for each; all of it is also in memory. At 80% the log, the metrics
+    /// What may be stored (2Gi, 500Mi, or plain bytes), in bytes of objects with 512 for each; all of it is also in memory. At 80% the log, the metrics
     /// and /readyz?verbose say so; beyond it writes that would make it more get a 507, while deletions, status and Leases
-    /// go on. 0: anything. [default: a quarter of the memory that the hub may use, but 2GiB at most]
-    #[arg(long, value_name = "BYTES")]
+    /// go on. 0: anything. [default: a quarter of the memory that the hub may use, but 2Gi at most]
+    #[arg(long, value_name = "BYTES", value_parser = numbers::bytes)]
     pub storage_quota: Option<u64>,
     /// What one agent's objects may take of that by its own writes: what is in its namespace, its Cluster, Lease and Secrets.
     /// Its events have an eighth of this beside. 0: anything. [default: an eighth of --storage-quota]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = numbers::bytes)]
     pub agent_storage_quota: Option<u64>,
     /// Connections at one time. Where all are taken, one that has shown no credential and does nothing goes for the next;
     /// where there is none of those, the next is closed as soon as it is made. Never more than the process may have

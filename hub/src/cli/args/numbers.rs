@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use karmada_meta::duration;
+use karmada_meta::{duration, quantity::Quantity};
 
 /// Streams that an agent has open for long on its one connection (Works, its Cluster, two sorts of users' rules), and as
 /// many again for what passes: renewals of its Lease must not wait for a watch to end.
@@ -27,11 +27,56 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     if rate >= 0.0 { Ok(rate) } else { Err(format!("{text} is not 0, more than that, or inf")) }
 }
 
+/// So many bytes, as Kubernetes writes them.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let example = "write it as 2Gi, 500Mi, or in plain bytes";
+    let quantity = Quantity::parse(text).map_err(|_| format!("{text:?} is no number of bytes; {example}"))?;
+    let bytes = quantity.value();
+    if Quantity::from_value(bytes) != quantity || bytes == i64::MAX {
+        return Err(format!("{text} is not a whole number of bytes, or too many; {example}"));
+    }
+    u64::try_from(bytes).map_err(|_| format!("{text} is less than nothing; {example}"))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
     use super::super::{Args, Command};
+
+    #[test]
+    fn bytes_are_written_as_in_kubernetes() {
+        let both = |text: &str| {
+            let flags = [format!("--storage-quota={text}"), format!("--agent-storage-quota={text}")];
+            let args = ["karmada-hub", "serve", "--data-dir=d"].map(str::to_owned).into_iter().chain(flags);
+            match Args::try_parse_from(args).map(|args| args.command) {
+                Ok(Command::Serve(args)) => Ok((args.limits.storage_quota, args.limits.agent_storage_quota)),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let read = [
+            ("2Gi", 2 << 30),
+            ("500Mi", 500 << 20),
+            ("1G", 1_000_000_000),
+            ("0", 0),
+            ("2147483648", 2 << 30),
+        ];
+        for (text, bytes) in read {
+            assert_eq!(both(text), Ok((Some(bytes), Some(bytes))), "{text}");
+        }
+        for (text, why) in [
+            ("2gb", "\"2gb\" is no number of bytes; write it as 2Gi"),
+            ("2 Gi", "is no number of bytes"),
+            ("lots", "is no number of bytes"),
+            ("-1Gi", "-1Gi is less than nothing"),
+            ("0.5", "0.5 is not a whole number"),
+            ("99E", "too many"),
+        ] {
+            let told = both(text).expect_err(text);
+            assert!(told.contains(why), "{text}: {told}");
+        }
+    }
 
     #[test]
     fn serve_refuses_numbers_without_sense() {
