@@ -15,12 +15,12 @@
 use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
 use crate::{
-    authn::{AUTHENTICATED, LEAVING, MONITORING, UserInfo},
+    identity::{AUTHENTICATED, LEAVING, MONITORING, UserInfo},
     pki::MASTERS,
     request::is_health,
 };
 
-pub use crate::authn::{AGENT_PREFIX, AGENTS, agent_cluster};
+pub use crate::identity::{AGENT_PREFIX, AGENTS, agent_cluster};
 
 /// Namespace of cluster leases and credentials.
 pub(crate) const CLUSTER_NAMESPACE: &str = "karmada-cluster";

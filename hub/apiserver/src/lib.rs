@@ -70,6 +70,7 @@ pub mod front;
 pub mod fuzzing;
 mod gc;
 mod heavy;
+mod identity;
 mod impersonate;
 pub mod kinds;
 pub mod limits;

@@ -11,10 +11,9 @@ use karmada_meta::status::Status;
 use karmada_store::{Account, Exceeded, Key, Purpose, Terms, Used};
 
 use crate::{
-    authn::UserInfo,
-    authz::{CLUSTER_NAMESPACE, EXECUTION_PREFIX, agent_cluster},
+    authz::{CLUSTER_NAMESPACE, EXECUTION_PREFIX},
+    identity::{UserInfo, agent_cluster},
     pki::MASTERS,
-    storage::Header,
 };
 
 const EVENTS: &str = "core/events";
@@ -54,11 +53,10 @@ impl StorageQuota {
     /// The account that an object counts for. `about` gives kind and name of what an event is about.
     pub(crate) fn account<'a>(
         &self,
-        key: &Key,
-        header: &'a Header,
-        about: impl FnOnce(&'a Header) -> Option<(&'a str, &'a str)>,
+        key: &'a Key,
+        about: impl FnOnce() -> Option<(&'a str, &'a str)>,
     ) -> Option<Account> {
-        let (cluster, events) = owner(key, || about(header))?;
+        let (cluster, events) = owner(key, about)?;
         Some(self.named(cluster, events))
     }
 

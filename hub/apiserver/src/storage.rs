@@ -150,7 +150,7 @@ impl Project for Projection {
     }
 
     fn account(&self, key: &Key, header: &Header) -> Option<Account> {
-        self.quota.account(key, header, |header| {
+        self.quota.account(key, || {
             let (kind, name) = self.about?;
             Some((header.fields.get(kind)?, header.fields.get(name)?))
         })

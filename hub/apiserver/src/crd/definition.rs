@@ -13,7 +13,11 @@ use karmada_meta::{
 };
 use serde_json::{Value, json};
 
-use super::{rules::field_path, structural};
+use super::{
+    parts::{list, text},
+    rules::field_path,
+    status, structural,
+};
 
 /// The finalizer that keeps a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -24,16 +28,6 @@ const MAX_SELECTABLE: usize = 8;
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] =
     &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-
-/// A list in a definition; empty when it is not there.
-pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-}
-
-/// A text in a definition; empty when it is not there.
-pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// The versions of a definition.
 pub(super) fn versions(definition: &Value) -> &[Value] {
@@ -92,7 +86,7 @@ pub fn prepare_delete(definition: &mut Value, now: &str) {
         finalizers.push(CLEANUP.to_owned());
         object::set_meta(definition, "finalizers", json!(finalizers));
     }
-    super::status::set_condition(
+    status::set_condition(
         definition,
         "Terminating",
         "True",
@@ -130,7 +124,7 @@ pub fn validate_update(definition: &Value, old: &Value, subresource: &str) -> Ve
         return validate_stored_versions(definition);
     }
     let mut errors = validate_spec(definition);
-    let established = super::status::is_true(old, "Established");
+    let established = status::is_true(old, "Established");
     let immutable: &[&str] = if established {
         &["/spec/scope", "/spec/names/kind", "/spec/group", "/spec/names/plural"]
     } else {

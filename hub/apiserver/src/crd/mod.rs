@@ -20,6 +20,7 @@ pub mod definition;
 mod expressions;
 pub mod fill;
 mod format;
+mod parts;
 mod pattern;
 pub mod rules;
 mod schema;
@@ -34,7 +35,10 @@ use std::{cmp::Ordering, sync::Arc};
 use karmada_meta::object;
 use serde_json::{Value, json};
 
-use self::definition::{list, storage_version, text, versions};
+use self::{
+    definition::{storage_version, versions},
+    parts::{list, text},
+};
 pub use self::{schema::Schema, shape::CustomShape};
 use crate::{
     discovery::compare_versions,

@@ -22,9 +22,8 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{
-    STORAGE,
-    definition::text,
-    kinds_of,
+    STORAGE, kinds_of,
+    parts::text,
     status::{Names, Naming, is_true},
 };
 use crate::{

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::definition::{list, text};
+use super::parts::{list, text};
 
 /// Whether a condition of a definition is true.
 pub fn is_true(definition: &Value, condition: &str) -> bool {

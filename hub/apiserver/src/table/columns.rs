@@ -6,7 +6,7 @@ use karmada_meta::jsonpath::JsonPath;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::cells::{self, age_of};
+use super::{cells, parts::age_of};
 use crate::kinds::{Column, Kind};
 
 /// ObjectMeta's own words, which stand in every Table.

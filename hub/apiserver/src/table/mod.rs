@@ -8,6 +8,7 @@
 mod cells;
 mod columns;
 mod network;
+mod parts;
 mod pods;
 
 use std::{sync::Arc, time::SystemTime};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cells::{NONE, array, count, int, joined, or, pairs, text};
+use super::parts::{NONE, array, count, int, joined, or, pairs, text};
 
 pub(super) fn service(column: &str, object: &Value) -> Value {
     match column {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::cells::{age_of, array, int, text};
+use super::parts::{age_of, array, int, text};
 
 /// The three cells that take more than a look.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,84 @@
+//! Users: their names and groups, and who among them is an agent. How somebody is known for one is [`crate::authn`].
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// The user name of a request that shows nothing.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// The group of [`ANONYMOUS`].
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group that everyone else is in.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of whoever may read figures: Kubernetes' own name.
+pub const MONITORING: &str = "system:monitoring";
+
+/// The group of all agents.
+pub const AGENTS: &str = "system:karmada:agents";
+/// What an agent's user name begins with; the cluster's name follows.
+pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+/// On the user of an agent whose Cluster has just gone, which may only read.
+pub const LEAVING: &str = "hub.karmada.io/leaving";
+
+/// Who asks. As a request extension it is believed: clients in process say so who they are, listeners pass a [`Peer`](crate::authn::Peer).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// User name.
+    pub name: String,
+    /// Groups, without duplicates.
+    pub groups: Vec<String>,
+    /// Identifies a user over time; empty for most.
+    pub uid: String,
+    /// Whatever else an authenticator says of the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// A user of the given groups, and of [`AUTHENTICATED`].
+    pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let mut user = Self { name: name.into(), ..Self::default() };
+        for group in groups.into_iter().map(Into::into).chain([AUTHENTICATED.to_owned()]) {
+            if !user.groups.contains(&group) {
+                user.groups.push(group);
+            }
+        }
+        user
+    }
+
+    /// The user who shows nothing.
+    pub fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// The server's own controllers: may do everything.
+    pub fn system(component: &str) -> Self {
+        Self::new(format!("system:{component}"), ["system:masters"])
+    }
+
+    /// As `authentication.k8s.io/v1` UserInfo, without what is empty.
+    pub(crate) fn info(&self) -> Value {
+        let Self { name, groups, uid, extra } = self;
+        let mut info = Map::new();
+        let mut set = |field: &str, empty: bool, value: Value| {
+            if !empty {
+                info.insert(field.to_owned(), value);
+            }
+        };
+        set("username", name.is_empty(), name.as_str().into());
+        set("uid", uid.is_empty(), uid.as_str().into());
+        set("groups", groups.is_empty(), json!(groups));
+        set("extra", extra.is_empty(), json!(extra));
+        info.into()
+    }
+
+    /// Whether the user is in `group`.
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+}
+
+/// The cluster whose agent this user is.
+pub fn agent_cluster(user: &UserInfo) -> Option<&str> {
+    let cluster = user.name.strip_prefix(AGENT_PREFIX)?;
+    (user.in_group(AGENTS) && !cluster.is_empty()).then_some(cluster)
+}
