@@ -4,10 +4,19 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::{
-    key::{Key, Revision},
-    quota::{Account, VALUE_OVERHEAD},
-};
+use crate::key::{Key, Revision};
+
+/// What a value takes beside its key and its bytes: its header, its places in maps, its record on disk.
+pub const VALUE_OVERHEAD: u64 = 512;
+
+/// An account that values count for, such as that of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What a guest may make it, in bytes; 0: anything.
+    pub limit: u64,
+}
 
 /// What is kept in memory beside each value, so that readers need not parse it.
 ///

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{engine::Forget, entry::Event, key::Revision, watch::Scope};
+use crate::{engine::Forget, entry::Event, key::Revision, scope::Scope};
 
 /// Events taken from one resource before others are looked at again.
 const RUN: usize = 8;

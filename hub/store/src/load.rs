@@ -8,10 +8,9 @@ use karmada_env::Env;
 use crate::{
     boot::{Boot, Boots},
     engine::{Batch, Change, Engine, EngineError, Image, Marks, Stored},
-    entry::{Entry, Event, EventKind, Project},
+    entry::{Account, Entry, Event, EventKind, Project},
     history::{History, Trimmed},
     key::{Key, Revision},
-    quota::Account,
     state::State,
 };
 

@@ -21,21 +21,13 @@ use std::{fmt, sync::Arc};
 
 use imbl::OrdMap;
 
-use crate::{entry::Entry, state::State};
+use crate::{
+    entry::{Account, Entry},
+    state::State,
+};
 
-/// What a value takes beside its key and its bytes: its header, its places in maps, its record on disk.
-pub const VALUE_OVERHEAD: u64 = 512;
 /// What is set aside: one part of so many of a limit.
 const SHARE: u64 = 8;
-
-/// An account that values count for, such as that of an agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Its name.
-    pub name: Arc<str>,
-    /// What a guest may make it, in bytes; 0: anything.
-    pub limit: u64,
-}
 
 /// What a commit is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,12 +12,12 @@ use crate::{
     boot::Boots,
     engine::Forget,
     error::{Compacted, Failure},
+    figures::{Refused, Writes},
     history::History,
     key::Revision,
     quota::Used,
     state::{Snapshot, State},
-    store::{Refused, Writes},
-    watch::Registry,
+    watchers::Registry,
 };
 
 /// Snapshots of earlier revisions that were made lately: the next page of the same list is likely to want one.

@@ -4,7 +4,6 @@ use std::{
     fmt,
     sync::{Arc, mpsc},
     thread,
-    time::Duration,
 };
 
 use karmada_env::Env;
@@ -17,56 +16,21 @@ use crate::{
     engine::Engine,
     entry::{Action, Entry, EventKind, Op, Project},
     error::{CommitError, Compacted, Failure, OpenError},
-    history::HistoryLimits,
+    figures::{Refused, Writes},
     key::{Key, Revision},
     load::{Loaded, load},
+    options::Options,
     quota::{Terms, Used},
+    scope::Scope,
     shared::Shared,
     state::Snapshot,
-    watch::{Scope, Watch},
+    watch::Watch,
     writer::{Answer, Message, Prepared, Request, Writer},
 };
 
 /// Commits that may wait for the writer; further ones wait for a place. Four full batches: enough that the writer
 /// never idles, little enough that nobody waits for long behind them.
 const QUEUE: usize = 1024;
-
-/// How a store is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// How much history is kept.
-    pub history: HistoryLimits,
-    /// Whether updates of this resource may be lost in a crash: they are shown at once and written within `flush`.
-    pub relaxed: fn(&str) -> bool,
-    /// For how long such updates may be unwritten. Without a writer thread (see [`crate::engine`]) they are written
-    /// with the next commit after that time, or by [`Store::flush`].
-    pub flush: Duration,
-    /// The largest value, in bytes.
-    pub max_value: usize,
-    /// What the current values may take together, in bytes, by [`Used`]; 0: anything.
-    pub quota: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            // An hour lets a client come back from most outages without listing everything again, ten minutes from
-            // any restart; the bytes are what history may cost in memory, and about as much on disk. A store that
-            // is written to so fast that ten minutes do not fit the larger figure keeps what fits.
-            history: HistoryLimits {
-                age: |_| Duration::from_secs(3600),
-                bytes: 32 << 20,
-                least: Duration::from_secs(600),
-                most: 256 << 20,
-            },
-            relaxed: |_| false,
-            flush: Duration::from_secs(1),
-            // A request body may have 3 MiB; the server adds managed fields and the like to it.
-            max_value: 4 * 1024 * 1024,
-            quota: 0,
-        }
-    }
-}
 
 /// How commits get to the writer.
 enum Way<H> {
@@ -96,42 +60,6 @@ impl<P: Project> fmt::Debug for Store<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("revision", &self.revision()).finish_non_exhaustive()
     }
-}
-
-/// Upper bounds, in milliseconds, of the times by which [`Writes::syncs`] counts; a last one takes the rest.
-pub const SYNC_BOUNDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
-
-/// What the writer did since the store was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Writes {
-    /// Changes that were made durable.
-    pub changes: u64,
-    /// Bytes of keys and values in them.
-    pub bytes: u64,
-    /// Batches, each with one sync, by how long they took: see [`SYNC_BOUNDS`].
-    pub syncs: [u64; SYNC_BOUNDS.len() + 1],
-    /// How long they took together.
-    pub sync_time: Duration,
-}
-
-impl Writes {
-    /// One more batch.
-    pub(crate) fn add(&mut self, changes: usize, bytes: usize, took: Duration) {
-        self.changes += changes as u64;
-        self.bytes += bytes as u64;
-        let slot = SYNC_BOUNDS.iter().position(|bound| took <= Duration::from_millis(*bound));
-        self.syncs[slot.unwrap_or(SYNC_BOUNDS.len())] += 1;
-        self.sync_time += took;
-    }
-}
-
-/// Commits that a limit did not allow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
-    /// That of the whole store,
-    pub whole: u64,
-    /// and those of accounts.
-    pub accounts: u64,
 }
 
 /// Figures about a store, for metrics.

@@ -16,13 +16,13 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     engine::{Batch, Change, Engine, EngineError, Forget, LogRecord, Marks, Stored},
-    entry::{Committed, Entry, Event, EventKind, Expect},
+    entry::{Account, Committed, Entry, Event, EventKind, Expect},
     error::{CommitError, Failure},
     key::{Key, Revision},
-    quota::{Account, Exceeded, Terms, Used},
+    options::Options,
+    quota::{Exceeded, Terms, Used},
     shared::Shared,
     state::State,
-    store::Options,
 };
 
 /// Most operations in one batch.

@@ -1,0 +1,42 @@
+//! How a store is run.
+
+use std::time::Duration;
+
+use crate::history::HistoryLimits;
+
+/// How a store is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How much history is kept.
+    pub history: HistoryLimits,
+    /// Whether updates of this resource may be lost in a crash: they are shown at once and written within `flush`.
+    pub relaxed: fn(&str) -> bool,
+    /// For how long such updates may be unwritten. Without a writer thread (see [`crate::engine`]) they are written
+    /// with the next commit after that time, or by [`crate::Store::flush`].
+    pub flush: Duration,
+    /// The largest value, in bytes.
+    pub max_value: usize,
+    /// What the current values may take together, in bytes, by [`crate::Used`]; 0: anything.
+    pub quota: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            // An hour lets a client come back from most outages without listing everything again, ten minutes from
+            // any restart; the bytes are what history may cost in memory, and about as much on disk. A store that
+            // is written to so fast that ten minutes do not fit the larger figure keeps what fits.
+            history: HistoryLimits {
+                age: |_| Duration::from_secs(3600),
+                bytes: 32 << 20,
+                least: Duration::from_secs(600),
+                most: 256 << 20,
+            },
+            relaxed: |_| false,
+            flush: Duration::from_secs(1),
+            // A request body may have 3 MiB; the server adds managed fields and the like to it.
+            max_value: 4 * 1024 * 1024,
+            quota: 0,
+        }
+    }
+}
