@@ -12,7 +12,7 @@ use karmada_api::{
     models::default_resource_models,
 };
 use karmada_client::{Error, Patch, Rest, WorkQueue};
-use karmada_core::estimate::report;
+use karmada_core::nodes::report;
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;

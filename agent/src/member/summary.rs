@@ -7,7 +7,7 @@ use karmada_api::{
     consts::taint::{NO_EXECUTE, NO_SCHEDULE},
 };
 use karmada_client::{Rest, Wake, WatchConfig, Watcher, watch::Index};
-use karmada_core::estimate::Node as Room;
+use karmada_core::nodes::Node as Room;
 use karmada_env::Env;
 use karmada_meta::quantity::Quantity;
 use parking_lot::Mutex;

@@ -136,7 +136,7 @@ pub mod extension {
     /// On a Cluster: which sorts of users' rules there are, [`RULES_CUSTOMIZATIONS`] and [`RULES_WEBHOOKS`], separated
     /// by commas. An agent watches for them while it says so, and asks seldom otherwise.
     pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";
-    /// On a Cluster: what is free on its nodes, as JSON, written by its agent. See `karmada_core::estimate::report`.
+    /// On a Cluster: what is free on its nodes, as JSON, written by its agent. See `karmada_core::nodes::report`.
     pub const NODES: &str = "agent.karmada.io/nodes";
     /// In [`INTERPRETER_RULES`]: ResourceInterpreterCustomizations.
     pub const RULES_CUSTOMIZATIONS: &str = "customizations";

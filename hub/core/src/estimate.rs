@@ -13,28 +13,23 @@
 
 mod less;
 pub mod outstanding;
-pub mod report;
 
 use std::{collections::BTreeMap, fmt};
 
 use karmada_api::{
-    cluster::Taint,
     policy::NodeSelectorRequirement,
     work::{Component, NodeClaim, NodeSelector, ReplicaRequirements},
 };
 use karmada_meta::quantity::Quantity;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     fleet::{Amount, Grades, Member},
+    nodes::{Node, PODS},
     taints,
 };
 
 /// More than any cluster has room for: what is asked of a cluster for objects that have no replicas.
 pub const UNLIMITED: i64 = i32::MAX as i64;
-
-/// The resource that stands for the number of pods.
-pub(crate) const PODS: &str = "pods";
 
 /// What there is least of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,31 +85,6 @@ impl<'a> Estimate<'a> {
     fn least(self, other: Self) -> Self {
         if other.replicas < self.replicas { other } else { self }
     }
-}
-
-/// A node's free resources, and who may run there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Node {
-    /// Its name; empty where several nodes are told as one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// How many nodes are like this one; 0 counts as one.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub count: i64,
-    /// allocatable − requested, pods included.
-    #[serde(default)]
-    pub free: BTreeMap<String, Quantity>,
-    /// Its labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Its taints.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-}
-
-fn is_zero(count: &i64) -> bool {
-    *count == 0
 }
 
 /// What is asked of every cluster: read once, held against each.

@@ -19,7 +19,7 @@ use karmada_meta::quantity::Quantity;
 
 use crate::{
     affinity,
-    estimate::{Node, PODS, report},
+    nodes::{Node, PODS, report},
 };
 
 /// An amount of one resource, in the two units that division goes by.

@@ -44,6 +44,7 @@ pub mod install_order;
 pub mod judge;
 pub mod members;
 pub mod names;
+pub mod nodes;
 pub mod overrides;
 pub mod place;
 pub mod quota;

@@ -19,13 +19,10 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
-    estimate::{
-        Node,
-        outstanding::{self, Assigned, Ledger},
-        report,
-    },
+    estimate::outstanding::{self, Assigned, Ledger},
     fleet::{self, Member},
     names,
+    nodes::{Node, report},
     place::{self, Decision, Explained, Peer, PlaceError, Request},
 };
 use karmada_env::Env;

@@ -3,8 +3,11 @@
 
 use karmada_meta::quantity::Quantity;
 
-use super::{Ask, Node, PODS, may_run, outstanding::Part, times_of};
-use crate::fleet::{Amount, Grades, Member};
+use super::{Ask, may_run, outstanding::Part, times_of};
+use crate::{
+    fleet::{Amount, Grades, Member},
+    nodes::{Node, PODS},
+};
 
 impl Member {
     /// The cluster with less room: `parts` with their numbers are coming. What fits on none of its nodes is taken off the
