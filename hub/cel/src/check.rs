@@ -164,7 +164,7 @@ impl Checker {
         };
         let found = match &target {
             Type::Object(decl) => match decl.fields().and_then(|fields| fields.get(field)) {
-                Some(field) => field.decl.type_of(),
+                Some(field) => Type::of(&field.decl),
                 None => return self.issue(expr.at, format!("undefined field '{field}'")),
             },
             Type::Map(_, value) => (**value).clone(),

@@ -7,8 +7,6 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::types::Type;
-
 /// A request of this size is the largest there is.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 /// Names that CEL itself uses; fields of these names are written with underscores around them.
@@ -190,23 +188,6 @@ impl Decl {
             fields.insert("metadata".to_owned(), Field { json: "metadata".to_owned(), decl: metadata });
         }
         Some(Self::new(Shape::Object(fields), u64::MAX >> 1, min_size))
-    }
-
-    /// The type of a value.
-    pub(crate) fn type_of(self: &Arc<Self>) -> Type {
-        match &self.shape {
-            Shape::IntOrString | Shape::Any => Type::Dyn,
-            Shape::Bool => Type::Bool,
-            Shape::Int => Type::Int,
-            Shape::Double => Type::Double,
-            Shape::Text => Type::Text,
-            Shape::Bytes => Type::Bytes,
-            Shape::Duration => Type::Duration,
-            Shape::Timestamp => Type::Timestamp,
-            Shape::List(items, _) => Type::list(items.type_of()),
-            Shape::Map(values) => Type::map(Type::Text, values.type_of()),
-            Shape::Object(_) => Type::Object(Arc::clone(self)),
-        }
     }
 
     /// The fields of an object.

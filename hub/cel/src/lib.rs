@@ -20,6 +20,7 @@ mod cost;
 mod decl;
 mod eval;
 mod functions;
+mod library;
 mod parse;
 mod signatures;
 mod token;
@@ -84,7 +85,7 @@ impl Scope {
 
     fn variables(&self) -> Vec<Variable> {
         let variable = |known: &Known| {
-            let of = known.decl.type_of();
+            let of = Type::of(&known.decl);
             let of = if known.optional { Type::optional(of) } else { of };
             Variable { name: known.name.to_owned(), of, decl: Some(known.decl.clone()) }
         };
@@ -264,10 +265,10 @@ fn literals(expr: &Expr, regexes: &mut Regexes, issues: &mut Vec<Issue>) {
                         Err(_) => {}
                     }
                 }
-                ("duration", Some((at, text)), _) if functions::time::parse_duration(text).is_none() => {
+                ("duration", Some((at, text)), _) if library::time::parse_duration(text).is_none() => {
                     issues.push(Issue { at, what: "invalid duration argument".to_owned() });
                 }
-                ("timestamp", Some((at, text)), _) if functions::time::parse_timestamp(text).is_none() => {
+                ("timestamp", Some((at, text)), _) if library::time::parse_timestamp(text).is_none() => {
                     issues.push(Issue { at, what: "invalid timestamp argument".to_owned() });
                 }
                 _ => {}

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::decl::Decl;
+use crate::decl::{Decl, Shape};
 
 /// A type.
 #[derive(Clone, Debug)]
@@ -32,6 +32,23 @@ pub(crate) enum Type {
 }
 
 impl Type {
+    /// The type of the values of a declaration.
+    pub(crate) fn of(decl: &Arc<Decl>) -> Self {
+        match &decl.shape {
+            Shape::IntOrString | Shape::Any => Self::Dyn,
+            Shape::Bool => Self::Bool,
+            Shape::Int => Self::Int,
+            Shape::Double => Self::Double,
+            Shape::Text => Self::Text,
+            Shape::Bytes => Self::Bytes,
+            Shape::Duration => Self::Duration,
+            Shape::Timestamp => Self::Timestamp,
+            Shape::List(items, _) => Self::list(Self::of(items)),
+            Shape::Map(values) => Self::map(Self::Text, Self::of(values)),
+            Shape::Object(_) => Self::Object(Arc::clone(decl)),
+        }
+    }
+
     pub(crate) fn list(of: Self) -> Self {
         Self::List(Arc::new(of))
     }

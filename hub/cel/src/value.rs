@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::{
     decl::{Decl, Field, Identity, Shape},
-    functions::{
+    library::{
         net::{Cidr, Url},
         semver::Semver,
         time,

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::{Answer, time};
-use crate::value::Val;
+use super::Answer;
+use crate::{library::time, value::Val};
 
 /// A value as text, as messages show it.
 pub(crate) fn show(value: &Val<'_>) -> String {

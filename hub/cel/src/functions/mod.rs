@@ -2,20 +2,22 @@
 
 pub(crate) mod convert;
 mod format;
+mod index;
 pub(crate) mod lists;
 mod named;
-pub(crate) mod net;
+mod net;
 mod numbers;
-pub(crate) mod semver;
+mod semver;
 mod strings;
+mod time;
+
+pub(crate) use index::index;
 pub(crate) use strings::compile as compile_regex;
-pub(crate) mod time;
 
 use std::collections::BTreeMap;
 
 use crate::{
     cost::{REGEX, TRAVERSE, scale},
-    eval::index,
     value::{MapVal, NO_OVERLOAD, Val},
 };
 

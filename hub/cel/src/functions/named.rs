@@ -3,7 +3,8 @@
 use base64::Engine as _;
 use karmada_meta::names;
 
-use super::{Answer, net::Url, time};
+use super::Answer;
+use crate::library::{net::Url, time};
 use crate::value::Val;
 
 const FORMATS: [&str; 13] = [
