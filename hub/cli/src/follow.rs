@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::{
     Failure,
     ask::Server,
-    get::{Shown, plain_table},
+    shown::{self, Shown, plain_table},
 };
 
 /// Between attempts to reach a server that was there. A person waits, and one process is no crowd.
@@ -303,7 +303,7 @@ fn text(value: &Value) -> &str {
 /// One document per object of an answer: tables of one row each, or the objects themselves.
 fn documents(answer: Value, as_table: bool) -> Vec<Value> {
     if !as_table {
-        return super::get::items(vec![answer]);
+        return shown::items(vec![answer]);
     }
     let mut table = if answer["kind"] == "Table" { answer } else { plain_table(answer) };
     let rows = match table["rows"].take() {

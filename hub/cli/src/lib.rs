@@ -23,6 +23,7 @@ mod known;
 mod members;
 mod placed;
 mod revoke;
+mod shown;
 mod table;
 mod whatif;
 

@@ -36,8 +36,8 @@ use super::{
     Failure,
     args::{GetArgs, Output},
     ask::Server,
-    get::{kind_name, name_line, written},
     known, print,
+    shown::{kind_name, name_line, written},
     table::{Columns, Printer},
 };
 

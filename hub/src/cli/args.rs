@@ -1,5 +1,6 @@
 //! What can be said on the command line. Plain data: nothing is opened or read here.
 
+mod judge;
 mod numbers;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -10,9 +11,7 @@ use karmada_cli::Failure;
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-use super::judge::JudgeArgs;
-
-pub(super) use self::numbers::positive;
+use self::{judge::JudgeArgs, numbers::positive};
 
 /// The hub: policies, bindings and the API that agents pull from.
 #[derive(Debug, Parser)]
