@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs fuzz targets with coverage, for some seconds each: hub/fuzz/run.sh SECONDS [TARGET...]; without names all of them.
-# What breaks a property is kept under hub/fuzz/artifacts, what reaches new code under hub/fuzz/corpus.
+# What breaks a property is kept under hub/fuzz/artifacts, what reaches new code under hub/fuzz/corpus. FUZZ_RUNS=N ends each
+# after so many inputs, and FUZZ_SEED=N chooses the same ones each time, as long as the corpus is the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:?how many seconds each target runs}
@@ -16,7 +17,7 @@ for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"
     log="fuzz/corpus/$target.log"
     if cargo fuzz run --dev --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-        -max_total_time="$seconds" -max_len="${FUZZ_LENGTH:-600}" -timeout=10 -rss_limit_mb=1500 >"$log" 2>&1; then
+        -max_total_time="$seconds" -runs="${FUZZ_RUNS:--1}" -seed="${FUZZ_SEED:-0}" -max_len="${FUZZ_LENGTH:-600}" -timeout=10 -rss_limit_mb=1500 >"$log" 2>&1; then
         printf '%-16s %s\n' "$target" "$(grep -E '^Done ' "$log" | tail -1), $(grep -oE 'cov: [0-9]+' "$log" | tail -1)"
     else
         failed+=("$target")

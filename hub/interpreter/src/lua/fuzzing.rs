@@ -15,7 +15,7 @@ use super::{
 /// Objects without nulls, which Lua does not have, come back as they were.
 pub fn lua_values(data: &[u8]) {
     let Ok(inner) = serde_json::from_slice::<Value>(data) else { return };
-    let value = json!({ "spec": without_nulls(inner) });
+    let value = without_nulls(json!({ "spec": inner }));
     let lua = Lua::new();
     let marks = Marks::new(&lua).expect("a state has room for two tables");
     let there = marks.push(&lua, &value).expect("a value fits a state without limits");

@@ -1,6 +1,8 @@
-//! How much memory there is, and what of it stored objects may take.
+//! How much memory there is, and what of it stored objects and requests may take.
 
 use std::fs;
+
+use karmada_apiserver::limits::Limits;
 
 /// etcd's. What is stored is read at every start and stands in every backup: more than that is none of a hub's.
 const MOST: u64 = 2 << 30;
@@ -18,7 +20,18 @@ pub(super) fn storage_quota() -> u64 {
     quota_of(LIMITS.iter().map(|path| read(path)), &read("/proc/meminfo"))
 }
 
-/// The same of the texts of those files, which are empty where there are none.
+/// Limits of requests, smaller where there is little memory: a quarter of it for working on large objects, an eighth for
+/// bodies on their way.
+pub(super) fn fitted(limits: Limits) -> Limits {
+    let share = usize::try_from(storage_quota()).unwrap_or(usize::MAX);
+    Limits {
+        working_bytes: limits.working_bytes.min(share),
+        body_bytes: limits.body_bytes.min(share / 2),
+        ..limits
+    }
+}
+
+/// The quota, of the texts of those files, which are empty where there are none.
 fn quota_of(limits: impl IntoIterator<Item = String>, meminfo: &str) -> u64 {
     let limits = limits.into_iter().filter_map(|text| text.trim().parse::<u64>().ok());
     limits.chain(total(meminfo)).min().map_or(MOST, |memory| (memory / SHARE).clamp(LEAST, MOST))

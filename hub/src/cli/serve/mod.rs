@@ -179,7 +179,7 @@ fn tokens(args: &ServeArgs) -> Result<Tokens, Failure> {
 
 /// What requests may take, by the arguments.
 fn limits(args: &ServeArgs) -> limits::Limits {
-    limits::Limits {
+    memory::fitted(limits::Limits {
         reading: args.limits.max_requests_inflight,
         writing: args.limits.max_mutating_requests_inflight,
         request_timeout: args.limits.request_timeout,
@@ -189,7 +189,7 @@ fn limits(args: &ServeArgs) -> limits::Limits {
         event_ttl: args.limits.event_ttl,
         storage: storage(args),
         ..limits::Limits::default()
-    }
+    })
 }
 
 /// How much may be stored.
