@@ -1,7 +1,7 @@
 //! Where batches of changes are made durable, behind a small trait.
 //!
 //! An engine keeps four things: the current values, the undo log (per change what was there before), some numbers
-//! (where the store is, and how far the log of each resource was dropped) and the list of runs. It is written to by one writer, in whole batches, and read only when the store is opened.
+//! (where the store is, and how far the log of each resource and of parts of it was dropped) and the list of runs. It is written to by one writer, in whole batches, and read only when the store is opened.
 //!
 //! Engines here: [`redb`] (a file with a journal before it), [`memory`] (nothing survives but a clone of the engine) and [`crash`] (the
 //! redb engine over disks that can be stopped after every write).
@@ -69,15 +69,36 @@ pub struct Marks {
     pub reserved: Revision,
 }
 
-/// What the log loses of a resource.
+/// What the log loses of a resource, or of a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forget {
     /// Whose changes.
     pub resource: Arc<str>,
+    /// Those of a namespace, or at cluster scope of `/` and a name; none: all.
+    pub part: Option<Arc<str>>,
     /// From now on its log begins after this revision.
     pub up_to: Revision,
     /// The records that go; the last is `up_to`. Some may never have been written.
     pub revisions: Vec<Revision>,
+}
+
+impl Forget {
+    /// Under what it is kept how far the log was dropped.
+    pub(crate) fn mark(&self) -> Arc<str> {
+        match &self.part {
+            None => self.resource.clone(),
+            // In no key.
+            Some(part) => format!("{}\0{part}", self.resource).into(),
+        }
+    }
+
+    /// Resource and part of such a mark.
+    pub(crate) fn of_mark(mark: &str) -> (Arc<str>, Option<Arc<str>>) {
+        match mark.split_once('\0') {
+            None => (mark.into(), None),
+            Some((resource, part)) => (resource.into(), Some(part.into())),
+        }
+    }
 }
 
 /// What is made durable together, or not at all.
@@ -106,7 +127,7 @@ pub struct Image {
     pub marks: Marks,
     /// Up to where the log of every resource was dropped,
     pub base: Revision,
-    /// and that of these.
+    /// and that of these resources, and parts of resources: [`Forget::mark`].
     pub forgotten: Vec<(Arc<str>, Revision)>,
     /// The runs, oldest first. Empty: the store is new.
     pub boots: Vec<Boot>,

@@ -1,53 +1,219 @@
 //! The recent changes, in order, found by scope; and which of them are forgotten when.
 //!
 //! ```text
-//!   works           e7 e9 e11              trimmed from the left, each resource by itself
-//!     karmada-es-a  e7 e11                 the same events by namespace within it,
-//!       nginx       e11                    and by name: a watcher reads only what is in its scope
+//!   works           e7 e9 e11              the oldest of a resource go when they are too old,
+//!     karmada-es-a  e7 e11                 those of the heaviest part of the heaviest one when all are too much;
+//!       nginx       e11                    a watcher reads only what is in its scope
 //! ```
 //!
 //! Each resource is trimmed by itself, so that what changes all the time (Leases) does not push out what changes
-//! seldom and is resumed from after a day (Works). How far a resource is trimmed is kept for ever: a resource of
-//! which nothing was forgotten can be watched from its beginning.
+//! seldom and is resumed from after a day (Works). Where there is too much, each [`part`] of it is trimmed by itself, so
+//! that an agent that writes much shortens its own history, and not that of others. How far a resource is trimmed, and a
+//! part of it that is trimmed further, is kept: what nothing was forgotten of can be watched from its beginning. Whoever
+//! watches more than a part can do so from where all of it is there.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_set},
+    iter::{Peekable, Rev},
     sync::Arc,
     time::Duration,
 };
 
-use crate::{engine::Forget, entry::Event, key::Revision, scope::Scope};
+use crate::{
+    engine::Forget,
+    entry::Event,
+    key::{Key, Revision},
+    scope::Scope,
+};
 
-/// Events taken from one resource before others are looked at again.
+/// Events taken from one part before others are looked at again.
 const RUN: usize = 8;
+/// Parts that are looked at for one that may forget.
+const LOOK: usize = 8;
 
 type Events<H> = VecDeque<Arc<Event<H>>>;
+type ByWeight = BTreeSet<(usize, Arc<str>)>;
+type Heaviest<'a> = Rev<btree_set::Iter<'a, (usize, Arc<str>)>>;
+
+/// Whose part of a resource a key is in: that of its namespace, at cluster scope that of its name.
+pub(crate) fn part(namespace: &Arc<str>, name: &str) -> Arc<str> {
+    if namespace.is_empty() { format!("/{name}").into() } else { namespace.clone() }
+}
+
+/// An event of a resource.
+struct Slot<H> {
+    /// The monotonic time at which it was added.
+    at: Duration,
+    revision: Revision,
+    /// None: its part was trimmed further than the resource.
+    event: Option<Arc<Event<H>>>,
+}
 
 struct InNamespace<H> {
+    /// Not at cluster scope, where names are trimmed by themselves.
     events: Events<H>,
     names: BTreeMap<Arc<str>, Events<H>>,
 }
 
 struct InResource<H> {
-    /// With the monotonic time at which each was added.
-    events: VecDeque<(Duration, Arc<Event<H>>)>,
+    slots: VecDeque<Slot<H>>,
+    /// Slots without an event. The first has one, and no more than half of all have none.
+    holes: usize,
     namespaces: BTreeMap<Arc<str>, InNamespace<H>>,
+    weights: BTreeMap<Arc<str>, usize>,
+    heaviest: ByWeight,
     bytes: usize,
+}
+
+impl<H> Default for InResource<H> {
+    fn default() -> Self {
+        Self {
+            slots: VecDeque::new(),
+            holes: 0,
+            namespaces: BTreeMap::new(),
+            weights: BTreeMap::new(),
+            heaviest: BTreeSet::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<H> InResource<H> {
+    /// The events of a part.
+    fn of_part(&self, part: &str) -> Option<&Events<H>> {
+        match part.strip_prefix('/') {
+            Some(name) => self.namespaces.get("")?.names.get(name),
+            None => self.namespaces.get(part).map(|namespace| &namespace.events),
+        }
+    }
+
+    /// A part weighs more, or less.
+    fn weigh(&mut self, part: Arc<str>, change: impl FnOnce(usize) -> usize) {
+        let before = self.weights.get(&part).copied().unwrap_or(0);
+        let after = change(before);
+        self.heaviest.remove(&(before, part.clone()));
+        if after == 0 {
+            self.weights.remove(&part);
+            return;
+        }
+        self.heaviest.insert((after, part.clone()));
+        self.weights.insert(part, after);
+    }
+
+    /// Takes the first event of a part out of everything but the slots.
+    fn leave(&mut self, event: &Event<H>) {
+        let (key, weight) = (event.key(), event.weight());
+        self.bytes -= weight;
+        self.weigh(part(&key.namespace, &key.name), |before| before - weight);
+        let Some(namespace) = self.namespaces.get_mut(&key.namespace) else { return };
+        if !key.namespace.is_empty() {
+            namespace.events.pop_front();
+        }
+        if let Some(events) = namespace.names.get_mut(&key.name) {
+            events.pop_front();
+            if events.is_empty() {
+                namespace.names.remove(&key.name);
+            }
+        }
+        if namespace.names.is_empty() {
+            self.namespaces.remove(&key.namespace);
+        }
+    }
+
+    /// The live events from a place on.
+    fn live(&self, from: usize) -> impl Iterator<Item = (Duration, &Arc<Event<H>>)> {
+        self.slots.range(from..).filter_map(|slot| Some((slot.at, slot.event.as_ref()?)))
+    }
+
+    /// Holes cost as little as what is there.
+    fn tidy(&mut self) {
+        while self.slots.pop_front_if(|slot| slot.event.is_none()).is_some() {
+            self.holes -= 1;
+        }
+        if self.holes > self.slots.len() / 2 {
+            self.slots.retain(|slot| slot.event.is_some());
+            self.holes = 0;
+        }
+    }
+}
+
+/// How far a resource is trimmed.
+#[derive(Clone, Debug, Default)]
+struct OfResource {
+    /// Everything up to here is forgotten,
+    all: Revision,
+    /// and of some part everything up to there:
+    furthest: Revision,
+    /// the parts of which more is than of all, by name and by how far.
+    parts: BTreeMap<Arc<str>, Revision>,
+    order: BTreeSet<(Revision, Arc<str>)>,
 }
 
 /// How far resources are trimmed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trimmed {
-    /// Of every resource everything up to here is forgotten,
-    pub(crate) base: Revision,
-    /// and of these everything up to there.
-    pub(crate) resources: BTreeMap<Arc<str>, Revision>,
+    /// Of every resource everything up to here is forgotten.
+    base: Revision,
+    resources: BTreeMap<Arc<str>, OfResource>,
 }
 
 impl Trimmed {
-    /// Everything of a resource up to here is forgotten.
-    pub(crate) fn of(&self, resource: &str) -> Revision {
-        self.resources.get(resource).map_or(self.base, |revision| self.base.max(*revision))
+    /// As it was kept: [`Forget::mark`] and how far.
+    pub(crate) fn new(base: Revision, marks: impl IntoIterator<Item = (Arc<str>, Revision)>) -> Self {
+        let mut trimmed = Self { base, resources: BTreeMap::new() };
+        for (mark, up_to) in marks {
+            let (resource, part) = Forget::of_mark(&mark);
+            trimmed.mark(&resource, part.as_ref(), up_to);
+        }
+        trimmed
+    }
+
+    fn mark(&mut self, resource: &Arc<str>, part: Option<&Arc<str>>, up_to: Revision) {
+        let of = self.resources.entry(resource.clone()).or_default();
+        of.furthest = of.furthest.max(up_to);
+        match part {
+            None => of.all = of.all.max(up_to),
+            Some(part) => {
+                let before = of.parts.get(part).copied().unwrap_or_default();
+                of.order.remove(&(before, part.clone()));
+                of.order.insert((before.max(up_to), part.clone()));
+                of.parts.insert(part.clone(), before.max(up_to));
+            }
+        }
+        while let Some((_, part)) = of.order.first().filter(|(revision, _)| *revision <= of.all) {
+            of.parts.remove(part);
+            of.order.pop_first();
+        }
+    }
+
+    /// What was forgotten last.
+    pub(crate) fn furthest(&self) -> Revision {
+        self.resources.values().map(|of| of.furthest).fold(self.base, Revision::max)
+    }
+
+    /// Of a resource nothing is forgotten after this.
+    fn of(&self, resource: &str) -> Revision {
+        self.resources.get(resource).map_or(self.base, |of| self.base.max(of.furthest))
+    }
+
+    fn of_part(&self, resource: &str, part: &str) -> Revision {
+        let Some(of) = self.resources.get(resource) else { return self.base };
+        let part = of.parts.get(part).copied().unwrap_or_default();
+        self.base.max(of.all).max(part)
+    }
+
+    /// Everything of a key up to here is forgotten.
+    pub(crate) fn of_key(&self, key: &Key) -> Revision {
+        self.of_part(&key.resource, &part(&key.namespace, &key.name))
+    }
+
+    /// In a scope nothing is forgotten after this.
+    fn of_scope(&self, scope: &Scope) -> Revision {
+        match (&scope.namespace, &scope.name) {
+            (Some(namespace), Some(name)) => self.of_part(&scope.resource, &part(namespace, name)),
+            (Some(namespace), None) if !namespace.is_empty() => self.of_part(&scope.resource, namespace),
+            _ => self.of(&scope.resource),
+        }
     }
 }
 
@@ -64,12 +230,13 @@ pub(crate) struct History<H> {
 pub struct HistoryLimits {
     /// Changes of a resource that are older than this are forgotten.
     pub age: fn(&str) -> Duration,
-    /// When the changes kept weigh more than this, the oldest of a resource are forgotten: of the one that weighs most,
-    /// counting the part of its time that its oldest has used up;
+    /// When the changes kept weigh more than this, some of a resource are forgotten: of the one that weighs most, counting
+    /// the part of its time that its oldest have used up, the oldest of what weighs most in it (a namespace, at cluster
+    /// scope a name);
     pub bytes: usize,
     /// but none that is younger than this,
     pub least: Duration,
-    /// unless all together weigh more than this: then the oldest of the heaviest resource.
+    /// unless all together weigh more than this: then the oldest of the heaviest part of the heaviest resource.
     pub most: usize,
 }
 
@@ -78,9 +245,14 @@ impl<H> History<H> {
         Self { resources: BTreeMap::new(), trimmed, len: 0, bytes: 0 }
     }
 
-    /// Everything of a resource up to here is forgotten.
+    /// All of a resource is there after this.
     pub(crate) fn compacted(&self, resource: &str) -> Revision {
         self.trimmed.of(resource)
+    }
+
+    /// All of a scope is there after this.
+    pub(crate) fn compacted_in(&self, scope: &Scope) -> Revision {
+        self.trimmed.of_scope(scope)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -93,87 +265,104 @@ impl<H> History<H> {
 
     pub(crate) fn push(&mut self, event: Arc<Event<H>>, now: Duration) {
         let (key, weight) = (event.key(), event.weight());
-        let resource = self.resources.entry(key.resource.clone()).or_insert_with(|| InResource {
-            events: VecDeque::new(),
-            namespaces: BTreeMap::new(),
-            bytes: 0,
-        });
+        let resource = self.resources.entry(key.resource.clone()).or_default();
         let namespace = resource
             .namespaces
             .entry(key.namespace.clone())
             .or_insert_with(|| InNamespace { events: VecDeque::new(), names: BTreeMap::new() });
         namespace.names.entry(key.name.clone()).or_default().push_back(event.clone());
-        namespace.events.push_back(event.clone());
+        if !key.namespace.is_empty() {
+            namespace.events.push_back(event.clone());
+        }
+        resource.weigh(part(&key.namespace, &key.name), |before| before + weight);
         resource.bytes += weight;
         self.bytes += weight;
         self.len += 1;
-        resource.events.push_back((now, event));
+        let revision = event.revision();
+        resource.slots.push_back(Slot { at: now, revision, event: Some(event) });
     }
 
     /// What the limits ask to forget, in a step of about `step` events.
     pub(crate) fn plan(&self, limits: &HistoryLimits, now: Duration, step: usize) -> Vec<Forget> {
-        let mut plan = Plan { bytes: self.bytes, left: step, resources: Vec::new() };
+        let (mut bytes, mut left, mut forget) = (self.bytes, step, Vec::new());
+        let mut resources = Vec::with_capacity(self.resources.len());
         for (name, resource) in &self.resources {
+            let mut candidate = Candidate::new(name, resource);
             let age = (limits.age)(name);
-            let mut candidate = Candidate { name, resource, age, taken: 0, bytes: resource.bytes };
-            while plan.left > 0 && candidate.oldest(now).is_some_and(|at| at > age) {
-                plan.take(&mut candidate);
+            let old = resource.live(0).take_while(|(at, _)| now.saturating_sub(*at) > age);
+            let mut revisions = Vec::new();
+            for (_, event) in old.take(left) {
+                revisions.push(event.revision());
+                bytes -= candidate.take(&part(&event.key().namespace, &event.key().name));
             }
-            plan.resources.push(candidate);
+            left -= revisions.len();
+            if let Some(&up_to) = revisions.last() {
+                forget.push(Forget { resource: name.clone(), part: None, up_to, revisions });
+            }
+            candidate.old = forget.last().filter(|f| f.resource == *name).map(|f| f.up_to);
+            resources.push(candidate);
         }
-        while plan.left > 0 && plan.bytes > limits.bytes {
-            let old = |c: &Candidate<'_, H>| c.oldest(now).filter(|at| *at > limits.least);
-            // A resource that changes seldom costs little and is resumed from late: it stays.
-            let used_up = |c: &Candidate<'_, H>| {
-                let age = c.age.as_secs_f64().max(f64::MIN_POSITIVE);
-                old(c).map_or(-1.0, |at| c.bytes as f64 * (at.as_secs_f64() / age))
-            };
-            let first = plan.resources.iter_mut().max_by(|a, b| used_up(a).total_cmp(&used_up(b)));
-            let Some(mut candidate) = first.filter(|c| old(c).is_some()).copied() else { break };
-            plan.run(&mut candidate, limits.bytes, |c| old(c).is_some());
+        let parts = self.resources.values().map(|resource| resource.weights.len()).sum();
+        let phases = [(limits.bytes, Some(limits.least)), (limits.most, None)];
+        for (limit, least) in phases {
+            while left > 0 && bytes > limit {
+                let heaviest = resources.iter_mut().filter_map(|candidate| {
+                    let (part, at) = candidate.target(now, least, bytes / std::cmp::max(parts, 1))?;
+                    // A resource that changes seldom costs little and is resumed from late: it stays.
+                    let age = (limits.age)(candidate.name).as_secs_f64().max(f64::MIN_POSITIVE);
+                    let used_up = if least.is_some() { at.as_secs_f64() / age } else { 1.0 };
+                    Some((candidate.bytes as f64 * used_up, candidate, part))
+                });
+                let Some((_, candidate, part)) = heaviest.max_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+                for _ in 0..RUN.min(left) {
+                    let may = candidate.oldest(&part, now).is_some_and(|at| least.is_none_or(|l| at > l));
+                    if bytes <= limit || !may {
+                        break;
+                    }
+                    bytes -= candidate.take(&part);
+                    left -= 1;
+                }
+            }
         }
-        while plan.left > 0 && plan.bytes > limits.most {
-            let heaviest = plan.resources.iter().max_by_key(|c| c.bytes);
-            let Some(mut candidate) = heaviest.filter(|c| c.oldest(now).is_some()).copied() else { break };
-            plan.run(&mut candidate, limits.most, |c| c.oldest(now).is_some());
-        }
-        plan.resources.iter().filter_map(Candidate::forget).collect()
+        forget.extend(resources.iter().flat_map(Candidate::forget));
+        forget
     }
 
     /// Forgets what was planned.
     pub(crate) fn trim(&mut self, forget: &[Forget]) {
-        for Forget { resource: name, up_to, .. } in forget {
-            while let Some(resource) = self.resources.get_mut(name)
-                && let Some((_, event)) = resource.events.pop_front_if(|(_, e)| e.revision() <= *up_to)
-            {
-                let weight = event.weight();
-                resource.bytes -= weight;
-                self.bytes -= weight;
-                self.len -= 1;
-                self.leave_scopes(&event);
-            }
-            self.trimmed.resources.insert(name.clone(), *up_to);
-        }
-    }
-
-    /// Takes the oldest event of a resource out of the narrower scopes: it is the first in each of them.
-    fn leave_scopes(&mut self, event: &Event<H>) {
-        let key = event.key();
-        let Some(resource) = self.resources.get_mut(&key.resource) else { return };
-        if let Some(namespace) = resource.namespaces.get_mut(&key.namespace) {
-            namespace.events.pop_front();
-            if let Some(events) = namespace.names.get_mut(&key.name) {
-                events.pop_front();
-                if events.is_empty() {
-                    namespace.names.remove(&key.name);
+        for Forget { resource: name, part, up_to, .. } in forget {
+            if let Some(resource) = self.resources.get_mut(name) {
+                let (len, bytes) = (resource.slots.len() - resource.holes, resource.bytes);
+                match part {
+                    None => {
+                        while let Some(slot) = resource.slots.pop_front_if(|slot| slot.revision <= *up_to) {
+                            match slot.event {
+                                Some(event) => resource.leave(&event),
+                                None => resource.holes -= 1,
+                            }
+                        }
+                    }
+                    Some(part) => {
+                        let first = |resource: &InResource<H>| resource.of_part(part)?.front().cloned();
+                        while let Some(event) = first(resource).filter(|event| event.revision() <= *up_to) {
+                            if let Ok(at) =
+                                resource.slots.binary_search_by_key(&event.revision(), |slot| slot.revision)
+                                && resource.slots[at].event.take().is_some()
+                            {
+                                resource.holes += 1;
+                            }
+                            resource.leave(&event);
+                        }
+                    }
+                }
+                resource.tidy();
+                self.len -= len - (resource.slots.len() - resource.holes);
+                self.bytes -= bytes - resource.bytes;
+                if resource.slots.is_empty() {
+                    self.resources.remove(name);
                 }
             }
-            if namespace.events.is_empty() {
-                resource.namespaces.remove(&key.namespace);
-            }
-        }
-        if resource.events.is_empty() {
-            self.resources.remove(&key.resource);
+            self.trimmed.mark(name, part.as_ref(), *up_to);
         }
     }
 
@@ -183,25 +372,24 @@ impl<H> History<H> {
             events.get(events.partition_point(|e| e.revision() <= after))
         }
         let resource = self.resources.get(&scope.resource)?;
-        let (namespace, name) = match (&scope.namespace, &scope.name) {
-            (None, name) => {
-                let first = resource.events.partition_point(|(_, e)| e.revision() <= after);
-                let mut events = resource.events.range(first..).map(|(_, event)| event);
-                return events.find(|e| name.as_ref().is_none_or(|name| e.key().name == *name));
-            }
-            (Some(namespace), name) => (resource.namespaces.get(namespace)?, name),
+        let in_all = || {
+            let first = resource.slots.partition_point(|slot| slot.revision <= after);
+            resource.live(first).map(|(_, event)| event).find(|event| scope.contains(event.key()))
         };
-        match name {
-            None => first_after(&namespace.events, after),
-            Some(name) => first_after(namespace.names.get(name)?, after),
+        match (&scope.namespace, &scope.name) {
+            (None, _) => in_all(),
+            (Some(namespace), None) if namespace.is_empty() => in_all(),
+            (Some(namespace), None) => first_after(&resource.namespaces.get(namespace)?.events, after),
+            (Some(namespace), Some(name)) => {
+                first_after(resource.namespaces.get(namespace)?.names.get(name)?, after)
+            }
         }
     }
 
     /// The events of a resource after a revision, newest first.
     pub(crate) fn back_to(&self, resource: &str, revision: Revision) -> impl Iterator<Item = &Arc<Event<H>>> {
-        let events =
-            self.resources.get(resource).into_iter().flat_map(|resource| resource.events.iter().rev());
-        events.map(|(_, event)| event).take_while(move |e| e.revision() > revision)
+        let slots = self.resources.get(resource).into_iter().flat_map(|resource| resource.slots.iter().rev());
+        slots.take_while(move |slot| slot.revision > revision).filter_map(|slot| slot.event.as_ref())
     }
 }
 
@@ -209,67 +397,88 @@ impl<H> History<H> {
 struct Candidate<'a, H> {
     name: &'a Arc<str>,
     resource: &'a InResource<H>,
-    age: Duration,
-    /// So many of its oldest are to go;
-    taken: usize,
-    /// so much is left then.
+    /// So much is left of it.
     bytes: usize,
+    /// Its parts by weight that nobody has looked at,
+    rest: Peekable<Heaviest<'a>>,
+    /// and the others, with what is left of them,
+    open: ByWeight,
+    /// and how many of their oldest are to go, too old or not, with what these weigh.
+    taken: BTreeMap<Arc<str>, (usize, usize)>,
+    /// What is too old, up to here, is forgotten of all parts.
+    old: Option<Revision>,
 }
 
-impl<H> Clone for Candidate<'_, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H> Copy for Candidate<'_, H> {}
-
-impl<H> Candidate<'_, H> {
-    /// The age of its oldest event.
-    fn oldest(&self, now: Duration) -> Option<Duration> {
-        self.resource.events.get(self.taken).map(|(at, _)| now.saturating_sub(*at))
-    }
-
-    fn forget(&self) -> Option<Forget> {
-        let revisions: Vec<Revision> =
-            self.resource.events.iter().take(self.taken).map(|(_, e)| e.revision()).collect();
-        let up_to = *revisions.last()?;
-        Some(Forget { resource: self.name.clone(), up_to, revisions })
-    }
-}
-
-/// What is to be forgotten, while it is found out.
-struct Plan<'a, H> {
-    bytes: usize,
-    left: usize,
-    resources: Vec<Candidate<'a, H>>,
-}
-
-impl<H> Plan<'_, H> {
-    fn take(&mut self, candidate: &mut Candidate<'_, H>) {
-        let Some((_, event)) = candidate.resource.events.get(candidate.taken) else { return };
-        let weight = event.weight();
-        candidate.taken += 1;
-        candidate.bytes -= weight;
-        self.bytes -= weight;
-        self.left -= 1;
+impl<'a, H> Candidate<'a, H> {
+    fn new(name: &'a Arc<str>, resource: &'a InResource<H>) -> Self {
+        let rest = resource.heaviest.iter().rev().peekable();
+        Self {
+            name,
+            resource,
+            bytes: resource.bytes,
+            rest,
+            open: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            old: None,
+        }
     }
 
-    /// Takes some of one resource, while it may be and while there is more than `limit`.
-    fn run(
+    /// The heaviest part that may forget, and the age of its oldest event: one that weighs no less than all parts of all
+    /// resources do on average, since the others have not made it too much. `least`: it is older than that.
+    fn target(
         &mut self,
-        candidate: &mut Candidate<'_, H>,
-        limit: usize,
-        may: impl Fn(&Candidate<'_, H>) -> bool,
-    ) {
-        for _ in 0..RUN.min(self.left) {
-            if self.bytes <= limit || !may(candidate) {
+        now: Duration,
+        least: Option<Duration>,
+        average: usize,
+    ) -> Option<(Arc<str>, Duration)> {
+        // The heaviest stand at the end of `open`, and all in `rest` weigh less than some of them, or are next.
+        let enough = |open: &ByWeight, next: &(usize, Arc<str>)| {
+            open.iter().rev().take(LOOK).filter(|part| *part > next).count() == LOOK
+        };
+        while let Some(next) = self.rest.next_if(|next| !enough(&self.open, next)) {
+            if self.taken.contains_key(&next.1) {
+                continue;
+            }
+            self.open.insert(next.clone());
+            if self.open.len().is_multiple_of(LOOK) {
                 break;
             }
-            self.take(candidate);
         }
-        if let Some(kept) = self.resources.iter_mut().find(|c| Arc::ptr_eq(c.name, candidate.name)) {
-            (kept.taken, kept.bytes) = (candidate.taken, candidate.bytes);
-        }
+        let heavy = self.open.iter().rev().take(LOOK).filter(|(weight, _)| *weight > 0 && *weight >= average);
+        let found = heavy.filter_map(|(_, part)| Some((part.clone(), self.oldest(part, now)?)));
+        found.into_iter().find(|(_, at)| least.is_none_or(|least| *at > least))
+    }
+
+    /// The age of the oldest event of a part.
+    fn oldest(&self, part: &Arc<str>, now: Duration) -> Option<Duration> {
+        let (taken, _) = self.taken.get(part).copied().unwrap_or_default();
+        let event = self.resource.of_part(part)?.get(taken)?;
+        let at = self.resource.slots.binary_search_by_key(&event.revision(), |slot| slot.revision).ok()?;
+        Some(now.saturating_sub(self.resource.slots[at].at))
+    }
+
+    /// Takes the oldest event of a part that was looked at. Answers what it weighs.
+    fn take(&mut self, part: &Arc<str>) -> usize {
+        let (taken, gone) = self.taken.entry(part.clone()).or_default();
+        let Some(event) = self.resource.of_part(part).and_then(|events| events.get(*taken)) else { return 0 };
+        let weight = event.weight();
+        let before = self.resource.weights.get(part).map_or(0, |whole| whole - *gone);
+        *taken += 1;
+        *gone += weight;
+        self.open.remove(&(before, part.clone()));
+        self.open.insert((before - weight, part.clone()));
+        self.bytes -= weight;
+        weight
+    }
+
+    fn forget(&self) -> Vec<Forget> {
+        let parts = self.taken.iter().filter_map(|(part, (taken, _))| {
+            let events = self.resource.of_part(part)?.iter().take(*taken);
+            let old = |revision: &Revision| self.old.is_some_and(|old| *revision <= old);
+            let revisions: Vec<_> = events.map(|event| event.revision()).filter(|r| !old(r)).collect();
+            let up_to = *revisions.last()?;
+            Some(Forget { resource: self.name.clone(), part: Some(part.clone()), up_to, revisions })
+        });
+        parts.collect()
     }
 }

@@ -15,7 +15,7 @@
 //! - The writer takes what is queued, checks each commit against what it has already taken, makes all of it
 //!   durable with one fsync (group commit) and then publishes. Under load fsyncs stay as they are and batches grow.
 //! - The state is a persistent map: a [`Snapshot`] is a copied root.
-//! - The history is the recent events in order, found by scope, and trimmed resource by resource ([`HistoryLimits`]); a
+//! - The history is the recent events in order, found by scope, and trimmed resource by resource, and where it is too much part by part ([`HistoryLimits`]); a
 //!   [`Watch`] is a cursor into it.
 //! - An [`engine`] keeps batches. Engines that block get a thread; the others run in the committing task, so that
 //!   a test under paused time is reproducible.
@@ -42,7 +42,7 @@
 //! | objects | resource, namespace, name | the current value, with the revisions that made and created it |
 //! | log | revision | an undo record: what the change did and the value that was there *before* |
 //! | meta | name | format version; last revision; reserved revision; from where on the journal counts |
-//! | forgotten | resource | revision up to which its log is dropped |
+//! | forgotten | resource, or resource and part | revision up to which its log is dropped |
 //! | boots | index | per run: random id, first, last durable and reserved revision |
 //!
 //! The log is an undo log because one thing is then stored once: what a change stored is the current value, or the

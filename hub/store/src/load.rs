@@ -32,8 +32,9 @@ pub(crate) fn load<P: Project>(
     env: &Env,
 ) -> Result<Loaded<P::Header>, EngineError> {
     let Image { objects, log, marks: kept, base, forgotten, boots } = engine.load()?;
-    let trimmed = Trimmed { base, resources: forgotten.into_iter().collect() };
-    if let Some(furthest) = trimmed.resources.values().chain([&base]).max().filter(|f| **f > kept.revision) {
+    let trimmed = Trimmed::new(base, forgotten);
+    let furthest = trimmed.furthest();
+    if furthest > kept.revision {
         let at = kept.revision;
         return Err(EngineError::Corrupt(format!("it is at revision {at} and has forgotten {furthest}")));
     }
@@ -67,7 +68,7 @@ pub(crate) fn load<P: Project>(
     let mut events = Vec::with_capacity(log.len());
     for record in log.into_iter().rev() {
         let (key, revision) = (&record.key, record.revision);
-        if revision <= trimmed.of(&key.resource) || revision > kept.revision {
+        if revision <= trimmed.of_key(key) || revision > kept.revision {
             return Err(disagree(key, revision));
         }
         let prev = record.prev.map(|stored| entry(key, stored));

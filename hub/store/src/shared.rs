@@ -16,6 +16,7 @@ use crate::{
     history::History,
     key::Revision,
     quota::Used,
+    scope::Scope,
     state::{Snapshot, State},
     watchers::Registry,
 };
@@ -41,6 +42,10 @@ pub(crate) struct Core<H> {
 impl<H> Core<H> {
     pub(crate) fn compacted(&self, resource: &str, asked: Revision) -> Compacted {
         Compacted { asked, oldest: self.history.compacted(resource), current: self.state.revision() }
+    }
+
+    pub(crate) fn compacted_in(&self, scope: &Scope, asked: Revision) -> Compacted {
+        Compacted { asked, oldest: self.history.compacted_in(scope), current: self.state.revision() }
     }
 }
 

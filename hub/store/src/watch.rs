@@ -51,8 +51,8 @@ impl<H> Watch<H> {
         let cursor = Arc::new(Cursor { pending: AtomicU64::new(0), from, wake: Notify::new() });
         let id = {
             let mut core = shared.core.write();
-            if lost || from < core.history.compacted(&scope.resource) {
-                return Err(core.compacted(&scope.resource, from));
+            if lost || from < core.history.compacted_in(&scope) {
+                return Err(core.compacted_in(&scope, from));
             }
             let first = core.history.next_in(&scope, from).map_or(0, |e| e.revision().get());
             cursor.pending.store(first, Ordering::Release);
@@ -69,9 +69,11 @@ impl<H> Watch<H> {
             self.seen = self.seen.max(core.state.revision());
             return if core.closed { Err(WatchEnd::Closed) } else { Ok(None) };
         }
+        // Where the scope has several parts, one may have been trimmed beyond what is next in another.
+        let whole = core.history.compacted_in(&self.scope) < pending;
         let event = match core.history.next_in(&self.scope, self.seen) {
-            Some(event) if event.revision() == pending => event.clone(),
-            _ => return Err(core.compacted(&self.scope.resource, self.seen).into()),
+            Some(event) if whole && event.revision() == pending => event.clone(),
+            _ => return Err(core.compacted_in(&self.scope, self.seen).into()),
         };
         self.seen = pending;
         let following = core.history.next_in(&self.scope, pending).map_or(0, |e| e.revision().get());

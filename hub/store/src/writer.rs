@@ -18,6 +18,7 @@ use crate::{
     engine::{Batch, Change, Engine, EngineError, Forget, LogRecord, Marks, Stored},
     entry::{Account, Committed, Entry, Event, EventKind, Expect},
     error::{CommitError, Failure},
+    history::part,
     key::{Key, Revision},
     options::Options,
     quota::{Exceeded, Terms, Used},
@@ -529,7 +530,11 @@ fn apply<H>(
 
 /// What makes these events durable.
 fn batch<H>(events: &[Arc<Event<H>>], marks: Marks, forget: Vec<Forget>) -> Batch {
-    let forgotten: BTreeMap<&str, Revision> = forget.iter().map(|f| (&*f.resource, f.up_to)).collect();
+    let mut forgotten: BTreeMap<(&str, Option<&str>), Revision> = BTreeMap::new();
+    for forget in &forget {
+        let up_to = forgotten.entry((&forget.resource, forget.part.as_deref())).or_default();
+        *up_to = forget.up_to.max(*up_to);
+    }
     let stored =
         |e: &Entry<H>| Stored { revision: e.revision, created: e.create_revision, value: e.value.clone() };
     let mut objects = BTreeMap::new();
@@ -548,7 +553,11 @@ fn batch<H>(events: &[Arc<Event<H>>], marks: Marks, forget: Vec<Forget>) -> Batc
             }
         };
         // Already forgotten: possible when a burst of relaxed updates outgrew the history.
-        if forgotten.get(&*key.resource).is_none_or(|up_to| event.revision() > *up_to) {
+        let part = part(&key.namespace, &key.name);
+        let is_kept = |part| {
+            forgotten.get(&(&*key.resource, part)).is_none_or(|up_to: &Revision| event.revision() > *up_to)
+        };
+        if is_kept(None) && is_kept(Some(&*part)) {
             let prev = event.prev.as_deref().map(stored);
             log.push(LogRecord { revision: event.revision(), key: key.clone(), change, prev });
         }

@@ -242,6 +242,60 @@ async fn seconds(store: &Store<Length>, clock: &ManualClock, resources: &[&'stat
     }
 }
 
+/// Whoever writes much shortens their own history: others resume, also after a restart.
+#[tokio::test]
+async fn what_one_part_writes_pushes_out_nothing_of_others() {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let least = Duration::from_secs(600);
+    let day = |_: &str| Duration::from_secs(86_400);
+    let history = HistoryLimits { age: day, bytes: 200_000, least, most: 400_000 };
+    let options = Options { history, ..Options::default() };
+    let memory = Memory::new();
+    let open = |memory: Memory| Store::open(memory, Length, Env::seeded(clock.clone(), 1), options).unwrap();
+    let store = open(memory.clone());
+    let start = store.revision();
+    let write = async |resource: &'static str, namespace: &str, name: &str, bytes: usize| {
+        clock.advance(Duration::from_secs(1));
+        let key = Key::new(resource, namespace, name);
+        store.commit(vec![Op::put(key, Expect::Any, vec![0; bytes])]).await.unwrap().revision()
+    };
+    let others: Vec<String> = (0..20).map(|i| format!("m{i}")).collect();
+    for other in &others {
+        for _ in 0..3 {
+            write("works", other, "w", 500).await;
+            write("clusters", "", other, 500).await;
+        }
+    }
+    let mut wide = store.watch(Scope::resource("works"), start).unwrap();
+    for (resource, namespace, name) in [("works", "evil", "w"), ("clusters", "", "evil")] {
+        for _ in 0..2000 {
+            write(resource, namespace, name, 4000).await;
+        }
+    }
+    assert!(store.stats().event_bytes <= 410_000, "{}", store.stats().event_bytes);
+    let resumes = |store: &Store<Length>, scope: Scope, events: usize| {
+        let mut watch = store.watch(scope, start).unwrap();
+        (0..events).for_each(|_| assert!(watch.try_next().unwrap().is_some()));
+        assert!(watch.try_next().unwrap().is_none());
+    };
+    let check = |store: &Store<Length>| {
+        for other in &others {
+            resumes(store, Scope::namespace("works", other.as_str()), 3);
+            resumes(store, Scope::object(&Key::new("clusters", "", other.as_str())), 3);
+        }
+        assert!(store.watch(Scope::namespace("works", "evil"), start).is_err());
+        assert!(store.watch(Scope::object(&Key::new("clusters", "", "evil")), start).is_err());
+        assert!(store.watch(Scope::resource("works"), start).is_err(), "not all of it is there");
+        assert!(store.watch(Scope::resource("works"), store.compacted("works")).is_ok());
+    };
+    check(&store);
+    assert!(matches!(wide.try_next(), Err(WatchEnd::Compacted(_))), "nothing is left out");
+    drop(wide);
+    store.close().await.unwrap();
+    let store = open(memory);
+    check(&store);
+}
+
 #[tokio::test]
 async fn what_changes_all_the_time_does_not_push_out_what_may_be_kept_longer() {
     let clock = ManualClock::new(SystemTime::UNIX_EPOCH);

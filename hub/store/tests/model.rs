@@ -20,6 +20,16 @@ fn compare(store: &Store<()>, model: &Model) {
     for from in model.events.iter().map(|e| e.revision).chain([0, 1, model.revision]) {
         let at = Revision::new(from);
         for resource in [WORKS, LEASES] {
+            for (namespace, name) in
+                [("a", None), ("a", Some("x")), ("b", Some("y")), ("", None), ("", Some("x"))]
+            {
+                let scope = Scope { name: name.map(Into::into), ..Scope::namespace(resource, namespace) };
+                if let Ok(mut watch) = store.watch(scope.clone(), at) {
+                    let mut want = model.since(resource, from);
+                    want.retain(|happened| scope.contains(&happened.key));
+                    assert_eq!(drain(&mut watch), want, "{scope:?} from {from}");
+                }
+            }
             let (past, watch) = (store.snapshot_at(resource, at), store.watch(Scope::resource(resource), at));
             if at < store.compacted(resource) {
                 assert!(past.is_err() && watch.is_err(), "{from} is compacted");

@@ -80,9 +80,9 @@ impl<'a> Reader<'a> {
     }
 
     fn forget(&mut self) -> Option<Forget> {
-        let (resource, up_to) = (self.text()?.into(), self.revision()?);
+        let ((resource, part), up_to) = (Forget::of_mark(self.text()?), self.revision()?);
         let revisions = (0..self.u32()?).map(|_| self.revision()).collect::<Option<_>>()?;
-        Some(Forget { resource, up_to, revisions })
+        Some(Forget { resource, part, up_to, revisions })
     }
 }
 
@@ -204,7 +204,7 @@ pub(super) fn put_batch(out: &mut Vec<u8>, batch: &Batch) {
     }
     out.extend_from_slice(&(batch.forget.len() as u32).to_le_bytes());
     for forget in &batch.forget {
-        put_text(out, &forget.resource);
+        put_text(out, &forget.mark());
         put_revision(out, forget.up_to);
         out.extend_from_slice(&(forget.revisions.len() as u32).to_le_bytes());
         forget.revisions.iter().for_each(|revision| put_revision(out, *revision));
@@ -307,9 +307,11 @@ mod tests {
     fn batch() -> impl Strategy<Value = Batch> {
         let key = ("[a-z/]{1,8}", "[a-z]{0,8}", "[a-zé]{1,8}").prop_map(|(r, n, m)| Key::new(r, n, m));
         let objects = prop::collection::vec((key, prop::option::of(stored())), 0..4);
-        let forget = ("[a-z/]{1,8}", any::<u64>(), prop::collection::vec(any::<u64>(), 0..4)).prop_map(
-            |(resource, up_to, revisions)| Forget {
+        let of = ("[a-z/]{1,8}", prop::option::of("[a-z/]{1,8}"));
+        let forget = (of, any::<u64>(), prop::collection::vec(any::<u64>(), 0..4)).prop_map(
+            |((resource, part), up_to, revisions)| Forget {
                 resource: resource.into(),
+                part: part.map(Into::into),
                 up_to: up_to.into(),
                 revisions: revisions.into_iter().map(Into::into).collect(),
             },

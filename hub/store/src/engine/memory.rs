@@ -76,7 +76,8 @@ impl Engine for Memory {
             for revision in &forget.revisions {
                 kept.log.remove(revision);
             }
-            kept.forgotten.insert(forget.resource.clone(), forget.up_to);
+            let up_to = kept.forgotten.entry(forget.mark()).or_default();
+            *up_to = forget.up_to.max(*up_to);
         }
         kept.marks = batch.marks;
         if let Some(boots) = &batch.boots {

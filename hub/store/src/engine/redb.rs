@@ -8,7 +8,7 @@
 //!                              karmada-store.boots  index → run
 //!                              karmada-store.objects (resource, namespace, name) → stored
 //!                              karmada-store.log    revision → log record
-//!                              karmada-store.forgotten  resource → revision up to which its log is dropped
+//!                              karmada-store.forgotten  resource, or resource NUL part → revision up to which its log is dropped
 //!   DIR/store.journal  the batches that are not in the tables yet, and older ones
 //!   DIR/store.lock     locked for as long as the store is open
 //! ```

@@ -19,7 +19,8 @@ use crate::key::{Key, Revision};
 /// - 1: the tables alone. One mark, in meta, says how far the log of everything is dropped.
 /// - 2: each resource has its own mark in a table; the one in meta goes for all of them and does not move any more.
 ///   Beside the tables there may be a journal with what is not in them yet; meta has its mark.
-pub const FORMAT: u64 = 2;
+/// - 3: a part of a resource (a namespace, at cluster scope a name) may have a mark of its own, which is ahead.
+pub const FORMAT: u64 = 3;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("karmada-store.meta");
 const BOOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("karmada-store.boots");
@@ -54,7 +55,7 @@ pub(super) fn migrate(db: &Database) -> Result<(), EngineError> {
     let format = found_format(db)?;
     if format < FORMAT {
         let txn = db.begin_write()?;
-        // 1 to 2: the mark of all resources stays as it is.
+        // 1 to 2: the mark of all resources stays as it is. 2 to 3: no part has a mark yet.
         txn.open_table(FORGOTTEN)?;
         txn.open_table(META)?.insert("format", FORMAT)?;
         txn.commit()?;
@@ -170,7 +171,10 @@ pub(super) fn write(db: &Database, batches: &[Batch], mark: Mark) -> Result<(), 
         }
         let mut forgotten = txn.open_table(FORGOTTEN)?;
         for forget in forget() {
-            forgotten.insert(&*forget.resource, forget.up_to.get())?;
+            // Never back: a plan that came to nothing may have been made again, with less.
+            let mark = forget.mark();
+            let before = forgotten.get(&*mark)?.map_or(0, |up_to| up_to.value());
+            forgotten.insert(&*mark, forget.up_to.get().max(before))?;
         }
         let mut objects = txn.open_table(OBJECTS)?;
         let last: BTreeMap<_, _> = batches.iter().flat_map(|b| &b.objects).map(|(k, v)| (k, v)).collect();

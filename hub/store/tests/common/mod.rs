@@ -56,7 +56,7 @@ pub(crate) enum ExpectSpec {
 }
 
 pub(crate) fn keys() -> impl Strategy<Value = Key> {
-    let parts = (prop::sample::select(vec![WORKS, LEASES]), "[ab]", "[xy]");
+    let parts = (prop::sample::select(vec![WORKS, LEASES]), "[ab]?", "[xy]");
     parts.prop_map(|(resource, namespace, name)| Key::new(resource, namespace, name))
 }
 
