@@ -1,0 +1,142 @@
+//! What is kept of a Work.
+
+use karmada_api::consts::{annotation, extension, label};
+use karmada_meta::{object, text};
+use karmada_objects::{
+    key::Key,
+    scope::{BindingKey, Scope},
+};
+use serde_json::Value;
+
+use crate::known::digest::{digest, digest_of};
+
+/// A Work.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WorkHead {
+    /// The Work's uid.
+    pub uid: String,
+    /// What its manifests carry.
+    pub permanent_id: String,
+    /// The binding it was made for; nothing for a Work of another maker.
+    pub binding: Option<BindingKey>,
+    /// That binding's permanent id.
+    pub binding_id: String,
+    /// The FederatedResourceQuota it was made for.
+    pub quota: Option<Key>,
+    /// The uid of its controlling owner, as Works of namespaces have one.
+    pub owner: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether it is marked as unwanted.
+    pub unwanted: bool,
+    /// A digest of what its maker decides: see [`WorkHead::content`].
+    pub content: u64,
+    /// A digest of its status.
+    pub status: u64,
+    /// A Namespace of its that stays on the member although the hub wants it gone, and the agent's words for it.
+    pub released: Option<Box<(String, String)>>,
+}
+
+/// The longest of an agent's words that are passed on.
+const WORDS: usize = 1024;
+
+impl WorkHead {
+    /// Projects a Work.
+    pub(crate) fn project(value: &Value) -> Self {
+        let ids = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
+        let owner = object::owner_references(value).into_iter().find(|o| o.controller == Some(true));
+        Self {
+            uid: object::uid(value).to_owned(),
+            permanent_id: object::label(value, label::WORK_ID).unwrap_or_default().to_owned(),
+            binding: Self::binding_of(value),
+            quota: Self::quota_of(value),
+            binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
+            owner: owner.map(|o| o.uid).unwrap_or_default(),
+            deleting: object::deletion_timestamp(value).is_some(),
+            unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
+            content: Self::content(value),
+            status: digest(&value["status"]),
+            released: Self::released_of(value),
+        }
+    }
+
+    fn released_of(work: &Value) -> Option<Box<(String, String)>> {
+        let conditions = work.pointer("/status/conditions")?.as_array()?;
+        let said = conditions.iter().find(|condition| {
+            condition["type"] == extension::NAMESPACE_REMOVED
+                && condition["reason"] == extension::NAMESPACE_RELEASED
+        })?;
+        let manifests = work.pointer("/spec/workload/manifests")?.as_array()?;
+        let namespace = manifests.iter().find(|manifest| {
+            object::api_version(manifest) == "v1" && object::kind(manifest) == "Namespace"
+        })?;
+        let words = text::line(said["message"].as_str().unwrap_or_default(), WORDS);
+        Some(Box::new((object::name(namespace).to_owned(), words)))
+    }
+
+    /// Whether nobody has said anything about it yet.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.status == digest(&Value::Null)
+    }
+
+    /// The FederatedResourceQuota that a Work's labels name.
+    pub(crate) fn quota_of(work: &Value) -> Option<Key> {
+        let text = |key| object::label(work, key).filter(|text| !text.is_empty());
+        Some(Key::new(
+            text(label::FEDERATED_RESOURCE_QUOTA_NAMESPACE)?,
+            text(label::FEDERATED_RESOURCE_QUOTA_NAME)?,
+        ))
+    }
+
+    /// The group of the Works of a FederatedResourceQuota.
+    pub(crate) fn of_quota(quota: &Key) -> String {
+        format!("FederatedResourceQuota({quota})")
+    }
+
+    /// The binding that a Work's annotations name.
+    pub(crate) fn binding_of(work: &Value) -> Option<BindingKey> {
+        let text = |key| object::annotation(work, key).filter(|text| !text.is_empty());
+        if let Some(name) = text(annotation::CLUSTER_RESOURCE_BINDING_NAME) {
+            return Some(BindingKey { scope: Scope::Cluster, key: Key::cluster_scoped(name) });
+        }
+        let key =
+            Key::new(text(annotation::RESOURCE_BINDING_NAMESPACE)?, text(annotation::RESOURCE_BINDING_NAME)?);
+        Some(BindingKey { scope: Scope::Namespaced, key })
+    }
+
+    /// A digest of everything in a Work that its maker decides: labels, annotations, owners and spec.
+    pub(crate) fn content(work: &Value) -> u64 {
+        let metadata = &work["metadata"];
+        digest_of([
+            &metadata["labels"],
+            &metadata["annotations"],
+            &metadata["ownerReferences"],
+            &work["spec"],
+        ])
+    }
+
+    /// The groups by which Works are found: their binding, and the name of their cluster's namespace is the range.
+    pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
+        let quota = head.quota.iter().map(Self::of_quota);
+        head.binding.iter().map(ToString::to_string).chain(quota).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_work_knows_its_binding() {
+        let work = |annotations: Value| {
+            WorkHead::project(&json!({"metadata": {"annotations": annotations}})).binding
+        };
+        let namespaced = json!({"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": "web-deployment"});
+        assert_eq!(work(namespaced), Some(BindingKey::of_template("Deployment", "shop", "web")));
+        let cluster = json!({"clusterresourcebinding.karmada.io/name": "edge-reader-clusterrole"});
+        assert_eq!(work(cluster), Some(BindingKey::of_template("ClusterRole", "", "edge-reader")));
+        assert_eq!(work(json!({})), None);
+    }
+}
