@@ -161,17 +161,17 @@ impl Hub {
 
         // Every listener is in place before the first watch starts.
         let cluster = ClusterController::new(&context);
-        let namespace = NamespaceController::new(&context);
+        let namespace = NamespaceController::new(&context.writer, &context.figures);
         let detector = Detector::new(&context);
         let scheduler = Scheduler::new(&context);
         let dependencies = Dependencies::new(&context);
         let quota = QuotaController::new(&context);
-        let rebalancer = Rebalancer::new(&context);
+        let rebalancer = Rebalancer::new(&context.writer, &context.figures);
         let evictor = Evictor::new(&context);
         let graceful = GracefulEviction::new(&context);
         let application = ApplicationFailover::new(&context);
         let failback = Failback::new(&context);
-        let taint_policies = TaintPolicies::new(&context);
+        let taint_policies = TaintPolicies::new(&context.writer, &context.figures);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -193,7 +193,11 @@ impl Hub {
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));
-        spawn(&mut running, "credentials", credentials::run(context.clone(), stop.clone()));
+        spawn(
+            &mut running,
+            "credentials",
+            credentials::run(context.writer.clone(), context.epochs.clone(), stop.clone()),
+        );
 
         let (synced, ready) = (context.clone(), self.ready);
         context.tasks.spawn(async move {

@@ -10,7 +10,7 @@ use karmada_api::{
     conditions::{self, Condition, ConditionStatus},
     consts::extension,
 };
-use karmada_apiserver::authn::epochs::SOON;
+use karmada_apiserver::authn::epochs::{Epochs, SOON};
 use karmada_client::Error;
 use karmada_meta::time::Time;
 use karmada_objects::{
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
+use crate::write::Writer;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(600);
@@ -30,14 +30,16 @@ const EVERY: Duration = Duration::from_secs(600);
 const REASON: &str = "CertificateEndsSoon";
 
 /// Looks until told to stop.
-pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    context.known.clusters.synced().await;
+pub(crate) async fn run(writer: Arc<Writer>, epochs: Option<Arc<Epochs>>, stop: CancellationToken) {
+    writer.known.clusters.synced().await;
     let looking = async {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            look(&context).await;
+            if let Some(epochs) = &epochs {
+                look(&writer, epochs).await;
+            }
         }
     };
     tokio::select! {
@@ -48,16 +50,15 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
 }
 
 /// One look at the certificates that were shown.
-async fn look(context: &Context) {
-    let Some(epochs) = &context.epochs else { return };
-    let now = Time::now(&context.env);
-    for (cluster, until, soon) in epochs.ends(context.env.wall(), SOON) {
+async fn look(writer: &Writer, epochs: &Epochs) {
+    let now = Time::now(&writer.env);
+    for (cluster, until, soon) in epochs.ends(writer.env.wall(), SOON) {
         let said = soon.then(|| message(&cluster, Time::from_system(until)));
-        let Some(head) = context.known.clusters.get(&Key::cluster_scoped(&*cluster)) else { continue };
+        let Some(head) = writer.known.clusters.get(&Key::cluster_scoped(&*cluster)) else { continue };
         if !show(&mut head.conditions().to_vec(), said.as_deref(), now) {
             continue;
         }
-        match write(context, &cluster, said.as_deref(), now).await {
+        match write(writer, &cluster, said.as_deref(), now).await {
             Err(error) => tracing::debug!(%cluster, %error, "what its certificate has left was not told"),
             Ok(()) => {
                 if let Some(said) = &said {
@@ -68,7 +69,7 @@ async fn look(context: &Context) {
     }
 }
 
-async fn write(context: &Context, cluster: &str, said: Option<&str>, now: Time) -> Result<(), Error> {
+async fn write(writer: &Writer, cluster: &str, said: Option<&str>, now: Time) -> Result<(), Error> {
     let change = |live: &mut Value| {
         let Some(mut list) = key::conditions(live) else { return false };
         let changed = show(&mut list, said, now);
@@ -77,12 +78,7 @@ async fn write(context: &Context, cluster: &str, said: Option<&str>, now: Time) 
         }
         changed
     };
-    context
-        .writer
-        .objects
-        .modify(&CLUSTERS, &Key::cluster_scoped(cluster), Part::Status, change)
-        .await
-        .map(drop)
+    writer.objects.modify(&CLUSTERS, &Key::cluster_scoped(cluster), Part::Status, change).await.map(drop)
 }
 
 fn message(cluster: &str, until: Time) -> String {

@@ -14,10 +14,14 @@ use serde_json::{Value, json};
 use std::fmt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Next, binding::overriding, work};
+use super::{Next, binding::overriding, work};
 use crate::{
-    known::heads::TemplateHead,
-    write::works::{self, Made, Maker},
+    known::{Known, heads::TemplateHead},
+    metrics::HubFigures,
+    write::{
+        Writer,
+        works::{self, Made, Maker},
+    },
 };
 
 /// How many Works are made at a time.
@@ -40,101 +44,100 @@ impl fmt::Display for Place {
 
 /// Provides Namespaces on clusters.
 pub(crate) struct NamespaceController {
-    context: Arc<Context>,
+    writer: Arc<Writer>,
     queue: WorkQueue<Place>,
 }
 
 impl NamespaceController {
-    /// A controller that hears the context's Namespaces, Clusters, Works and cluster-wide overrides from now on.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
-        let queue: WorkQueue<Place> = WorkQueue::new(context.env.clone());
-        let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.known.namespaces.listen(move |change| {
-            let Some(context) = shared.upgrade() else { return };
+    /// A controller that hears of Namespaces, Clusters, Works and cluster-wide overrides from now on.
+    pub(crate) fn new(writer: &Arc<Writer>, figures: &HubFigures) -> Self {
+        let queue: WorkQueue<Place> = WorkQueue::new(writer.env.clone());
+        let (shared, places) = (Arc::downgrade(writer), queue.clone());
+        writer.known.namespaces.listen(move |change| {
+            let Some(writer) = shared.upgrade() else { return };
             match names::cluster_of_namespace(&change.key.name) {
                 // A cluster can take Works once it has its execution namespace.
-                Some(cluster) => everywhere(&context, Some(cluster), None, &places),
-                None => everywhere(&context, None, Some(&change.key.name), &places),
+                Some(cluster) => everywhere(&writer.known, Some(cluster), None, &places),
+                None => everywhere(&writer.known, None, Some(&change.key.name), &places),
             }
         });
-        let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.known.clusters.listen(move |change| {
+        let (shared, places) = (Arc::downgrade(writer), queue.clone());
+        writer.known.clusters.listen(move |change| {
             let labels = |head: &Arc<crate::known::heads::ClusterHead>| head.cluster.metadata.labels.clone();
             if change.old.map(labels) != change.new.map(labels)
-                && let Some(context) = shared.upgrade()
+                && let Some(writer) = shared.upgrade()
             {
-                everywhere(&context, Some(&change.key.name), None, &places);
+                everywhere(&writer.known, Some(&change.key.name), None, &places);
             }
         });
-        let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.known.works.listen(move |change| {
-            let Some(context) = shared.upgrade() else { return };
+        let (shared, places) = (Arc::downgrade(writer), queue.clone());
+        writer.known.works.listen(move |change| {
+            let Some(writer) = shared.upgrade() else { return };
             let last = change.last();
             let news = change.new.is_none_or(|new| {
-                change.differs(|head| &head.content)
-                    && !context.writer.written.is_ours(change.key, new.content)
+                change.differs(|head| &head.content) && !writer.written.is_ours(change.key, new.content)
             });
             if last.binding.is_some() || last.owner.is_empty() || !news {
                 return;
             }
-            let owner = context.known.namespaces.all().into_iter().find(|(_, head)| head.uid == last.owner);
+            let owner = writer.known.namespaces.all().into_iter().find(|(_, head)| head.uid == last.owner);
             if let (Some((key, _)), Some(cluster)) =
                 (owner, names::cluster_of_namespace(&change.key.namespace))
             {
                 places.add(Place { namespace: key.name, cluster: cluster.to_owned() });
             }
         });
-        let (shared, places) = (Arc::downgrade(context), queue.clone());
-        context.known.overrides.cluster.listen(move |_| {
-            if let Some(context) = shared.upgrade() {
-                everywhere(&context, None, None, &places);
+        let (shared, places) = (Arc::downgrade(writer), queue.clone());
+        writer.known.overrides.cluster.listen(move |_| {
+            if let Some(writer) = shared.upgrade() {
+                everywhere(&writer.known, None, None, &places);
             }
         });
-        let shared = Arc::downgrade(context);
-        context.known.works.listen(move |change| {
+        let shared = Arc::downgrade(writer);
+        writer.known.works.listen(move |change| {
             let Some(released) = change.new.and_then(|head| head.released.as_deref()) else { return };
             // A hub that starts finds what was told before.
             if change.old.is_some_and(|old| old.released.as_deref() != Some(released))
-                && let Some(context) = shared.upgrade()
+                && let Some(writer) = shared.upgrade()
             {
                 let (name, words) = released;
                 let about = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
                 // An agent may not say so itself: it tells only of its own objects.
                 let reason = extension::NAMESPACE_RELEASED;
-                context.writer.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
+                writer.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
             }
         });
-        context.figures.queue("namespace", &queue);
-        Self { context: context.clone(), queue }
+        figures.queue("namespace", &queue);
+        Self { writer: writer.clone(), queue }
     }
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        self.context.known.clusters.synced().await;
-        self.context.known.namespaces.synced().await;
-        self.context.known.works.synced().await;
-        self.context.known.overrides.synced().await;
+        self.writer.known.clusters.synced().await;
+        self.writer.known.namespaces.synced().await;
+        self.writer.known.works.synced().await;
+        self.writer.known.overrides.synced().await;
         work("namespace", &self.queue, WORKERS, &stop, |place: Place| self.reconcile(place)).await;
     }
 
     async fn reconcile(&self, place: Place) -> Result<Next, Error> {
-        let context = &self.context;
-        let Some(head) = context.known.namespaces.get(&Key::cluster_scoped(place.namespace.as_str())) else {
+        let writer = &self.writer;
+        let Some(head) = writer.known.namespaces.get(&Key::cluster_scoped(place.namespace.as_str())) else {
             return Ok(Next::Done);
         };
-        let cluster = context.known.clusters.get(&Key::cluster_scoped(place.cluster.as_str()));
+        let cluster = writer.known.clusters.get(&Key::cluster_scoped(place.cluster.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Next::Done) };
         let execution = names::execution_namespace(&place.cluster);
-        let ready = context
+        let ready = writer
             .known
             .namespaces
             .get(&Key::cluster_scoped(execution.as_str()))
             .is_some_and(|n| !n.deleting);
-        if !ready || !provided(context, &place.namespace, &head) {
+        if !ready || !provided(&writer.known, &place.namespace, &head) {
             return Ok(Next::Done);
         }
         let Some(live) =
-            context.writer.objects.get(&NAMESPACES, &Key::cluster_scoped(place.namespace.as_str())).await?
+            writer.objects.get(&NAMESPACES, &Key::cluster_scoped(place.namespace.as_str())).await?
         else {
             return Ok(Next::Done);
         };
@@ -145,21 +148,15 @@ impl NamespaceController {
             Ok(overridden) => overridden,
             Err(why) => {
                 let text = format!("Apply override policy for cluster({}) failed: {why}", place.cluster);
-                context.writer.warning(
-                    component::OVERRIDE_MANAGER,
-                    &live,
-                    event::APPLY_OVERRIDE_POLICY_FAILED,
-                    text,
-                );
+                writer.warning(component::OVERRIDE_MANAGER, &live, event::APPLY_OVERRIDE_POLICY_FAILED, text);
                 return Ok(Next::Done);
             }
         };
         let key = Key::new(execution, names::work_name("Namespace", "", &place.namespace));
-        let made =
-            works::ensure(&context.writer, &key, &Maker::Namespace(object::uid(&live)), |existing, id| {
-                core_work::build_namespace(&manifest, &applied, &place.cluster, existing, || id.to_owned())
-            })
-            .await?;
+        let made = works::ensure(writer, &key, &Maker::Namespace(object::uid(&live)), |existing, id| {
+            core_work::build_namespace(&manifest, &applied, &place.cluster, existing, || id.to_owned())
+        })
+        .await?;
         Ok(match made {
             Made::Unchanged | Made::Written => Next::Done,
             // A binding that carries the Namespace itself does what is to be done here.
@@ -170,7 +167,7 @@ impl NamespaceController {
             Made::Going => Next::After(PATIENCE),
             Made::TooLarge(why) | Made::Refused(why) => {
                 let text = format!("Failed to provide the namespace on cluster({}): {why}", place.cluster);
-                context.writer.warning(component::NAMESPACE_SYNC, &live, event::SYNC_WORK_FAILED, text);
+                writer.warning(component::NAMESPACE_SYNC, &live, event::SYNC_WORK_FAILED, text);
                 Next::Done
             }
         })
@@ -186,7 +183,7 @@ impl NamespaceController {
         let mut manifest = live.clone();
         let uid = object::uid(live).to_owned();
         karmada_interpreter::prune(&mut manifest);
-        let (policies, _) = overriding(&self.context, &Subject::of(live));
+        let (policies, _) = overriding(&self.writer.known, &Subject::of(live));
         let applied =
             overrides::apply(&mut manifest, cluster, &policies, &[]).map_err(|error| error.to_string())?;
         object::set_meta(&mut manifest, "uid", uid);
@@ -200,21 +197,21 @@ impl NamespaceController {
 
 /// Whether a Namespace goes to all clusters by itself: not the hub's own, not one whose label forbids it, and not
 /// one that a policy places.
-fn provided(context: &Context, name: &str, head: &TemplateHead) -> bool {
+fn provided(known: &Known, name: &str, head: &TemplateHead) -> bool {
     let claimed = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
     !head.deleting
         && !claimed.iter().any(|key| head.labels.contains_key(*key))
-        && !context.known.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
+        && !known.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
 }
 
 /// Queues one Namespace on all clusters, or all Namespaces on one cluster, or all on all.
-fn everywhere(context: &Context, cluster: Option<&str>, namespace: Option<&str>, places: &WorkQueue<Place>) {
+fn everywhere(known: &Known, cluster: Option<&str>, namespace: Option<&str>, places: &WorkQueue<Place>) {
     let clusters = match cluster {
         Some(cluster) => vec![cluster.to_owned()],
-        None => context.known.clusters.all().into_iter().map(|(key, _)| key.name).collect(),
+        None => known.clusters.all().into_iter().map(|(key, _)| key.name).collect(),
     };
-    for (key, head) in context.known.namespaces.all() {
-        if namespace.is_some_and(|wanted| wanted != key.name) || !provided(context, &key.name, &head) {
+    for (key, head) in known.namespaces.all() {
+        if namespace.is_some_and(|wanted| wanted != key.name) || !provided(known, &key.name, &head) {
             continue;
         }
         for cluster in &clusters {

@@ -18,7 +18,8 @@ use karmada_objects::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Next, work};
+use super::{Next, work};
+use crate::{metrics::HubFigures, write::Writer};
 
 /// How many wishes are worked on at a time.
 const WORKERS: usize = 2;
@@ -35,22 +36,22 @@ impl fmt::Display for Wish {
 
 /// Has objects placed anew.
 pub(crate) struct Rebalancer {
-    context: Arc<Context>,
+    writer: Arc<Writer>,
     queue: WorkQueue<Wish>,
 }
 
 impl Rebalancer {
-    /// A controller that hears the context's wishes from now on.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
-        let queue: WorkQueue<Wish> = WorkQueue::new(context.env.clone());
-        context.figures.queue("workload-rebalancer", &queue);
+    /// A controller that hears of wishes from now on.
+    pub(crate) fn new(writer: &Arc<Writer>, figures: &HubFigures) -> Self {
+        let queue: WorkQueue<Wish> = WorkQueue::new(writer.env.clone());
+        figures.queue("workload-rebalancer", &queue);
         let wishes = queue.clone();
-        context.known.rebalancers.listen(move |change| {
+        writer.known.rebalancers.listen(move |change| {
             if change.differs(|generation| generation) {
                 wishes.add(Wish(change.key.clone()));
             }
         });
-        Self { context: context.clone(), queue }
+        Self { writer: writer.clone(), queue }
     }
 
     /// Runs until told to stop.
@@ -59,7 +60,7 @@ impl Rebalancer {
     }
 
     async fn reconcile(&self, Wish(key): Wish) -> Result<Next, Error> {
-        let objects = &self.context.writer.objects;
+        let objects = &self.writer.objects;
         let live = objects.get(&WORKLOAD_REBALANCERS, &key).await?;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             return Ok(Next::Done);
@@ -81,7 +82,7 @@ impl Rebalancer {
                 Err(error) => failed = Some(error),
             }
         }
-        let now = Time::now(&self.context.env);
+        let now = Time::now(&self.writer.env);
         let status = rebalance::status(observed, object::generation(&live), &before, now);
         if let Some(status) = &status {
             let write = |live: &mut Value| {
@@ -118,7 +119,7 @@ impl Rebalancer {
             object::ensure_map(live, "spec").insert("rescheduleTriggeredAt".into(), json!(at));
             true
         };
-        self.context.writer.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, tell).await?;
+        self.writer.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, tell).await?;
         Ok(found)
     }
 }

@@ -9,8 +9,8 @@ use karmada_meta::time::Time;
 use karmada_objects::{Part, key::Key, kinds::CLUSTERS};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Next, lease::set_taints, work};
-use crate::known::heads::ClusterHead;
+use super::{Next, lease::set_taints, work};
+use crate::{known::heads::ClusterHead, metrics::HubFigures, write::Writer};
 
 /// How many clusters are worked on at a time.
 const WORKERS: usize = 4;
@@ -19,24 +19,24 @@ const SOON: Duration = Duration::ZERO;
 
 /// Makes taints follow policies.
 pub(crate) struct TaintPolicies {
-    context: Arc<Context>,
+    writer: Arc<Writer>,
     queue: WorkQueue<String>,
 }
 
 impl TaintPolicies {
-    /// A controller that hears the context's clusters and policies from now on.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
-        let queue: WorkQueue<String> = WorkQueue::new(context.env.clone());
+    /// A controller that hears of clusters and policies from now on.
+    pub(crate) fn new(writer: &Arc<Writer>, figures: &HubFigures) -> Self {
+        let queue: WorkQueue<String> = WorkQueue::new(writer.env.clone());
         let clusters = queue.clone();
-        context.known.clusters.listen(move |change| {
+        writer.known.clusters.listen(move |change| {
             let conditions =
                 |head: &Arc<ClusterHead>| head.cluster.status.as_ref().map(|s| s.conditions.clone());
             if change.new.is_some() && change.old.map(conditions) != change.new.map(conditions) {
                 clusters.add(change.key.name.clone());
             }
         });
-        let (all, policies) = (context.known.clusters.clone(), queue.clone());
-        context.known.taint_policies.listen(move |change| {
+        let (all, policies) = (writer.known.clusters.clone(), queue.clone());
+        writer.known.taint_policies.listen(move |change| {
             // What a policy has put on stays when it is deleted.
             if change.new.is_some() {
                 for (cluster, _) in all.all() {
@@ -44,25 +44,25 @@ impl TaintPolicies {
                 }
             }
         });
-        context.figures.queue("cluster-taint-policy", &queue);
-        Self { context: context.clone(), queue }
+        figures.queue("cluster-taint-policy", &queue);
+        Self { writer: writer.clone(), queue }
     }
 
     /// Runs until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         // Policies have their say in the order of their ages.
-        self.context.known.taint_policies.synced().await;
-        self.context.known.clusters.synced().await;
+        self.writer.known.taint_policies.synced().await;
+        self.writer.known.clusters.synced().await;
         work("cluster-taint-policy", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
     }
 
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
         let mut policies: Vec<_> =
-            self.context.known.taint_policies.all().into_iter().map(|(_, head)| head).collect();
+            self.writer.known.taint_policies.all().into_iter().map(|(_, head)| head).collect();
         policies.sort_by(|a, b| a.born.cmp(&b.born));
         let key = Key::cluster_scoped(name);
-        let Some(head) = self.context.known.clusters.get(&key) else { return Ok(Next::Done) };
-        let now = Time::now(&self.context.env);
+        let Some(head) = self.writer.known.clusters.get(&key) else { return Ok(Next::Done) };
+        let now = Time::now(&self.writer.env);
         let wanted = |head: &ClusterHead| {
             taint_policy::taints(&head.cluster, policies.iter().map(|head| &head.policy.spec), now)
         };
@@ -81,24 +81,19 @@ impl TaintPolicies {
             set_taints(live, &taints);
             true
         };
-        let written = self.context.writer.objects.modify(&CLUSTERS, &key, Part::Main, change).await;
+        let written = self.writer.objects.modify(&CLUSTERS, &key, Part::Main, change).await;
         match (written, message) {
             (Ok(Some(cluster)), Some(message)) => {
                 tracing::info!(cluster = %key.name, %message, "taints follow policies");
                 let component = component::CLUSTER_TAINT_POLICY;
-                self.context.writer.normal(component, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
+                self.writer.normal(component, &cluster, event::TAINT_CLUSTER_SUCCEED, message);
                 Ok(Next::Done)
             }
             (Ok(_), _) => Ok(Next::Done),
             (Err(error), _) => {
                 let about = serde_json::json!(*head.cluster);
                 let component = component::CLUSTER_TAINT_POLICY;
-                self.context.writer.warning(
-                    component,
-                    &about,
-                    event::TAINT_CLUSTER_FAILED,
-                    error.to_string(),
-                );
+                self.writer.warning(component, &about, event::TAINT_CLUSTER_FAILED, error.to_string());
                 Err(error)
             }
         }

@@ -23,7 +23,7 @@ use karmada_objects::{
 use serde_json::Value;
 
 use super::Context;
-use crate::known::heads::OverrideHead;
+use crate::known::{Known, heads::OverrideHead};
 
 /// What is the same for all clusters of a binding.
 pub(super) struct Render<'a> {
@@ -61,7 +61,7 @@ impl<'a> Render<'a> {
         spec: &'a ResourceBindingSpec,
         template: &'a Value,
     ) -> Self {
-        let (cluster_policies, policies) = overriding(context, &Subject::of(template));
+        let (cluster_policies, policies) = overriding(&context.known, &Subject::of(template));
         Self {
             key,
             id: object::label(binding, bindings::id_label(key.scope)).unwrap_or_default(),
@@ -147,15 +147,15 @@ impl<'a> Render<'a> {
 
 /// The override policies that mean an object.
 pub(crate) fn overriding(
-    context: &Context,
+    known: &Known,
     subject: &Subject,
 ) -> (Vec<ClusterOverridePolicy>, Vec<OverridePolicy>) {
     let (mut cluster_policies, mut policies) = (Vec::new(), Vec::new());
     let near = match subject.namespace.as_str() {
         "" => Vec::new(),
-        namespace => context.known.overrides.namespaced.in_namespace(namespace),
+        namespace => known.overrides.namespaced.in_namespace(namespace),
     };
-    for (_, head) in context.known.overrides.cluster.all().into_iter().chain(near) {
+    for (_, head) in known.overrides.cluster.all().into_iter().chain(near) {
         if overrides::means(head.spec(), subject).is_none() {
             continue;
         }
