@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   template ─ select ─▶ policy ─ place ─▶ clusters ─ divide ─▶ replicas
-//!                          fleet, estimate ┘                    rebalance: all of it anew
+//!                   nodes, fleet, estimate ┘                    rebalance: all of it anew
 //!                                                        │
 //!   member ◀─ delete, members ◀─ Work ◀─ work ◀─ overrides
 //!      │
