@@ -3,22 +3,28 @@
 //! Both readers go over the text once and keep the last of two equal keys, as Kubernetes does; what they noticed goes
 //! into [`Findings`] and is judged by `fieldValidation` later.
 
-use std::{fmt::Write as _, io::Read as _};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
+use flate2::write::GzDecoder;
 use http::{HeaderMap, HeaderValue, header};
 use karmada_meta::status::Status;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::{
-    heavy::{HEAVY, Pool},
-    shape::Findings,
-};
+use crate::{heavy::Pool, shape::Findings};
 
 /// kube-apiserver's limit for one request.
 pub(crate) const LIMIT: usize = 3 << 20;
+/// How many bytes one of gzip is taken for, before it is known: JSON has about as many.
+const INFLATED: usize = 8;
+/// Gzip is inflated in pieces of so many bytes, so that what they become is looked at.
+const CHUNK: usize = 4 << 10;
+/// How far the bytes of a gzip may be ahead of what they stand for: its head, and what is held back until a window is full.
+const SLACK: usize = 64 << 10;
 /// Deeper nesting than any real object has would only exhaust the stack. kube-apiserver takes 10,000; many clients take
 /// 128, in which the frame of a watch and the managed fields have to fit, too.
 pub(crate) const MAX_DEPTH: usize = 100;
@@ -42,15 +48,14 @@ pub(crate) async fn decoded(
     match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(bytes),
         Some(b"gzip") => {
-            let broken = |error| Status::bad_request(format!("reading the body's gzip: {error}"));
-            let (mut decoder, mut inflated) = (GzDecoder::new(&*bytes).take(limit as u64 + 1), Vec::new());
-            // A byte of it may stand for a thousand: what turns out to be much goes on elsewhere.
-            decoder.by_ref().take(HEAVY as u64).read_to_end(&mut inflated).map_err(broken)?;
-            if inflated.len() >= HEAVY {
-                let rest = || decoder.read_to_end(&mut inflated);
-                pool.run(HEAVY, rest).await?.map_err(broken)?;
+            // A byte of it may stand for a thousand, or for none at all.
+            let inflated = pool.run(bytes.len().saturating_mul(INFLATED), || inflate(&bytes, limit)).await?;
+            match inflated
+                .map_err(|error| Status::bad_request(format!("reading the body's gzip: {error}")))?
+            {
+                Some(inflated) => Ok(inflated.into()),
+                None => Err(too_large()),
             }
-            if inflated.len() > limit { Err(too_large()) } else { Ok(inflated.into()) }
         }
         Some(other) => Err(Status {
             message: format!(
@@ -60,6 +65,26 @@ pub(crate) async fn decoded(
             ..Status::unsupported_media_type(&[])
         }),
     }
+}
+
+/// What gzip was made of; `None`: of more than `limit` bytes.
+fn inflate(bytes: &[u8], limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut decoder = GzDecoder::new(Vec::new());
+    let mut read = 0;
+    for chunk in bytes.chunks(CHUNK) {
+        decoder.write_all(chunk)?;
+        read += chunk.len();
+        let made = decoder.get_ref().len();
+        if made > limit {
+            return Ok(None);
+        }
+        // No gzip is much larger than what it was made of, unless somebody wants time to be lost on it.
+        if read > made + SLACK {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it holds next to nothing"));
+        }
+    }
+    let inflated = decoder.finish()?;
+    Ok((inflated.len() <= limit).then_some(inflated))
 }
 
 /// Parses JSON; duplicate keys are noted with their path.
@@ -349,6 +374,39 @@ mod tests {
                 proptest::prop_assert_eq!(ours, theirs);
             }
         }
+    }
+
+    #[test]
+    fn gzip_is_inflated_as_far_as_it_holds_something() {
+        let packed = |data: &[u8]| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(data).unwrap();
+            encoder.finish().unwrap()
+        };
+        // Random bytes become more, not less.
+        let mut seed = 1_u64;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .take(300_000)
+        .collect();
+        for data in [&b""[..], b"{}", &noise, &vec![b' '; 300_000]] {
+            assert_eq!(inflate(&packed(data), 300_000).unwrap().as_deref(), Some(data));
+        }
+        assert_eq!(inflate(&packed(&[b' '; 300_001]), 300_000).unwrap(), None);
+        assert_eq!(
+            inflate(&packed(&vec![b' '; 100 << 20]), 300_000).unwrap(),
+            None,
+            "and no more than a piece of it"
+        );
+        let broken = packed(&noise);
+        assert!(inflate(&broken[..broken.len() / 2], 300_000).is_err());
+        // Blocks without anything in them, as many as there is room for.
+        let mut hollow = packed(b"")[..10].to_vec();
+        hollow.extend(std::iter::repeat_n([0, 0, 0, 0xff, 0xff], 600_000).flatten());
+        let why = inflate(&hollow, 300_000).unwrap_err();
+        assert_eq!(why.to_string(), "it holds next to nothing");
     }
 
     #[test]

@@ -90,6 +90,15 @@ pub(crate) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     if bytes < HEAVY || !has_threads() { work() } else { tokio::task::block_in_place(work) }
 }
 
+/// Lets a future run that works on `bytes` bytes and also asks others: where that is much, on a thread that is handed over
+/// to it for as long as it lasts. Whoever calls bounds how many there are.
+pub async fn beside<T>(bytes: usize, work: impl Future<Output = T>) -> T {
+    if bytes < HEAVY || !has_threads() {
+        return work.await;
+    }
+    tokio::task::block_in_place(|| Handle::current().block_on(work))
+}
+
 /// Whether somebody else can go on while a thread of the runtime is busy.
 fn has_threads() -> bool {
     Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() != RuntimeFlavor::CurrentThread)
@@ -158,6 +167,24 @@ mod tests {
         timeout(PATIENCE, other).await.expect("in time").expect("no panic");
         timeout(PATIENCE, job).await.expect("in time").expect("no panic");
         assert_eq!(pool.figures(), (1, 0));
+    }
+
+    /// As above, with a future that waits in the middle of its work.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn others_are_served_beside_a_future() {
+        let (end, ended) = oneshot::channel::<u8>();
+        let (begin, begun) = oneshot::channel();
+        let large = tokio::spawn(async move {
+            let work = async {
+                begin.send(()).expect("it is waited for");
+                ended.await.expect("somebody ends it")
+            };
+            beside(HEAVY, work).await
+        });
+        begun.await.expect("it has begun");
+        end.send(7).expect("it waits");
+        assert_eq!(timeout(PATIENCE, large).await.expect("in time").expect("no panic"), 7);
+        assert_eq!(beside(HEAVY - 1, async { 8 }).await, 8);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,7 +69,7 @@ pub mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gc;
-mod heavy;
+pub mod heavy;
 mod identity;
 mod impersonate;
 pub mod kinds;

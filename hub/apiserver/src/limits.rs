@@ -28,7 +28,6 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use karmada_meta::status::Status;
 
-pub(crate) use budget::Counted;
 pub(crate) use gate::{Gate, Received};
 pub(crate) use pool::Seat;
 pub(crate) use who::Guest;
@@ -51,8 +50,8 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// How long a watch lasts that names no end, up to twice.
     pub watch_timeout: Duration,
-    /// Bytes of answers on their way, and of lists of more than a megabyte that are being made; 0: any number. One identity
-    /// may have a quarter; one list is always let through.
+    /// Bytes of answers that are being made or on their way; 0: any number. One identity may have a quarter; one list is
+    /// always let through.
     pub list_bytes: usize,
     /// Bytes of bodies that are being received or worked on; 0: any number. One identity may have a quarter.
     pub body_bytes: usize,

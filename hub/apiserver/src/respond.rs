@@ -1,6 +1,6 @@
 //! Putting HTTP answers together.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -14,6 +14,10 @@ use crate::negotiate::{Accepted, Encoding};
 /// Smaller answers are not worth compressing. kube-apiserver begins at 128 KiB, being next to its clients; those of a
 /// hub are across a narrow link.
 const GZIP_FROM: usize = 1 << 10;
+/// Longer JSON is not indented: no person reads it, and deep nesting makes a hundred bytes of one.
+const READABLE: usize = 256 << 10;
+/// How much longer than JSON the same may become as YAML or indented, beside that.
+const INDENTED: usize = 8;
 /// From here on quickly rather than well.
 const GZIP_FAST: usize = 64 << 10;
 
@@ -41,8 +45,8 @@ impl Answer {
             Encoding::Json { pretty: false } => self.json,
             Encoding::Json { pretty: true } => indented(&self.json).unwrap_or(self.json),
             Encoding::Yaml => match yaml(&self.json) {
-                Ok(text) => text.into(),
-                Err(error) => return status(&Status::internal(error)),
+                Ok(text) => text,
+                Err(why) => return status(&why),
             },
         };
         let mut response = self::bytes(bytes, request);
@@ -65,16 +69,48 @@ pub(crate) fn bytes(bytes: Bytes, request: &HeaderMap) -> Response<Body> {
     response
 }
 
+/// The same for people; `None` where it would become so much that nobody reads it.
 fn indented(json: &[u8]) -> Option<Bytes> {
+    if json.len() > READABLE {
+        return None;
+    }
     let value: Value = serde_json::from_slice(json).ok()?;
-    let mut text = serde_json::to_vec_pretty(&value).ok()?;
-    text.push(b'\n');
-    Some(text.into())
+    let mut text =
+        Bounded { text: Vec::with_capacity(2 * json.len()), most: INDENTED * json.len() + READABLE };
+    serde_json::to_writer_pretty(&mut text, &value).ok()?;
+    text.text.push(b'\n');
+    Some(text.text.into())
 }
 
-fn yaml(json: &[u8]) -> Result<String, String> {
-    let value: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    serde_saphyr::to_string(&value).map_err(|e| e.to_string())
+fn yaml(json: &[u8]) -> Result<Bytes, Status> {
+    let value: Value = serde_json::from_slice(json).map_err(Status::internal)?;
+    let mut text = Bounded { text: Vec::with_capacity(json.len()), most: INDENTED * json.len() + READABLE };
+    match serde_saphyr::to_io_writer(&mut text, &value) {
+        Ok(()) => Ok(text.text.into()),
+        Err(_) if text.text.len() >= text.most => {
+            let why = "as YAML the answer is too large, for it nests deeply; ask for application/json";
+            Err(Status { message: why.to_owned(), ..Status::not_acceptable(&[]) })
+        }
+        Err(error) => Err(Status::internal(error)),
+    }
+}
+
+/// A text that ends with an error when it becomes too long, and is that long then.
+struct Bounded {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.most.saturating_sub(self.text.len());
+        self.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.len() > room { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<Bytes> {
@@ -114,7 +150,7 @@ pub(crate) fn status_as(failure: &Status, encoding: Encoding) -> Response<Body> 
         Encoding::Json { pretty: false } => return response,
         Encoding::Json { pretty: true } => (indented(&json).unwrap_or(json), "application/json"),
         Encoding::Yaml => match yaml(&json) {
-            Ok(text) => (text.into(), "application/yaml"),
+            Ok(text) => (text, "application/yaml"),
             Err(_) => return response,
         },
     };
@@ -158,5 +194,24 @@ pub(crate) fn finish(response: &mut Response<Body>, audit_id: &str, warnings: &[
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             headers.append(header::WARNING, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_become_a_hundred_times_as_much_is_not_indented() {
+        let deep = |zeros: usize| {
+            format!("{}{}0{}", "[".repeat(90), "0,".repeat(zeros), "]".repeat(90)).into_bytes()
+        };
+        assert_eq!(indented(b"[1]").as_deref(), Some(&b"[\n  1\n]\n"[..]));
+        assert!(indented(&deep(100)).is_some_and(|text| text.len() > 10_000));
+        assert_eq!(indented(&deep(100_000)), None);
+        assert_eq!(indented(&vec![b' '; READABLE + 1]), None);
+        assert_eq!(yaml(b"[1]").unwrap(), "- 1\n");
+        let why = yaml(&deep(100_000)).unwrap_err();
+        assert_eq!(why.code(), 406, "{why:?}");
     }
 }

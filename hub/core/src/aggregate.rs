@@ -86,34 +86,59 @@ pub fn items<'a>(
 
 /// The most that the status of one cluster's object may take of a binding, in bytes of JSON. Real ones have a few hundred.
 pub const STATUS_EACH: usize = 256 << 10;
-/// The most for those of all clusters of a binding, which is stored, and sent to whoever watches it, as one object.
-pub const STATUS_ALL: usize = 2 << 20;
+/// The most for those of all clusters of a binding, which is stored, and sent to whoever watches it, as one object. On a
+/// stock server that object has to fit etcd's 1.5 MiB.
+pub const STATUS_ALL: usize = 1 << 20;
 /// The same for the messages of what was not applied.
 const MESSAGE_EACH: usize = 4 << 10;
-const MESSAGE_ALL: usize = 512 << 10;
+const MESSAGE_ALL: usize = 256 << 10;
+/// A text in a status with more than this is no phase or number.
+const SHORT: usize = 64;
+/// How the message of a cluster begins whose status is not there at all.
+const OMITTED: &str = "status omitted";
 
-/// Leaves out what is too much. An agent writes it, and what a binding and its template hold counts for nobody's quota.
+/// Cuts down what is too much. An agent writes it, and what a binding and its template hold counts for nobody's quota.
+/// Numbers and phases stay: readiness is summed up from them. They go only where they alone would be too much.
 fn bound(items: &mut [AggregatedStatusItem]) {
-    let size = |item: &AggregatedStatusItem| item.status.as_ref().map_or(0, size);
-    let sizes: Vec<usize> = items.iter().map(size).collect();
-    let messages: Vec<usize> = items.iter().map(|item| item.applied_message.len()).collect();
-    let (most, longest) =
-        (share(sizes.clone(), STATUS_EACH, STATUS_ALL), share(messages, MESSAGE_EACH, MESSAGE_ALL));
-    for (item, size) in items.iter_mut().zip(sizes) {
-        if item.applied_message.len() > longest {
-            let end = item.applied_message.floor_char_boundary(longest);
-            item.applied_message.truncate(end);
-            item.applied_message.push_str("… (the rest is in the Work)");
-        }
-        if size > most {
-            item.status = None;
-            item.applied_message = format!(
-                "its status is left out: it has {size} bytes, and {most} are shown of each cluster at most; the Work in \
-                 {} has it",
-                names::execution_namespace(&item.cluster_name)
-            );
-        }
+    let messages = items.iter().map(|item| item.applied_message.len()).collect();
+    let longest = share(messages, MESSAGE_EACH, MESSAGE_ALL);
+    for item in items.iter_mut().filter(|item| item.applied_message.len() > longest) {
+        let end = item.applied_message.floor_char_boundary(longest);
+        item.applied_message.truncate(end);
+        item.applied_message.push_str("… (the rest is in the Work)");
     }
+    bound_statuses(items, "status shortened to its numbers", |status| Some(numbers(status)));
+    bound_statuses(items, OMITTED, |_| None);
+}
+
+/// Has every status give way that is larger than its share.
+fn bound_statuses(items: &mut [AggregatedStatusItem], what: &str, less: impl Fn(&Value) -> Option<Value>) {
+    let sizes: Vec<usize> = items.iter().map(|item| item.status.as_ref().map_or(0, size)).collect();
+    let most = share(sizes.clone(), STATUS_EACH, STATUS_ALL);
+    for (item, size) in items.iter_mut().zip(sizes).filter(|(_, size)| *size > most) {
+        item.status = item.status.as_ref().and_then(&less);
+        item.applied_message = format!(
+            "{what}: its {size} bytes exceed the {most} that are shown of each cluster; see the Work in {}",
+            names::execution_namespace(&item.cluster_name)
+        );
+    }
+}
+
+/// What of a status is a number, a phase or the like.
+fn numbers(status: &Value) -> Value {
+    let short = |value: &Value| match value {
+        Value::Array(_) | Value::Object(_) => false,
+        Value::String(text) => text.len() <= SHORT,
+        _ => true,
+    };
+    let kept =
+        status.as_object().into_iter().flatten().filter(|(key, value)| key.len() <= SHORT && short(value));
+    Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+/// Whether a cluster has reported a status that is not there, so that nobody can tell by it how many are ready.
+pub fn is_omitted(item: &AggregatedStatusItem) -> bool {
+    item.applied && item.status.is_none() && item.applied_message.starts_with(OMITTED)
 }
 
 /// The largest size that all may have, no more than `each`, so that those which are no larger take no more than `all`
@@ -317,7 +342,12 @@ mod tests {
             let all = items(&spec(&[]).resource, works);
             let bytes = serde_json::to_vec(&all).expect("JSON").len();
             assert!(bytes <= STATUS_ALL + MESSAGE_ALL + all.len() * 256, "{bytes}");
-            all.into_iter().map(|item| (item.status.is_some(), item.applied_message)).collect()
+            let whole = |item: &AggregatedStatusItem| {
+                let status = item.status.as_ref().expect("numbers stay");
+                assert_eq!(status["readyReplicas"], 2);
+                status.get("note").is_some()
+            };
+            all.into_iter().map(|item| (whole(&item), item.applied_message)).collect()
         };
         let both = shown(&[reports("a", 3 << 20), reports("b", 200)]);
         assert_eq!((both[0].0, &both[1]), (false, &(true, String::new())));
@@ -328,13 +358,26 @@ mod tests {
         many.extend((0..100).map(|i| reports(&format!("n{i:03}"), 1000)));
         let many = shown(&many);
         assert!(many[..100].iter().all(|(whole, _)| !whole) && many[100..].iter().all(|(whole, _)| *whole));
+        // Thousands of ordinary ones keep the numbers that readiness is summed up from.
+        let fleet: Vec<_> = (0..3_000).map(|i| reports(&format!("m{i:04}"), 700)).collect();
+        assert!(shown(&fleet).iter().all(|(whole, why)| !whole && why.starts_with("status shortened")));
         // So do messages.
         let bad = work("a", applied("False", &"ä".repeat(1 << 20)), json!([]));
-        let (_, message) = &shown(&[bad])[0];
+        let message = &items(&spec(&[]).resource, &[bad])[0].applied_message;
         assert!(message.len() < MESSAGE_EACH + 64 && message.ends_with("in the Work)"), "{}", message.len());
         let sizes = |sizes: &[usize]| share(sizes.to_vec(), 10, 40);
         assert_eq!([sizes(&[]), sizes(&[9; 4]), sizes(&[9; 5]), sizes(&[1, 1, 30, 30])], [10, 10, 8, 10]);
         assert_eq!(share(vec![1, 1, 30, 30], 25, 40), 19);
+    }
+
+    #[test]
+    fn a_status_of_numbers_alone_can_be_too_much_too() {
+        let mut state = state("Deployment", "Healthy", 2);
+        let fields = (0..60_000).map(|i| (format!("number{i}"), json!(i)));
+        state["status"] = Value::Object(fields.collect());
+        let item = items(&spec(&[]).resource, &[work("a", applied("True", ""), json!([state]))]).remove(0);
+        assert!(is_omitted(&item) && item.health == Some(ResourceHealth::Healthy), "{item:?}");
+        assert!(!is_omitted(&AggregatedStatusItem { applied: true, ..AggregatedStatusItem::default() }));
     }
 
     #[test]

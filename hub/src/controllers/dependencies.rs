@@ -6,7 +6,7 @@
 //! ```
 //!
 //! An object is looked at when a binding that needs it changes, when it appears, changes or is given other labels,
-//! and when its own binding does. What it is needed for is all in the memory of [`crate::needs`] by then; what is not
+//! and when its own binding does. What it is needed for is all in the memory of [`crate::accounts::needs`] by then; what is not
 //! known yet after a start takes nothing away.
 
 use std::{

@@ -1,7 +1,7 @@
 //! The taint manager: objects leave clusters whose taints they do not tolerate.
 //!
 //! When that is due is [`karmada_core::evict::due`]'s decision, whether it may begin now the judge's
-//! ([`crate::evictions`]). Evictions of one binding are one write: its clusters without those that are left, and a task
+//! ([`crate::accounts::evictions`]). Evictions of one binding are one write: its clusters without those that are left, and a task
 //! for each.
 
 use std::{sync::Arc, time::Duration};

@@ -1,6 +1,6 @@
 //! FederatedResourceQuota: its parts go to clusters as ResourceQuotas, and what is used comes back into its status.
 //!
-//! That nobody uses more than is allowed is seen to where clusters are chosen ([`crate::quotas`]).
+//! That nobody uses more than is allowed is seen to where clusters are chosen ([`crate::accounts::quotas`]).
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -386,10 +386,17 @@ impl<H> History<H> {
         }
     }
 
-    /// The events of a resource after a revision, newest first.
-    pub(crate) fn back_to(&self, resource: &str, revision: Revision) -> impl Iterator<Item = &Arc<Event<H>>> {
-        let slots = self.resources.get(resource).into_iter().flat_map(|resource| resource.slots.iter().rev());
-        slots.take_while(move |slot| slot.revision > revision).filter_map(|slot| slot.event.as_ref())
+    /// The events of a resource after a revision, newest first; of one namespace where the scope has one.
+    pub(crate) fn back_to(&self, scope: &Scope, revision: Revision) -> impl Iterator<Item = &Arc<Event<H>>> {
+        let resource = self.resources.get(&scope.resource);
+        let of_namespace = scope.namespace.as_ref().filter(|namespace| !namespace.is_empty());
+        let part = of_namespace.and_then(|namespace| resource?.namespaces.get(namespace));
+        let whole = resource.filter(|_| of_namespace.is_none());
+        let slots = whole.into_iter().flat_map(|resource| resource.slots.iter().rev());
+        let all =
+            slots.take_while(move |slot| slot.revision > revision).filter_map(|slot| slot.event.as_ref());
+        let some = part.into_iter().flat_map(|part| part.events.iter().rev());
+        all.chain(some.take_while(move |event| event.revision() > revision))
     }
 }
 

@@ -40,10 +40,6 @@ pub(crate) struct Core<H> {
 }
 
 impl<H> Core<H> {
-    pub(crate) fn compacted(&self, resource: &str, asked: Revision) -> Compacted {
-        Compacted { asked, oldest: self.history.compacted(resource), current: self.state.revision() }
-    }
-
     pub(crate) fn compacted_in(&self, scope: &Scope, asked: Revision) -> Compacted {
         Compacted { asked, oldest: self.history.compacted_in(scope), current: self.state.revision() }
     }
@@ -80,32 +76,36 @@ impl<H> Shared<H> {
         }
     }
 
-    /// A resource as it was at a revision, made from today's by taking back what happened since; `lost` says that
-    /// what it was then is not known.
+    /// A resource, or one namespace of it, as it was at a revision, made from today's by taking back what happened since;
+    /// `lost` says that what it was then is not known. Of other namespaces it says nothing then.
     pub(crate) fn snapshot_at(
         &self,
-        resource: &str,
+        scope: &Scope,
         revision: Revision,
         lost: bool,
     ) -> Result<Snapshot<H>, Compacted> {
+        let resource = &*scope.resource;
         let (mut state, since) = {
             let core = self.core.read();
             if revision == core.state.revision() {
                 return Ok(Snapshot::new(core.state.only(resource)));
             }
-            if revision < core.history.compacted(resource) || revision > core.state.revision() || lost {
-                return Err(core.compacted(resource, revision));
+            if revision < core.history.compacted_in(scope) || revision > core.state.revision() || lost {
+                return Err(core.compacted_in(scope, revision));
             }
             let kept = |(of, s): &&(Arc<str>, Snapshot<H>)| **of == *resource && s.revision() == revision;
             if let Some((_, kept)) = self.past.lock().iter().find(kept) {
                 return Ok(kept.clone());
             }
-            let since: Vec<_> = core.history.back_to(resource, revision).cloned().collect();
+            let since: Vec<_> = core.history.back_to(scope, revision).cloned().collect();
             (core.state.only(resource), since)
         };
         since.iter().for_each(|event| state.undo(event));
         state.set_revision(revision);
         let snapshot = Snapshot::new(state);
+        if scope.namespace.is_some() {
+            return Ok(snapshot);
+        }
         let mut past = self.past.lock();
         if past.len() == KEPT_SNAPSHOTS {
             past.remove(0);

@@ -116,7 +116,16 @@ impl<P: Project> Store<P> {
 
     /// The values of one resource, and of no other, as they were at a revision that history still reaches.
     pub fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<Snapshot<P::Header>, Compacted> {
-        self.0.shared.snapshot_at(resource, revision, self.lost(resource, revision))
+        self.snapshot_in(&Scope::resource(resource), revision)
+    }
+
+    /// The same of one namespace, which reaches back further where others change much. What it says of other namespaces
+    /// does not count.
+    ///
+    /// # Errors
+    /// As [`Store::snapshot_at`].
+    pub fn snapshot_in(&self, scope: &Scope, revision: Revision) -> Result<Snapshot<P::Header>, Compacted> {
+        self.0.shared.snapshot_at(scope, revision, self.lost(&scope.resource, revision))
     }
 
     /// Whether a crash may have taken updates of this resource that were seen at this revision.

@@ -280,9 +280,16 @@ async fn what_one_part_writes_pushes_out_nothing_of_others() {
     };
     let check = |store: &Store<Length>| {
         for other in &others {
-            resumes(store, Scope::namespace("works", other.as_str()), 3);
+            let theirs = Scope::namespace("works", other.as_str());
+            let before = store.snapshot_in(&theirs, start).unwrap();
+            assert_eq!(before.range("works", Some(other), None).count(), 0, "as it was at the start");
+            let now = store.snapshot_in(&theirs, store.revision()).unwrap();
+            assert_eq!(now.range("works", Some(other), None).count(), 1);
+            resumes(store, theirs, 3);
             resumes(store, Scope::object(&Key::new("clusters", "", other.as_str())), 3);
         }
+        assert!(store.snapshot_at("works", start).is_err(), "not of all");
+        assert!(store.snapshot_in(&Scope::namespace("works", "evil"), start).is_err());
         assert!(store.watch(Scope::namespace("works", "evil"), start).is_err());
         assert!(store.watch(Scope::object(&Key::new("clusters", "", "evil")), start).is_err());
         assert!(store.watch(Scope::resource("works"), start).is_err(), "not all of it is there");

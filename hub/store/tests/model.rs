@@ -30,6 +30,21 @@ fn compare(store: &Store<()>, model: &Model) {
                     assert_eq!(drain(&mut watch), want, "{scope:?} from {from}");
                 }
             }
+            for namespace in ["a", "b"] {
+                let scope = Scope::namespace(resource, namespace);
+                let (past, watch) = (store.snapshot_in(&scope, at), store.watch(scope, at));
+                assert!(
+                    past.is_err() || watch.is_ok(),
+                    "{namespace} at {from} is there and cannot be watched"
+                );
+                if let Ok(past) = past {
+                    let mut want = of_at(model, resource, from);
+                    want.retain(|key, _| &*key.namespace == namespace);
+                    let mut got = values_of(&past);
+                    got.retain(|key, _| &*key.namespace == namespace);
+                    assert_eq!(got, want, "{resource} in {namespace} at {from}");
+                }
+            }
             let (past, watch) = (store.snapshot_at(resource, at), store.watch(Scope::resource(resource), at));
             if at < store.compacted(resource) {
                 assert!(past.is_err() && watch.is_err(), "{from} is compacted");

@@ -76,7 +76,8 @@ pub fn tables(data: &[u8]) {
         _ => Source::new(rest).object(5),
     };
     let now = SystemTime::UNIX_EPOCH;
-    let table = table::render(&kind, "v1", include, std::slice::from_ref(&object), &json!({}), now);
+    let table = table::render(&kind, "v1", include, [object.clone()], &json!({}), now);
+    let table: Value = serde_json::from_str(&table).expect("a table is JSON");
     let columns = table["columnDefinitions"].as_array().map_or(0, Vec::len);
     let cells = table["rows"][0]["cells"].as_array().map_or(0, Vec::len);
     assert!(columns > 0 && columns == cells, "{columns} headings, {cells} cells of {}", kind.gvk.kind);

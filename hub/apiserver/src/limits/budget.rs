@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::Response;
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use karmada_env::Env;
 use parking_lot::Mutex;
@@ -56,6 +58,18 @@ impl Room {
         let grown = self.budget.shares.lock().take(&self.who, amount, false);
         self.amount += if grown { amount } else { 0 };
         grown
+    }
+
+    /// An answer that holds the room, which becomes as much as the answer has become, until it is sent or given up.
+    pub(crate) fn hold_response(mut self, response: Response<Body>) -> Response<Body> {
+        let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+        if let Some(more) = length.checked_sub(self.amount) {
+            self.budget.shares.lock().force(&self.who, more);
+            self.amount = length;
+        }
+        let mut response = response.map(|body| self.hold(body));
+        response.extensions_mut().insert(Counted);
+        response
     }
 
     /// A body that holds the room until it is sent or given up: until a connection has taken the last of its bytes, which

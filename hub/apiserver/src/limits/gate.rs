@@ -35,8 +35,8 @@ use crate::{
     request::{Lane, RequestInfo},
 };
 
-/// Lists below this are made without asking for room.
-const SMALL_LIST: usize = 1 << 20;
+/// What is smaller is read and shown without asking for room.
+const SMALL_LIST: usize = 16 << 10;
 /// Answers below this are not counted while they are on their way.
 const SMALL_ANSWER: usize = 2 << 10;
 /// What working on an object takes of memory, as a multiple of its bytes as JSON: as values, before and after, with what is
@@ -184,11 +184,12 @@ impl Gate {
         if guest.exempt {
             return Ok(pool.sit(None));
         }
-        if self.lists.shares.lock().is_used_up(&guest.who) && info.lane != Lane::Lease {
-            let message = "Too many answers are on their way to you, please read them and try again later.";
-            return Err(self.too_many("answers_too_large", message, &self.lists.pace, 1));
-        }
         let (reason, rounds) = match tokio::time::timeout(patience, pool.enter(&guest.who, 1)).await {
+            // Looked at with the seat: many may have waited for one.
+            Ok(Ok(_)) if info.lane != Lane::Lease && self.lists.shares.lock().is_used_up(&guest.who) => {
+                let message = "Too many responses to you are unread; read them and try again later.";
+                return Err(self.too_many("answers_too_large", message, &self.lists.pace, 1));
+            }
             Ok(Ok(seat)) => return Ok(seat),
             Ok(Err(rounds)) => (lane.reason(), rounds),
             Err(_) => ("waited_too_long", 1),
@@ -211,7 +212,7 @@ impl Gate {
             Ok(Err(rounds)) => ("objects_too_large", rounds),
             Err(_) => ("waited_too_long", 1),
         };
-        let message = "Too much large work is being done, please try again later.";
+        let message = "Too many large objects are being processed, please try again later.";
         Err(self.too_many(reason, message, &pool.pace, rounds))
     }
 
@@ -284,13 +285,13 @@ impl Gate {
         self.too_many("bodies_too_large", message, &budget.pace, 1)
     }
 
-    /// Room for a list of so many bytes, before it is made; small ones are counted like any answer. One is always let
-    /// through.
+    /// Room for a list or object of so many bytes, before it is shown; small ones are counted like any answer. One is always
+    /// let through.
     ///
     /// # Errors
     /// 429 when those that are being sent take it all.
     pub(crate) fn list(&self, guest: &Guest, bytes: usize) -> Result<Option<Room>, Status> {
-        if bytes < SMALL_LIST {
+        if guest.exempt || bytes < SMALL_LIST {
             return Ok(None);
         }
         self.lists.take(&guest.who, bytes, true).map(Some).ok_or_else(|| {
@@ -520,6 +521,9 @@ mod tests {
         assert!(enter(&gate, "a", &lease()).await.is_ok(), "a Lease may always be renewed");
         assert!(enter(&gate, "b", &read).await.is_ok());
         let other = gate.answer(&b, response(60_000));
+        assert!(gate.list(&b, 1 << 20).is_err(), "there is no room for more");
+        let admin = Guest::new(&UserInfo::system("x"), None);
+        assert!(gate.list(&admin, 1 << 20).unwrap().is_none(), "administrators need none");
         drop(frame);
         assert_eq!(used(), 60_000);
         assert!(enter(&gate, "a", &read).await.is_ok(), "who has nothing is not kept from it by others");

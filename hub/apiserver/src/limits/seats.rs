@@ -227,11 +227,9 @@ impl<K: Ord + Clone> Shares<K> {
         *of = of.saturating_add(amount);
     }
 
-    /// Whether someone, or all, have all that they may have, or more.
+    /// Whether someone has all that one may have, or more. What others have keeps nobody from small things.
     pub(crate) fn is_used_up(&self, key: &K) -> bool {
-        let full = |bound: usize, used: usize| bound > 0 && used >= bound;
-        let has = self.of.get(key).copied().unwrap_or(0);
-        full(self.each, has) || has > 0 && full(self.all, self.used)
+        self.each > 0 && self.of.get(key).is_some_and(|has| *has >= self.each)
     }
 
     /// Gives back what was taken.

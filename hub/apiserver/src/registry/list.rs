@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use karmada_meta::{fields::FieldSelector, labels::Selector, status::Status};
-use karmada_store::Revision;
+use karmada_store::{Revision, Scope};
 use serde::{Deserialize, Serialize};
 
 use super::Registry;
@@ -114,6 +114,8 @@ impl Registry {
         if let Some(version) = version.filter(|version| *version > current) {
             return Err(Status::too_large_resource_version(version, current));
         }
+        let mut within = Scope::resource(&*kind.storage);
+        within.namespace = Some(namespace).filter(|namespace| !namespace.is_empty()).map(Into::into);
         let snapshot = match (&token, version) {
             (Some(token), _) => {
                 if version.is_some_and(|version| version > 0) {
@@ -124,12 +126,12 @@ impl Registry {
                     Err(_) => self.store.snapshot(),
                     Ok(at) => self
                         .store
-                        .snapshot_at(&kind.storage, Revision::new(at))
+                        .snapshot_in(&within, Revision::new(at))
                         .map_err(|_| expired_token(token))?,
                 }
             }
             (None, Some(version)) if version > 0 && is_exact(options) => {
-                self.store.snapshot_at(&kind.storage, Revision::new(version)).map_err(|_| {
+                self.store.snapshot_in(&within, Revision::new(version)).map_err(|_| {
                     Status::expired(
                         "The provided resource version is too old to display a consistent list result",
                     )

@@ -93,7 +93,12 @@ impl<'a> Handler<'a> {
             })?;
         }
         let object = self.inner.registry.lookup(&target).ok_or_else(|| target.not_found())?;
-        self.show(&Shown::Stored(object), accepted, StatusCode::OK).await
+        let room = self.inner.front.gate.list(&self.exchange.guest, object.value.len())?;
+        let response = self.show(&Shown::Stored(object), accepted, StatusCode::OK).await?;
+        Ok(match room {
+            Some(room) => room.hold_response(response),
+            None => response,
+        })
     }
 
     pub(super) async fn list(&self) -> Result<Response<Body>, Status> {

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::handlers::Handler;
 use crate::{
     kinds::Kind,
-    limits::Counted,
     negotiate::{Accepted, Form},
     registry::{Shown, Written, list::Page},
     respond::Answer,
@@ -26,7 +25,10 @@ impl Handler<'_> {
         code: StatusCode,
     ) -> Result<Response<Body>, Status> {
         let make = || self.response(shown, accepted, code);
-        self.inner.registry.pool.run(shown.value().len(), make).await?
+        let size = shown.value().len();
+        // Also where it is only copied and compressed: that is how large objects are shown to one after another.
+        self.exchange.caller.weigh(size).await?;
+        self.inner.registry.pool.run(size, make).await?
     }
 
     fn response(
@@ -53,7 +55,7 @@ impl Handler<'_> {
                 let include = self.include(&accepted)?;
                 let object = shown.to_value(kind);
                 let metadata = json!({"resourceVersion": object::resource_version(&object)});
-                self.table(version, include, &[object], &metadata)
+                self.table(version, include, [object], &metadata)
             }
         };
         Ok(Answer { code, json, accepted }.into_response(&self.exchange.parts.headers))
@@ -89,9 +91,15 @@ impl Handler<'_> {
         }
     }
 
-    fn table(&self, version: &str, include: Include, objects: &[Value], metadata: &Value) -> bytes::Bytes {
+    fn table(
+        &self,
+        version: &str,
+        include: Include,
+        objects: impl IntoIterator<Item = Value>,
+        metadata: &Value,
+    ) -> bytes::Bytes {
         let now = self.inner.registry.env.wall();
-        table::render(self.kind, version, include, objects, metadata, now).to_string().into()
+        table::render(self.kind, version, include, objects, metadata, now).into()
     }
 
     /// Answers with a list.
@@ -106,14 +114,11 @@ impl Handler<'_> {
     ) -> Result<Response<Body>, Status> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
+        self.exchange.caller.weigh(size).await?;
         let make = || self.page_response(page, size, accepted, include);
         let response = self.inner.registry.pool.run(size, make).await?;
         Ok(match room {
-            Some(room) => {
-                let mut response = response.map(|body| room.hold(body));
-                response.extensions_mut().insert(Counted);
-                response
-            }
+            Some(room) => room.hold_response(response),
             None => response,
         })
     }
@@ -138,8 +143,8 @@ impl Handler<'_> {
         let (list_kind, api_version, framer) = match &accepted.form {
             Form::Table { version } => {
                 let registry = &self.inner.registry;
-                let objects: Vec<Value> = page.items.iter().map(|o| registry.value_of(kind, o)).collect();
-                let json = self.table(version, include, &objects, &metadata);
+                let objects = page.items.iter().map(|object| registry.value_of(kind, object));
+                let json = self.table(version, include, objects, &metadata);
                 return Answer::ok(json, accepted).into_response(&self.exchange.parts.headers);
             }
             Form::Object => (kind.list_kind.to_string(), kind.api_version.to_string(), Framer::item(kind)),

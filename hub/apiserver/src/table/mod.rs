@@ -57,14 +57,22 @@ pub fn render(
     kind: &Kind,
     version: &str,
     include: Include,
-    objects: &[Value],
+    objects: impl IntoIterator<Item = Value>,
     metadata: &Value,
     now: SystemTime,
-) -> Value {
+) -> String {
     let columns = Columns::of(kind);
-    let rows: Vec<Value> =
-        objects.iter().map(|object| row(&columns, version, include, object, now)).collect();
-    table(version, metadata, &columns.definitions(), &rows)
+    let mut text = table(version, metadata, &columns.definitions(), &[]).to_string();
+    // The end of the list without rows, and of the whole. Rows are written one by one: a tree of all takes far more memory
+    // than their text.
+    let end = text.split_off(text.len() - "]}".len());
+    for (i, object) in objects.into_iter().enumerate() {
+        if i > 0 {
+            text.push(',');
+        }
+        text.push_str(&row(&columns, version, include, &object, now).to_string());
+    }
+    text + &end
 }
 
 fn table(version: &str, metadata: &Value, definitions: &Value, rows: &[Value]) -> Value {

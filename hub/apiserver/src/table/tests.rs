@@ -10,6 +10,15 @@ fn now() -> SystemTime {
     SystemTime::from(at)
 }
 
+fn rendered(
+    kind: &Kind,
+    include: Include,
+    objects: impl IntoIterator<Item = Value>,
+    metadata: Value,
+) -> Value {
+    serde_json::from_str(&render(kind, "v1", include, objects, &metadata, now())).unwrap()
+}
+
 fn kind(group: &str, name: &str) -> Arc<Kind> {
     let spec: KindSpec =
         crate::kinds::built_in_specs().into_iter().find(|s| s.group == group && s.kind == name).unwrap();
@@ -20,7 +29,7 @@ fn cells(group: &str, name: &str, object: &Value) -> Value {
     let mut object = object.clone();
     object["metadata"]["name"] = json!("a");
     object["metadata"]["creationTimestamp"] = json!("2026-01-01T23:55:00Z");
-    let table = render(&kind(group, name), "v1", Include::None, &[object], &json!({}), now());
+    let table = rendered(&kind(group, name), Include::None, [object], json!({}));
     let columns = table["columnDefinitions"].as_array().unwrap().len();
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap().len(), columns);
     table["rows"][0]["cells"].clone()
@@ -190,8 +199,7 @@ fn custom_resources_have_their_columns() {
     let full = json!({"metadata": {"name": "a"}, "spec": {"color": "red", "n": 3, "when": "2026-01-01T00:00:00Z", "f": 1.5, "b": true,
         "list": ["x", "y"]}, "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]}});
     let sparse = json!({"metadata": {"name": "b"}, "spec": {"n": "three", "when": "never"}});
-    let table =
-        render(&kind, "v1", Include::Metadata, &[full, sparse], &json!({"resourceVersion": "5"}), now());
+    let table = rendered(&kind, Include::Metadata, [full, sparse], json!({"resourceVersion": "5"}));
     assert_eq!(table["rows"][0]["cells"], json!(["a", "red", 3, "24h", "True", 1.5, true, "[\"x\",\"y\"]"]));
     assert_eq!(table["rows"][1]["cells"], json!(["b", null, null, "<invalid>", null, null, null, null]));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
@@ -206,7 +214,7 @@ fn custom_resources_have_their_columns() {
 
     let plain = custom(&json!([]));
     let object = json!({"metadata": {"name": "a", "creationTimestamp": "2026-01-01T23:59:00Z"}});
-    let table = render(&plain, "v1", Include::Object, std::slice::from_ref(&object), &json!({}), now());
+    let table = rendered(&plain, Include::Object, [object.clone()], json!({}));
     assert_eq!(table["rows"][0], json!({"cells": ["a", "60s"], "object": object}));
 }
 

@@ -35,7 +35,7 @@ use karmada_meta::time::Time;
 use serde_json::Value;
 
 use super::Settings;
-use crate::{affinity, divide::Strategy, taints};
+use crate::{affinity, aggregate, divide::Strategy, taints};
 
 /// Whether the cause of an eviction is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +232,9 @@ fn share(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> i32 {
 /// object is healthy may have been said of fewer, before the cluster was given those of another one.
 pub fn takes_over(status: &ResourceBindingStatus, target: &TargetCluster) -> bool {
     let item = status.aggregated_status.iter().find(|item| item.cluster_name == target.name);
+    if item.is_some_and(aggregate::is_omitted) {
+        return false;
+    }
     let told = item.and_then(|item| item.status.as_ref());
     let number = |field: &str| told.and_then(|told| told.get(field)).and_then(Value::as_i64);
     let ready = number("readyReplicas").or_else(|| number("availableReplicas"));

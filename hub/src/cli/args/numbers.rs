@@ -30,12 +30,13 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 /// So many bytes, as Kubernetes writes them.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let example = "write it as 2Gi, 500Mi, or in plain bytes";
-    let quantity = Quantity::parse(text).map_err(|_| format!("{text:?} is no number of bytes; {example}"))?;
+    let quantity =
+        Quantity::parse(text).map_err(|_| format!("{text:?} is not a number of bytes; {example}"))?;
     let bytes = quantity.value();
     if Quantity::from_value(bytes) != quantity || bytes == i64::MAX {
         return Err(format!("{text} is not a whole number of bytes, or too many; {example}"));
     }
-    u64::try_from(bytes).map_err(|_| format!("{text} is less than nothing; {example}"))
+    u64::try_from(bytes).map_err(|_| format!("{text} must not be negative; {example}"))
 }
 
 #[cfg(test)]

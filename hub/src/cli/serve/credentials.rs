@@ -9,7 +9,7 @@ use karmada_apiserver::{
 };
 use karmada_cli::{Failure, print};
 use karmada_client::{Kubeconfig, LinkState, Rest, link::client_for};
-use karmada_core::{admit, names};
+use karmada_core::names;
 use karmada_env::Env;
 use karmada_store::{OpenError, engine::Redb};
 use tokio::time::timeout;
@@ -37,7 +37,8 @@ pub(in crate::cli) async fn credentials(args: CredentialsArgs, env: Env) -> Resu
     let (user, group) = match &args.cluster {
         // clap takes one of the two.
         None => (MONITOR.to_owned(), MONITORING),
-        Some(cluster) => match admit::joining_name_errors(cluster).first() {
+        // Who has joined under a name that nobody gets any more goes on; whoever joins is told by admission.
+        Some(cluster) => match karmada_meta::names::cluster_name_errors(cluster).first() {
             None => (names::agent_user(cluster), subject::AGENTS),
             Some(why) => return Err(Failure::usage(format!("--cluster {cluster:?}: {why}"))),
         },

@@ -37,7 +37,7 @@ use karmada_api::{
         webhook::ResourceInterpreterWebhookConfiguration,
     },
 };
-use karmada_apiserver::{paths, pki::Pki};
+use karmada_apiserver::{heavy, paths, pki::Pki};
 use karmada_client::Rest;
 use karmada_core::{
     admit::{self, agent},
@@ -310,8 +310,12 @@ impl Judge {
             let text = axum::body::to_bytes(request.into_body(), REVIEW_LIMIT)
                 .await
                 .map_err(|error| error.to_string())?;
-            let review: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-            self.review(&at, &review).await
+            // The gate bounds how many there are.
+            heavy::beside(text.len(), async {
+                let review: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+                self.review(&at, &review).await
+            })
+            .await
         };
         match judged.await {
             Ok(review) => paths::text(StatusCode::OK, "application/json", review.to_string()),
