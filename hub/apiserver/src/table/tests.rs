@@ -14,9 +14,9 @@ fn rendered(
     kind: &Kind,
     include: Include,
     objects: impl IntoIterator<Item = Value>,
-    metadata: Value,
+    metadata: &Value,
 ) -> Value {
-    serde_json::from_str(&render(kind, "v1", include, objects, &metadata, now())).unwrap()
+    serde_json::from_str(&render(kind, "v1", include, objects, metadata, now())).unwrap()
 }
 
 fn kind(group: &str, name: &str) -> Arc<Kind> {
@@ -29,7 +29,7 @@ fn cells(group: &str, name: &str, object: &Value) -> Value {
     let mut object = object.clone();
     object["metadata"]["name"] = json!("a");
     object["metadata"]["creationTimestamp"] = json!("2026-01-01T23:55:00Z");
-    let table = rendered(&kind(group, name), Include::None, [object], json!({}));
+    let table = rendered(&kind(group, name), Include::None, [object], &json!({}));
     let columns = table["columnDefinitions"].as_array().unwrap().len();
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap().len(), columns);
     table["rows"][0]["cells"].clone()
@@ -199,11 +199,11 @@ fn custom_resources_have_their_columns() {
     let full = json!({"metadata": {"name": "a"}, "spec": {"color": "red", "n": 3, "when": "2026-01-01T00:00:00Z", "f": 1.5, "b": true,
         "list": ["x", "y"]}, "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]}});
     let sparse = json!({"metadata": {"name": "b"}, "spec": {"n": "three", "when": "never"}});
-    let table = rendered(&kind, Include::Metadata, [full, sparse], json!({"resourceVersion": "5"}));
+    let table = rendered(&kind, Include::Metadata, [full, sparse], &json!({"resourceVersion": "5"}));
     assert_eq!(table["rows"][0]["cells"], json!(["a", "red", 3, "24h", "True", 1.5, true, "[\"x\",\"y\"]"]));
     assert_eq!(table["rows"][1]["cells"], json!(["b", null, null, "<invalid>", null, null, null, null]));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    assert_eq!(table["metadata"], json!({"resourceVersion": "5"}));
+    assert_eq!(table["metadata"], &json!({"resourceVersion": "5"}));
     let heading = |i: usize| table["columnDefinitions"][i].clone();
     assert_eq!(
         heading(1),
@@ -214,7 +214,7 @@ fn custom_resources_have_their_columns() {
 
     let plain = custom(&json!([]));
     let object = json!({"metadata": {"name": "a", "creationTimestamp": "2026-01-01T23:59:00Z"}});
-    let table = rendered(&plain, Include::Object, [object.clone()], json!({}));
+    let table = rendered(&plain, Include::Object, [object.clone()], &json!({}));
     assert_eq!(table["rows"][0], json!({"cells": ["a", "60s"], "object": object}));
 }
 

@@ -67,8 +67,8 @@ mod tests {
             assert_eq!(both(text), Ok((Some(bytes), Some(bytes))), "{text}");
         }
         for (text, why) in [
-            ("2gb", "\"2gb\" is no number of bytes; write it as 2Gi"),
-            ("2 Gi", "is no number of bytes"),
+            ("2gb", "\"2gb\" is not a number of bytes; write it as 2Gi"),
+            ("2 Gi", "is not a number of bytes"),
             ("lots", "is no number of bytes"),
             ("-1Gi", "-1Gi is less than nothing"),
             ("0.5", "0.5 is not a whole number"),
