@@ -203,7 +203,7 @@ fn custom_resources_have_their_columns() {
     assert_eq!(table["rows"][0]["cells"], json!(["a", "red", 3, "24h", "True", 1.5, true, "[\"x\",\"y\"]"]));
     assert_eq!(table["rows"][1]["cells"], json!(["b", null, null, "<invalid>", null, null, null, null]));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    assert_eq!(table["metadata"], &json!({"resourceVersion": "5"}));
+    assert_eq!(table["metadata"], json!({"resourceVersion": "5"}));
     let heading = |i: usize| table["columnDefinitions"][i].clone();
     assert_eq!(
         heading(1),
