@@ -140,17 +140,12 @@ async fn a_time_without_end_ends() {
 #[tokio::test(start_paused = true)]
 async fn one_identity_has_so_many_watches_and_no_more() {
     let server = Server::limited(Limits { open_each: 2, ..Limits::default() }).await;
+    let customizations = customizations(&server).await;
     let watch = async |user: UserInfo| {
-        let mut request =
-            Request::get("/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations?watch=true")
-                .body(Body::empty())
-                .unwrap();
+        let mut request = Request::get(format!("{customizations}?watch=true")).body(Body::empty()).unwrap();
         request.extensions_mut().insert(user);
         server.api.service().oneshot(request).await.unwrap()
     };
-    let names = json!({"plural": "resourceinterpretercustomizations", "singular": "resourceinterpretercustomization",
-        "kind": "ResourceInterpreterCustomization", "listKind": "ResourceInterpreterCustomizationList"});
-    define(&server, "config.karmada.io", &names, "Cluster").await;
     let open = [watch(agent()).await, watch(agent()).await];
     assert!(open.iter().all(|response| response.status() == 200));
     assert_eq!(watch(agent()).await.status(), 429);
@@ -173,27 +168,42 @@ async fn watches_and_health_need_no_seat() {
 
 #[tokio::test(start_paused = true)]
 async fn large_lists_share_a_budget_until_they_are_sent() {
-    let server = Server::limited(Limits { list_bytes: 3 << 20, ..Limits::default() }).await;
+    let server = Server::limited(Limits { list_bytes: 12 << 20, ..Limits::default() }).await;
+    let customizations = customizations(&server).await;
     for i in 0..5 {
-        let mut map = config_map(&format!("m{i}"));
-        map["data"]["k"] = json!("x".repeat(500_000));
-        assert_eq!(server.call("POST", MAPS, map).await.code, 201);
+        let object = json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
+            "metadata": {"name": format!("m{i}")}, "spec": {"k": "x".repeat(500_000)}});
+        assert_eq!(server.call("POST", customizations, object).await.code, 201);
     }
-    let list = async || {
-        let mut request = Request::get(MAPS).body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Server::admin());
+    let get = async |user: UserInfo, path: &str| {
+        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(user);
         server.api.service().oneshot(request).await.unwrap()
     };
-    let unread = list().await;
+    let unread = get(agent(), customizations).await;
     assert_eq!(unread.status(), 200);
-    let refused = list().await;
+    let refused = get(agent(), customizations).await;
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
-    assert_eq!(server.get(&format!("{MAPS}?limit=1")).await.code, 200, "pages get through");
+    let page = get(agent(), &format!("{customizations}?limit=1")).await;
+    assert_eq!(page.status(), 200, "pages get through");
+    drop(page);
+    assert_eq!(get(Server::admin(), customizations).await.status(), 200, "administrators are not counted");
+    let other = UserInfo::new("system:karmada:agent:m2", ["system:karmada:agents"]);
+    assert_eq!(get(other, customizations).await.status(), 200, "nor are others kept waiting");
     let bytes = unread.into_body().collect().await.unwrap().to_bytes();
     assert!(bytes.len() > 2_500_000);
-    assert_eq!(list().await.status(), 429, "as long as a connection has the bytes, they take room");
+    let refused = get(agent(), customizations).await.status();
+    assert_eq!(refused, 429, "as long as a connection has the bytes, they take room");
     drop(bytes);
-    assert_eq!(list().await.status(), 200, "what was sent takes no room");
+    assert_eq!(get(agent(), customizations).await.status(), 200, "what was sent takes no room");
+}
+
+/// Customizations, which agents may read.
+async fn customizations(server: &Server) -> &'static str {
+    let names = json!({"plural": "resourceinterpretercustomizations", "singular": "resourceinterpretercustomization",
+        "kind": "ResourceInterpreterCustomization", "listKind": "ResourceInterpreterCustomizationList"});
+    define(server, "config.karmada.io", &names, "Cluster").await;
+    "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations"
 }
 
 /// A document that nests `depth` deep below `data`-like freedom.

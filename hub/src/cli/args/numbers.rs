@@ -69,8 +69,8 @@ mod tests {
         for (text, why) in [
             ("2gb", "\"2gb\" is not a number of bytes; write it as 2Gi"),
             ("2 Gi", "is not a number of bytes"),
-            ("lots", "is no number of bytes"),
-            ("-1Gi", "-1Gi is less than nothing"),
+            ("lots", "is not a number of bytes"),
+            ("-1Gi", "-1Gi must not be negative"),
             ("0.5", "0.5 is not a whole number"),
             ("99E", "too many"),
         ] {
