@@ -7,6 +7,9 @@ use std::fmt;
 
 /// The largest program of a pattern, in bytes. A few characters make one of any size: `(.{1000}){1000}`.
 const MOST_BYTES: usize = 4 << 20;
+/// A longer pattern is not even read: what it is parsed into takes hundreds of times its bytes before its program turns out
+/// to be too large.
+const LONGEST: usize = 128 << 10;
 /// A program of this size is small: most are.
 const SMALL_BYTES: usize = 64 << 10;
 /// What the patterns of one schema may take together, in small programs.
@@ -74,6 +77,9 @@ impl Pattern {
 
     /// Compiles a pattern whose program may take so many bytes.
     fn compile_within(source: &str, bytes: usize) -> Result<Self, String> {
+        if source.len() > LONGEST {
+            return Err(format!("it has {} bytes, of which it may have {LONGEST}", source.len()));
+        }
         let translated = translate(source);
         let engine = match regex::RegexBuilder::new(&translated).size_limit(bytes).build() {
             Ok(regex) => Engine::Text(regex),
@@ -198,5 +204,7 @@ mod tests {
         for pattern in ["[", "(", "a{2,1}", "*"] {
             assert!(Pattern::compile(pattern).is_err(), "{pattern}");
         }
+        let why = Pattern::compile(&"a".repeat(LONGEST + 1)).unwrap_err();
+        assert_eq!(why, "it has 131073 bytes, of which it may have 131072");
     }
 }
