@@ -107,21 +107,29 @@ fn bound(items: &mut [AggregatedStatusItem]) {
         item.applied_message.truncate(end);
         item.applied_message.push_str("… (the rest is in the Work)");
     }
-    bound_statuses(items, "status shortened to its numbers", |status| Some(numbers(status)));
-    bound_statuses(items, OMITTED, |_| None);
+    if bound_statuses(items, "status shortened to its numbers", |status| Some(numbers(status))) {
+        bound_statuses(items, OMITTED, |_| None);
+    }
 }
 
-/// Has every status give way that is larger than its share.
-fn bound_statuses(items: &mut [AggregatedStatusItem], what: &str, less: impl Fn(&Value) -> Option<Value>) {
+/// Has every status give way that is larger than its share. Answers whether any did.
+fn bound_statuses(
+    items: &mut [AggregatedStatusItem],
+    what: &str,
+    less: impl Fn(&Value) -> Option<Value>,
+) -> bool {
     let sizes: Vec<usize> = items.iter().map(|item| item.status.as_ref().map_or(0, size)).collect();
     let most = share(sizes.clone(), STATUS_EACH, STATUS_ALL);
+    let mut any = false;
     for (item, size) in items.iter_mut().zip(sizes).filter(|(_, size)| *size > most) {
+        any = true;
         item.status = item.status.as_ref().and_then(&less);
         item.applied_message = format!(
             "{what}: its {size} bytes exceed the {most} that are shown of each cluster; see the Work in {}",
             names::execution_namespace(&item.cluster_name)
         );
     }
+    any
 }
 
 /// What of a status is a number, a phase or the like.
