@@ -10,7 +10,7 @@ use karmada_api::{
         ResourceHealth, Work,
     },
 };
-use karmada_meta::{parse_api_version, time::Time};
+use karmada_meta::{object, parse_api_version, time::Time};
 use serde_json::Value;
 
 use crate::{delete, names};
@@ -118,6 +118,7 @@ fn bound_statuses(
     what: &str,
     less: impl Fn(&Value) -> Option<Value>,
 ) -> bool {
+    let size = |status| object::json_length(status, usize::MAX);
     let sizes: Vec<usize> = items.iter().map(|item| item.status.as_ref().map_or(0, size)).collect();
     let most = share(sizes.clone(), STATUS_EACH, STATUS_ALL);
     let mut any = false;
@@ -163,24 +164,6 @@ fn share(mut sizes: Vec<usize>, each: usize, all: usize) -> usize {
         count -= 1;
     }
     each
-}
-
-/// How many bytes of JSON a value has.
-fn size(value: &Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // What cannot be written is too much.
-    serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
 }
 
 /// What one Work says about the object. A Work that is in no execution namespace says nothing.

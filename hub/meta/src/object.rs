@@ -267,6 +267,27 @@ pub fn quote_pointer(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
 }
 
+/// How long a value is as JSON; past `enough` any length past it will do.
+pub fn json_length(value: &Value, enough: usize) -> usize {
+    struct Count(usize, usize);
+
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            if self.0 > self.1 { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0, enough);
+    // An error says that it is enough.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -1,6 +1,7 @@
 //! JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the limits and habits of Kubernetes.
 
 use json_patch::PatchOperation;
+use karmada_meta::object;
 use serde_json::Value;
 
 /// The most operations that one JSON patch may have.
@@ -68,7 +69,7 @@ pub fn json_patch(document: &Value, operations: &Value) -> Result<Value, PatchEr
         let operation = normal(&document, operation)?;
         if operation.get("op").is_some_and(|op| op == "copy") {
             let from = operation.get("from").and_then(Value::as_str).unwrap_or_default();
-            copied += document.pointer(from).map_or(0, |value| weight(value, MAX_COPIED));
+            copied += document.pointer(from).map_or(0, |value| object::json_length(value, MAX_COPIED));
             if copied > MAX_COPIED {
                 return Err(PatchError::TooLarge(format!(
                     "Unable to copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
@@ -127,27 +128,6 @@ fn depth(value: &Value, steps: &mut usize) -> usize {
         Value::Object(map) => 1 + map.values().map(|item| depth(item, steps)).max().unwrap_or(0),
         _ => 0,
     }
-}
-
-/// How long a value is as JSON; past `enough` any length past it will do.
-fn weight(value: &Value, enough: usize) -> usize {
-    struct Count(usize, usize);
-
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            if self.0 > self.1 { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0, enough);
-    // An error says that it is enough.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
 }
 
 /// An operation whose pointers are as RFC 6901 has them.

@@ -61,7 +61,7 @@ impl Room {
     }
 
     /// An answer that holds the room, which becomes as much as the answer has become, until it is sent or given up.
-    pub(crate) fn hold_response(mut self, response: Response<Body>) -> Response<Body> {
+    fn hold_response(mut self, response: Response<Body>) -> Response<Body> {
         let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
         if let Some(more) = length.checked_sub(self.amount) {
             self.budget.shares.lock().force(&self.who, more);
@@ -80,6 +80,14 @@ impl Room {
             let room = room.clone();
             frame.map_data(|bytes| Bytes::from_owner(Owned { bytes, _room: room }))
         }))
+    }
+}
+
+/// An answer that holds its room, if it needs any ([`Room::hold_response`]).
+pub(crate) fn holding(room: Option<Room>, response: Response<Body>) -> Response<Body> {
+    match room {
+        Some(room) => room.hold_response(response),
+        None => response,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
     front::Exchange,
     heavy::Pool,
     kinds::Kind,
+    limits,
     negotiate::{self, Accepted, Endpoint, Form},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
     registry::{
@@ -95,10 +96,7 @@ impl<'a> Handler<'a> {
         let object = self.inner.registry.lookup(&target).ok_or_else(|| target.not_found())?;
         let room = self.inner.front.gate.list(&self.exchange.guest, object.value.len())?;
         let response = self.show(&Shown::Stored(object), accepted, StatusCode::OK).await?;
-        Ok(match room {
-            Some(room) => room.hold_response(response),
-            None => response,
-        })
+        Ok(limits::holding(room, response))
     }
 
     pub(super) async fn list(&self) -> Result<Response<Body>, Status> {

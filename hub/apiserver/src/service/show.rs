@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::handlers::Handler;
 use crate::{
     kinds::Kind,
+    limits::holding,
     negotiate::{Accepted, Form},
     registry::{Shown, Written, list::Page},
     respond::Answer,
@@ -117,10 +118,7 @@ impl Handler<'_> {
         self.exchange.caller.weigh(size).await?;
         let make = || self.page_response(page, size, accepted, include);
         let response = self.inner.registry.pool.run(size, make).await?;
-        Ok(match room {
-            Some(room) => room.hold_response(response),
-            None => response,
-        })
+        Ok(holding(room, response))
     }
 
     fn page_response(
