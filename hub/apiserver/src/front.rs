@@ -11,7 +11,8 @@
 use std::{
     convert::Infallible,
     fmt,
-    sync::Arc,
+    pin::pin,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
@@ -70,6 +71,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) caller: Caller<'a>,
     /// Whom it is counted for.
     pub(crate) guest: Guest,
+    /// Set by whoever found what it is about, so that nobody looks for it again.
+    pub(crate) found: OnceLock<()>,
 }
 
 /// Who answers requests that may be made.
@@ -225,11 +228,13 @@ impl Front {
             query,
             info,
             guest,
+            found: OnceLock::new(),
         };
         let outcome = match may {
             Ok(()) => {
                 let attributes = Attributes { user, ..attributes };
-                let answering = self.admitted(&exchange, &attributes, body, answers);
+                // It is large: it stays where it is made.
+                let answering = pin!(self.admitted(&exchange, &attributes, body, answers));
                 self.while_it_holds(hold.as_ref(), answering).await
             }
             Err(status) => Err(status),
@@ -247,7 +252,8 @@ impl Front {
             response = response.map(|body| ending(body, hold, self.env.wall()));
         }
         let took = self.env.now().saturating_sub(begun);
-        self.metrics.count(info, answers.knows(info), response.status().as_u16(), took);
+        let known = exchange.found.get().is_some() || answers.knows(info);
+        self.metrics.count(info, known, response.status(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
     }
@@ -256,9 +262,15 @@ impl Front {
     async fn while_it_holds(
         &self,
         hold: Option<&Hold>,
-        answering: impl Future<Output = Result<Response<Body>, Status>>,
+        mut answering: impl Future<Output = Result<Response<Body>, Status>> + Unpin,
     ) -> Result<Response<Body>, Status> {
         let Some(hold) = hold else { return answering.await };
+        // Most are answered at once; only who waits is told of the end.
+        if !hold.ended.is_cancelled()
+            && let Poll::Ready(answer) = futures::poll!(&mut answering)
+        {
+            return answer;
+        }
         tokio::select! {
             biased;
             () = hold.ended.cancelled() => {
@@ -305,9 +317,9 @@ impl Front {
             let received = received.decoded(&self.gate, &self.pool, &exchange.parts.headers, limit).await?;
             answers.answer(exchange, received.bytes.clone()).await
         };
-        match tokio::time::timeout(deadline, work).await {
-            Ok(outcome) => Ok(self.gate.answer(&exchange.guest, outcome?)),
-            Err(_) => {
+        match limits::within(deadline, pin!(work)).await {
+            Some(outcome) => Ok(self.gate.answer(&exchange.guest, outcome?)),
+            None => {
                 self.gate.refuse("timeout");
                 Err(limits::too_late())
             }

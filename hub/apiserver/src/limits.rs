@@ -108,6 +108,15 @@ impl Limits {
     }
 }
 
+/// What something comes to in its time; `None`: it did not end. Most end when they are looked at for the first time, and
+/// need no timer.
+pub(crate) async fn within<F: Future + Unpin>(deadline: Duration, mut work: F) -> Option<F::Output> {
+    match futures::poll!(&mut work) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => tokio::time::timeout(deadline, work).await.ok(),
+    }
+}
+
 /// The answer to a request that did not end in time.
 pub(crate) fn too_late() -> Status {
     Status::timeout("request did not complete within the allotted timeout", 0)

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use karmada_store::{SYNC_BOUNDS, Stats};
 use karmada_telemetry::metrics::{
     Counter, Family, Gauge, Histogram, Page, PageSource, Sheet, Source, exponential,
@@ -70,14 +71,14 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts a request that was answered. Paths that name no resource count as one, and so do resources that are not
     /// `known`, so that nobody can add series at will.
-    pub(crate) fn count(&self, info: &RequestInfo, known: bool, code: u16, took: Duration) {
+    pub(crate) fn count(&self, info: &RequestInfo, known: bool, code: StatusCode, took: Duration) {
         let verb = verb(&info.verb);
         let (group, resource) = match (info.is_resource, known) {
             (true, true) => (info.group.as_str(), info.resource.as_str()),
             (true, false) => (OTHER, OTHER),
             (false, _) => ("", ""),
         };
-        self.requests.get([verb, group, resource, &code.to_string()]).inc();
+        self.requests.get([verb, group, resource, code.as_str()]).inc();
         if !info.class.is_open() {
             self.durations.get([verb]).observe(took.as_secs_f64());
         }
@@ -313,15 +314,30 @@ mod tests {
         let figures = figures();
         let (list, paths) = ("/apis/apps/v1/deployments", ["/healthz", "/no/such/path"]);
         for _ in 0..2 {
-            figures.front.metrics.count(&request(&Method::GET, list), true, 200, Duration::from_millis(3));
+            figures.front.metrics.count(
+                &request(&Method::GET, list),
+                true,
+                StatusCode::OK,
+                Duration::from_millis(3),
+            );
         }
         for path in paths {
-            figures.front.metrics.count(&request(&Method::GET, path), false, 404, Duration::ZERO);
+            figures.front.metrics.count(
+                &request(&Method::GET, path),
+                false,
+                StatusCode::NOT_FOUND,
+                Duration::ZERO,
+            );
         }
         // Whoever makes resources up makes one series.
         for i in 0..2_000 {
             let path = format!("/apis/g{i}/v1/r{i}");
-            figures.front.metrics.count(&request(&Method::GET, &path), false, 403, Duration::ZERO);
+            figures.front.metrics.count(
+                &request(&Method::GET, &path),
+                false,
+                StatusCode::FORBIDDEN,
+                Duration::ZERO,
+            );
         }
         let open = figures.front.metrics.open(&request(&Method::GET, list));
         let text = figures.page();

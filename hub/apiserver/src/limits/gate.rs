@@ -11,7 +11,7 @@
 //! a fleet must not look dead because somebody is busy. Administrators and the controllers in this process are neither
 //! refused nor counted against others.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -28,6 +28,7 @@ use super::{
     pool::{EACH, Pace, Pool, Seat},
     seats::Rules,
     who::Guest,
+    within,
 };
 use crate::{
     body,
@@ -184,15 +185,15 @@ impl Gate {
         if guest.exempt {
             return Ok(pool.sit(None));
         }
-        let (reason, rounds) = match tokio::time::timeout(patience, pool.enter(&guest.who, 1)).await {
+        let (reason, rounds) = match within(patience, pin!(pool.enter(&guest.who, 1))).await {
             // Looked at with the seat: many may have waited for one.
-            Ok(Ok(_)) if info.lane != Lane::Lease && self.lists.shares.lock().is_used_up(&guest.who) => {
+            Some(Ok(_)) if info.lane != Lane::Lease && self.lists.shares.lock().is_used_up(&guest.who) => {
                 let message = "Too many responses to you are unread; read them and try again later.";
                 return Err(self.too_many("answers_too_large", message, &self.lists.pace, 1));
             }
-            Ok(Ok(seat)) => return Ok(seat),
-            Ok(Err(rounds)) => (lane.reason(), rounds),
-            Err(_) => ("waited_too_long", 1),
+            Some(Ok(seat)) => return Ok(seat),
+            Some(Err(rounds)) => (lane.reason(), rounds),
+            None => ("waited_too_long", 1),
         };
         Err(self.too_many(reason, "Too many requests, please try again later.", &pool.pace, rounds))
     }
@@ -207,10 +208,10 @@ impl Gate {
         }
         let (pool, portions) = (&self.pools.memory, bytes.saturating_mul(SPREAD).div_ceil(PORTION));
         let patience = Limits::patience(self.limits.request_timeout);
-        let (reason, rounds) = match tokio::time::timeout(patience, pool.enter(&guest.who, portions)).await {
-            Ok(Ok(seat)) => return Ok(Some(seat)),
-            Ok(Err(rounds)) => ("objects_too_large", rounds),
-            Err(_) => ("waited_too_long", 1),
+        let (reason, rounds) = match within(patience, pin!(pool.enter(&guest.who, portions))).await {
+            Some(Ok(seat)) => return Ok(Some(seat)),
+            Some(Err(rounds)) => ("objects_too_large", rounds),
+            None => ("waited_too_long", 1),
         };
         let message = "Too many large objects are being processed, please try again later.";
         Err(self.too_many(reason, message, &pool.pace, rounds))

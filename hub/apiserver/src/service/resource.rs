@@ -66,6 +66,7 @@ pub(super) async fn answer(
         Err(Nothing::NoPage) => return Ok(respond::text(StatusCode::NOT_FOUND, "404 page not found\n")),
         Err(Nothing::Refused(status)) => return Err(*status),
     };
+    let _ = exchange.found.set(());
     if let Some(warning) = kind.deprecation() {
         exchange.caller.warn(warning);
     }

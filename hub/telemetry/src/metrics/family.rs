@@ -1,7 +1,6 @@
 //! Series by labels that somebody else chooses: so many, and no more.
 
-use std::collections::BTreeMap;
-
+use indexmap::{Equivalent, IndexMap};
 use parking_lot::RwLock;
 
 /// What stands in every label of the one series that takes what came after the limit.
@@ -13,7 +12,7 @@ pub struct Family<const N: usize, M> {
     labels: [&'static str; N],
     most: usize,
     make: fn() -> M,
-    series: RwLock<BTreeMap<[Box<str>; N], M>>,
+    series: RwLock<IndexMap<[Box<str>; N], M>>,
 }
 
 impl<const N: usize, M: Clone> Family<N, M> {
@@ -24,10 +23,10 @@ impl<const N: usize, M: Clone> Family<N, M> {
 
     /// The metric of these labels, made if it is new.
     pub fn get(&self, values: [&str; N]) -> M {
-        let key = values.map(Box::from);
-        if let Some(metric) = self.series.read().get(&key) {
+        if let Some(metric) = self.series.read().get(&Labels(values)) {
             return metric.clone();
         }
+        let key = values.map(Box::from);
         let mut series = self.series.write();
         let full = series.len() >= self.most && !series.contains_key(&key);
         let key = if full { [OTHER; N].map(Box::from) } else { key };
@@ -39,7 +38,20 @@ impl<const N: usize, M: Clone> Family<N, M> {
         let labelled = |values: &[Box<str>; N]| {
             self.labels.iter().zip(values).map(|(label, value)| (*label, value.to_string())).collect()
         };
-        self.series.read().iter().map(|(values, metric)| (labelled(values), metric.clone())).collect()
+        let series = self.series.read();
+        let mut rows: Vec<_> = series.iter().collect();
+        rows.sort_unstable_by_key(|(values, _)| *values);
+        rows.into_iter().map(|(values, metric)| (labelled(values), metric.clone())).collect()
+    }
+}
+
+/// Values to look a series up by, so that counting needs no copies of them.
+#[derive(Hash)]
+struct Labels<'a, const N: usize>([&'a str; N]);
+
+impl<const N: usize> Equivalent<[Box<str>; N]> for Labels<'_, N> {
+    fn equivalent(&self, key: &[Box<str>; N]) -> bool {
+        self.0.iter().zip(key).all(|(value, key)| **value == **key)
     }
 }
 
