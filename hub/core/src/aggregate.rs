@@ -7,23 +7,67 @@ use karmada_api::{
     consts::{condition, extension::STATUS_STALE, reason},
     work::{
         AggregatedStatusItem, ManifestStatus, ObjectReference, ResourceBindingSpec, ResourceBindingStatus,
-        ResourceHealth, Work,
+        ResourceHealth, Work, WorkStatus,
     },
 };
 use karmada_meta::{object, parse_api_version, time::Time};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{delete, names};
 
-/// The status of a binding with what its Works say now: `aggregatedStatus` and the FullyApplied condition. Works
-/// that are being deleted do not count.
-pub fn status<'a>(
+/// What a Work says of its object, as far as it is gathered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Whether it is applied.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    applied: bool,
+    /// If not, why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    /// If so, what its objects report.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    statuses: Vec<ManifestStatus>,
+}
+
+impl Report {
+    /// What a Work's status says; nothing where nobody has looked at the Work yet.
+    pub fn of(status: Option<&WorkStatus>) -> Option<Self> {
+        let status = status.filter(|status| !status.conditions.is_empty())?;
+        let applied = conditions::find(&status.conditions, condition::APPLIED);
+        Some(match applied {
+            Some(applied) if applied.status == ConditionStatus::True => {
+                Self { applied: true, message: String::new(), statuses: status.manifest_statuses.clone() }
+            }
+            other => {
+                let message = other.map(|condition| condition.message.clone()).unwrap_or_default();
+                Self { applied: false, message, statuses: Vec::new() }
+            }
+        })
+    }
+}
+
+/// What Works say, by their clusters. Those that are being deleted do not count, and one that is in no execution
+/// namespace says nothing.
+pub fn reports<'a>(works: impl IntoIterator<Item = &'a Work>) -> Vec<(String, Report)> {
+    let alive = works.into_iter().filter(|work| work.metadata.deletion_timestamp.is_none());
+    let report = |work: &Work| {
+        let cluster = names::cluster_of_namespace(work.metadata.namespace.as_deref()?)?;
+        Some((cluster.to_owned(), Report::of(work.status.as_ref()).unwrap_or_default()))
+    };
+    alive.filter_map(report).collect()
+}
+
+/// The status of a binding with what its Works say now, by their clusters: `aggregatedStatus` and the FullyApplied
+/// condition.
+pub fn status(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
-    works: impl IntoIterator<Item = &'a Work>,
+    reports: impl IntoIterator<Item = (String, Report)>,
     now: Time,
 ) -> ResourceBindingStatus {
-    let items = items(&spec.resource, works);
+    let items = items(&spec.resource, reports);
     let mut status = status.clone();
     conditions::set(&mut status.conditions, fully_applied(spec, &items, now), now);
     status.aggregated_status = items;
@@ -73,12 +117,12 @@ pub fn mark_stale(status: &mut ResourceBindingStatus, silent: &BTreeMap<String, 
 const NAMED: usize = 10;
 
 /// One item per Work, by cluster name.
-pub fn items<'a>(
+pub fn items(
     resource: &ObjectReference,
-    works: impl IntoIterator<Item = &'a Work>,
+    reports: impl IntoIterator<Item = (String, Report)>,
 ) -> Vec<AggregatedStatusItem> {
-    let alive = works.into_iter().filter(|work| work.metadata.deletion_timestamp.is_none());
-    let mut items: Vec<_> = alive.filter_map(|work| item(resource, work)).collect();
+    let mut items: Vec<_> =
+        reports.into_iter().map(|(cluster, report)| item(resource, cluster, report)).collect();
     items.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
     bound(&mut items);
     items
@@ -166,32 +210,13 @@ fn share(mut sizes: Vec<usize>, each: usize, all: usize) -> usize {
     each
 }
 
-/// What one Work says about the object. A Work that is in no execution namespace says nothing.
-fn item(resource: &ObjectReference, work: &Work) -> Option<AggregatedStatusItem> {
-    let cluster = names::cluster_of_namespace(work.metadata.namespace.as_deref()?)?.to_owned();
-    let empty = Default::default();
-    let status = work.status.as_ref().unwrap_or(&empty);
-    let applied = conditions::find(&status.conditions, condition::APPLIED);
-    let unknown = Some(ResourceHealth::Unknown);
-    match applied {
-        Some(applied) if applied.status == ConditionStatus::True => {
-            let found = status.manifest_statuses.iter().find(|status| is_of(status, resource));
-            Some(AggregatedStatusItem {
-                cluster_name: cluster,
-                status: found.and_then(|found| found.status.clone()),
-                applied: true,
-                applied_message: String::new(),
-                health: found.map_or(unknown, |found| found.health),
-            })
-        }
-        other => Some(AggregatedStatusItem {
-            cluster_name: cluster,
-            applied: false,
-            applied_message: other.map(|condition| condition.message.clone()).unwrap_or_default(),
-            health: unknown,
-            ..AggregatedStatusItem::default()
-        }),
-    }
+/// What one Work says about the object.
+fn item(resource: &ObjectReference, cluster_name: String, report: Report) -> AggregatedStatusItem {
+    let Report { applied, message: applied_message, statuses } = report;
+    let found = statuses.into_iter().find(|status| is_of(status, resource));
+    let health = found.as_ref().map_or(Some(ResourceHealth::Unknown), |found| found.health);
+    let status = found.and_then(|found| found.status);
+    AggregatedStatusItem { cluster_name, status, applied, applied_message, health }
 }
 
 /// Whether a manifest's status is the object's. The version does not matter: an override may have changed it.
@@ -297,7 +322,7 @@ mod tests {
         );
         let bad = work("a", applied("False", "it is not ours"), json!([state("Deployment", "Healthy", 1)]));
         let new = work("c", json!([]), json!([]));
-        let got = status(&spec(&["a", "b"]), &ResourceBindingStatus::default(), [&good, &bad], now);
+        let got = status(&spec(&["a", "b"]), &ResourceBindingStatus::default(), reports([&good, &bad]), now);
         assert_eq!(
             serde_json::to_value(&got.aggregated_status).unwrap(),
             json!([
@@ -306,7 +331,12 @@ mod tests {
             ])
         );
         let condition = |clusters: &[&str], works: &[&Work]| {
-            let got = status(&spec(clusters), &ResourceBindingStatus::default(), works.iter().copied(), now);
+            let got = status(
+                &spec(clusters),
+                &ResourceBindingStatus::default(),
+                reports(works.iter().copied()),
+                now,
+            );
             got.conditions[0].reason.clone()
         };
         let table: [(&str, &[&str], &[&Work], &str); 6] = [
@@ -330,7 +360,7 @@ mod tests {
             work(cluster, applied("True", ""), json!([state]))
         };
         let shown = |works: &[Work]| -> Vec<(bool, String)> {
-            let all = items(&spec(&[]).resource, works);
+            let all = items(&spec(&[]).resource, super::reports(works));
             let bytes = serde_json::to_vec(&all).expect("JSON").len();
             assert!(bytes <= STATUS_ALL + MESSAGE_ALL + all.len() * 256, "{bytes}");
             let whole = |item: &AggregatedStatusItem| {
@@ -354,7 +384,7 @@ mod tests {
         assert!(shown(&fleet).iter().all(|(whole, why)| !whole && why.starts_with("status shortened")));
         // So do messages.
         let bad = work("a", applied("False", &"ä".repeat(1 << 20)), json!([]));
-        let message = &items(&spec(&[]).resource, &[bad])[0].applied_message;
+        let message = &items(&spec(&[]).resource, super::reports(&[bad]))[0].applied_message;
         assert!(message.len() < MESSAGE_EACH + 64 && message.ends_with("in the Work)"), "{}", message.len());
         let sizes = |sizes: &[usize]| share(sizes.to_vec(), 10, 40);
         assert_eq!([sizes(&[]), sizes(&[9; 4]), sizes(&[9; 5]), sizes(&[1, 1, 30, 30])], [10, 10, 8, 10]);
@@ -366,7 +396,8 @@ mod tests {
         let mut state = state("Deployment", "Healthy", 2);
         let fields = (0..60_000).map(|i| (format!("number{i}"), json!(i)));
         state["status"] = Value::Object(fields.collect());
-        let item = items(&spec(&[]).resource, &[work("a", applied("True", ""), json!([state]))]).remove(0);
+        let item =
+            items(&spec(&[]).resource, reports(&[work("a", applied("True", ""), json!([state]))])).remove(0);
         assert!(is_omitted(&item) && item.health == Some(ResourceHealth::Healthy), "{item:?}");
         assert!(!is_omitted(&AggregatedStatusItem { applied: true, ..AggregatedStatusItem::default() }));
     }
@@ -378,8 +409,9 @@ mod tests {
         let good = work("b", applied("True", ""), json!([state("Deployment", "Healthy", 2)]));
         let mut going = work("a", applied("True", ""), json!([]));
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        let before = status(&spec(&["b"]), &ResourceBindingStatus::default(), [&good, &going], first);
+        let before =
+            status(&spec(&["b"]), &ResourceBindingStatus::default(), reports([&good, &going]), first);
         assert_eq!(before.aggregated_status.len(), 1);
-        assert_eq!(status(&spec(&["b"]), &before, [&good], later), before, "nothing to write");
+        assert_eq!(status(&spec(&["b"]), &before, reports([&good]), later), before, "nothing to write");
     }
 }

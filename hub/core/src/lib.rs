@@ -8,7 +8,7 @@
 //!   member ◀─ delete, members ◀─ Work ◀─ work ◀─ overrides
 //!      │
 //!      ├─ status ──▶ Cluster.status          health, judge ─▶ Ready=Unknown, taints, brakes
-//!      └─ Work.status ─ aggregate ─▶ binding.status
+//!      └─ Work.status ─ gather, aggregate ─▶ binding.status
 //!
 //!   attach: what objects refer to goes along
 //!   quota: what a namespace may use on all clusters together
@@ -39,6 +39,7 @@ pub mod estimate;
 pub mod evict;
 pub mod figures;
 pub mod fleet;
+pub mod gather;
 pub mod health;
 pub mod install_order;
 pub mod judge;

@@ -252,7 +252,7 @@ fn statuses_are_gathered_as_karmadas() {
         let want = recorded.status.expect("a status");
         let before = ResourceBindingStatus { aggregated_status: Vec::new(), ..want.clone() };
         let now = "2027-01-01T00:00:00Z".parse().expect("a time");
-        assert_eq!(aggregate::status(&recorded.spec, &before, &works, now), want);
+        assert_eq!(aggregate::status(&recorded.spec, &before, aggregate::reports(&works), now), want);
     }
 }
 

@@ -1,6 +1,12 @@
 //! The status controller: what Works report goes into their binding, and summed up into the template.
+//!
+//! ```text
+//!   report of a Work ─▶ index of Works ─▶ Rounds: at once, or with others ─▶ all reports of the binding, by the index
+//!                                                                                │
+//!                               template's status, one write ◀─ binding's status, one write
+//! ```
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::{
     conditions,
@@ -8,7 +14,11 @@ use karmada_api::{
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, Work},
 };
 use karmada_client::{Error, Resource, WorkQueue};
-use karmada_core::{aggregate, names};
+use karmada_core::{
+    aggregate::{self, Report},
+    gather::Rounds,
+    names,
+};
 use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
@@ -17,13 +27,14 @@ use karmada_objects::{
     kinds::WORKS,
     scope::{BindingKey, Scope},
 };
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    known::heads::ClusterHead,
+    known::heads::{ClusterHead, Said},
     rules::{customizations, hooks},
 };
 
@@ -34,19 +45,24 @@ const WORKERS: usize = 8;
 pub(crate) struct StatusController {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
+    rounds: Arc<Mutex<Rounds<BindingKey>>>,
 }
 
 impl StatusController {
     /// A controller that hears the context's Works and bindings from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
-        let of_works = queue.clone();
+        let rounds: Arc<Mutex<Rounds<BindingKey>>> = Arc::default();
+        let (of_works, shared, gathered) = (queue.clone(), Arc::downgrade(context), rounds.clone());
         context.known.works.listen(move |change| {
             let reported = change.differs(|head| &head.status)
                 || change.differs(|head| &head.deleting)
                 || change.differs(|head| &head.uid);
-            if reported && let Some(binding) = &change.last().binding {
-                of_works.add(binding.clone());
+            if reported
+                && let Some(binding) = &change.last().binding
+                && let Some(context) = shared.upgrade()
+            {
+                of_works.add_after(binding.clone(), until_next(&context, &gathered, binding));
             }
         });
         for (scope, index) in context.known.bindings.both() {
@@ -68,7 +84,7 @@ impl StatusController {
                 }
             });
         }
-        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
+        let (of_clusters, shared, gathered) = (queue.clone(), Arc::downgrade(context), rounds.clone());
         context.known.clusters.listen(move |change| {
             let since = |head: Option<&Arc<ClusterHead>>| head.and_then(|head| silent_since(head));
             if since(change.old) == since(change.new) {
@@ -77,7 +93,8 @@ impl StatusController {
             let Some(context) = shared.upgrade() else { return };
             let works = context.known.works.in_namespace(&names::execution_namespace(&change.key.name));
             for binding in works.into_iter().filter_map(|(_, head)| head.binding.clone()) {
-                of_clusters.add(binding);
+                let wait = until_next(&context, &gathered, &binding);
+                of_clusters.add_after(binding, wait);
             }
         });
         let of_rules = queue.clone();
@@ -89,7 +106,7 @@ impl StatusController {
         customizations::listen(&context.rules, anew.clone());
         hooks::listen(&context.rules, anew);
         context.figures.queue("status", &queue);
-        Self { context: context.clone(), queue }
+        Self { context: context.clone(), queue, rounds }
     }
 
     /// Runs until told to stop.
@@ -108,14 +125,16 @@ impl StatusController {
         if head.is_some_and(|head| !head.collected) && all_silent(&self.context, &key) {
             return Ok(Next::Done);
         }
+        // Before anything is read: what is reported from now on is for the next round.
+        self.rounds.lock().begin(key.clone(), works_of(&self.context, &key), self.context.env.now());
         let objects = &self.context.writer.objects;
-        let works = self.works(&key).await?;
+        let reports = self.reports(&key).await?;
         let now = Time::now(&self.context.env);
-        let silent = self.silent(&works);
+        let silent = self.silent(&reports);
         let mut before = None;
         let collect = |binding: &mut Value| {
             before = fully_applied(binding);
-            object::deletion_timestamp(binding).is_none() && collect(binding, &works, &silent, now)
+            object::deletion_timestamp(binding).is_none() && collect(binding, &reports, &silent, now)
         };
         let Some(binding) =
             objects.modify(bindings::resource(key.scope), &key.key, Part::Status, collect).await?
@@ -150,31 +169,40 @@ impl StatusController {
         }
     }
 
-    /// The binding's Works as they are now.
-    async fn works(&self, key: &BindingKey) -> Result<Vec<Work>, Error> {
-        let mut works = Vec::new();
+    /// What the binding's Works say, by their clusters: as the index has it, which has heard what brought us here.
+    async fn reports(&self, key: &BindingKey) -> Result<Reports, Error> {
+        let mut reports = Reports::default();
         for (work, head) in self.context.known.works.group(&key.to_string()) {
-            if head.deleting {
-                continue;
-            }
-            let Some(live) = self.context.writer.objects.get(&WORKS, &work).await? else { continue };
-            match Work::deserialize(&live) {
-                Ok(work) => works.push(work),
-                Err(error) => tracing::warn!(%work, %error, "the Work cannot be read"),
+            let cluster = names::cluster_of_namespace(&work.namespace).filter(|_| !head.deleting);
+            let Some(cluster) = cluster else { continue };
+            reports.any |= head.said != Said::Nothing;
+            match head.said.report() {
+                Some(report) => reports.all.push((cluster.to_owned(), report)),
+                None => reports.all.extend(self.read(&work).await?),
             }
         }
-        Ok(works)
+        Ok(reports)
     }
 
-    /// The clusters of these Works that have fallen silent, and since when.
-    fn silent(&self, works: &[Work]) -> BTreeMap<String, Time> {
-        let clusters =
-            works.iter().filter_map(|work| names::cluster_of_namespace(work.metadata.namespace.as_deref()?));
-        let silent = |name: &str| {
-            let head = self.context.known.clusters.get(&Key::cluster_scoped(name))?;
-            Some((name.to_owned(), silent_since(&head)?))
+    /// What a Work says that is too much to be kept in the index.
+    async fn read(&self, work: &Key) -> Result<Vec<(String, Report)>, Error> {
+        let Some(live) = self.context.writer.objects.get(&WORKS, work).await? else { return Ok(Vec::new()) };
+        match Work::deserialize(&live) {
+            Ok(work) => Ok(aggregate::reports([&work])),
+            Err(error) => {
+                tracing::warn!(%work, %error, "the Work cannot be read");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The clusters of these reports that have fallen silent, and since when.
+    fn silent(&self, reports: &Reports) -> BTreeMap<String, Time> {
+        let silent = |(name, _): &(String, Report)| {
+            let head = self.context.known.clusters.get(&Key::cluster_scoped(name.as_str()))?;
+            Some((name.clone(), silent_since(&head)?))
         };
-        clusters.filter_map(silent).collect()
+        reports.all.iter().filter_map(silent).collect()
     }
 
     /// Brings the template's status in step with what its binding has collected.
@@ -232,6 +260,24 @@ impl StatusController {
     }
 }
 
+/// What the Works of a binding say.
+#[derive(Debug, Default)]
+struct Reports {
+    all: Vec<(String, Report)>,
+    /// Whether somebody has looked at any of them.
+    any: bool,
+}
+
+/// How many Works a binding has.
+fn works_of(context: &Context, key: &BindingKey) -> usize {
+    context.known.works.group_len(&key.to_string())
+}
+
+/// How long what is reported of a binding waits for other reports.
+fn until_next(context: &Context, rounds: &Mutex<Rounds<BindingKey>>, key: &BindingKey) -> Duration {
+    rounds.lock().wait(key, works_of(context, key), context.env.now())
+}
+
 /// Whether no Work of a binding has been reported on.
 fn all_silent(context: &Context, key: &BindingKey) -> bool {
     context.known.works.group(&key.to_string()).iter().all(|(_, head)| head.is_silent())
@@ -244,16 +290,14 @@ fn silent_since(head: &ClusterHead) -> Option<Time> {
 
 /// Collects what Works report into a binding's status; `silent` are the clusters of which it is old. Whether that
 /// changed anything.
-fn collect(binding: &mut Value, works: &[Work], silent: &BTreeMap<String, Time>, now: Time) -> bool {
+fn collect(binding: &mut Value, reports: &Reports, silent: &BTreeMap<String, Time>, now: Time) -> bool {
     let Some(spec) = key::read::<ResourceBindingSpec>(binding, "spec") else { return false };
     let Some(present) = key::read::<ResourceBindingStatus>(binding, "status") else { return false };
-    let reported =
-        works.iter().any(|work| work.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
-    if !reported && present.aggregated_status.is_empty() {
+    if !reports.any && present.aggregated_status.is_empty() {
         // Works that nobody has looked at yet say nothing that is worth a write.
         return false;
     }
-    let mut wanted = aggregate::status(&spec, &present, works, now);
+    let mut wanted = aggregate::status(&spec, &present, reports.all.iter().cloned(), now);
     aggregate::mark_stale(&mut wanted, silent);
     if wanted == present {
         return false;
@@ -269,7 +313,7 @@ fn collect(binding: &mut Value, works: &[Work], silent: &BTreeMap<String, Time>,
 }
 
 fn fully_applied(binding: &Value) -> Option<bool> {
-    let status = key::read::<ResourceBindingStatus>(binding, "status")?;
-    conditions::find(&status.conditions, condition::FULLY_APPLIED)?;
-    Some(conditions::is_true(&status.conditions, condition::FULLY_APPLIED))
+    let conditions = key::conditions(binding)?;
+    conditions::find(&conditions, condition::FULLY_APPLIED)?;
+    Some(conditions::is_true(&conditions, condition::FULLY_APPLIED))
 }

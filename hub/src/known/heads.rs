@@ -24,7 +24,10 @@ use serde_json::{Value, json};
 
 use crate::known::digest::{digest, digest_without};
 
-pub(crate) use self::{binding::BindingHead, work::WorkHead};
+pub(crate) use self::{
+    binding::BindingHead,
+    work::{Said, WorkHead},
+};
 
 /// Every member cluster, without what changes with every heartbeat.
 #[derive(Clone, Debug, PartialEq)]

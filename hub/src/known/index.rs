@@ -210,6 +210,11 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         keys.filter_map(|key| Some((Key::clone(key), state.entries.get(key)?.clone()))).collect()
     }
 
+    /// How many are in a group.
+    pub(crate) fn group_len(&self, name: &str) -> usize {
+        self.state.read().groups.get(name).map_or(0, BTreeSet::len)
+    }
+
     /// The names of all groups that have members.
     pub(crate) fn group_names(&self) -> Vec<String> {
         self.state.read().groups.keys().cloned().collect()

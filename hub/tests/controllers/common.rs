@@ -3,9 +3,11 @@
 
 use std::{
     fmt::Display,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use http::{Method, Request};
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Error, Resource, Rest};
 use karmada_env::{Clock, Env};
@@ -13,6 +15,8 @@ use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
 use karmada_meta::object;
 use karmada_objects::kinds;
 use karmada_store::engine::memory::Memory;
+use kube::client::{Body, Client};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -33,9 +37,40 @@ impl Clock for Paused {
     }
 }
 
+/// What the hub's controllers have asked of the API.
+#[derive(Clone, Default)]
+pub(crate) struct Asked(Arc<Mutex<Vec<(Method, String)>>>);
+
+impl Asked {
+    /// A client that counts.
+    fn through(&self, client: Client) -> Client {
+        let asked = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            asked.0.lock().push((request.method().clone(), request.uri().path().to_owned()));
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Begins to count anew.
+    pub(crate) fn forget(&self) {
+        self.0.lock().clear();
+    }
+
+    /// How often a method was asked for at a path that has these parts.
+    pub(crate) fn count(&self, method: &Method, parts: &[&str]) -> usize {
+        let is = |(asked, path): &&(Method, String)| {
+            asked == method && parts.iter().all(|part| path.contains(part))
+        };
+        self.0.lock().iter().filter(is).count()
+    }
+}
+
 /// A running hub.
 pub(crate) struct World {
     pub(crate) rest: Rest,
+    pub(crate) asked: Asked,
     pub(crate) env: Env,
     pub(crate) embedded: Embedded,
     engine: Memory,
@@ -64,11 +99,13 @@ impl World {
         let stop = CancellationToken::new();
         let embedded = Embedded::start(engine.clone(), &env, stop.clone()).await.expect("the store opens");
         let hub = embedded.hub(HubConfig::default(), &env).expect("the configuration is good");
+        let asked = Asked::default();
+        let hub = hub.with_client(asked.through(embedded.client()));
         let mut ready = hub.ready();
         let hub = tokio::spawn(hub.run(stop.clone()));
         timeout(soon, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");
         let rest = Rest::new(embedded.client());
-        Self { rest, env, embedded, engine, stop, hub, soon }
+        Self { rest, asked, env, embedded, engine, stop, hub, soon }
     }
 
     /// Stops the hub with its API, which ends without an error, and starts both again on the same store.

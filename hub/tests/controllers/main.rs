@@ -10,6 +10,7 @@
 
 mod common;
 mod following;
+mod gathering;
 mod interpreting;
 mod leaving;
 mod parity;

@@ -1,11 +1,16 @@
 //! What is kept of a Work.
 
-use karmada_api::consts::{annotation, extension, label};
+use karmada_api::{
+    consts::{annotation, extension, label},
+    work::WorkStatus,
+};
+use karmada_core::aggregate::Report;
 use karmada_meta::{object, text};
 use karmada_objects::{
     key::Key,
     scope::{BindingKey, Scope},
 };
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::known::digest::{digest, digest_of};
@@ -33,8 +38,49 @@ pub(crate) struct WorkHead {
     pub content: u64,
     /// A digest of its status.
     pub status: u64,
+    /// What of its status is gathered into its binding's.
+    pub said: Said,
     /// A Namespace of its that stays on the member although the hub wants it gone, and the agent's words for it.
     pub released: Option<Box<(String, String)>>,
+}
+
+/// What a Work's status says of its object. It is kept as text, which is small: a Work has a few hundred bytes of it, and
+/// there may be a million Works.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Nobody has looked at it yet.
+    #[default]
+    Nothing,
+    /// A [`Report`] as JSON.
+    Kept(Box<str>),
+    /// It is too much to be kept, or cannot be read: it is in the Work.
+    InTheWork,
+}
+
+/// The most that is kept of what a Work says, in bytes.
+const SAID: usize = 4 << 10;
+
+impl Said {
+    fn of(status: &Value) -> Self {
+        if status.is_null() {
+            return Self::Nothing;
+        }
+        let Ok(status) = WorkStatus::deserialize(status) else { return Self::InTheWork };
+        let Some(report) = Report::of(Some(&status)) else { return Self::Nothing };
+        match serde_json::to_string(&report) {
+            Ok(text) if text.len() <= SAID => Self::Kept(text.into()),
+            _ => Self::InTheWork,
+        }
+    }
+
+    /// What it says, if that is kept.
+    pub(crate) fn report(&self) -> Option<Report> {
+        match self {
+            Self::Nothing => Some(Report::default()),
+            Self::Kept(text) => serde_json::from_str(text).ok(),
+            Self::InTheWork => None,
+        }
+    }
 }
 
 /// The longest of an agent's words that are passed on.
@@ -44,11 +90,13 @@ impl WorkHead {
     /// Projects a Work.
     pub(crate) fn project(value: &Value) -> Self {
         let ids = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
+        let binding = Self::binding_of(value);
+        let said = if binding.is_some() { Said::of(&value["status"]) } else { Said::Nothing };
         let owner = object::owner_references(value).into_iter().find(|o| o.controller == Some(true));
         Self {
             uid: object::uid(value).to_owned(),
             permanent_id: object::label(value, label::WORK_ID).unwrap_or_default().to_owned(),
-            binding: Self::binding_of(value),
+            binding,
             quota: Self::quota_of(value),
             binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
             owner: owner.map(|o| o.uid).unwrap_or_default(),
@@ -56,6 +104,7 @@ impl WorkHead {
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),
             status: digest(&value["status"]),
+            said,
             released: Self::released_of(value),
         }
     }
@@ -127,6 +176,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_work_says_is_kept_unless_it_is_much() {
+        let said = |status: Value| {
+            let name = json!({"clusterresourcebinding.karmada.io/name": "a"});
+            WorkHead::project(&json!({"metadata": {"annotations": name}, "status": status})).said
+        };
+        let applied = |status: &str, object: Value| {
+            json!({
+                "conditions": [{"type": "Applied", "status": status, "reason": "R", "message": "why",
+                                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "manifestStatuses": [{"identifier": {"ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment",
+                                                     "resource": "", "name": "web"}, "status": object}],
+            })
+        };
+        assert_eq!(said(Value::Null), Said::Nothing);
+        assert_eq!(said(json!({})), Said::Nothing);
+        assert_eq!(said(json!({"conditions": "none"})), Said::InTheWork);
+        assert_eq!(said(applied("True", json!({"text": "x".repeat(SAID)}))), Said::InTheWork);
+        assert_eq!(said(applied("False", json!({}))), Said::Kept(r#"{"message":"why"}"#.into()));
+        let status = applied("True", json!({"readyReplicas": 2}));
+        let read = WorkStatus::deserialize(&status).unwrap();
+        assert_eq!(said(status).report(), Report::of(Some(&read)));
+    }
 
     #[test]
     fn a_work_knows_its_binding() {
