@@ -48,6 +48,8 @@ pub struct Options {
     pub hub: Vec<String>,
     /// Further arguments of every agent.
     pub agent: Vec<String>,
+    /// Agents reach the hub without the links that can be cut: those cost something, too.
+    pub direct: bool,
 }
 
 impl Options {
@@ -348,8 +350,8 @@ impl Fleet {
         // The agent reaches the hub through the link.
         let link = Link::open(server_of(&self.kubeconfig)).await.expect("a free loopback port");
         let direct = server_of(&self.kubeconfig).to_string();
-        fs::write(&credentials, text.replace(&direct, &link.address().to_string()))
-            .expect("a kubeconfig is written");
+        let via = if options.direct { direct.clone() } else { link.address().to_string() };
+        fs::write(&credentials, text.replace(&direct, &via)).expect("a kubeconfig is written");
         let agent = Process::start(
             self.dir.path(),
             &format!("{name}-agent"),

@@ -1,8 +1,10 @@
 //! What the benches have in common: how they measure, the binaries they measure, and what they print.
 
 pub mod binaries;
+pub mod hub;
 pub mod placing;
 pub mod report;
+pub mod stock;
 
 use std::{
     fmt::Debug,
@@ -103,6 +105,13 @@ pub fn computed(pid: &str) -> f64 {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
     (ticks(11) + ticks(12)) / TICKS
+}
+
+/// Bytes that a process has had written to a disk.
+pub fn written(pid: &str) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }
 
 /// How long it takes from now until a hub says that it is ready.
