@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::evictions::{self, Departure, Leaving},
-    known::heads::BindingHead,
+    known::{gathered::Gathered, heads::BindingHead},
 };
 
 /// How many bindings are worked on at a time.
@@ -31,6 +31,8 @@ const NAME: &str = component::APPLICATION_FAILOVER;
 pub(crate) struct ApplicationFailover {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
+    /// Clusters whose taints have changed, or whether they report.
+    clusters: Gathered,
     /// Since when applications are unhealthy.
     ill: Mutex<Stopwatch<(BindingKey, String)>>,
 }
@@ -49,18 +51,10 @@ impl ApplicationFailover {
                 }
             });
         }
-        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.known.clusters.listen(move |change| {
-            let Some(context) = shared.upgrade() else { return };
-            if !evictions::matters(change.old, change.new) {
-                return;
-            }
-            let there =
-                |head: &BindingHead| head.application_failover && head.clusters.contains(&change.key.name);
-            context.known.bindings.queue_where(&of_clusters, there);
-        });
+        let clusters =
+            Gathered::keys(&context.known.clusters, |change| evictions::matters(change.old, change.new));
         context.figures.queue("application-failover", &queue);
-        Self { context: context.clone(), queue, ill: Mutex::default() }
+        Self { context: context.clone(), queue, clusters, ill: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -68,11 +62,21 @@ impl ApplicationFailover {
         self.context.known.clusters.synced().await;
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
+        // Bindings that ask for it are queued by now.
+        self.clusters.forget();
+        let of_clusters = self.clusters.each(|cluster, ()| {
+            let there =
+                |head: &BindingHead| head.application_failover && head.clusters.contains(&cluster.name);
+            for key in self.context.known.naming(&cluster.name, there) {
+                self.queue.add(key);
+            }
+        });
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work("application-failover", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
             () = self.context.accounts.evictions.ask_again(NAME, &self.queue) => {}
+            () = of_clusters => {}
         }
     }
 

@@ -205,6 +205,7 @@ impl Context {
         path: String,
         project: impl Fn(&Value) -> P + Send + Sync + 'static,
     ) -> latest::Receiver<Health> {
+        self.figures.visits(name, index.visits());
         let client = self.client.clone();
         let (health, following) =
             follow(index.clone(), client, WatchConfig::new(path), self.env.clone(), project);

@@ -27,7 +27,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::evictions::{self, Begun, Departure, Leaving, NO_STATE, RATE},
-    known::heads::{BindingHead, ClusterHead},
+    known::{
+        gathered::Gathered,
+        heads::{BindingHead, ClusterHead},
+    },
     metrics::Waiting,
 };
 
@@ -45,6 +48,8 @@ pub(super) type TaintTimes = Mutex<Stopwatch<(String, String)>>;
 pub(crate) struct Evictor {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
+    /// Clusters whose taints drive away, or did.
+    clusters: Gathered,
     times: TaintTimes,
 }
 
@@ -52,20 +57,10 @@ impl Evictor {
     /// A controller that hears the context's clusters and bindings from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
-        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.known.clusters.listen(move |change| {
-            let Some(context) = shared.upgrade() else { return };
-            if !evictions::matters(change.old, change.new) {
-                return;
-            }
-            let drives = change.new.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
-            let drove = change.old.is_some_and(|head| evict::waits_for(&head.cluster.spec.taints));
-            if drives || drove {
-                context
-                    .known
-                    .bindings
-                    .queue_where(&of_clusters, |head| head.clusters.contains(&change.key.name));
-            }
+        let clusters = Gathered::keys(&context.known.clusters, |change| {
+            let drives = |head: &Arc<ClusterHead>| evict::waits_for(&head.cluster.spec.taints);
+            evictions::matters(change.old, change.new)
+                && (change.old.is_some_and(drives) || change.new.is_some_and(drives))
         });
         for (scope, index) in context.known.bindings.both() {
             let (of_bindings, shared) = (queue.clone(), Arc::downgrade(context));
@@ -80,7 +75,7 @@ impl Evictor {
             });
         }
         context.figures.queue("taint-manager", &queue);
-        Self { context: context.clone(), queue, times: TaintTimes::default() }
+        Self { context: context.clone(), queue, clusters, times: TaintTimes::default() }
     }
 
     /// Runs until told to stop.
@@ -89,12 +84,22 @@ impl Evictor {
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
         // While half of the clusters were known, bindings on the others looked as if they had nothing to leave.
-        self.context.known.bindings.queue_where(&self.queue, |head| tainted(&self.context, head));
+        self.clusters.forget();
+        for key in self.context.known.bindings.keys_where(|head| tainted(&self.context, head)) {
+            self.queue.add(key);
+        }
+        let of_clusters = self.clusters.each(|cluster, ()| {
+            let there = |head: &BindingHead| head.clusters.contains(&cluster.name);
+            for key in self.context.known.naming(&cluster.name, there) {
+                self.queue.add(key);
+            }
+        });
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work("taint-manager", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
             () = self.context.accounts.evictions.ask_again(NAME, &self.queue) => {}
+            () = of_clusters => {}
         }
     }
 

@@ -29,7 +29,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::{
     accounts::{evictions, placing},
-    known::heads::ClusterHead,
+    known::{
+        gathered::Gathered,
+        heads::{BindingHead, ClusterHead},
+    },
 };
 
 /// How many bindings are worked on at a time.
@@ -41,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Failback {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
+    /// Clusters whose taints have changed, or how they are.
+    clusters: Gathered,
     /// How long clusters have been ready.
     well: Mutex<Stopwatch<String>>,
 }
@@ -58,17 +63,12 @@ impl Failback {
                 }
             });
         }
-        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.known.clusters.listen(move |change| {
-            let Some(context) = shared.upgrade() else { return };
+        let clusters = Gathered::keys(&context.known.clusters, |change| {
             let ready = |head: Option<&Arc<ClusterHead>>| head.map(|head| head.ready());
-            if ready(change.old) == ready(change.new) && !evictions::matters(change.old, change.new) {
-                return;
-            }
-            context.known.bindings.queue_where(&of_clusters, |head| head.fails_back);
+            ready(change.old) != ready(change.new) || evictions::matters(change.old, change.new)
         });
         context.figures.queue("failback", &queue);
-        Self { context: context.clone(), queue, well: Mutex::default() }
+        Self { context: context.clone(), queue, clusters, well: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -76,7 +76,20 @@ impl Failback {
         self.context.known.clusters.synced().await;
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
-        work("failback", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+        // Bindings that go back are queued by now.
+        self.clusters.forget();
+        // To clusters that they have not left they do not go back; room there is asked for again now and then.
+        let of_clusters = self.clusters.each(|cluster, ()| {
+            let goes_back = |head: &BindingHead| head.fails_back && head.left.contains(&cluster.name);
+            for key in self.context.known.naming(&cluster.name, goes_back) {
+                self.queue.add(key);
+            }
+        });
+        tokio::select! {
+            biased;
+            () = work("failback", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = of_clusters => {}
+        }
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {

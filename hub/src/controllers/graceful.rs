@@ -34,7 +34,10 @@ use super::{
 };
 use crate::{
     accounts::evictions,
-    known::heads::{BindingHead, ClusterHead},
+    known::{
+        gathered::Gathered,
+        heads::{BindingHead, ClusterHead},
+    },
 };
 
 /// How many bindings are worked on at a time.
@@ -43,6 +46,8 @@ const WORKERS: usize = 8;
 /// Ends evictions.
 pub(crate) struct GracefulEviction {
     context: Arc<Context>,
+    /// Clusters whose taints have changed, or whether they report.
+    clusters: Gathered,
     /// How long tasks have waited while their cluster reported.
     waiting: Mutex<Stopwatch<(BindingKey, String)>>,
     /// How long what replaces them has been well.
@@ -66,17 +71,12 @@ impl GracefulEviction {
                 }
             });
         }
-        let (of_clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.known.clusters.listen(move |change| {
-            let Some(context) = shared.upgrade() else { return };
-            if !evictions::matters(change.old, change.new) {
-                return;
-            }
-            context.known.bindings.queue_where(&of_clusters, |head| head.leaving.contains(&change.key.name));
-        });
+        let clusters =
+            Gathered::keys(&context.known.clusters, |change| evictions::matters(change.old, change.new));
         context.figures.queue("graceful-eviction", &queue);
         Self {
             context: context.clone(),
+            clusters,
             waiting: Mutex::default(),
             well: Mutex::default(),
             times: TaintTimes::default(),
@@ -89,7 +89,19 @@ impl GracefulEviction {
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
         let queue = &self.context.accounts.evictions.to_assess;
-        work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+        // Bindings with tasks are queued by now.
+        self.clusters.forget();
+        let of_clusters = self.clusters.each(|cluster, ()| {
+            let leaving = |head: &BindingHead| head.leaving.contains(&cluster.name);
+            for key in self.context.known.naming(&cluster.name, leaving) {
+                queue.add(key);
+            }
+        });
+        tokio::select! {
+            biased;
+            () = work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = of_clusters => {}
+        }
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {

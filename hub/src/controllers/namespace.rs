@@ -3,7 +3,7 @@
 //! A Work of a Namespace belongs to the Namespace and goes with it (owner reference). A cluster that has a Namespace
 //! of that name already keeps it: the manifest says `overwrite`, the agent adopts it, and releases it at the end.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
 use karmada_api::consts::{annotation, component, event, extension, label};
 use karmada_client::{Error, WorkQueue};
@@ -11,12 +11,16 @@ use karmada_core::{names, overrides, select::Subject, work as core_work};
 use karmada_meta::object;
 use karmada_objects::{key::Key, kinds::NAMESPACES};
 use serde_json::{Value, json};
-use std::fmt;
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 use super::{Next, binding::overriding, work};
 use crate::{
-    known::{Known, heads::TemplateHead},
+    known::{
+        Known,
+        gathered::Gathered,
+        heads::{ClusterHead, TemplateHead},
+    },
     metrics::HubFigures,
     write::{
         Writer,
@@ -27,7 +31,9 @@ use crate::{
 /// How many Works are made at a time.
 const WORKERS: usize = 4;
 /// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long after everything was queued for an override policy it may be queued again.
+const PACE: Duration = Duration::from_secs(1);
 
 /// One Namespace on one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,30 +52,23 @@ impl fmt::Display for Place {
 pub(crate) struct NamespaceController {
     writer: Arc<Writer>,
     queue: WorkQueue<Place>,
+    /// Namespaces, those of clusters among them.
+    namespaces: Gathered,
+    /// Clusters with other labels, which overrides select by.
+    clusters: Gathered,
+    overrides: Gathered,
 }
 
 impl NamespaceController {
     /// A controller that hears of Namespaces, Clusters, Works and cluster-wide overrides from now on.
     pub(crate) fn new(writer: &Arc<Writer>, figures: &HubFigures) -> Self {
         let queue: WorkQueue<Place> = WorkQueue::new(writer.env.clone());
-        let (shared, places) = (Arc::downgrade(writer), queue.clone());
-        writer.known.namespaces.listen(move |change| {
-            let Some(writer) = shared.upgrade() else { return };
-            match names::cluster_of_namespace(&change.key.name) {
-                // A cluster can take Works once it has its execution namespace.
-                Some(cluster) => everywhere(&writer.known, Some(cluster), None, &places),
-                None => everywhere(&writer.known, None, Some(&change.key.name), &places),
-            }
+        let namespaces = Gathered::keys(&writer.known.namespaces, |_| true);
+        let clusters = Gathered::keys(&writer.known.clusters, |change| {
+            let labels = |head: &ClusterHead| head.cluster.metadata.labels.clone();
+            change.old.map(|old| labels(old)) != change.new.map(|new| labels(new))
         });
-        let (shared, places) = (Arc::downgrade(writer), queue.clone());
-        writer.known.clusters.listen(move |change| {
-            let labels = |head: &Arc<crate::known::heads::ClusterHead>| head.cluster.metadata.labels.clone();
-            if change.old.map(labels) != change.new.map(labels)
-                && let Some(writer) = shared.upgrade()
-            {
-                everywhere(&writer.known, Some(&change.key.name), None, &places);
-            }
-        });
+        let overrides = Gathered::of(&writer.known.overrides.cluster, PACE, |_| true, |(), _| {});
         let (shared, places) = (Arc::downgrade(writer), queue.clone());
         writer.known.works.listen(move |change| {
             let Some(writer) = shared.upgrade() else { return };
@@ -80,17 +79,9 @@ impl NamespaceController {
             if last.binding.is_some() || last.owner.is_empty() || !news {
                 return;
             }
-            let owner = writer.known.namespaces.all().into_iter().find(|(_, head)| head.uid == last.owner);
-            if let (Some((key, _)), Some(cluster)) =
-                (owner, names::cluster_of_namespace(&change.key.namespace))
-            {
+            let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) else { return };
+            for (key, _) in writer.known.namespaces.group(&TemplateHead::of_uid(&last.owner)) {
                 places.add(Place { namespace: key.name, cluster: cluster.to_owned() });
-            }
-        });
-        let (shared, places) = (Arc::downgrade(writer), queue.clone());
-        writer.known.overrides.cluster.listen(move |_| {
-            if let Some(writer) = shared.upgrade() {
-                everywhere(&writer.known, None, None, &places);
             }
         });
         let shared = Arc::downgrade(writer);
@@ -108,7 +99,7 @@ impl NamespaceController {
             }
         });
         figures.queue("namespace", &queue);
-        Self { writer: writer.clone(), queue }
+        Self { writer: writer.clone(), queue, namespaces, clusters, overrides }
     }
 
     /// Runs until told to stop.
@@ -117,7 +108,65 @@ impl NamespaceController {
         self.writer.known.namespaces.synced().await;
         self.writer.known.works.synced().await;
         self.writer.known.overrides.synced().await;
-        work("namespace", &self.queue, WORKERS, &stop, |place: Place| self.reconcile(place)).await;
+        self.namespaces.forget();
+        self.clusters.forget();
+        self.overrides.forget();
+        tokio::select! {
+            biased;
+            () = work("namespace", &self.queue, WORKERS, &stop, |place: Place| self.reconcile(place)) => {}
+            () = self.follow() => {}
+        }
+    }
+
+    /// Queues everything, and then what changes concern. Runs for ever.
+    async fn follow(&self) {
+        self.everywhere().await;
+        let namespaces = self.namespaces.each(|namespace, ()| {
+            match names::cluster_of_namespace(&namespace.name) {
+                // A cluster can take Works once it has its execution namespace.
+                Some(cluster) => self.on_cluster(cluster),
+                None => self.of_namespace(namespace),
+            }
+        });
+        let clusters = self.clusters.each(|cluster, ()| self.on_cluster(&cluster.name));
+        let overrides = async {
+            loop {
+                self.overrides.next().await;
+                self.everywhere().await;
+            }
+        };
+        tokio::join!(namespaces, clusters, overrides);
+    }
+
+    /// Queues all Namespaces on all clusters.
+    async fn everywhere(&self) {
+        for page in self.writer.known.clusters.pages(None) {
+            for (cluster, _) in page {
+                self.on_cluster(&cluster.name);
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Queues all Namespaces on one cluster.
+    fn on_cluster(&self, cluster: &str) {
+        let known = &self.writer.known;
+        for (key, head) in known.namespaces.group(TemplateHead::OF_USERS) {
+            if provided(known, &key.name, &head) {
+                self.queue.add(Place { namespace: key.name, cluster: cluster.to_owned() });
+            }
+        }
+    }
+
+    /// Queues one Namespace on all clusters.
+    fn of_namespace(&self, namespace: &Key) {
+        let known = &self.writer.known;
+        if known.namespaces.get(namespace).is_some_and(|head| provided(known, &namespace.name, &head)) {
+            for (cluster, _) in known.clusters.pages(None).flatten() {
+                let cluster = cluster.name.clone();
+                self.queue.add(Place { namespace: namespace.name.clone(), cluster });
+            }
+        }
     }
 
     async fn reconcile(&self, place: Place) -> Result<Next, Error> {
@@ -202,20 +251,4 @@ fn provided(known: &Known, name: &str, head: &TemplateHead) -> bool {
     !head.deleting
         && !claimed.iter().any(|key| head.labels.contains_key(*key))
         && !known.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
-}
-
-/// Queues one Namespace on all clusters, or all Namespaces on one cluster, or all on all.
-fn everywhere(known: &Known, cluster: Option<&str>, namespace: Option<&str>, places: &WorkQueue<Place>) {
-    let clusters = match cluster {
-        Some(cluster) => vec![cluster.to_owned()],
-        None => known.clusters.all().into_iter().map(|(key, _)| key.name).collect(),
-    };
-    for (key, head) in known.namespaces.all() {
-        if namespace.is_some_and(|wanted| wanted != key.name) || !provided(known, &key.name, &head) {
-            continue;
-        }
-        for cluster in &clusters {
-            places.add(Place { namespace: key.name.clone(), cluster: cluster.clone() });
-        }
-    }
 }

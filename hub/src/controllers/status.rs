@@ -34,7 +34,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
-    known::heads::{ClusterHead, Said},
+    known::{
+        gathered::Gathered,
+        heads::{ClusterHead, Said},
+    },
     rules::{customizations, hooks},
 };
 
@@ -46,6 +49,8 @@ pub(crate) struct StatusController {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
     rounds: Arc<Mutex<Rounds<BindingKey>>>,
+    /// Clusters that have fallen silent, or have not any more.
+    clusters: Gathered,
 }
 
 impl StatusController {
@@ -84,18 +89,9 @@ impl StatusController {
                 }
             });
         }
-        let (of_clusters, shared, gathered) = (queue.clone(), Arc::downgrade(context), rounds.clone());
-        context.known.clusters.listen(move |change| {
+        let clusters = Gathered::keys(&context.known.clusters, |change| {
             let since = |head: Option<&Arc<ClusterHead>>| head.and_then(|head| silent_since(head));
-            if since(change.old) == since(change.new) {
-                return;
-            }
-            let Some(context) = shared.upgrade() else { return };
-            let works = context.known.works.in_namespace(&names::execution_namespace(&change.key.name));
-            for binding in works.into_iter().filter_map(|(_, head)| head.binding.clone()) {
-                let wait = until_next(&context, &gathered, &binding);
-                of_clusters.add_after(binding, wait);
-            }
+            since(change.old) != since(change.new)
         });
         let of_rules = queue.clone();
         let bind = context.to_bind.clone();
@@ -106,7 +102,7 @@ impl StatusController {
         customizations::listen(&context.rules, anew.clone());
         hooks::listen(&context.rules, anew);
         context.figures.queue("status", &queue);
-        Self { context: context.clone(), queue, rounds }
+        Self { context: context.clone(), queue, rounds, clusters }
     }
 
     /// Runs until told to stop.
@@ -116,7 +112,19 @@ impl StatusController {
         self.context.known.clusters.synced().await;
         self.context.rules.customizations.synced().await;
         self.context.rules.webhooks.synced().await;
-        work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+        let of_clusters = self.clusters.each(|cluster, ()| {
+            for work in self.context.known.works.heads(Some(&names::execution_namespace(&cluster.name))) {
+                if let Some(binding) = &work.binding {
+                    let wait = until_next(&self.context, &self.rounds, binding);
+                    self.queue.add_after(binding.clone(), wait);
+                }
+            }
+        });
+        tokio::select! {
+            biased;
+            () = work("status", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = of_clusters => {}
+        }
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {

@@ -13,7 +13,7 @@ use karmada_api::{
     policy::{ClusterOverridePolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec},
 };
 use karmada_client::lease;
-use karmada_core::health::Ready;
+use karmada_core::{health::Ready, names};
 use karmada_meta::object;
 use karmada_objects::{
     key::Key,
@@ -172,6 +172,21 @@ impl TemplateHead {
             .filter_map(|s| head.claim(s))
             .map(str::to_owned)
             .collect()
+    }
+
+    /// The groups by which Namespaces are found: their uid, by which Works name their owner, and whether they are
+    /// [`TemplateHead::OF_USERS`].
+    pub(crate) fn namespace_groups(key: &Key, head: &Self) -> Vec<String> {
+        let of_users = names::cluster_of_namespace(&key.name).is_none().then(|| Self::OF_USERS.to_owned());
+        of_users.into_iter().chain([Self::of_uid(&head.uid)]).collect()
+    }
+
+    /// The group of the Namespaces that are not a cluster's.
+    pub(crate) const OF_USERS: &'static str = "users";
+
+    /// The group of the Namespace with a uid.
+    pub(crate) fn of_uid(uid: &str) -> String {
+        format!("uid {uid}")
     }
 }
 

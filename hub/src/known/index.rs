@@ -8,24 +8,32 @@
 //!
 //! The hub never keeps whole Works, bindings or templates, but for the few that a watch has brought last and only
 //! where it is asked to ([`Index::keep_recent`]). A listener runs while the change is taken in, in the
-//! order of the watch, and must be quick: it adds keys to queues. An index is complete once [`Index::synced`].
+//! order of the watch, and does no more than what one change is worth: it adds keys to queues, or to what a task of its
+//! controller looks at ([`super::gathered`]). An index is complete once [`Index::synced`].
+//!
+//! What is read of an index is counted ([`Index::visits`]), so that a pass over everything for each of everything shows.
 
 mod recent;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::Bound,
     sync::Arc,
 };
 
 use karmada_client::{Event, WatchConfig, Watcher, latest, watch::Health};
 use karmada_env::Env;
 use karmada_objects::key::Key;
+use karmada_telemetry::metrics::Counter;
 use kube::Client;
 use parking_lot::RwLock;
 use serde_json::Value;
 
 use self::recent::Recent;
+
+/// How many objects are looked at between two looks at the lock: the watch does not wait for a pass over everything.
+const PAGE: usize = 256;
 
 /// A change of one object's projection.
 #[derive(Debug)]
@@ -60,7 +68,11 @@ pub(crate) struct Index<P> {
     listeners: RwLock<Vec<Listener<P>>>,
     synced: latest::Sender<bool>,
     recent: Option<Recent>,
+    visits: Counter,
 }
+
+/// Objects as the index has them.
+pub(crate) type Page<P> = Vec<(Arc<Key>, Arc<P>)>;
 
 struct State<P> {
     /// The keys stand in groups, too: with Works by the hundred thousand, copies of them would be felt.
@@ -137,7 +149,17 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
             listeners: RwLock::default(),
             synced: latest::Sender::new(false),
             recent,
+            visits: Counter::default(),
         }
+    }
+
+    /// How many objects have been read of it.
+    pub(crate) fn visits(&self) -> &Counter {
+        &self.visits
+    }
+
+    fn visited(&self, objects: usize) {
+        self.visits.inc_by(u64::try_from(objects).unwrap_or(u64::MAX));
     }
 
     /// The whole object, if the watch has brought it lately: as new as the index is.
@@ -159,55 +181,66 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
 
     /// What is known of one object.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<P>> {
+        self.visited(1);
         self.state.read().entries.get(key).cloned()
     }
 
-    /// Everything, in the order of keys.
+    /// Everything, in the order of keys. For kinds of which there are few.
     pub(crate) fn all(&self) -> Vec<(Key, Arc<P>)> {
-        self.state.read().entries.iter().map(|(key, p)| (Key::clone(key), p.clone())).collect()
+        self.pages(None).flatten().map(|(key, p)| (Key::clone(&key), p)).collect()
     }
 
     /// Everything in one namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<P>)> {
-        self.state
-            .read()
-            .entries
-            .range::<Key, _>(Key::new(namespace, "")..)
-            .take_while(|(key, _)| key.namespace == namespace)
-            .map(|(key, p)| (Key::clone(key), p.clone()))
-            .collect()
+        self.pages(Some(namespace)).flatten().map(|(key, p)| (Key::clone(&key), p)).collect()
     }
 
-    /// The objects that `is` so, of one namespace or of all. It is asked under the index's lock and must be quick.
+    /// The objects of one namespace or of all, some at a time: what is made of them is made without the index's lock, and
+    /// a task that has many to look at lets others run in between. Nothing is copied.
+    pub(crate) fn pages<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = Page<P>> + 'a {
+        let mut last: Option<Arc<Key>> = None;
+        std::iter::from_fn(move || {
+            let first = Key::new(namespace.unwrap_or_default(), "");
+            let from = last.as_deref().map_or(Bound::Included(&first), Bound::Excluded);
+            let state = self.state.read();
+            let page: Page<P> = state
+                .entries
+                .range::<Key, _>((from, Bound::Unbounded))
+                .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+                .take(PAGE)
+                .map(|(key, p)| (key.clone(), p.clone()))
+                .collect();
+            drop(state);
+            self.visited(page.len());
+            last = Some(page.last()?.0.clone());
+            Some(page)
+        })
+    }
+
+    /// The objects that `is` so, of one namespace or of all. Only their keys are copied.
     pub(crate) fn keys_where(&self, namespace: Option<&str>, is: impl Fn(&Key, &P) -> bool) -> Vec<Key> {
-        let state = self.state.read();
-        let from = Key::new(namespace.unwrap_or_default(), "");
-        state
-            .entries
-            .range::<Key, _>(from..)
-            .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
-            .filter(|(key, p)| is(key, p))
-            .map(|(key, _)| Key::clone(key))
-            .collect()
+        let all = self.pages(namespace).flatten();
+        all.filter(|(key, p)| is(key, p)).map(|(key, _)| Key::clone(&key)).collect()
+    }
+
+    /// Whether there is an object that `is` so.
+    pub(crate) fn any(&self, is: impl Fn(&P) -> bool) -> bool {
+        self.pages(None).flatten().any(|(_, p)| is(&p))
     }
 
     /// What is known of the objects of one namespace, or of all.
     pub(crate) fn heads(&self, namespace: Option<&str>) -> Vec<Arc<P>> {
-        let state = self.state.read();
-        let from = Key::new(namespace.unwrap_or_default(), "");
-        state
-            .entries
-            .range::<Key, _>(from..)
-            .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
-            .map(|(_, p)| p.clone())
-            .collect()
+        self.pages(namespace).flatten().map(|(_, p)| p).collect()
     }
 
     /// Everything in a group.
     pub(crate) fn group(&self, name: &str) -> Vec<(Key, Arc<P>)> {
         let state = self.state.read();
         let keys = state.groups.get(name).into_iter().flatten();
-        keys.filter_map(|key| Some((Key::clone(key), state.entries.get(key)?.clone()))).collect()
+        let group: Vec<_> =
+            keys.filter_map(|key| Some((Key::clone(key), state.entries.get(key)?.clone()))).collect();
+        self.visited(group.len());
+        group
     }
 
     /// How many are in a group.
@@ -215,9 +248,19 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         self.state.read().groups.get(name).map_or(0, BTreeSet::len)
     }
 
-    /// The names of all groups that have members.
-    pub(crate) fn group_names(&self) -> Vec<String> {
-        self.state.read().groups.keys().cloned().collect()
+    /// Whether a group has members.
+    pub(crate) fn has_group(&self, name: &str) -> bool {
+        self.state.read().groups.contains_key(name)
+    }
+
+    /// The names of all groups that have members and begin with `prefix`.
+    pub(crate) fn group_names(&self, prefix: &str) -> Vec<String> {
+        let state = self.state.read();
+        let names = state.groups.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let names = names.map(|(name, _)| name).take_while(|name| name.starts_with(prefix));
+        let names: Vec<_> = names.cloned().collect();
+        self.visited(names.len());
+        names
     }
 
     /// How many objects are known.
@@ -377,7 +420,36 @@ mod tests {
         index.apply(object("a", "x", "red"));
         assert_eq!(names("blue"), ["b/y"]);
         index.apply(gone("b", "y"));
-        assert_eq!(index.group_names(), ["red"]);
+        assert_eq!((index.group_names(""), index.group_names("blue")), (vec!["red".to_owned()], vec![]));
+        assert!(index.has_group("red") && !index.has_group("blue"));
+    }
+
+    #[test]
+    fn passes_go_page_by_page_and_what_is_read_is_counted() {
+        let index = index();
+        for n in 0..2 * PAGE + 1 {
+            index.apply(object("a", &format!("{n:04}"), "red"));
+        }
+        index.apply(object("b", "x", "red"));
+        let read = |what: &dyn Fn() -> usize| {
+            let before = index.visits().get();
+            (what(), index.visits().get() - before)
+        };
+        let all = 2 * PAGE + 2;
+        assert_eq!(index.pages(None).map(|page| page.len()).collect::<Vec<_>>(), [PAGE, PAGE, 2]);
+        assert_eq!(read(&|| index.all().len()), (all, all as u64));
+        assert_eq!(read(&|| index.in_namespace("b").len()), (1, 1));
+        assert_eq!(read(&|| index.keys_where(None, |key, _| key.name == "x").len()), (1, all as u64));
+        assert_eq!(read(&|| index.group("red").len()), (all, all as u64));
+        assert_eq!(read(&|| usize::from(index.get(&Key::new("b", "x")).is_some())), (1, 1));
+        // Whoever looks at a page may ask and change the index.
+        for page in index.pages(Some("a")) {
+            for (key, _) in page {
+                assert!(index.get(&key).is_some());
+                index.apply(gone("a", &key.name));
+            }
+        }
+        assert_eq!(index.len(), 1);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use karmada_client::WorkQueue;
 use karmada_objects::scope::{BindingKey, Scope};
 
 use super::{heads::BindingHead, index::Index};
@@ -40,12 +39,12 @@ impl<P: PartialEq + Send + Sync + 'static> Pair<P> {
 }
 
 impl Pair<BindingHead> {
-    /// Queues all bindings of which something holds.
-    pub(crate) fn queue_where(&self, queue: &WorkQueue<BindingKey>, holds: impl Fn(&BindingHead) -> bool) {
-        for (scope, index) in self.both() {
-            for (key, _) in index.all().into_iter().filter(|(_, head)| holds(head)) {
-                queue.add(BindingKey { scope, key });
-            }
-        }
+    /// All bindings of which something holds: a pass over them.
+    pub(crate) fn keys_where(&self, holds: impl Fn(&BindingHead) -> bool) -> Vec<BindingKey> {
+        let of = |(scope, index): (Scope, &Arc<Index<BindingHead>>)| {
+            let keys = index.keys_where(None, |_, head| holds(head));
+            keys.into_iter().map(move |key| BindingKey { scope, key }).collect::<Vec<_>>()
+        };
+        self.both().into_iter().flat_map(of).collect()
     }
 }

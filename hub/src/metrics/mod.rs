@@ -18,13 +18,14 @@ mod propagation;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use karmada_client::{WorkQueue, metrics::Queues};
 use karmada_env::Env;
 use karmada_objects::key::{Key, TemplateKey};
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
+use parking_lot::RwLock;
 
 pub(crate) use self::evictions::Waiting;
 use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation};
@@ -52,6 +53,7 @@ struct Inner {
     sync_work: Timed,
     schedule: Family<2, Attempts>,
     incoming: Family<1, Counter>,
+    visits: RwLock<BTreeMap<&'static str, Counter>>,
 }
 
 impl fmt::Debug for HubFigures {
@@ -106,6 +108,7 @@ impl HubFigures {
                 Attempts::new(exponential(0.001, 2.0, 15))
             }),
             incoming: Family::new(["event"], 8, Counter::default),
+            visits: RwLock::default(),
             env,
         }))
     }
@@ -118,6 +121,16 @@ impl HubFigures {
     /// Shows a queue under a name.
     pub(crate) fn queue<K: Ord + Clone + Send + 'static>(&self, name: &'static str, queue: &WorkQueue<K>) {
         self.0.queues.add(name, queue);
+    }
+
+    /// Shows how many objects were read of an index under a name.
+    pub(crate) fn visits(&self, index: &'static str, count: &Counter) {
+        self.0.visits.write().insert(index, count.clone());
+    }
+
+    /// How many objects the controllers have read of the indexes that they keep.
+    pub fn visited(&self) -> BTreeMap<&'static str, u64> {
+        self.0.visits.read().iter().map(|(index, count)| (*index, count.get())).collect()
     }
 
     /// A Lease as the watch brought it; the `first` word of it says nothing of when it came.
@@ -241,6 +254,11 @@ impl Source for HubFigures {
             "karmada_scheduler_e2e_scheduling_duration_seconds",
             "How long it took to schedule a binding, with all writes.",
             schedule.iter().map(|(labels, attempts)| (labels.as_slice(), attempts.took())),
+        )?;
+        sheet.counter(
+            "karmada_hub_index_visits_total",
+            "Objects that were read of what the hub keeps of each kind.",
+            self.visited().into_iter().map(|(index, count)| ([("index", index)], count as f64)),
         )?;
         let incoming = inner.incoming.rows();
         sheet.counter(

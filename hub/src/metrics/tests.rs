@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 39] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 40] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -33,6 +33,7 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 39] = [
     ("karmada_hub_evictions_held", Kind::Gauge, &["reason"]),
     ("karmada_hub_evictions_postponed", Kind::Counter, &["reason"]),
     ("karmada_hub_fence_waits", Kind::Gauge, &[]),
+    ("karmada_hub_index_visits", Kind::Counter, &["index"]),
     ("karmada_hub_lease_age_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_propagation_duration_seconds", Kind::Histogram, &["operation"]),
     ("karmada_hub_propagation_pending", Kind::Gauge, &[]),
@@ -108,6 +109,7 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     hub.evictions().wait(&binding(Scope::Namespaced, "web"), vec![waiting("m", true)]);
     hub.scheduled(true, false, &hub.timer());
     hub.incoming(Incoming::Added);
+    hub.visits("clusters", &Counter::default());
     let page = figures(&hub);
     let shown: BTreeMap<_, _> = page
         .families

@@ -241,7 +241,13 @@ async fn ask_again(weak: &Weak<UserRules>, caller: &HubCaller, changed: &(impl F
 
 /// All kinds that are templates, or were.
 fn kinds(rules: &UserRules) -> BTreeSet<GroupVersionKind> {
-    let bound = rules.known.bindings.both().map(|(_, index)| index.group_names()).into_iter().flatten();
+    let bound = rules
+        .known
+        .bindings
+        .both()
+        .map(|(_, index)| index.group_names(BindingHead::KINDS))
+        .into_iter()
+        .flatten();
     let watched = rules.known.templates.kinds().into_iter().map(|(kind, _)| kind);
     bound.filter_map(|group| BindingHead::kind_of_group(&group)).chain(watched).collect()
 }

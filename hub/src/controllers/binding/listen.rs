@@ -1,6 +1,10 @@
 //! Which bindings a change concerns.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use karmada_core::{names, overrides, select::Subject};
 use karmada_objects::{
@@ -8,12 +12,17 @@ use karmada_objects::{
     key::Key,
     scope::{BindingKey, Scope},
 };
+use tokio::task::yield_now;
 
 use super::{Context, bindings_of};
 use crate::known::{
+    gathered::Gathered,
     heads::{BindingHead, ClusterHead, OverrideHead, WorkHead},
     index::Change,
 };
+
+/// How long after one pass over the bindings for override policies that have changed the next one begins.
+const PACE: Duration = Duration::from_secs(1);
 
 /// Adds to the context's queue of bindings whatever a change concerns.
 pub(super) fn listen(context: &Arc<Context>) {
@@ -50,10 +59,6 @@ pub(super) fn listen(context: &Arc<Context>) {
             }
         }
     });
-    for (scope, index) in context.known.overrides.both() {
-        let shared = weak();
-        index.listen(move |change| with(&shared, |context| overridden(context, scope, change)));
-    }
     for (_, index) in context.known.policies.both() {
         let shared = weak();
         index.listen(move |change| {
@@ -62,20 +67,73 @@ pub(super) fn listen(context: &Arc<Context>) {
             }
         });
     }
-    let shared = weak();
-    context.known.clusters.listen(move |change| {
-        if matters(change) {
-            with(&shared, |context| placed_on(context, &change.key.name));
+}
+
+/// What concerns many bindings, which are found off the watches' tasks.
+#[derive(Debug)]
+pub(super) struct News {
+    /// Clusters by their names.
+    clusters: Gathered,
+    /// Clusters by their namespaces.
+    namespaces: Gathered,
+    overrides: [(Scope, Gathered<Overriding>); 2],
+}
+
+/// What an override policy was since somebody looked, and is.
+#[derive(Debug, Default)]
+struct Overriding {
+    sides: Vec<Arc<OverrideHead>>,
+    /// It is new, or gone.
+    came_or_went: bool,
+}
+
+impl Overriding {
+    fn note(&mut self, change: &Change<'_, OverrideHead>) {
+        for side in [change.old, change.new].into_iter().flatten() {
+            if !self.sides.contains(side) {
+                self.sides.push(side.clone());
+            }
         }
-    });
-    let shared = weak();
-    context.known.namespaces.listen(move |change| {
-        if change.differs(|head| &head.deleting)
-            && let Some(cluster) = names::cluster_of_namespace(&change.key.name)
-        {
-            with(&shared, |context| placed_on(context, cluster));
+        self.came_or_went |= change.old.is_none() || change.new.is_none();
+    }
+}
+
+impl News {
+    /// What comes from now on.
+    pub(super) fn of(context: &Context) -> Self {
+        let overrides = context.known.overrides.both();
+        Self {
+            clusters: Gathered::keys(&context.known.clusters, matters),
+            namespaces: Gathered::keys(&context.known.namespaces, |change| {
+                names::cluster_of_namespace(&change.key.name).is_some()
+                    && change.differs(|head| &head.deleting)
+            }),
+            overrides: overrides
+                .map(|(scope, index)| (scope, Gathered::of(index, PACE, |_| true, Overriding::note))),
         }
-    });
+    }
+
+    /// What has come so far is known already.
+    pub(super) fn forget(&self) {
+        self.clusters.forget();
+        self.namespaces.forget();
+        self.overrides.iter().for_each(|(_, gathered)| gathered.forget());
+    }
+
+    /// Queues what the news concerns. Runs for ever.
+    pub(super) async fn follow(&self, context: &Context) {
+        let clusters = self.clusters.each(|cluster, ()| placed_on(context, &cluster.name));
+        let namespaces = self.namespaces.each(|namespace, ()| {
+            names::cluster_of_namespace(&namespace.name)
+                .into_iter()
+                .for_each(|name| placed_on(context, name));
+        });
+        let [near, far] = &self.overrides;
+        let overridden = async |(scope, gathered): &(Scope, Gathered<Overriding>)| loop {
+            overridden(context, *scope, gathered.next().await).await;
+        };
+        tokio::join!(clusters, namespaces, overridden(near), overridden(far));
+    }
 }
 
 /// Whether a Work's binding, as far as it is known, wants it where it is.
@@ -109,12 +167,14 @@ fn matters(change: &Change<'_, ClusterHead>) -> bool {
     }
 }
 
-/// The bindings that want a cluster, and those that have a Work on it.
-fn placed_on(context: &Context, cluster: &str) -> Vec<BindingKey> {
-    let mut keys = all_bindings(context, |head| head.wanted.contains(cluster));
-    let works = context.known.works.in_namespace(&names::execution_namespace(cluster));
-    keys.extend(works.into_iter().filter_map(|(_, head)| head.binding.clone()));
-    keys
+/// Queues the bindings that want a cluster, and those that have a Work on it.
+fn placed_on(context: &Context, cluster: &str) {
+    for key in context.known.naming(cluster, |head| head.wanted.contains(cluster)) {
+        context.to_bind.add(key);
+    }
+    for work in context.known.works.heads(Some(&names::execution_namespace(cluster))) {
+        work.binding.iter().for_each(|binding| context.to_bind.add(binding.clone()));
+    }
 }
 
 /// The bindings that a policy has claimed.
@@ -126,48 +186,51 @@ fn claimed(context: &Context, permanent_id: &str) -> Vec<BindingKey> {
     context.known.bindings.both().into_iter().flat_map(of).collect()
 }
 
-/// The bindings whose template an override policy means or meant, and those whose policy waits for it.
-fn overridden(context: &Context, scope: Scope, change: &Change<'_, OverrideHead>) -> Vec<BindingKey> {
-    let sides: Vec<_> = [change.old, change.new].into_iter().flatten().collect();
-    let mut keys = all_bindings(context, |head| {
-        let resource = &head.resource;
-        if scope == Scope::Namespaced && resource.namespace != change.key.namespace {
-            return false;
-        }
-        let labels = bindings::template_key(resource).and_then(|template| {
-            Some(context.known.templates.find(&template.kind)?.index.get(&template.key)?.labels.clone())
-        });
-        let Some(labels) = labels else { return true };
-        let subject = Subject {
-            api_version: resource.api_version.clone(),
-            kind: resource.kind.clone(),
-            namespace: resource.namespace.clone(),
-            name: resource.name.clone(),
-            labels,
-        };
-        sides.iter().any(|side| overrides::means(side.spec(), &subject).is_some())
-    });
-    if change.old.is_none() || change.new.is_none() {
-        for (key, head) in context.known.policies.of(scope).all() {
-            let waits = head.policy().spec().dependent_overrides.contains(&change.key.name);
-            if waits && key.namespace == change.key.namespace {
-                keys.extend(claimed(context, head.policy().id()));
+/// Queues the bindings whose templates override policies mean or meant, and those whose policies wait for one.
+async fn overridden(context: &Context, scope: Scope, changed: BTreeMap<Key, Overriding>) {
+    // Those of a namespace mean what is in it; those of none anything.
+    let mut by_namespace: BTreeMap<&str, Vec<&Arc<OverrideHead>>> = BTreeMap::new();
+    for (key, policy) in &changed {
+        by_namespace.entry(&key.namespace).or_default().extend(&policy.sides);
+    }
+    for (namespace, policies) in by_namespace {
+        for (scope, index) in context.known.bindings.both() {
+            if scope == Scope::Cluster && !namespace.is_empty() {
+                continue;
+            }
+            for page in index.pages((!namespace.is_empty()).then_some(namespace)) {
+                for (key, head) in page {
+                    if may_be_meant(context, &policies, &head) {
+                        context.to_bind.add(BindingKey { scope, key: Key::clone(&key) });
+                    }
+                }
+                yield_now().await;
             }
         }
     }
-    keys
+    for (key, _) in changed.iter().filter(|(_, policy)| policy.came_or_went) {
+        let near = (scope == Scope::Namespaced).then_some(key.namespace.as_str());
+        for head in context.known.policies.of(scope).heads(near) {
+            if head.policy().spec().dependent_overrides.contains(&key.name) {
+                claimed(context, head.policy().id()).into_iter().for_each(|key| context.to_bind.add(key));
+            }
+        }
+    }
 }
 
-fn all_bindings(context: &Context, concerned: impl Fn(&BindingHead) -> bool) -> Vec<BindingKey> {
-    let mut keys = Vec::new();
-    for (scope, index) in context.known.bindings.both() {
-        keys.extend(
-            index
-                .all()
-                .into_iter()
-                .filter(|(_, head)| concerned(head))
-                .map(|(key, _)| BindingKey { scope, key }),
-        );
-    }
-    keys
+/// Whether one of these policies means a binding's template, as far as that is known.
+fn may_be_meant(context: &Context, policies: &[&Arc<OverrideHead>], head: &BindingHead) -> bool {
+    let resource = &head.resource;
+    let labels = bindings::template_key(resource).and_then(|template| {
+        Some(context.known.templates.find(&template.kind)?.index.get(&template.key)?.labels.clone())
+    });
+    let Some(labels) = labels else { return true };
+    let subject = Subject {
+        api_version: resource.api_version.clone(),
+        kind: resource.kind.clone(),
+        namespace: resource.namespace.clone(),
+        name: resource.name.clone(),
+        labels,
+    };
+    policies.iter().any(|policy| overrides::means(policy.spec(), &subject).is_some())
 }

@@ -21,18 +21,21 @@ use karmada_api::{
     work::ResourceBindingSpec,
 };
 use karmada_client::Error;
-use karmada_core::{delete::Wishes, evict, judge::fence, names, work as core_work};
+use karmada_core::{delete::Wishes, evict, judge::fence, names, select::Claim, work as core_work};
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
     key::{self, Key},
-    scope::BindingKey,
+    scope::{BindingKey, Scope},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::render::overriding;
-use self::render::{Override, Rendered};
+use self::{
+    listen::News,
+    render::{Override, Rendered},
+};
 use super::{Context, Next, work};
 use crate::{
     known::heads::WorkHead,
@@ -50,6 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Makes Works of bindings.
 pub(crate) struct Binder {
     context: Arc<Context>,
+    news: News,
 }
 
 /// What is wrong with a binding's Works, for people. Each type of condition is there only while it is False.
@@ -65,7 +69,7 @@ impl Binder {
     /// A controller that hears everything that Works are made from, from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         listen::listen(context);
-        Self { context: context.clone() }
+        Self { context: context.clone(), news: News::of(context) }
     }
 
     /// Runs until told to stop.
@@ -79,7 +83,13 @@ impl Binder {
         context.known.works.synced().await;
         context.rules.customizations.synced().await;
         context.rules.webhooks.synced().await;
-        work("binding", &context.to_bind, WORKERS, &stop, |key: BindingKey| self.reconcile(key)).await;
+        // All bindings are queued by now.
+        self.news.forget();
+        tokio::select! {
+            biased;
+            () = work("binding", &context.to_bind, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = self.news.follow(context) => {}
+        }
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
@@ -339,13 +349,13 @@ impl Binder {
     /// They are named in the policy, which is found by the claim on the binding.
     fn missing_overrides(&self, binding: &Value) -> Vec<String> {
         let context = &self.context;
-        let Some(claim) = karmada_core::select::Claim::of(binding) else { return Vec::new() };
-        let all =
-            context.known.policies.both().into_iter().flat_map(|(scope, index)| {
-                index.all().into_iter().map(move |(key, head)| (scope, key, head))
-            });
+        let Some(claim) = Claim::of(binding) else { return Vec::new() };
+        let (scope, id) = match &claim {
+            Claim::Namespaced(id) => (Scope::Namespaced, id),
+            Claim::Cluster(id) => (Scope::Cluster, id),
+        };
         let mut missing = Vec::new();
-        for (scope, key, head) in all.filter(|(_, _, head)| claim.is(head.policy())) {
+        for (key, head) in context.known.policies.of(scope).group(id) {
             for name in &head.policy().spec().dependent_overrides {
                 let wanted = Key::new(key.namespace.as_str(), name.as_str());
                 if context.known.overrides.of(scope).get(&wanted).is_none() {

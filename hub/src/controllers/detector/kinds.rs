@@ -68,10 +68,11 @@ impl Detector {
     fn wanted_kinds(&self) -> BTreeSet<GroupVersionKind> {
         let mut wanted = BTreeSet::new();
         for (_, index) in self.context.known.policies.both() {
-            wanted.extend(index.all().iter().flat_map(|(_, head)| selected_kinds(head)));
+            wanted.extend(index.heads(None).iter().flat_map(|head| selected_kinds(head)));
         }
         for (_, index) in self.context.known.bindings.both() {
-            wanted.extend(index.group_names().iter().filter_map(|name| BindingHead::kind_of_group(name)));
+            let kinds = index.group_names(BindingHead::KINDS);
+            wanted.extend(kinds.iter().filter_map(|name| BindingHead::kind_of_group(name)));
         }
         wanted.extend(self.context.accounts.needs.kinds());
         wanted

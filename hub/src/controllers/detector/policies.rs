@@ -84,11 +84,8 @@ impl Detector {
     /// The permanent id of a policy whose label somebody dropped (a `kubectl replace`, where no admission puts it
     /// back). With another one it would claim everything anew.
     fn lost_id(&self, policy: &PolicyKey) -> Option<String> {
-        let (_, index) =
-            self.context.known.policies.both().into_iter().find(|(scope, _)| *scope == policy.scope)?;
-        let taken = |id: &str| index.all().iter().any(|(_, head)| head.policy().id() == id);
         let known = self.memory.lock().ids.get(policy).cloned();
-        known.filter(|id| !taken(id))
+        known.filter(|id| !self.context.known.policies.of(policy.scope).has_group(id))
     }
 
     /// Queues every template that a policy means or has claimed, and says so if it means none.

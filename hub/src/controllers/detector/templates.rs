@@ -412,9 +412,13 @@ impl Detector {
             return true;
         }
         self.context.accounts.needs.has_kind(&template.kind)
-            && !self.context.known.policies.both().into_iter().any(|(_, index)| {
-                index.all().iter().any(|(_, head)| selected_kinds(head).contains(&template.kind))
-            })
+            && !self
+                .context
+                .known
+                .policies
+                .both()
+                .into_iter()
+                .any(|(_, index)| index.any(|head| selected_kinds(head).contains(&template.kind)))
     }
 
     fn tell_unmatched(&self, template: &TemplateKey, live: &Value) -> Result<Next, Error> {

@@ -7,7 +7,7 @@ use karmada_api::{
     policy::{Placement, ResourceList},
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
-use karmada_core::{delete, quota};
+use karmada_core::{delete, evict, quota};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::key::Key;
 use serde::Deserialize;
@@ -36,6 +36,8 @@ pub(crate) struct BindingHead {
     pub clusters: BTreeSet<String>,
     /// The clusters that its object is leaving.
     pub leaving: BTreeSet<String>,
+    /// The clusters that its object was evicted from.
+    pub left: BTreeSet<String>,
     /// Whether its policy says what is done when the application fails.
     pub application_failover: bool,
     /// Whether it has the condition that it cannot leave a cluster as it should.
@@ -81,6 +83,7 @@ impl BindingHead {
             entries.filter_map(|entry| entry[field].as_str()).map(str::to_owned).collect()
         };
         let leaving = names("gracefulEvictionTasks", "fromCluster");
+        let left = evict::evicted_from(value);
         let application_failover = value["spec"]["failover"]["application"].is_object();
         let reported = if leaving.is_empty() && !application_failover {
             0
@@ -100,10 +103,9 @@ impl BindingHead {
             clusters: names("clusters", "name"),
             troubled: has(extension::FAILOVER_COMPLETE),
             stale: has(extension::STATUS_STALE),
-            fails_back: [extension::FAILBACK_AFTER, extension::EVICTED_FROM]
-                .into_iter()
-                .all(|key| object::annotation(value, key).is_some()),
+            fails_back: !left.is_empty() && object::annotation(value, extension::FAILBACK_AFTER).is_some(),
             leaving,
+            left,
             application_failover,
             reported,
             uid: object::uid(value).to_owned(),
@@ -125,6 +127,11 @@ impl BindingHead {
             sent: digest_without(value["spec"].as_object().map(|spec| (spec, ["placement"].as_slice()))),
             collected: value["status"]["aggregatedStatus"].as_array().is_some_and(|items| !items.is_empty()),
         }
+    }
+
+    /// All clusters that it names, for whatever reason.
+    pub(crate) fn places(&self) -> [&BTreeSet<String>; 4] {
+        [&self.wanted, &self.clusters, &self.leaving, &self.left]
     }
 
     /// A digest of a binding's labels, annotations and finalizers.
@@ -163,14 +170,17 @@ impl BindingHead {
         format!("policy {permanent_id}")
     }
 
+    /// What the groups begin with that [`BindingHead::of_kind`] names.
+    pub(crate) const KINDS: &'static str = "kind ";
+
     /// The group of the bindings for objects of a kind.
     pub(crate) fn of_kind(kind: &GroupVersionKind) -> String {
-        format!("kind {} {}", kind.api_version(), kind.kind)
+        format!("{}{} {}", Self::KINDS, kind.api_version(), kind.kind)
     }
 
     /// The kind of a group that [`BindingHead::of_kind`] names.
     pub(crate) fn kind_of_group(group: &str) -> Option<GroupVersionKind> {
-        let (api_version, kind) = group.strip_prefix("kind ")?.split_once(' ')?;
+        let (api_version, kind) = group.strip_prefix(Self::KINDS)?.split_once(' ')?;
         GroupVersionKind::from_api_version(api_version, kind)
     }
 }
