@@ -308,7 +308,8 @@ impl Front {
         let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), !reads)?;
         let work = async {
             let limit = answers.body_limit(info);
-            let received = match reads {
+            // Where nobody wants a body it is not looked at.
+            let received = match reads || limit == 0 {
                 true => Received::default(),
                 false => self.gate.receive(&exchange.guest, info, body, limit).await?,
             };

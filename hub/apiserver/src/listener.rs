@@ -9,9 +9,11 @@
 //! its requests with a 401, which a client can show to its user, where a TLS alert would say nothing.
 //!
 //! At the end nobody new is let in, and HTTP/2 clients are told at once (GOAWAY). HTTP/1 clients are told by the answer to
-//! their next request (`Connection: close`), for which there is a moment. What runs then may finish.
+//! their next request (`Connection: close`), for which there is a moment. What runs then may finish. HTTP/1 clients also
+//! hear so when their connection cannot go on because of a body that nobody wants ([`left`]).
 
 mod activity;
+mod left;
 mod limits;
 mod memory;
 mod meter;
@@ -320,7 +322,12 @@ impl Connection {
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let (of_request, ending) = (place.clone(), shutdown.clone());
         let handler = tower::service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(Body::new);
+            let (parts, body) = request.into_parts();
+            let (body, left) = match is_h2 {
+                true => (Body::new(body), None),
+                false => left::lend(body, &parts.headers, certified),
+            };
+            let mut request = Request::from_parts(parts, body);
             request.extensions_mut().insert(peer.clone());
             request.extensions_mut().insert(RemoteAddr(remote));
             request.extensions_mut().insert(Standing(of_request.clone()));
@@ -330,7 +337,11 @@ impl Connection {
             async move {
                 let mut response = service.oneshot(request).await?;
                 running.answered();
-                if !is_h2 && ending.is_cancelled() {
+                let goes_on = match left {
+                    Some(left) => left.read_out().await,
+                    None => true,
+                };
+                if !is_h2 && (!goes_on || ending.is_cancelled()) {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response.map(|body| Held::new(Body::new(body), running)))

@@ -607,3 +607,62 @@ fn only_what_says_nothing_of_the_next_connection_is_passed_over() {
         assert_eq!(is_of_one_client(&error), passed, "{error}");
     }
 }
+
+/// Sends bytes over HTTP/1.1 and reads one answer: its head and body.
+async fn say(
+    stream: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin),
+    bytes: &[u8],
+) -> Option<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    stream.write_all(bytes).await.ok()?;
+    let mut all = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&all).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() == length.map_or(0, |length| length.parse().unwrap()) {
+                return Some(text);
+            }
+        }
+        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut all)).await.expect("in time").ok()?;
+        if read == 0 {
+            return None;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_behind_a_body_that_nobody_read_or_says_that_it_ends() {
+    let server = start().await;
+    let agent = server.agent("a");
+    let small = "x".repeat(100 << 10);
+    let large = "x".repeat(300 << 10);
+    let with = |line: &str, headers: &str, body: &str| {
+        format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
+    };
+    let token = "authorization: Bearer nonsense\r\n";
+    for (credential, request, code, goes_on) in [
+        (Some(&agent), with("GET /x", "", &small), 200, true),
+        (None, with("POST /x", token, &small), 401, true),
+        (Some(&agent), with("POST /x", "", "{}"), 405, true),
+        (Some(&agent), with("PUT /x", "impersonate-uid: u\r\n", &small), 400, true),
+        (Some(&agent), with("GET /x", "", &large), 200, false),
+        (None, with("POST /x", token, &large), 401, false),
+        // The body never comes, and is not waited for: the client wants to be asked, or is slow.
+        (
+            Some(&agent),
+            with("GET /x", "expect: 100-continue\r\n", "").replace("length: 0", "length: 9"),
+            200,
+            false,
+        ),
+        (None, with("POST /x", token, "").replace("length: 0", "length: 9"), 401, false),
+    ] {
+        let mut stream = server.connect(b"http/1.1", credential).await.unwrap();
+        let answer = say(&mut stream, request.as_bytes()).await.expect("an answer");
+        let line = &request[..request.len().min(80)];
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{line}: {answer}");
+        assert_eq!(answer.contains("connection: close"), !goes_on, "{line}: {answer}");
+        let next = say(&mut stream, b"GET /y HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert_eq!(next.is_some(), goes_on, "{line}: {next:?}");
+    }
+}
