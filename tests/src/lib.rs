@@ -11,12 +11,14 @@
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
 //!   hostile   attacks on a hub's process, and what others notice of them   (also a binary)
 //!   recordings  what a stock Karmada had, beside what a fleet has
+//!   figures   what a hub counts
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
 //!   bench     how benches measure, and what they print
 //! ```
 
 pub mod bench;
+pub mod figures;
 pub mod fleet;
 pub mod hostile;
 pub mod inprocess;

@@ -295,8 +295,7 @@ async fn whoever_scrapes_may_read_figures_alone() {
     let made = run("karmada-hub", &["credentials", &data, "--monitoring", "-o", &path.display().to_string()]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let scraper = rest(&path);
-    let text = scraper.get_text("/metrics").await.expect("the page");
-    karmada_telemetry::metrics::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    karmada_tests::figures::figures(&scraper).await;
     for path in ["/api/v1/namespaces", "/apis/cluster.karmada.io/v1alpha1/clusters"] {
         let error = scraper.get(path).await.expect_err(path);
         assert!(error.is_forbidden() && error.to_string().contains("karmada-monitoring"), "{path}: {error}");

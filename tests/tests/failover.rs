@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use karmada_api::consts::extension;
-use karmada_telemetry::metrics::{Figures, read};
+use karmada_telemetry::metrics::Figures;
 use karmada_tests::{
+    figures::figures,
     fleet::{Binaries, Fleet, Member, Options, condition},
     link::Mode,
     samples::{
@@ -35,8 +36,7 @@ async fn fleet(test: &str, members: usize) -> Option<Fleet> {
 }
 
 async fn metrics(fleet: &Fleet) -> Figures {
-    let text = fleet.api.get_text("/metrics").await.expect("the hub's page");
-    read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    figures(&fleet.api).await
 }
 
 fn leaving(binding: &Value) -> usize {

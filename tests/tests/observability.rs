@@ -10,8 +10,9 @@
 use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path};
 
 use karmada_client::Patch;
-use karmada_telemetry::metrics::{Figures, read};
+use karmada_telemetry::metrics::{Figures, OPEN, read};
 use karmada_tests::{
+    figures::figures,
     fleet::{Binaries, Fleet, Options, cluster_path},
     process::own_address,
     samples::{
@@ -48,14 +49,17 @@ fn page(text: &str) -> Figures {
 }
 
 async fn hub(fleet: &Fleet) -> Figures {
-    page(&fleet.api.get_text("/metrics").await.expect("the hub's page"))
+    figures(&fleet.api).await
 }
 
 /// A page over plain HTTP, as a scraper asks for it.
 async fn scrape(address: SocketAddr) -> Result<Figures, String> {
     let ask = async {
         let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let ask = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {OPEN}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(ask.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         Ok::<_, std::io::Error>(text)

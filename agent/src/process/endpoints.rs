@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::LinkStatus;
-use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
+use karmada_telemetry::metrics::{PageSource, negotiated};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -111,9 +111,10 @@ fn answer(request: &Request<Incoming>, sources: &Sources) -> Response<Full<Bytes
             text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}\n"))
         }
         "/metrics" => {
-            let mut response = text(StatusCode::OK, &(sources.page)());
-            let kind = header::HeaderValue::from_static(CONTENT_TYPE);
-            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+            let (kind, page) = negotiated(accept.unwrap_or_default(), (sources.page)());
+            let mut response = text(StatusCode::OK, &page);
+            response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
             response
         }
         _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"),

@@ -6,8 +6,9 @@ use std::{convert::Infallible, fmt, sync::Arc};
 
 use axum::body::Body;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use karmada_meta::status::Status;
+use karmada_telemetry::metrics::negotiated;
 
 use crate::{
     body::LIMIT,
@@ -266,6 +267,13 @@ pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String
     let content_type = http::HeaderValue::from_static(content_type);
     response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
     response
+}
+
+/// A page of figures in the format that is asked for.
+pub fn figures(headers: &HeaderMap, page: String) -> Response<Body> {
+    let accept = headers.get_all(http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let (content_type, page) = negotiated(&accept.collect::<Vec<_>>().join(","), page);
+    text(StatusCode::OK, content_type, page)
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use http::{Request, Response, StatusCode};
 use karmada_apiserver::{
     authn::{ANONYMOUS, UserInfo},
     authz::{Attributes, Authorizer, Coarse, Decision, Rights, Target},
-    paths::{Paths, READ, pieces, text},
+    paths::{Paths, READ, figures, pieces, text},
     storage::ApiStore,
 };
 use karmada_client::{LinkStatus, latest};
 use karmada_meta::status::Status;
-use karmada_telemetry::metrics::{CONTENT_TYPE, PageSource};
+use karmada_telemetry::metrics::PageSource;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -75,9 +75,9 @@ impl Endpoints {
             .with_check("hub", true, hub)
             .with_check("shutdown", true, here)
             .with("/version", READ, async |_| Ok(version()))
-            .with("/metrics", READ, move |_| {
-                let page = page();
-                async move { Ok(text(StatusCode::OK, CONTENT_TYPE, page)) }
+            .with("/metrics", READ, move |request| {
+                let answer = figures(request.headers(), page());
+                async move { Ok(answer) }
             })
             .otherwise(&format!("this hub serves health and figures; its API is at {server}\n"))
     }
@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_without_an_api_judges_by_the_same_rules() {
         let paths = Paths::default()
-            .with("/metrics", READ, async |_| Ok(text(StatusCode::OK, CONTENT_TYPE, "figures")))
+            .with("/metrics", READ, async |_| Ok(text(StatusCode::OK, "text/plain", "figures")))
             .with_prefix(webhooks::PREFIXES[0], webhooks::METHODS, async |_| {
                 Ok(text(StatusCode::OK, "text/plain", "judged"))
             })

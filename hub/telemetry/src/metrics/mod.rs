@@ -12,8 +12,9 @@
 //! - The number of series is bounded: labels with few values are written out; those that others choose go into a
 //!   [`Family`], which has a limit; what belongs to a cluster is written for the clusters that are there now, so a
 //!   series goes with its cluster.
-//! - The text is OpenMetrics', which Prometheus asks for, and which reads as Prometheus' own format too.
+//! - The text is OpenMetrics', which Prometheus asks for; whoever does not gets Prometheus' older one ([`negotiated`]).
 
+mod classic;
 mod family;
 mod page;
 mod process;
@@ -22,6 +23,7 @@ mod sheet;
 
 use std::time::Duration;
 
+pub use classic::{OPEN, negotiated};
 pub use family::Family;
 pub use page::{CONTENT_TYPE, Page, PageSource};
 pub use process::Process;
