@@ -38,8 +38,8 @@ use crate::{
     storage::Object,
 };
 
-/// A failed look is repeated after this.
-const RETRY: Duration = Duration::from_secs(1);
+/// A failed look is repeated after this, and after twice as long each time it fails again, up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(300));
 
 type Uid = Box<str>;
 
@@ -53,6 +53,10 @@ struct Graph {
     /// Objects to look at, without repeats.
     queue: VecDeque<Key>,
     queued: BTreeSet<Key>,
+    /// How often in a row a look at an object has failed.
+    failures: BTreeMap<Key, u32>,
+    /// Those that are looked at again after a while.
+    waiting: BTreeSet<Key>,
     /// Kinds that have been read in; before all have, an owner may be there unseen.
     synced: BTreeSet<Arc<str>>,
 }
@@ -86,8 +90,18 @@ impl Graph {
         }
     }
 
+    /// How long to wait after one more failure.
+    fn failed(&mut self, key: &Key) -> Duration {
+        let failures = self.failures.entry(key.clone()).or_default();
+        let (first, most) = RETRY;
+        let wait = first.saturating_mul(1_u32.checked_shl(*failures).unwrap_or(u32::MAX)).min(most);
+        *failures += 1;
+        wait
+    }
+
     fn gone(&mut self, object: &Object) {
         self.places.remove(&object.header.uid);
+        self.failures.remove(&object.key);
         for owner in &object.header.owners {
             self.unlink(owner, &object.key);
             if let Some(place) = self.places.get(owner).cloned() {
@@ -205,24 +219,40 @@ impl Collector {
                     () = self.wake.notified() => continue,
                 }
             };
-            if let Err(status) = self.look(&key).await {
-                if status.is_not_found() || status.is_conflict() {
-                    self.graph.lock().look_at(key);
-                } else {
-                    tracing::warn!(%key, %status, "collecting failed, will be tried again");
-                    let (this, shutdown) = (self.clone(), self.shutdown.clone());
-                    tokio::spawn(async move {
-                        tokio::select! {
-                            () = shutdown.cancelled() => {}
-                            () = tokio::time::sleep(RETRY) => {
-                                this.graph.lock().look_at(key);
-                                this.wake.notify_one();
-                            }
-                        }
-                    });
+            match self.look(&key).await {
+                Ok(()) => {
+                    self.graph.lock().failures.remove(&key);
                 }
+                Err(status) => self.again(key, &status),
             }
         }
+    }
+
+    /// Looks at an object again, later each time: whatever answers wrongly may go on doing so.
+    fn again(self: &Arc<Self>, key: Key, status: &Status) {
+        let wait = self.graph.lock().failed(&key);
+        if status.is_not_found() || status.is_conflict() {
+            tracing::debug!(%key, %status, ?wait, "what was to be collected has changed");
+        } else {
+            tracing::warn!(%key, %status, ?wait, "collecting failed, will be tried again");
+        }
+        if !self.graph.lock().waiting.insert(key.clone()) {
+            return;
+        }
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = this.shutdown.cancelled() => {}
+                () = tokio::time::sleep(wait) => {
+                    let mut graph = this.graph.lock();
+                    graph.waiting.remove(&key);
+                    graph.look_at(key);
+                    drop(graph);
+                    this.wake.notify_one();
+                }
+            }
+        });
     }
 
     fn dependents(&self, uid: &str) -> Vec<Key> {
@@ -511,6 +541,16 @@ mod tests {
 
     fn key(name: &str) -> Key {
         Key::new("core/configmaps", "default", name)
+    }
+
+    #[test]
+    fn failures_are_repeated_later_and_later() {
+        let mut graph = Graph::default();
+        let waits: Vec<u128> = (0..18).map(|_| graph.failed(&key("a")).as_millis()).collect();
+        assert_eq!((waits[..4].to_vec(), waits[14], waits[17]), (vec![10, 20, 40, 80], 163_840, 300_000));
+        graph.failures.insert(key("a"), 100);
+        assert_eq!(graph.failed(&key("a")), RETRY.1, "no count is too large");
+        assert_eq!(graph.failed(&key("b")), RETRY.0, "each object for itself");
     }
 
     #[tokio::test]
