@@ -1,7 +1,11 @@
 //! From a body to an object that may be stored: the kind it says it is, its metadata, its fields, its place.
 
 use bytes::Bytes;
-use karmada_meta::{object, status::Status};
+use karmada_meta::{
+    object,
+    path::{FieldError, Path},
+    status::Status,
+};
 use serde_json::Value;
 
 use crate::{
@@ -108,6 +112,9 @@ pub(crate) fn object(
         value = envelope.object(default).map_err(|error| refuse(error.to_string()))?;
     }
     check_versions(kinds, kind, &value)?;
+    if kind.custom.is_some() {
+        check_custom_kind(kind, &value)?;
+    }
     check_kind(kind, &mut value, Expected::Body).map_err(&refuse)?;
     fields(kind, &mut value, &mut findings).map_err(&refuse)?;
     match validation {
@@ -139,16 +146,27 @@ fn check_versions(kinds: &Kinds, kind: &Kind, value: &Value) -> Result<(), Statu
     let (api_version, named) = (object::api_version(value), object::kind(value));
     let Some((group, _)) = karmada_meta::gvk::parse_api_version(api_version) else { return Ok(()) };
     let same = *api_version == *kind.api_version || api_version.is_empty();
-    if same
-        || group != kind.gvk.group
-        || (named != kind.gvk.kind && kinds.of_group_kind(&group, named).is_none())
-    {
+    // Of a custom resource anything can be read, and is looked at then.
+    let may_be_read = || {
+        group == kind.gvk.group && (named == kind.gvk.kind || kinds.of_group_kind(&group, named).is_some())
+    };
+    if same || (kind.custom.is_none() && !may_be_read()) {
         return Ok(());
     }
     Err(Status::bad_request(format!(
         "the API version in the data ({api_version}) does not match the expected API version ({})",
         kind.api_version
     )))
+}
+
+/// A body of another kind than the definition's is not valid: what it says it is stands in the answer.
+fn check_custom_kind(kind: &Kind, value: &Value) -> Result<(), Status> {
+    let named = object::kind(value);
+    if named.is_empty() || named == kind.gvk.kind {
+        return Ok(());
+    }
+    let error = FieldError::invalid(&Path::new("kind"), named, format!("must be {}", kind.gvk.kind));
+    Err(Status::invalid(named, &kind.gvk.group, object::name(value), vec![error]))
 }
 
 /// Checks that an object is of the kind, and says so in it.
@@ -232,12 +250,35 @@ pub(crate) fn fields(kind: &Kind, value: &mut Value, findings: &mut Findings) ->
         let meta = value.get("metadata").cloned().unwrap_or_default();
         let meta = types::decode_at(types::object_meta(), &meta, "metadata", findings).map_err(|e| e.0)?;
         value["metadata"] = meta;
+        whole_numbers(value);
     }
     kind.shape.decode(value, findings)?;
     if let Some(reset) = reset {
         object::set_meta(value, "managedFields", reset);
     }
     Ok(())
+}
+
+/// Writes whole numbers as such, however they were sent: `1.0` and `1e3` are 1 and 1000 in what Go writes out.
+pub(crate) fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(whole) {
+                *value = whole.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A number without a fraction; what is too large for it stays as it is.
+#[expect(clippy::cast_possible_truncation, reason = "it is whole and within the bounds")]
+fn whole(number: f64) -> Option<i64> {
+    // From here on not every whole number is a float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
 }
 
 /// Checks that an object's name and namespace are those of the path, and fills in the namespace.

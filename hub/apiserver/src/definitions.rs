@@ -231,8 +231,20 @@ fn group(object: &Object) -> Option<String> {
 
 /// Deletes the objects of a definition that is being deleted, then lets it go.
 async fn end(registry: &Registry, name: &str) {
+    let key = Key::new(STORAGE, "", name);
+    let begun = change(registry, name, "status", &|live, now| {
+        let mut new = live.clone();
+        let (state, reason, message) =
+            ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        crd::status::set_condition(&mut new, "Terminating", state, reason, message, now);
+        new
+    });
+    if let Err(status) = begun.await
+        && !status.is_not_found()
+    {
+        tracing::warn!(name, %status, "cannot say that the objects of a CustomResourceDefinition are being deleted");
+    }
     loop {
-        let key = Key::new(STORAGE, "", name);
         let Some(stored) = registry.store.get(&key).filter(|d| d.header.deleting) else { return };
         if !stored.header.finalizers.iter().any(|f| &**f == CLEANUP) {
             return;

@@ -32,9 +32,11 @@
 //!   update. (1)
 //! - Services get no cluster IP and no node port, and no one is checked against a range: a template has no use for one, and
 //!   a member gives out its own. (7)
+//! - LimitRanges are completed and judged, and not applied: Pods are stored to run on members, which have limits of their own.
+//! - Names have 1,024 bytes at most also where Kubernetes has no limit.
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full. Where a message repeats a whole
 //!   value, it shows the fields as JSON has them, not as Go's internal types do. (1)
-//! - A list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
+//! - A get, a list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner. Nor does this server write leases of its own, so the version that such an answer
 //!   calls the current one may be that of the client's last write. (3)
 //! - An Event goes an hour after it was last written, within a minute. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
@@ -202,9 +204,9 @@ fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &Cancell
         .with_check("shutdown", true, here)
         .with("/version", READ, answer.clone())
         .with("/version/", READ, answer)
-        .with("/metrics", READ, move |_| {
-            let page = figures.page();
-            async move { Ok(paths::text(StatusCode::OK, karmada_telemetry::metrics::CONTENT_TYPE, page)) }
+        .with("/metrics", READ, move |request| {
+            let answer = paths::figures(request.headers(), figures.page());
+            async move { Ok(answer) }
         })
 }
 

@@ -443,3 +443,13 @@ pub fn parse_version(text: &str) -> Result<Option<u64>, Status> {
         Err(_) => Err(Status::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))),
     }
 }
+
+/// The version that a request to read names.
+///
+/// # Errors
+/// As [`parse_version`], with the parameter's name.
+pub(crate) fn parse_asked(text: &str) -> Result<Option<u64>, Status> {
+    parse_version(text).map_err(|status| {
+        Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {}", status.message))
+    })
+}

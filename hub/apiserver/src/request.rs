@@ -19,7 +19,7 @@ pub(crate) struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the method in
     /// lower case.
     pub(crate) verb: String,
-    /// Path as sent.
+    /// Path, decoded. A slash that was encoded is a slash, as in Go: what is judged has as many parts as what is done.
     pub(crate) path: String,
     /// Group; empty for core.
     pub(crate) group: String,
@@ -153,6 +153,7 @@ pub(crate) fn is_true(value: Option<&str>) -> bool {
 impl RequestInfo {
     /// Reads a request.
     pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
+        let path = &*percent_decode(path, false);
         let mut info = Self {
             is_resource: false,
             verb: method.as_str().to_ascii_lowercase(),
@@ -174,9 +175,8 @@ impl RequestInfo {
                 _ => Lane::Write,
             },
         };
-        let mut parts: Vec<Cow<'_, str>> =
-            path.split('/').filter(|part| !part.is_empty()).map(|part| percent_decode(part, false)).collect();
-        match parts.first().map(|p| p.as_ref()) {
+        let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        match parts.first().copied() {
             Some("api") if parts.len() >= 3 => {
                 info.version = parts[1].to_string();
                 parts.drain(..2);
@@ -197,7 +197,7 @@ impl RequestInfo {
         let subresource_of_namespace = |part: &str| matches!(part, "status" | "finalize");
         if parts[0] == "namespaces" && parts.len() > 1 {
             info.namespace = parts[1].to_string();
-            if parts.len() > 2 && !subresource_of_namespace(&parts[2]) {
+            if parts.len() > 2 && !subresource_of_namespace(parts[2]) {
                 parts.drain(..2);
             }
         }

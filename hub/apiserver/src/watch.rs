@@ -26,7 +26,7 @@ use crate::{
     kinds::Kind,
     negotiate::{Accepted, Form},
     options::ListOptions,
-    registry::{Registry, list::Filter, parse_version},
+    registry::{Registry, list::Filter, parse_asked},
     shape::Findings,
     storage::{self, Framer, Header, Object},
     table::{Include, TableView},
@@ -100,10 +100,7 @@ pub(crate) fn respond(
     let Life { shutdown, lasts } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
-        Some(text) => parse_version(text).map_err(|_| {
-            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            Status::bad_request(format!("resourceVersion: Invalid value: {text:?}: {why}"))
-        })?,
+        Some(text) => parse_asked(text)?,
     };
     let view = match &accepted.form {
         Form::Object if kind.shape.is_stored_form() => View::Frames(Framer::object(kind).lean(accepted.lean)),
@@ -171,7 +168,9 @@ pub(crate) fn respond(
                         objects.filter(|o| filter.matches(kind, o)).cloned().collect()
                     }
                 };
-                stream.end_of_initial = options.bookmarks.then(|| snapshot.revision());
+                // Who has not asked for initial events does not know what this bookmark is.
+                let asked = options.bookmarks && options.send_initial_events == Some(true);
+                stream.end_of_initial = asked.then(|| snapshot.revision());
                 snapshot.revision()
             }
         }

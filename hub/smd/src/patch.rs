@@ -152,10 +152,26 @@ fn apply(document: &mut Value, operation: Value) -> Result<(), PatchError> {
     {
         return Ok(());
     }
+    // What is not there yet in a map is put there by a replacement, too.
+    let operation = if puts_new(document, &operation) { added(operation) } else { operation };
     let operation: PatchOperation =
         serde_json::from_value(operation).map_err(|error| PatchError::Rejected(error.to_string()))?;
     json_patch::patch_unsafe(document, std::slice::from_ref(&operation))
         .map_err(|error| PatchError::Rejected(error.to_string()))
+}
+
+/// Whether an operation replaces a member that a map does not have. The library that Kubernetes uses sets it then, and
+/// Karmada's own clients rely on that.
+fn puts_new(document: &Value, operation: &Value) -> bool {
+    let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+    operation.get("op").is_some_and(|op| op == "replace")
+        && document.pointer(path).is_none()
+        && path.rsplit_once('/').and_then(|(map, _)| document.pointer(map)).is_some_and(Value::is_object)
+}
+
+fn added(mut operation: Value) -> Value {
+    operation["op"] = Value::from("add");
+    operation
 }
 
 /// The pointer as the library that Kubernetes uses reads it: what stands before the first slash does not count, and

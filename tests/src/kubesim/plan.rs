@@ -523,8 +523,19 @@ pub fn node(node: &Value, now: &str) -> Vec<Action> {
                       "containerRuntimeVersion": "kubesim://1", "kernelVersion": "", "osImage": "kubesim",
                       "bootID": "", "machineID": "", "systemUUID": "", "kubeProxyVersion": "" },
     });
-    match wanted {
-        Value::Object(wanted) => status(Resource::Nodes, node, &wanted).into_iter().collect(),
-        _ => Vec::new(),
-    }
+    let reported = match wanted {
+        Value::Object(wanted) => status(Resource::Nodes, node, &wanted),
+        _ => None,
+    };
+    reported.into_iter().chain(welcome(node)).collect()
+}
+
+/// What a controller does with a node that is ready: from now on work is placed there.
+fn welcome(node: &Value) -> Option<Action> {
+    let taints = node.pointer("/spec/taints")?.as_array()?;
+    let rest: Vec<&Value> =
+        taints.iter().filter(|taint| taint["key"] != "node.kubernetes.io/not-ready").collect();
+    let rest = if rest.is_empty() { Value::Null } else { json!(rest) };
+    (taints.len() != rest.as_array().map_or(0, Vec::len))
+        .then(|| patch(Resource::Nodes, node, false, json!({ "spec": { "taints": rest } })))
 }

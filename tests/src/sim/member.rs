@@ -30,11 +30,12 @@ struct Running {
 /// Gives a member a node with room for everything.
 pub(super) async fn furnish(api: &Rest, env: &Env) {
     let node = plan::new_node("node-1");
-    api.post("/api/v1/nodes", &node).await.expect("a member takes a node");
+    let node = api.post("/api/v1/nodes", &node).await.expect("a member takes a node");
     let now = karmada_meta::time::Time::from_system(env.wall()).to_string();
     for action in plan::node(&node, &now) {
-        if let plan::Action::Patch { patch, .. } = action {
-            api.patch("/api/v1/nodes/node-1/status", Patch::Merge, &patch).await.expect("a node's status");
+        if let plan::Action::Patch { patch, status, .. } = action {
+            let path = if status { "/api/v1/nodes/node-1/status" } else { "/api/v1/nodes/node-1" };
+            api.patch(path, Patch::Merge, &patch).await.expect("a node's kubelet may write it");
         }
     }
 }

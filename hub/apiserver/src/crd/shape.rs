@@ -149,8 +149,16 @@ impl Shape for CustomShape {
         fill::default(object, schema);
     }
 
-    /// Converting changes the apiVersion alone, which the registry writes; but only what the stored version knows is
-    /// kept.
+    /// Converting changes the apiVersion alone, which the registry writes; but each side has only what its own version
+    /// knows.
+    fn to_served(&self, mut object: Value) -> Value {
+        if self.storage.is_some() && !self.keeps_unknown {
+            fill::prune(&mut object, &self.schema);
+            fill::drop_nulls(&mut object, &self.schema);
+        }
+        object
+    }
+
     fn to_stored(&self, mut object: Value) -> Value {
         if let Some(schema) = self.storage.as_ref().filter(|_| !self.keeps_unknown) {
             fill::prune(&mut object, schema);
@@ -293,6 +301,10 @@ mod tests {
         let shape = CustomShape::new(&v2, Some(&v1), None, false);
         assert!(!shape.is_stored_form());
         assert_eq!(shape.to_stored(json!({"spec": {"n": 1, "m": 2}})), json!({"spec": {"n": 1}}));
+        let old = json!({"spec": {"n": 1, "gone": 2, "m": null}});
+        assert_eq!(shape.to_served(old.clone()), json!({"spec": {"n": 1}}), "nor is anything else served");
+        let keeps = CustomShape::new(&v2, Some(&v1), None, true);
+        assert_eq!(keeps.to_served(old.clone()), old);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
         ("", "Service") => service(object),
         ("", "ReplicationController") => replication_controller(object),
         ("", "PersistentVolumeClaim" | "PersistentVolume") => claim_status(object),
+        ("", "LimitRange") => limit_range(object),
         ("apps", "Deployment") => deployment(object),
         ("apps", "DaemonSet") => daemon_set(object),
         ("apps", "StatefulSet") => stateful_set(object),
@@ -143,6 +144,22 @@ fn claim_status(claim: &mut Value) {
     }
 }
 
+/// What a container may have at most it has by default, and asks for; what it has at least it asks for.
+fn limit_range(range: &mut Value) {
+    for item in range.pointer_mut("/spec/limits").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(item) = item.as_object_mut().filter(|item| text(item, "type") == "Container") else {
+            continue;
+        };
+        for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+            let Some(Value::Object(known)) = item.get(from).cloned() else { continue };
+            fill(item, to, json!({}));
+            if let Some(map) = item.get_mut(to).and_then(Value::as_object_mut) {
+                known.into_iter().for_each(|(key, value)| fill(map, &key, value));
+            }
+        }
+    }
+}
+
 /// Takes labels from the template where the object has none, as old clients expect.
 fn labels_from_template(object: &mut Value) {
     let labels = object.pointer("/spec/template/metadata/labels").and_then(Value::as_object).cloned();
@@ -240,11 +257,26 @@ fn service(service: &mut Value) {
     }
 }
 
+/// Nothing is placed on a new Node before somebody says that it is ready.
+fn not_ready(node: &mut Value) {
+    const NOT_READY: &str = "node.kubernetes.io/not-ready";
+    let spec = object::ensure_map(node, "spec");
+    let taints = spec.entry("taints").or_insert(Value::Null);
+    let has = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";
+    let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
+    match taints {
+        Value::Array(taints) if taints.iter().any(has) => {}
+        Value::Array(taints) => taints.push(taint),
+        other => *other = json!([taint]),
+    }
+}
+
 /// What the server itself sets in a new object, after it was noted who owns which field: a Job's selector, what
-/// admission gives Pods.
+/// admission gives Pods and Nodes.
 pub fn complete(group: &str, kind: &str, object: &mut Value) {
     match (group, kind) {
         ("", "Pod") => pod::admit(object),
+        ("", "Node") => not_ready(object),
         ("batch", "Job") => job_selector(object),
         _ => {}
     }

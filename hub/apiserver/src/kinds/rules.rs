@@ -10,8 +10,10 @@ pub enum NameRule {
     Subdomain,
     /// DNS-1123 label, up to 63 characters.
     Label,
-    /// Anything that can stand in a path (RBAC).
+    /// Anything that can stand in a path (RBAC, Events).
     PathSegment,
+    /// An address in its shortest form.
+    Address,
     /// Checked elsewhere (a CustomResourceDefinition's name follows from its spec), or not at all.
     Free,
 }
@@ -215,6 +217,8 @@ pub fn built_in(group: &str, resource: &str, has_status: bool) -> Rules {
             "certificatesigningrequests.certificates.k8s.io"
             | "customresourcedefinitions.apiextensions.k8s.io"
             | "apiservices.apiregistration.k8s.io" => NameRule::Free,
+            "events." | "events.events.k8s.io" => NameRule::PathSegment,
+            "ipaddresses.networking.k8s.io" => NameRule::Address,
             _ if group == "rbac.authorization.k8s.io" => NameRule::PathSegment,
             _ => NameRule::Subdomain,
         },

@@ -54,7 +54,7 @@ impl Registry {
         let mut object = self.pool.run(caller.weight(), own).await?;
         let name = object::name(&object).to_owned();
         let target = Target { kind, namespace, name: &name, subresource: "" };
-        self.check_namespace(&target)?;
+        self.check_open(&target)?;
         let attempt = Attempt {
             operation: Operation::Create,
             target: &target,
@@ -161,8 +161,18 @@ impl Registry {
         kind.shape.prepare_create(object);
     }
 
+    /// Refuses what would be created where nothing new may be: of a definition that is on its way out, or in a namespace
+    /// that is, or is not there.
+    pub(super) fn check_open(&self, target: &Target<'_>) -> Result<(), Status> {
+        if target.kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(&target.kind.group_resource(), target.name, why));
+        }
+        self.check_namespace(target)
+    }
+
     /// Refuses what would be created in a namespace that is not there, or is on its way out.
-    pub(super) fn check_namespace(&self, target: &Target<'_>) -> Result<(), Status> {
+    fn check_namespace(&self, target: &Target<'_>) -> Result<(), Status> {
         if !target.kind.namespaced || target.namespace.is_empty() {
             return Ok(());
         }

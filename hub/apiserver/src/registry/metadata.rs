@@ -1,6 +1,6 @@
 //! The rules of `metadata`, for all kinds.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, net::IpAddr};
 
 use karmada_meta::{
     effort::Counted,
@@ -17,11 +17,29 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 /// Of how many second controllers an object is told: each time with all owners.
 const SECOND_CONTROLLERS: usize = 8;
 
+/// The longest name where Kubernetes itself has no limit: with its resource and namespace the store's keys have to hold it.
+const LONGEST_NAME: usize = 1_024;
+
 fn name_errors(rule: NameRule, name: &str) -> Vec<String> {
+    if name.len() > LONGEST_NAME {
+        // What else may be wrong with it would be told with all of it.
+        return vec![names::max_len_error(LONGEST_NAME)];
+    }
     match rule {
+        NameRule::Address => address_errors(name),
         NameRule::Subdomain => names::dns1123_subdomain_errors(name),
         NameRule::Label => names::dns1123_label_errors(name),
         NameRule::PathSegment | NameRule::Free => names::path_segment_errors(name),
+    }
+}
+
+fn address_errors(name: &str) -> Vec<String> {
+    match name.parse::<IpAddr>() {
+        Err(_) => vec![format!("ParseAddr({name:?}): unable to parse IP")],
+        Ok(address) if address.to_string() != name => {
+            vec!["must be a canonical format IP address".to_owned()]
+        }
+        Ok(_) => Vec::new(),
     }
 }
 

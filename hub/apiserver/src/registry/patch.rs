@@ -112,7 +112,7 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Value, Status> {
         let mut findings = Findings::default();
-        let config = body::yaml(bytes, &mut findings)
+        let mut config = body::yaml(bytes, &mut findings)
             .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
         if !config.is_object() {
             return Err(Status::bad_request("error decoding YAML: the document is not an object"));
@@ -132,6 +132,9 @@ impl Registry {
             return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={name}")));
         }
         decode::check_names(&config, target)?;
+        if kind.custom.is_some() {
+            decode::whole_numbers(&mut config);
+        }
         Ok(config)
     }
 }

@@ -75,6 +75,19 @@ pub fn scale_of(kind: &Kind, value: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta, "spec": spec, "status": status})
 }
 
+/// Refuses to show a Scale of a custom resource that does not say how many replicas it wants.
+///
+/// # Errors
+/// 500, as kube-apiserver has it.
+pub(crate) fn check_wanted(kind: &Kind, value: &Value) -> Result<(), Status> {
+    let Some(scale) = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref()) else { return Ok(()) };
+    if get(value, paths(kind).wanted).is_some() {
+        return Ok(());
+    }
+    let path = &scale.spec_replicas_path;
+    Err(Status::internal(format!("the spec replicas field {path:?} does not exist")))
+}
+
 /// A selector in the form of a query: of a label selector, or of a ReplicationController's map.
 fn selector_text(selector: &Value) -> String {
     let Some(map) = selector.as_object() else { return String::new() };

@@ -24,7 +24,7 @@ use crate::{
     registry::{
         Shown, Target, Written,
         delete::Deleted,
-        parse_version,
+        parse_asked,
         patch::PatchType,
         scale::{self, ScaleWrite},
     },
@@ -89,9 +89,12 @@ impl<'a> Handler<'a> {
     pub(super) async fn get(&self) -> Result<Response<Body>, Status> {
         let (target, accepted) = (self.target(), self.accepted(Endpoint::Object)?);
         if let Some(text) = self.exchange.query.get("resourceVersion") {
-            parse_version(text).map_err(|status| {
-                Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {}", status.message))
-            })?;
+            let asked = parse_asked(text)?.unwrap_or(0);
+            // One server knows its versions: waiting would not bring one sooner.
+            let current = self.inner.registry.store.revision().get();
+            if asked > current {
+                return Err(Status::too_large_resource_version(asked, current));
+            }
         }
         let object = self.inner.registry.lookup(&target).ok_or_else(|| target.not_found())?;
         let room = self.inner.front.gate.list(&self.exchange.guest, object.value.len())?;
@@ -130,9 +133,6 @@ impl<'a> Handler<'a> {
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
         let mut object = self.object(&self.target(), body, &options).await?;
-        if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
-            return Err(terminating(kind));
-        }
         if &*kind.storage == SIGNING_REQUESTS {
             requested_by(&mut object, exchange.caller.user);
         }
@@ -222,6 +222,7 @@ impl<'a> Handler<'a> {
     pub(super) fn get_scale(&self) -> Result<Response<Body>, Status> {
         let (target, accepted) = (self.target(), self.accepted(Endpoint::Object)?);
         let value = self.inner.registry.read(&target).ok_or_else(|| target.not_found())?;
+        scale::check_wanted(self.kind, &value)?;
         Ok(self.show_scale(&value, accepted))
     }
 
@@ -306,15 +307,5 @@ fn requested_by(request: &mut Value, user: &UserInfo) {
     spec.insert("groups".to_owned(), json!(user.groups));
     if !user.extra.is_empty() {
         spec.insert("extra".to_owned(), json!(user.extra));
-    }
-}
-
-/// 405 for a creation while the definition is on its way out.
-fn terminating(kind: &Kind) -> Status {
-    let resource = kind.group_resource();
-    let why = "create not allowed while custom resource definition is terminating";
-    Status {
-        message: format!("create is not supported on resources of kind \"{resource}\": {why}"),
-        ..Status::method_not_allowed(&resource, "create")
     }
 }

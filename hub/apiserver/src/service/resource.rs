@@ -120,16 +120,27 @@ pub(super) fn find<'a>(
     // The path of a Namespace has it as a namespace too; no other cluster-scoped object is in one.
     let is_namespace = &*kind.storage == "core/namespaces" && info.namespace == info.name;
     if !kind.namespaced && !info.namespace.is_empty() && !is_namespace {
-        return Err(Status::no_such_resource().into());
+        return Err(misplaced(kind));
     }
     let everywhere = kind.namespaced && info.namespace.is_empty();
+    let across =
+        !info.name_in_path && (kind.custom.is_none() || matches!(info.verb.as_str(), "list" | "watch"));
+    if everywhere && !across {
+        return Err(misplaced(kind));
+    }
     if !info.name_in_path {
         return Ok((kind, collection(kind, info, everywhere)));
     }
-    if everywhere {
-        return Err(Status::no_such_resource().into());
-    }
     Ok((kind, object(kind, info)?))
+}
+
+/// What is said of a kind that is asked for in a namespace though it is in none, or the other way round. Routes of built-in
+/// kinds are the API's; those of definitions are tried, and then nobody is left who could know.
+fn misplaced(kind: &Kind) -> Nothing {
+    match kind.custom {
+        Some(_) => Nothing::NoPage,
+        None => Status::no_such_resource().into(),
+    }
 }
 
 fn collection(kind: &Kind, info: &RequestInfo, everywhere: bool) -> Option<Action> {

@@ -5,6 +5,7 @@
 //! values out of bounds, selectors that do not match. Metadata is the registry's.
 
 mod config;
+mod limits;
 mod network;
 mod others;
 mod pod;
@@ -26,6 +27,7 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         ("", "PodTemplate") => pod::template(object.get("template"), &Path::new("template")),
         ("", "PersistentVolumeClaim") => others::claim(object),
         ("", "ResourceQuota") => others::quota(object),
+        ("", "LimitRange") => limits::limit_range(object),
         ("", "Event") => others::event(object),
         ("events.k8s.io", "Event") => others::new_event(object),
         ("apps", "Deployment") => workloads::deployment(object),
@@ -37,6 +39,7 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         ("autoscaling", "HorizontalPodAutoscaler") => others::autoscaler(object),
         ("policy", "PodDisruptionBudget") => others::budget(object),
         ("coordination.k8s.io", "Lease") => others::lease(object),
+        ("apiregistration.k8s.io", "APIService") => others::api_service(object).into_iter().collect(),
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(object),
         (
             "admissionregistration.k8s.io",

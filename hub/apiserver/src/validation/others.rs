@@ -65,6 +65,16 @@ pub(super) fn new_event(object: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// An APIService is named after what it serves.
+pub(super) fn api_service(object: &Value) -> Option<FieldError> {
+    let wanted = format!("{}.{}", text(object, "/spec/version"), text(object, "/spec/group"));
+    let name = object::name(object);
+    (name != wanted).then(|| {
+        let detail = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
+        FieldError::invalid(&Path::new("metadata").child("name"), name, detail)
+    })
+}
+
 pub(super) fn quota(object: &Value) -> Vec<FieldError> {
     let path = Path::new("spec").child("hard");
     let hard = object.pointer("/spec/hard").and_then(Value::as_object).into_iter().flatten();

@@ -123,32 +123,67 @@ fn spec(spec: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-/// The names of the volumes.
+/// The sources of a volume in the order in which Kubernetes looks at them: all but the first are too many.
+const SOURCES: &[&str] = &[
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// The names of the volumes with which nothing is wrong: no other can be mounted.
 fn volumes<'a>(spec: &'a Value, path: &Path, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     for (index, volume) in list(spec, "/volumes").iter().enumerate() {
         let path = path.index(index);
         let name = text(volume, "/name");
-        if name.is_empty() {
-            errors.push(FieldError::required(&path.child("name"), ""));
-        } else {
-            let wrong = names::dns1123_label_errors(name);
-            errors.extend(
-                wrong.into_iter().map(|detail| FieldError::invalid(&path.child("name"), name, detail)),
-            );
-            if !seen.insert(name) {
-                errors.push(FieldError::duplicate(&path.child("name"), name));
-            }
-        }
-        let sources = volume.as_object().into_iter().flatten().filter(|(k, v)| *k != "name" && !v.is_null());
-        let sources: Vec<&str> = sources.map(|(key, _)| key.as_str()).collect();
+        let mut wrong = Vec::new();
+        let sources: Vec<&&str> = SOURCES.iter().filter(|source| is_set(volume.get(**source))).collect();
         match sources[..] {
-            [] => errors.push(FieldError::required(&path, "must specify a volume type")),
-            [_] => {}
-            [_, ref more @ ..] => errors.extend(more.iter().map(|source| {
+            [] => wrong.push(FieldError::required(&path, "must specify a volume type")),
+            [_, ref more @ ..] => wrong.extend(more.iter().map(|source| {
                 FieldError::forbidden(&path.child(source), "may not specify more than 1 volume type")
             })),
         }
+        let at = path.child("name");
+        if name.is_empty() {
+            wrong.push(FieldError::required(&at, ""));
+        } else {
+            let errors = names::dns1123_label_errors(name);
+            wrong.extend(errors.into_iter().map(|detail| FieldError::invalid(&at, name, detail)));
+        }
+        if seen.contains(name) {
+            wrong.push(FieldError::duplicate(&at, name));
+        }
+        if wrong.is_empty() {
+            seen.insert(name);
+        }
+        errors.append(&mut wrong);
     }
     seen
 }

@@ -57,7 +57,17 @@ async fn the_end_of_a_definition_is_the_end_of_its_objects() {
     server.call("DELETE", &path, Value::Null).await;
     server.until(&format!("{WIDGETS}/a"), |a| a.body["metadata"]["deletionTimestamp"].is_string()).await;
     assert_eq!(server.get(&path).await.code, 200, "it waits for its objects");
-    assert_eq!(server.call("POST", WIDGETS, json!({"metadata": {"name": "b"}})).await.code, 405);
+    let refused = server.call("POST", WIDGETS, json!({"metadata": {"name": "b"}})).await;
+    let why = "widgets.example.com \"b\" is forbidden: create not allowed while custom resource definition is terminating";
+    assert_eq!((refused.code, &refused.body["message"]), (403, &json!(why)));
+    let body = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b"}});
+    let applied = server.patch(&format!("{WIDGETS}/b?fieldManager=m"), "apply", body).await;
+    assert_eq!((applied.code, &applied.body["message"]), (403, &json!(why)), "an apply would create it, too");
+    let waits =
+        server.until(&path, |a| a.body["status"].to_string().contains("InstanceDeletionInProgress")).await;
+    let conditions = waits.body["status"]["conditions"].as_array().unwrap().clone();
+    let terminating = conditions.iter().find(|c| c["type"] == "Terminating").unwrap();
+    assert_eq!(terminating["message"], "CustomResource deletion is in progress");
     server.patch(&format!("{WIDGETS}/a"), "merge", json!({"metadata": {"finalizers": null}})).await;
     server.until(&path, |a| a.code == 404).await;
     assert_eq!(server.get(WIDGETS).await.code, 404);
@@ -99,4 +109,83 @@ async fn rules_are_kept() {
     );
     assert_eq!(server.call("POST", WIDGETS, widget(2)).await.code, 201);
     assert_eq!(server.patch(&format!("{WIDGETS}/a"), "merge", json!({"spec": {"n": 0}})).await.code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_serves_what_it_knows() {
+    let server = Server::start().await;
+    let mut definition = definition();
+    let old = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}});
+    definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"] = old;
+    assert_eq!(server.call("POST", DEFINITIONS, definition).await.code, 201);
+    server.until(WIDGETS, |a| a.code == 200).await;
+    let made = server.call("POST", WIDGETS, json!({"metadata": {"name": "a"}, "spec": {"n": 1}})).await;
+    assert_eq!(made.body["spec"], json!({"n": 1, "color": "red"}));
+    let others = "/apis/example.com/v2/namespaces/default/widgets";
+    let pruned = json!({"n": 1});
+    assert_eq!(server.get(&format!("{others}/a")).await.body["spec"], pruned);
+    assert_eq!(server.get(others).await.body["items"][0]["spec"], pruned);
+    let mut events = server.watch(&format!("{others}?watch=1&timeoutSeconds=30")).await;
+    assert_eq!(events.next().await.unwrap().1["spec"], pruned);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_numbers_are_served_as_such() {
+    let server = established().await;
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/f";
+    let change = json!([{"op": "add", "path": at, "value": {"type": "array", "items": {"type": "number"}}}]);
+    assert_eq!(server.patch(&path, "json", change).await.code, 200);
+    let body = br#"{"metadata": {"name": "a"}, "spec": {"n": 1e3, "f": [1.0, -2.0, 0.5, 1e300, -0.0]}}"#;
+    let made =
+        server.send_bytes(Some(Server::admin()), "POST", WIDGETS, "application/json", body.to_vec()).await;
+    let served = r#"{"n":1000,"f":[1,-2,0.5,1e+300,0],"color":"red"}"#;
+    let text = |answer: &crate::Answer| answer.body["spec"].to_string();
+    assert_eq!((made.code, text(&made)), (201, served.to_owned()), "{made:?}");
+    assert_eq!(text(&server.get(&format!("{WIDGETS}/a")).await), served);
+    let applied = b"{\"apiVersion\": \"example.com/v1\", \"kind\": \"Widget\", \"metadata\": {\"name\": \"b\"}, \"spec\": {\"n\": 7.0}}";
+    for _ in 0..2 {
+        let path = format!("{WIDGETS}/b?fieldManager=m");
+        let media = "application/apply-patch+yaml";
+        let b = server.send_bytes(Some(Server::admin()), "PATCH", &path, media, applied.to_vec()).await;
+        assert_eq!(text(&b), r#"{"n":7,"color":"red"}"#);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_something_else_is_told_so() {
+    let server = established().await;
+    let body = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
+    let other = server.call("POST", WIDGETS, body("example.com/v1", "Gadget")).await;
+    let why = "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget";
+    assert_eq!((other.code, &other.body["message"]), (422, &json!(why)));
+    for (api_version, kind) in [("other.com/v1", "Widget"), ("other.com/v1", "Gadget"), ("v1", "ConfigMap")] {
+        let other = server.call("POST", WIDGETS, body(api_version, kind)).await;
+        let why = format!(
+            "the API version in the data ({api_version}) does not match the expected API version (example.com/v1)"
+        );
+        assert_eq!((other.code, &other.body["message"]), (400, &json!(why)));
+    }
+    assert_eq!(server.call("POST", WIDGETS, body("example.com/v1", "Widget")).await.code, 201);
+    let other = server.call("PUT", &format!("{WIDGETS}/a"), body("example.com/v1", "Gadget")).await;
+    assert_eq!(other.code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_where_its_scope_says() {
+    let server = established().await;
+    let names = json!({"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"});
+    crate::define(&server, "example.org", &names, "Cluster").await;
+    for (method, path) in [
+        ("GET", "/apis/example.org/v1alpha1/namespaces/default/things"),
+        ("GET", "/apis/example.org/v1alpha1/namespaces/default/things/a"),
+        ("POST", "/apis/example.org/v1alpha1/namespaces/default/things"),
+        ("GET", "/apis/example.com/v1/widgets/a"),
+        ("POST", "/apis/example.com/v1/widgets"),
+        ("DELETE", "/apis/example.com/v1/widgets"),
+    ] {
+        let answer = server.call(method, path, Value::Null).await;
+        assert_eq!((answer.code, answer.body), (404, json!("404 page not found\n")), "{method} {path}");
+    }
+    assert_eq!(server.get("/apis/example.com/v1/widgets").await.code, 200);
 }

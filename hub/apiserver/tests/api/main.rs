@@ -12,6 +12,7 @@
 )]
 
 mod auth;
+mod corners;
 mod crds;
 mod following;
 mod lifecycle;

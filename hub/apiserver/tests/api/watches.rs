@@ -73,3 +73,14 @@ async fn a_version_that_is_to_come_or_gone_is_an_error_event() {
     assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(504)));
     assert_eq!(events.next().await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_has_not_asked_for_the_state_is_not_told_where_it_ends() {
+    let server = Server::start().await;
+    server.call("POST", MAPS, config_map("a")).await;
+    let mut events = server.watch(&format!("{MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=5")).await;
+    assert_eq!(events.names(1).await, ["ADDED a"]);
+    while let Some((kind, bookmark)) = events.next().await {
+        assert_eq!((kind.as_str(), bookmark["metadata"].get("annotations")), ("BOOKMARK", None));
+    }
+}

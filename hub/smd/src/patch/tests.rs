@@ -46,7 +46,12 @@ fn json_patches() {
         (json!([{"op": "test", "path": "/data/k", "value": "w"}]), None),
         (json!([{"op": "remove", "path": "/none"}]), None),
         (json!([{"op": "remove", "path": "/list/9"}]), None),
-        (json!([{"op": "replace", "path": "/none", "value": 1}]), None),
+        (
+            json!([{"op": "replace", "path": "/none", "value": 1}]),
+            Some(json!({"data": {"k": "v", "a/b": 1}, "list": [1, 2, 3], "none": 1})),
+        ),
+        (json!([{"op": "replace", "path": "/none/deep", "value": 1}]), None),
+        (json!([{"op": "replace", "path": "/list/9", "value": 1}]), None),
         (json!([{"op": "add", "path": "/none/deep", "value": 1}]), None),
         (json!([{"op": "frobnicate", "path": "/data"}]), None),
         (json!([{"op": "add", "path": "/data/k"}]), None),
