@@ -99,7 +99,7 @@ pub mod validation;
 mod watch;
 pub mod webhooks;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, StatusCode};
@@ -223,12 +223,13 @@ impl fmt::Debug for ApiServer {
     }
 }
 
-/// Opens a store for an API server: the projection it needs; Leases and Events relaxed.
+/// Opens a store for an API server: the projection it needs; renewals of Leases relaxed.
 ///
 /// # Errors
 /// As [`Store::open`].
 pub fn open_store(engine: impl Engine, env: &Env) -> Result<ApiStore, OpenError> {
-    open_store_with(engine, env, StoreOptions::default().history)
+    let history = HistoryLimits { age: history_age, ..StoreOptions::default().history };
+    open_store_with(engine, env, history)
 }
 
 /// The same, with limits of the caller's to what can be watched from.
@@ -258,9 +259,18 @@ pub fn open_store_within(
     Store::open(engine, Projection::new(quota), env.clone(), options)
 }
 
-/// Kinds whose updates (not their creation or deletion) may be lost in a crash.
+/// Kinds of which some updates may be lost in a crash: renewals.
 fn is_relaxed(resource: &str) -> bool {
-    matches!(resource, "coordination.k8s.io/leases" | "core/events")
+    resource == registry::renewal::LEASES
+}
+
+/// For how long changes of a resource can be watched from. A fleet renews its Leases all the time, and nobody needs to
+/// know how they were.
+pub fn history_age(resource: &str) -> Duration {
+    match resource {
+        registry::renewal::LEASES => Duration::from_secs(60),
+        other => (StoreOptions::default().history.age)(other),
+    }
 }
 
 impl ApiServer {

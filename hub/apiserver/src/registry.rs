@@ -17,6 +17,7 @@ pub mod list;
 pub mod metadata;
 pub mod modify;
 pub mod patch;
+pub(crate) mod renewal;
 mod rules;
 pub mod scale;
 

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, limits::Limits, open_store,
-    open_store_within, quota::StorageQuota, storage::ApiStore,
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, history_age,
+    limits::Limits, open_store, open_store_within, quota::StorageQuota, storage::ApiStore,
 };
 use karmada_client::Rest;
 use karmada_env::Env;
@@ -32,7 +32,7 @@ const WORKS_AGE: Duration = Duration::from_secs(24 * 3600);
 fn history(quota: StorageQuota) -> HistoryLimits {
     let age = |resource: &str| match resource {
         "work.karmada.io/works" => WORKS_AGE,
-        other => (StoreOptions::default().history.age)(other),
+        other => history_age(other),
     };
     let HistoryLimits { bytes, least, most, .. } = StoreOptions::default().history;
     // It is in memory, too: where there is little, history is short.

@@ -15,7 +15,7 @@ pub struct Boot {
     /// The last revision of the run that is on disk. Of the present run: the one it began with.
     pub last: Revision,
     /// The last revision of the run that anybody can have seen. Greater than `last` only if the run ended without
-    /// closing the store, with updates of relaxed resources not yet written.
+    /// closing the store, when relaxed updates may have been unwritten.
     pub reserved: Revision,
 }
 
@@ -40,12 +40,6 @@ impl Boots {
             let last = if i + 1 == self.0.len() { durable } else { self.0[i].last };
             revision <= last
         })
-    }
-
-    /// Whether updates of relaxed resources at this revision may have been seen and then lost in a crash.
-    pub(crate) fn lost_relaxed(&self, revision: Revision) -> bool {
-        let past = &self.0[..self.0.len().saturating_sub(1)];
-        past.iter().any(|b| b.last < revision && revision <= b.reserved)
     }
 }
 
@@ -79,13 +73,6 @@ mod tests {
                 want,
                 "{id} {revision}"
             );
-        }
-    }
-
-    #[test]
-    fn what_a_crash_lost_is_known() {
-        for (revision, want) in [(10, false), (20, false), (21, true), (100, true), (101, false)] {
-            assert_eq!(boots().lost_relaxed(Revision::new(revision)), want, "{revision}");
         }
     }
 }

@@ -98,6 +98,8 @@ pub struct Op {
     pub expect: Expect,
     /// What.
     pub action: Action,
+    /// See [`Op::relaxed`].
+    pub relaxed: bool,
 }
 
 /// What an operation does.
@@ -112,12 +114,19 @@ pub enum Action {
 impl Op {
     /// Stores `value` under `key`.
     pub fn put(key: Key, expect: Expect, value: impl Into<Bytes>) -> Self {
-        Self { key, expect, action: Action::Put(value.into()) }
+        Self { key, expect, action: Action::Put(value.into()), relaxed: false }
     }
 
     /// Deletes `key`; watchers are told `last_value`, which may differ from what was stored (a deletion time, say).
     pub fn delete(key: Key, expect: Expect, last_value: impl Into<Bytes>) -> Self {
-        Self { key, expect, action: Action::Delete(last_value.into()) }
+        Self { key, expect, action: Action::Delete(last_value.into()), relaxed: false }
+    }
+
+    /// The same, which a crash may take back although it was answered. That holds for an update of a resource that
+    /// [`crate::Options::relaxed`] names, in a commit of such operations alone; any other is durable all the same.
+    #[must_use]
+    pub fn relaxed(self) -> Self {
+        Self { relaxed: true, ..self }
     }
 }
 

@@ -168,6 +168,11 @@ impl Trimmed {
         trimmed
     }
 
+    /// What was forgotten beside that.
+    pub(crate) fn forget(&mut self, forget: &[Forget]) {
+        forget.iter().for_each(|forget| self.mark(&forget.resource, forget.part.as_ref(), forget.up_to));
+    }
+
     fn mark(&mut self, resource: &Arc<str>, part: Option<&Arc<str>>, up_to: Revision) {
         let of = self.resources.entry(resource.clone()).or_default();
         of.furthest = of.furthest.max(up_to);

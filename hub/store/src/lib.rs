@@ -24,8 +24,8 @@
 //!
 //! - **Order.** Whoever sees a revision sees everything before it. A list at revision N followed by a watch from N
 //!   misses nothing and sees nothing twice.
-//! - **Durability.** When [`Store::commit`] returns, the change survives a crash; the exception are updates of
-//!   resources that [`Options::relaxed`] names (Leases, Events), which are written within [`Options::flush`].
+//! - **Durability.** When [`Store::commit`] returns, the change survives a crash; the exception are relaxed updates
+//!   ([`Op::relaxed`]: renewals of Leases), of which the last value is written within [`Options::flush`].
 //! - **Atomicity.** A commit of several operations happens as a whole or not at all, also if its caller is dropped
 //!   and also if the machine dies.
 //! - **Revisions never go back** and never repeat, also across crashes (see below).
@@ -65,7 +65,7 @@
 //! - **While relaxed updates were unwritten**: they are gone, though watchers may have seen their revisions. The
 //!   file says up to which revision anybody can have seen one (`reserved`, raised in blocks by an fsync of its
 //!   own before a block is used). The next run begins behind it, so no revision means two things. A watch of a
-//!   relaxed resource from one of the lost revisions is answered [`Compacted`], and its client lists again; a
+//!   relaxed resource from an earlier run is answered [`Compacted`], and its client lists again; a
 //!   watch of any other resource resumes, since nothing of it can have been lost.
 //! - **While the file was being made**: it is made under another name and moved in place when whole. So an empty
 //!   or torn `store.redb` is damage, reported as [`OpenError::Corrupt`], and never a reason to begin anew. So is
@@ -80,6 +80,20 @@
 //! later one is there is no torn write. One case cannot be told from a crash: an unclean stop *and* damage in the
 //! last record only, which is then as if it had never been written. Clients notice by the
 //! [boot id](Store::knows): they remember a durable revision that this store does not have.
+//!
+//! # Relaxed updates
+//!
+//! A fleet that does nothing renews its Leases: 15 times a second with 150 agents. As any other change, each of them
+//! would be a value, an undo record, a record that is forgotten, and the pages of the tables under all of these: 1 MB/s.
+//! They are not worth that. A Lease that is a minute old after a crash does no harm: whoever holds it renews it within
+//! seconds, and whoever watches it judges by changes seen on a clock of their own, from their own start. So a relaxed
+//! update is kept in memory alone, and [`Options::flush`] after the first of them all values that were updated are written
+//! in place, each once, however often it changed. A file of their own, to which each update is appended, would lose a
+//! second instead of a minute, which is worth nothing here, and cost a sync each second.
+//!
+//! An undo log with gaps is none, so resources with relaxed updates have no log at all: nothing of them can be watched
+//! from an earlier run. Within a run their history is as any other's. Whatever else happens to them (creation, deletion,
+//! an update that is not relaxed) is durable before it is answered.
 //!
 //! # When the disk fails
 //!

@@ -1,13 +1,16 @@
 //! From what an engine has kept to what readers see: the state, the history rebuilt from the undo log, and where
 //! the new run begins.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use karmada_env::Env;
 
 use crate::{
     boot::{Boot, Boots},
-    engine::{Batch, Change, Engine, EngineError, Image, Marks, Stored},
+    engine::{Batch, Change, Engine, EngineError, Forget, Image, Marks, Stored},
     entry::{Account, Entry, Event, EventKind, Project},
     history::{History, Trimmed},
     key::{Key, Revision},
@@ -30,9 +33,15 @@ pub(crate) fn load<P: Project>(
     engine: &mut dyn Engine,
     projection: &P,
     env: &Env,
+    relaxed: fn(&str) -> bool,
 ) -> Result<Loaded<P::Header>, EngineError> {
     let Image { objects, log, marks: kept, base, forgotten, boots } = engine.load()?;
-    let trimmed = Trimmed::new(base, forgotten);
+    // Of resources with relaxed updates nobody knows what was lost: their history begins anew with the run.
+    let known = forgotten.iter().map(|(mark, _)| Forget::of_mark(mark).0);
+    let known = known.chain(objects.iter().map(|(key, _)| key.resource.clone()));
+    let mut unlogged: BTreeMap<Arc<str>, Vec<Revision>> =
+        known.filter(|resource| relaxed(resource)).map(|resource| (resource, Vec::new())).collect();
+    let mut trimmed = Trimmed::new(base, forgotten);
     let furthest = trimmed.furthest();
     if furthest > kept.revision {
         let at = kept.revision;
@@ -68,6 +77,10 @@ pub(crate) fn load<P: Project>(
     let mut events = Vec::with_capacity(log.len());
     for record in log.into_iter().rev() {
         let (key, revision) = (&record.key, record.revision);
+        if relaxed(&key.resource) {
+            unlogged.entry(key.resource.clone()).or_default().push(revision);
+            continue;
+        }
         if revision <= trimmed.of_key(key) || revision > kept.revision {
             return Err(disagree(key, revision));
         }
@@ -88,10 +101,15 @@ pub(crate) fn load<P: Project>(
         past.undo(&event);
         events.push(event);
     }
+    let forget: Vec<Forget> = unlogged
+        .into_iter()
+        .map(|(resource, revisions)| Forget { resource, part: None, up_to: marks.revision, revisions })
+        .collect();
+    trimmed.forget(&forget);
     let mut history = History::new(trimmed);
     events.into_iter().rev().for_each(|event| history.push(event, env.now()));
 
-    engine.write(&Batch { marks, boots: Some(boots.0.clone()), ..Batch::default() })?;
+    engine.write(&Batch { marks, forget, boots: Some(boots.0.clone()), ..Batch::default() })?;
     Ok(Loaded { state, history, boots, marks })
 }
 

@@ -9,10 +9,12 @@ use crate::history::HistoryLimits;
 pub struct Options {
     /// How much history is kept.
     pub history: HistoryLimits,
-    /// Whether updates of this resource may be lost in a crash: they are shown at once and written within `flush`.
+    /// Whether updates of this resource may be relaxed ([`crate::Op::relaxed`]): they are shown at once and written
+    /// within `flush`. History of such a resource ends with the run.
     pub relaxed: fn(&str) -> bool,
-    /// For how long such updates may be unwritten. Without a writer thread (see [`crate::engine`]) they are written
-    /// with the next commit after that time, or by [`crate::Store::flush`].
+    /// For how long relaxed updates may be unwritten; of a value that is updated often, only the last one is written.
+    /// Without a writer thread (see [`crate::engine`]) they are written with the next commit after that time, or by
+    /// [`crate::Store::flush`].
     pub flush: Duration,
     /// The largest value, in bytes.
     pub max_value: usize,
@@ -33,7 +35,7 @@ impl Default for Options {
                 most: 256 << 20,
             },
             relaxed: |_| false,
-            flush: Duration::from_secs(1),
+            flush: Duration::from_secs(60),
             // A request body may have 3 MiB; the server adds managed fields and the like to it.
             max_value: 4 * 1024 * 1024,
             quota: 0,

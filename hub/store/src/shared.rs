@@ -76,21 +76,16 @@ impl<H> Shared<H> {
         }
     }
 
-    /// A resource, or one namespace of it, as it was at a revision, made from today's by taking back what happened since;
-    /// `lost` says that what it was then is not known. Of other namespaces it says nothing then.
-    pub(crate) fn snapshot_at(
-        &self,
-        scope: &Scope,
-        revision: Revision,
-        lost: bool,
-    ) -> Result<Snapshot<H>, Compacted> {
+    /// A resource, or one namespace of it, as it was at a revision, made from today's by taking back what happened since.
+    /// Of other namespaces it says nothing then.
+    pub(crate) fn snapshot_at(&self, scope: &Scope, revision: Revision) -> Result<Snapshot<H>, Compacted> {
         let resource = &*scope.resource;
         let (mut state, since) = {
             let core = self.core.read();
             if revision == core.state.revision() {
                 return Ok(Snapshot::new(core.state.only(resource)));
             }
-            if revision < core.history.compacted_in(scope) || revision > core.state.revision() || lost {
+            if revision < core.history.compacted_in(scope) || revision > core.state.revision() {
                 return Err(core.compacted_in(scope, revision));
             }
             let kept = |(of, s): &&(Arc<str>, Snapshot<H>)| **of == *resource && s.revision() == revision;

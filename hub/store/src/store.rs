@@ -84,7 +84,8 @@ impl<P: Project> Store<P> {
     pub fn open(engine: impl Engine, projection: P, env: Env, options: Options) -> Result<Self, OpenError> {
         let mut engine: Box<dyn Engine> = Box::new(engine);
         let location = engine.location();
-        let loaded = load(engine.as_mut(), &projection, &env).map_err(|e| e.at(&location))?;
+        let loaded =
+            load(engine.as_mut(), &projection, &env, options.relaxed).map_err(|e| e.at(&location))?;
         let Loaded { state, history, boots, marks } = loaded;
         let shared = Arc::new(Shared::new(state, history, marks.revision, boots));
         let blocks = engine.blocks();
@@ -125,12 +126,7 @@ impl<P: Project> Store<P> {
     /// # Errors
     /// As [`Store::snapshot_at`].
     pub fn snapshot_in(&self, scope: &Scope, revision: Revision) -> Result<Snapshot<P::Header>, Compacted> {
-        self.0.shared.snapshot_at(scope, revision, self.lost(&scope.resource, revision))
-    }
-
-    /// Whether a crash may have taken updates of this resource that were seen at this revision.
-    fn lost(&self, resource: &str, at: Revision) -> bool {
-        (self.0.options.relaxed)(resource) && self.0.shared.boots.lost_relaxed(at)
+        self.0.shared.snapshot_at(scope, revision)
     }
 
     /// The newest revision.
@@ -143,8 +139,8 @@ impl<P: Project> Store<P> {
         self.0.shared.core.read().history.compacted(resource)
     }
 
-    /// The newest revision that would survive a crash. Behind [`Store::revision`] only while updates of relaxed
-    /// resources are unwritten. This, with [`Store::boot_id`], is what a client should remember of the store.
+    /// The newest revision that would survive a crash, relaxed updates aside. Behind [`Store::revision`] only while
+    /// such updates are unwritten. This, with [`Store::boot_id`], is what a client should remember of the store.
     pub fn durable(&self) -> Revision {
         self.0.shared.core.read().durable
     }
@@ -200,11 +196,10 @@ impl<P: Project> Store<P> {
 
     /// Watches a scope for what happens after `from`.
     ///
-    /// Fails if history does not reach back so far, and for a relaxed resource if `from` is a revision whose
-    /// updates a crash may have lost: the watcher may have seen what the store no longer knows, and must list.
+    /// Fails if history does not reach back so far. Of a relaxed resource it never reaches back into an earlier run: a
+    /// watcher from there may have seen what the store no longer knows, and must list.
     pub fn watch(&self, scope: Scope, from: Revision) -> Result<Watch<P::Header>, Compacted> {
-        let lost = self.lost(&scope.resource, from);
-        Watch::start(self.0.shared.clone(), scope, from, lost)
+        Watch::start(self.0.shared.clone(), scope, from)
     }
 
     /// Carries out operations together or not at all, and returns when they are durable and shown to everybody.
@@ -240,7 +235,7 @@ impl<P: Project> Store<P> {
 
     /// Checks what can be checked without the writer, and projects the values in the caller's task.
     fn prepare(&self, ops: Vec<Op>) -> Result<Vec<Prepared<P::Header>>, CommitError<P::Header>> {
-        let prepare = |(op, Op { key, expect, action }): (usize, Op)| {
+        let prepare = |(op, Op { key, expect, action, relaxed }): (usize, Op)| {
             let (kind, value) = match action {
                 Action::Put(value) => (EventKind::Put, value),
                 Action::Delete(value) => (EventKind::Delete, value),
@@ -254,7 +249,8 @@ impl<P: Project> Store<P> {
             }
             let header = self.0.projection.project(&key, &value);
             let account = self.0.projection.account(&key, &header);
-            Ok(Prepared { key, expect, kind, value, header, account })
+            let relaxed = relaxed && (self.0.options.relaxed)(&key.resource);
+            Ok(Prepared { key, expect, kind, value, header, account, relaxed })
         };
         ops.into_iter().enumerate().map(prepare).collect()
     }

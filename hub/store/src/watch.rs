@@ -41,17 +41,12 @@ impl<H> fmt::Debug for Watch<H> {
 }
 
 impl<H> Watch<H> {
-    /// Starts watching after `from`; `lost` says that what happened up to there is not what is known now.
-    pub(crate) fn start(
-        shared: Arc<Shared<H>>,
-        scope: Scope,
-        from: Revision,
-        lost: bool,
-    ) -> Result<Self, Compacted> {
+    /// Starts watching after `from`.
+    pub(crate) fn start(shared: Arc<Shared<H>>, scope: Scope, from: Revision) -> Result<Self, Compacted> {
         let cursor = Arc::new(Cursor { pending: AtomicU64::new(0), from, wake: Notify::new() });
         let id = {
             let mut core = shared.core.write();
-            if lost || from < core.history.compacted_in(&scope) {
+            if from < core.history.compacted_in(&scope) {
                 return Err(core.compacted_in(&scope, from));
             }
             let first = core.history.next_in(&scope, from).map_or(0, |e| e.revision().get());

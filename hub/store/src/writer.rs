@@ -1,8 +1,10 @@
 //! The one writer: takes what is queued, checks it against what it has already taken, makes it durable in one
 //! batch, and only then shows it to anybody.
 
+mod batch;
+
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
@@ -15,15 +17,15 @@ use karmada_env::Env;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    engine::{Batch, Change, Engine, EngineError, Forget, LogRecord, Marks, Stored},
-    entry::{Account, Committed, Entry, Event, EventKind, Expect},
+    engine::{Batch, Engine, EngineError, Forget, Marks, Stored},
+    entry::{Account, Committed, Event, EventKind, Expect},
     error::{CommitError, Failure},
-    history::part,
     key::{Key, Revision},
     options::Options,
     quota::{Exceeded, Terms, Used},
     shared::Shared,
     state::State,
+    writer::batch::{Draft, apply},
 };
 
 /// Most operations in one batch.
@@ -33,8 +35,8 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// Revisions reserved at a time for updates that are shown before they are durable: an fsync for so many of them.
 /// After a crash the store goes on behind the block, so this is also how far revisions then jump.
 const RESERVE: u64 = 65_536;
-/// Relaxed updates not yet written, at most.
-const MAX_PENDING: usize = 4096;
+/// Bytes of relaxed values written at a time: less than half of the journal.
+const LATE_BYTES: usize = 512 * 1024;
 /// After a failure the file is opened again so often,
 const REOPEN: Duration = Duration::from_secs(2);
 /// and never so often that it takes more than one part of this many of the time: a large file takes a while.
@@ -56,6 +58,7 @@ pub(crate) struct Prepared<H> {
     pub(crate) value: Bytes,
     pub(crate) header: H,
     pub(crate) account: Option<Account>,
+    pub(crate) relaxed: bool,
 }
 
 pub(crate) type Answer<H> = Result<Committed<H>, CommitError<H>>;
@@ -85,10 +88,10 @@ pub(crate) struct Writer<H> {
     options: Options,
     reserved: Revision,
     durable: Revision,
-    /// Changes that are shown (or about to be) but not durable, in order.
-    pending: Vec<Arc<Event<H>>>,
-    /// When the oldest of them was shown.
-    pending_since: Duration,
+    /// What was updated on relaxed terms and is not written.
+    late: BTreeSet<Key>,
+    /// Since when something is.
+    late_since: Duration,
     /// What was forgotten, or is about to be, and still stands in the log.
     forgotten: Vec<Forget>,
     /// After a failure: when to open the file again.
@@ -105,7 +108,15 @@ pub(crate) struct Writer<H> {
 struct Doubt<H> {
     state: State<H>,
     used: Used,
-    events: Vec<Arc<Event<H>>>,
+    made: Vec<Made<H>>,
+}
+
+/// A change that is not shown yet.
+#[derive(Clone)]
+struct Made<H> {
+    event: Arc<Event<H>>,
+    /// A crash may take it back.
+    relaxed: bool,
 }
 
 impl<H: Send + Sync + 'static> Writer<H> {
@@ -123,8 +134,8 @@ impl<H: Send + Sync + 'static> Writer<H> {
             options,
             reserved: marks.reserved,
             durable: marks.revision,
-            pending: Vec::new(),
-            pending_since: Duration::ZERO,
+            late: BTreeSet::new(),
+            late_since: Duration::ZERO,
             forgotten: Vec::new(),
             reopen_at: None,
             doubt: None,
@@ -180,13 +191,13 @@ impl<H: Send + Sync + 'static> Writer<H> {
     fn until_due(&self) -> Option<Duration> {
         match self.reopen_at {
             Some(at) => Some(at.saturating_sub(self.env.now())),
-            None if self.pending.is_empty() => None,
+            None if self.late.is_empty() => None,
             None => Some(self.until_flush()),
         }
     }
 
     fn until_flush(&self) -> Duration {
-        let age = self.env.now().saturating_sub(self.pending_since);
+        let age = self.env.now().saturating_sub(self.late_since);
         self.options.flush.saturating_sub(age)
     }
 
@@ -201,13 +212,13 @@ impl<H: Send + Sync + 'static> Writer<H> {
             requests.into_iter().for_each(|r| drop(r.reply.send(Err(CommitError::Io(cause.clone())))));
             return;
         }
-        let mut events = Vec::new();
+        let mut made = Vec::new();
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             let answer = match apply((&state, &used), request.ops, self.options.quota, request.terms) {
                 Ok((next, committed, new)) => {
                     (state, used) = next;
-                    events.extend(new);
+                    made.extend(new);
                     Ok(committed)
                 }
                 Err(error) => Err(error),
@@ -217,7 +228,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             }
             answers.push((request.reply, answer, request.permit));
         }
-        if let Err(cause) = self.take(state, used, events) {
+        if let Err(cause) = self.take(state, used, made) {
             for (_, answer, _) in &mut answers {
                 *answer = Err(CommitError::Io(cause.clone()));
             }
@@ -226,46 +237,51 @@ impl<H: Send + Sync + 'static> Writer<H> {
         answers.into_iter().for_each(|(reply, answer, _)| drop(reply.send(answer)));
     }
 
-    /// Makes events durable if they need to be, and shows them.
-    fn take(&mut self, state: State<H>, used: Used, events: Vec<Arc<Event<H>>>) -> Result<(), Failure> {
-        if events.is_empty() {
+    /// Makes changes durable if they need to be, and shows them.
+    fn take(&mut self, state: State<H>, used: Used, made: Vec<Made<H>>) -> Result<(), Failure> {
+        if made.is_empty() {
             return Ok(());
         }
-        let now = self.env.now();
-        if self.pending.is_empty() {
-            self.pending_since = now;
-        }
-        let shown = self.pending.len();
-        self.pending.extend(events.iter().cloned());
-        let must = events.iter().any(|e| !self.is_relaxed(e))
-            || state.revision() > self.reserved
-            || self.pending.len() >= MAX_PENDING
-            || self.until_flush().is_zero();
-        let step = 2 * events.len() + TRIM_STEP;
-        let forget = self.shared.core.read().history.plan(&self.options.history, now, step);
-        self.forgotten.extend(forget.iter().cloned());
-        if must {
-            let only_relaxed = events.iter().all(|e| self.is_relaxed(e));
-            if let Err(failure) = self.persist(state.revision(), only_relaxed) {
-                self.pending.truncate(shown);
-                self.doubt = Some(Doubt { state, used, events });
+        let step = 2 * made.len() + TRIM_STEP;
+        let forget = self.shared.core.read().history.plan(&self.options.history, self.env.now(), step);
+        let relaxed = self.options.relaxed;
+        // What has no log need not be taken out of it.
+        self.forgotten.extend(forget.iter().filter(|forget| !relaxed(&forget.resource)).cloned());
+        if made.iter().any(|made| !made.relaxed) || state.revision() > self.reserved {
+            let sure = made.iter().filter(|made| !made.relaxed).map(|made| &*made.event);
+            let draft = Draft::of(sure, relaxed);
+            // If nothing is in it, it reserves revisions.
+            let reach = if draft.is_empty() { (self.durable, true) } else { (state.revision(), false) };
+            if let Err(failure) = self.persist(draft, reach, state.revision()) {
+                self.doubt = Some(Doubt { state, used, made });
                 return Err(failure);
             }
         }
-        self.publish(state, used, events, &forget);
+        self.publish(state, used, made, &forget);
+        if !self.late.is_empty() && self.until_flush().is_zero() {
+            // What is shown stays shown; the failure is told to whoever commits next.
+            let _ = self.write_late();
+        }
         Ok(())
     }
 
-    /// Shows events to everybody.
-    fn publish(&mut self, state: State<H>, used: Used, events: Vec<Arc<Event<H>>>, forget: &[Forget]) {
+    /// Shows changes to everybody.
+    fn publish(&mut self, state: State<H>, used: Used, made: Vec<Made<H>>, forget: &[Forget]) {
         self.watch_quota(&used);
         let now = self.env.now();
+        if self.late.is_empty() {
+            self.late_since = now;
+        }
         let mut core = self.shared.core.write();
         let core = &mut *core;
         core.state = state;
         core.used = used;
         core.durable = self.durable;
-        for event in events {
+        for Made { event, relaxed } in made {
+            match relaxed {
+                true => self.late.insert(event.key().clone()),
+                false => self.late.remove(event.key()),
+            };
             core.history.push(event.clone(), now);
             core.watchers.wake(&event);
         }
@@ -310,26 +326,50 @@ impl<H: Send + Sync + 'static> Writer<H> {
         }
     }
 
-    fn is_relaxed(&self, event: &Event<H>) -> bool {
-        event.kind == EventKind::Put && event.prev.is_some() && (self.options.relaxed)(&event.key().resource)
-    }
-
-    /// Writes what is pending. After an error it is still pending, and whether it is on disk is not known before the
-    /// file is opened again.
-    fn persist(&mut self, revision: Revision, reserve: bool) -> Result<(), Failure> {
-        let mut reserved = self.reserved.max(revision);
-        if reserve && revision.get() + RESERVE / 2 > self.reserved.get() {
-            reserved = Revision::new(revision.get() + RESERVE);
+    /// Writes a batch that brings the store to a revision, and reserves further ones if it is to. `shown` is what anybody
+    /// can have seen after it. After an error it is not known whether it is on disk before the file is opened again.
+    fn persist(
+        &mut self,
+        draft: Draft,
+        (revision, reserve): (Revision, bool),
+        shown: Revision,
+    ) -> Result<(), Failure> {
+        let mut reserved = self.reserved.max(shown);
+        if reserve && shown.get() + RESERVE / 2 > self.reserved.get() {
+            reserved = Revision::new(shown.get() + RESERVE);
         }
-        let marks = Marks { revision, reserved };
-        let batch = batch(&self.pending, marks, std::mem::take(&mut self.forgotten));
+        let forget = std::mem::take(&mut self.forgotten);
+        let batch = draft.into_batch(Marks { revision, reserved }, &forget);
         if let Err(failure) = self.write(&batch) {
-            self.forgotten = batch.forget;
+            self.forgotten = forget;
             return Err(failure);
         }
-        self.pending.clear();
         self.reserved = reserved;
         self.durable = revision;
+        Ok(())
+    }
+
+    /// Writes the values that were updated on relaxed terms, as they are now.
+    fn write_late(&mut self) -> Result<(), Failure> {
+        let state = self.shared.core.read().state.clone();
+        while !self.late.is_empty() {
+            let (mut draft, mut bytes, mut written) = (Draft::default(), 0, Vec::new());
+            for key in &self.late {
+                if let Some(entry) = state.get_key(key) {
+                    bytes += entry.value.len();
+                    draft.put_without_log(entry);
+                }
+                written.push(key.clone());
+                if bytes > LATE_BYTES {
+                    break;
+                }
+            }
+            self.persist(draft, (state.revision(), true), state.revision())?;
+            for key in &written {
+                self.late.remove(key);
+            }
+            self.shared.core.write().durable = self.durable;
+        }
         Ok(())
     }
 
@@ -340,7 +380,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             let took = self.env.now().saturating_sub(begun);
             let value = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.value.len());
             let bytes = batch.objects.iter().map(|(key, stored)| key.len() + value(stored)).sum();
-            self.shared.core.write().writes.add(batch.log.len(), bytes, took);
+            self.shared.core.write().writes.add(batch.objects.len(), bytes, took);
         }
         written.map_err(|error| {
             let failure = self.failure(&error);
@@ -386,11 +426,10 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let tried = self.doubt.as_ref().map_or(shown, |doubt| doubt.state.revision());
         if found.revision == tried {
             // It is there after all, with everything that had been shown before it.
-            self.pending.clear();
             self.forgotten.clear();
             self.durable = tried;
-            if let Some(Doubt { state, used, events }) = self.doubt.take() {
-                self.publish(state, used, events, &[]);
+            if let Some(Doubt { state, used, made }) = self.doubt.take() {
+                self.publish(state, used, made, &[]);
             }
         } else if found.revision == self.durable {
             self.doubt = None;
@@ -404,26 +443,17 @@ impl<H: Send + Sync + 'static> Writer<H> {
         self.durable = found.revision;
         self.shared.core.write().durable = self.durable;
         let revision = self.shared.core.read().state.revision();
-        self.persist(revision, true)?;
-        self.shared.core.write().durable = self.durable;
-        Ok(())
+        self.persist(Draft::default(), (self.durable, true), revision)?;
+        self.write_late()
     }
 
     /// Makes everything durable that has been shown.
     pub(crate) fn flush(&mut self) -> Result<(), CommitError<H>> {
         self.recover();
-        let revision = {
-            let core = self.shared.core.read();
-            if let Some(cause) = &core.failed {
-                return Err(CommitError::Io(cause.clone()));
-            }
-            core.state.revision()
-        };
-        if !self.pending.is_empty() {
-            self.persist(revision, true).map_err(CommitError::Io)?;
-            self.shared.core.write().durable = self.durable;
+        if let Some(cause) = &self.shared.core.read().failed {
+            return Err(CommitError::Io(cause.clone()));
         }
-        Ok(())
+        self.write_late().map_err(CommitError::Io)
     }
 
     /// Makes everything durable and marks the end as a clean one.
@@ -432,9 +462,10 @@ impl<H: Send + Sync + 'static> Writer<H> {
             self.reopen_at = Some(Duration::ZERO);
         }
         let mut result = self.flush();
-        if result.is_ok() && self.reserved > self.durable {
-            self.reserved = self.durable;
-            result = self.persist(self.durable, false).map_err(CommitError::Io);
+        let revision = self.shared.core.read().state.revision();
+        if result.is_ok() && (self.reserved > revision || self.durable < revision) {
+            self.reserved = revision;
+            result = self.persist(Draft::default(), (revision, false), revision).map_err(CommitError::Io);
         }
         let mut core = self.shared.core.write();
         core.closed = true;
@@ -472,101 +503,5 @@ fn fill<H>(batch: &mut Vec<Request<H>>, queue: &Receiver<Message<H>>) -> Option<
             Ok(other) => return Some(other),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => return None,
         }
-    }
-}
-
-type Applied<H> = ((State<H>, Used), Committed<H>, Vec<Arc<Event<H>>>);
-
-/// The state after a commit and what it takes, or why it cannot be.
-fn apply<H>(
-    (state, before): (&State<H>, &Used),
-    ops: Vec<Prepared<H>>,
-    quota: u64,
-    terms: Terms,
-) -> Result<Applied<H>, CommitError<H>> {
-    let (mut state, mut used) = (state.clone(), before.clone());
-    let mut accounts = Vec::new();
-    let mut entries = Vec::with_capacity(ops.len());
-    let mut events = Vec::with_capacity(ops.len());
-    for (op, prepared) in ops.into_iter().enumerate() {
-        let found = state.get_key(&prepared.key).cloned();
-        let holds = match prepared.expect {
-            Expect::Absent => found.is_none(),
-            Expect::At(revision) => found.as_ref().is_some_and(|e| e.revision == revision),
-            Expect::Any => prepared.kind == EventKind::Put || found.is_some(),
-        };
-        // There is nothing to delete where nothing is expected.
-        if !holds || (prepared.kind == EventKind::Delete && found.is_none()) {
-            return Err(CommitError::Conflict { op, found });
-        }
-        let revision = state.revision().next();
-        state.set_revision(revision);
-        let entry = Arc::new(Entry {
-            // All revisions of a value share one key.
-            key: found.as_ref().map_or(prepared.key, |e| e.key.clone()),
-            revision,
-            create_revision: found.as_ref().map_or(revision, |e| e.create_revision),
-            value: prepared.value,
-            header: prepared.header,
-            account: prepared.account.as_ref().map(|account| used.named(&account.name)),
-        });
-        accounts.extend(prepared.account);
-        if let Some(found) = &found {
-            used.take(found);
-        }
-        match prepared.kind {
-            EventKind::Put => {
-                used.add(&entry);
-                state.insert(entry.clone());
-            }
-            EventKind::Delete => drop(state.remove(&entry.key)),
-        }
-        events.push(Arc::new(Event { kind: prepared.kind, entry: entry.clone(), prev: found }));
-        entries.push(entry);
-    }
-    before.allow(&used, quota, terms, &accounts).map_err(CommitError::Quota)?;
-    Ok(((state, used), Committed { entries }, events))
-}
-
-/// What makes these events durable.
-fn batch<H>(events: &[Arc<Event<H>>], marks: Marks, forget: Vec<Forget>) -> Batch {
-    let mut forgotten: BTreeMap<(&str, Option<&str>), Revision> = BTreeMap::new();
-    for forget in &forget {
-        let up_to = forgotten.entry((&forget.resource, forget.part.as_deref())).or_default();
-        *up_to = forget.up_to.max(*up_to);
-    }
-    let stored =
-        |e: &Entry<H>| Stored { revision: e.revision, created: e.create_revision, value: e.value.clone() };
-    let mut objects = BTreeMap::new();
-    let mut log = Vec::with_capacity(events.len());
-    for event in events {
-        let key = event.key();
-        let change = match event.kind {
-            EventKind::Put => {
-                objects.insert(key, Some(stored(&event.entry)));
-                Change::Put
-            }
-            EventKind::Delete => {
-                objects.insert(key, None);
-                let stored_last = event.prev.as_ref().is_some_and(|p| p.value == event.entry.value);
-                Change::Delete((!stored_last).then(|| event.entry.value.clone()))
-            }
-        };
-        // Already forgotten: possible when a burst of relaxed updates outgrew the history.
-        let part = part(&key.namespace, &key.name);
-        let is_kept = |part| {
-            forgotten.get(&(&*key.resource, part)).is_none_or(|up_to: &Revision| event.revision() > *up_to)
-        };
-        if is_kept(None) && is_kept(Some(&*part)) {
-            let prev = event.prev.as_deref().map(stored);
-            log.push(LogRecord { revision: event.revision(), key: key.clone(), change, prev });
-        }
-    }
-    Batch {
-        objects: objects.into_iter().map(|(key, stored)| (key.clone(), stored)).collect(),
-        log,
-        marks,
-        forget,
-        boots: None,
     }
 }

@@ -284,7 +284,7 @@ async fn relaxed_updates_are_written_in_the_background() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { relaxed: |_| true, flush: Duration::from_millis(5), ..Options::default() };
     let store = Store::open(Redb::open(dir.path()).unwrap(), (), Env::system(), options).unwrap();
-    let put = || store.commit(vec![Op::put(Key::new("leases", "a", "b"), Expect::Any, "")]);
+    let put = || store.commit(vec![Op::put(Key::new("leases", "a", "b"), Expect::Any, "").relaxed()]);
     let created = put().await.unwrap().revision();
     assert_eq!(store.durable(), created);
     for _ in 0..10 {

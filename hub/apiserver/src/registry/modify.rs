@@ -10,7 +10,10 @@ use karmada_meta::{
 use karmada_store::{Expect, Op, Purpose};
 use serde_json::{Map, Value};
 
-use super::{Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version, rules};
+use super::{
+    Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version, renewal::is_renewal,
+    rules,
+};
 use crate::{
     admission::Operation,
     fields,
@@ -173,9 +176,10 @@ impl Registry {
                 && object::finalizers(&new).is_empty()
                 && object::meta(&old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
                 && !kind.shape.holds_deletion(&new);
-            Some((gone, Self::encode(kind, new)))
+            let renewal = is_renewal(kind, &old, &new);
+            Some((gone, renewal, Self::encode(kind, new)))
         };
-        let Some((gone, value)) = self.pool.run(caller.weight(), finish).await? else {
+        let Some((gone, renewal, value)) = self.pool.run(caller.weight(), finish).await? else {
             return Ok(Some(Written { shown: Shown::Stored(live.clone()), created: false }));
         };
         if options.dry_run {
@@ -194,7 +198,10 @@ impl Registry {
         // Status, and whatever leads to the end of what is being deleted, go on when there is no room left.
         let upkeep = !matches!(target.subresource, "" | "scale") || is_deleting(&old);
         let purpose = if upkeep { Purpose::Upkeep } else { Purpose::Growth };
-        let stored = self.commit(caller, Op::put(live.key.clone(), at, value), purpose).await?;
+        let put = Op::put(live.key.clone(), at, value);
+        // It will be repeated within seconds.
+        let put = if renewal { put.relaxed() } else { put };
+        let stored = self.commit(caller, put, purpose).await?;
         Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
     }
 }

@@ -14,6 +14,7 @@
 mod auth;
 mod corners;
 mod crds;
+mod durability;
 mod following;
 mod lifecycle;
 mod limits;

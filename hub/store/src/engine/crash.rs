@@ -75,8 +75,13 @@ impl Disk {
 
     /// The redb engine over this disk; formats an empty one. The store runs it without a thread.
     pub fn engine(&self) -> Result<Crash, EngineError> {
+        self.engine_with(HALF)
+    }
+
+    /// The same, with a journal of twice so many bytes.
+    pub fn engine_with(&self, half: usize) -> Result<Crash, EngineError> {
         let file = |name| File { disk: self.clone(), name };
-        Redb::over(&file(Name::Tables), &file(Name::Journal), HALF, "crash disk").map(Crash)
+        Redb::over(&file(Name::Tables), &file(Name::Journal), half, "crash disk").map(Crash)
     }
 
     /// How many steps (writes, resizings, syncs) there have been.
@@ -87,6 +92,16 @@ impl Disk {
     /// How many of them were syncs: what a commit costs on a real disk.
     pub fn syncs(&self) -> usize {
         self.0.lock().steps.iter().filter(|s| matches!(s.1, Action::Sync)).count()
+    }
+
+    /// How many bytes were written, in whole pages.
+    pub fn written(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        let pages = |step: &Step| match &step.1 {
+            Action::Write(at, data) => (at + data.len() as u64).div_ceil(PAGE) - at / PAGE,
+            _ => 0,
+        };
+        self.0.lock().steps.iter().map(pages).sum::<u64>() * PAGE
     }
 
     /// Lets every step from now on but the next `steps` fail.

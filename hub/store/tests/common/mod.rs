@@ -12,7 +12,7 @@ use karmada_store::{
 };
 use proptest::prelude::*;
 
-/// Updates of this resource are relaxed.
+/// Updates of this resource may be relaxed.
 pub(crate) const LEASES: &str = "leases";
 /// Of this one they are not.
 pub(crate) const WORKS: &str = "works";
@@ -26,6 +26,8 @@ pub(crate) struct Happened {
     pub(crate) value: Bytes,
     pub(crate) created: u64,
     pub(crate) prev: Option<(u64, Bytes)>,
+    /// A crash may take it back.
+    pub(crate) relaxed: bool,
 }
 
 /// Value, revision and creation revision of each key.
@@ -45,6 +47,7 @@ pub(crate) struct OpSpec {
     pub(crate) expect: ExpectSpec,
     pub(crate) delete: bool,
     pub(crate) value: Bytes,
+    pub(crate) relaxed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +72,14 @@ pub(crate) fn ops() -> impl Strategy<Value = OpSpec> {
     ];
     // Mostly small values, some that need several pages.
     let len = prop_oneof![8 => 0..40usize, 1 => 3000..9000usize];
-    (keys(), expect, prop::bool::weighted(0.2), len, any::<u8>()).prop_map(
-        |(key, expect, delete, len, fill)| OpSpec { key, expect, delete, value: vec![fill; len].into() },
-    )
+    let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.7));
+    (keys(), expect, flags, len, any::<u8>()).prop_map(|(key, expect, (delete, relaxed), len, fill)| OpSpec {
+        key,
+        expect,
+        delete,
+        value: vec![fill; len].into(),
+        relaxed,
+    })
 }
 
 pub(crate) fn env() -> Env {
@@ -110,15 +118,50 @@ impl Model {
         values
     }
 
+    /// Whether anything ever happened to a resource.
+    #[allow(dead_code, reason = "not all tests ask")]
+    pub(crate) fn has(&self, resource: &str) -> bool {
+        self.events.iter().any(|e| *e.key.resource == *resource)
+    }
+
     /// What a watch of a resource from a revision is told.
     pub(crate) fn since(&self, resource: &str, from: u64) -> Vec<Happened> {
-        self.events.iter().filter(|e| *e.key.resource == *resource && e.revision > from).cloned().collect()
+        let told = self.events.iter().filter(|e| *e.key.resource == *resource && e.revision > from);
+        told.map(|e| Happened { relaxed: false, ..e.clone() }).collect()
+    }
+
+    /// Whether this may be on disk when everything up to `durable` is, and everything up to `flushed` relaxed updates
+    /// included.
+    #[allow(dead_code, reason = "not all tests have disks")]
+    pub(crate) fn may_leave(&self, found: &Values, durable: u64, flushed: u64) -> bool {
+        let mut sure = Values::new();
+        let mut perhaps: BTreeMap<Key, Vec<(Bytes, u64, u64)>> = BTreeMap::new();
+        for e in self.events.iter().take_while(|e| e.revision <= durable) {
+            let now = (e.value.clone(), e.revision, e.created);
+            if e.relaxed && e.revision > flushed {
+                perhaps.entry(e.key.clone()).or_default().push(now);
+                continue;
+            }
+            perhaps.remove(&e.key);
+            match e.kind {
+                EventKind::Put => drop(sure.insert(e.key.clone(), now)),
+                EventKind::Delete => drop(sure.remove(&e.key)),
+            }
+        }
+        sure.len() == found.len()
+            && sure.iter().all(|(key, value)| {
+                let later = perhaps.get(key).into_iter().flatten();
+                found
+                    .get(key)
+                    .is_some_and(|found| found == value || later.clone().any(|later| later == found))
+            })
     }
 
     /// The operations as the store takes them, and whether they should go through; applies them if so.
     pub(crate) fn apply(&mut self, specs: &[OpSpec]) -> (Vec<Op>, bool) {
         let mut values = self.values_at(self.revision);
         let (mut revision, mut events, mut ops, mut good) = (self.revision, Vec::new(), Vec::new(), true);
+        let mut relaxed = true;
         for spec in specs {
             let found = values.get(&spec.key).cloned();
             let current = found.as_ref().map(|(_, revision, _)| *revision);
@@ -131,7 +174,9 @@ impl Model {
                 ExpectSpec::Any => (Expect::Any, true),
             };
             let (key, value) = (spec.key.clone(), spec.value.clone());
-            ops.push(if spec.delete { Op::delete(key, expect, value) } else { Op::put(key, expect, value) });
+            let op = if spec.delete { Op::delete(key, expect, value) } else { Op::put(key, expect, value) };
+            ops.push(if spec.relaxed { op.relaxed() } else { op });
+            relaxed &= spec.relaxed && !spec.delete && found.is_some() && *spec.key.resource == *LEASES;
             good &= holds && !(spec.delete && found.is_none());
             if !good {
                 continue;
@@ -153,11 +198,12 @@ impl Model {
                 value: spec.value.clone(),
                 created,
                 prev,
+                relaxed: false,
             });
         }
         if good {
             self.revision = revision;
-            self.events.extend(events);
+            self.events.extend(events.into_iter().map(|event| Happened { relaxed, ..event }));
         }
         (ops, good)
     }
@@ -179,6 +225,7 @@ pub(crate) fn drain(watch: &mut Watch<()>) -> Vec<Happened> {
             value: e.entry.value.clone(),
             created: e.entry.create_revision.get(),
             prev: e.prev.as_ref().map(|p| (p.revision.get(), p.value.clone())),
+            relaxed: false,
         });
     }
     out

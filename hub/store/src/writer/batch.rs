@@ -1,0 +1,148 @@
+//! What commits come to, and what makes it durable. Pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Made, Prepared};
+use crate::{
+    engine::{Batch, Change, Forget, LogRecord, Marks, Stored},
+    entry::{Committed, Entry, Event, EventKind, Expect},
+    error::CommitError,
+    key::{Key, Revision},
+    quota::{Terms, Used},
+    state::State,
+};
+
+type Applied<H> = ((State<H>, Used), Committed<H>, Vec<Made<H>>);
+
+/// The state after a commit and what it takes, or why it cannot be.
+pub(super) fn apply<H>(
+    (state, before): (&State<H>, &Used),
+    ops: Vec<Prepared<H>>,
+    quota: u64,
+    terms: Terms,
+) -> Result<Applied<H>, CommitError<H>> {
+    let (mut state, mut used) = (state.clone(), before.clone());
+    let mut accounts = Vec::new();
+    let mut entries = Vec::with_capacity(ops.len());
+    let mut events = Vec::with_capacity(ops.len());
+    // As a whole or not at all, also after a crash.
+    let mut relaxed = true;
+    for (op, prepared) in ops.into_iter().enumerate() {
+        let found = state.get_key(&prepared.key).cloned();
+        let holds = match prepared.expect {
+            Expect::Absent => found.is_none(),
+            Expect::At(revision) => found.as_ref().is_some_and(|e| e.revision == revision),
+            Expect::Any => prepared.kind == EventKind::Put || found.is_some(),
+        };
+        // There is nothing to delete where nothing is expected.
+        if !holds || (prepared.kind == EventKind::Delete && found.is_none()) {
+            return Err(CommitError::Conflict { op, found });
+        }
+        relaxed &= prepared.relaxed && prepared.kind == EventKind::Put && found.is_some();
+        let revision = state.revision().next();
+        state.set_revision(revision);
+        let entry = Arc::new(Entry {
+            // All revisions of a value share one key.
+            key: found.as_ref().map_or(prepared.key, |e| e.key.clone()),
+            revision,
+            create_revision: found.as_ref().map_or(revision, |e| e.create_revision),
+            value: prepared.value,
+            header: prepared.header,
+            account: prepared.account.as_ref().map(|account| used.named(&account.name)),
+        });
+        accounts.extend(prepared.account);
+        if let Some(found) = &found {
+            used.take(found);
+        }
+        match prepared.kind {
+            EventKind::Put => {
+                used.add(&entry);
+                state.insert(entry.clone());
+            }
+            EventKind::Delete => drop(state.remove(&entry.key)),
+        }
+        events.push(Arc::new(Event { kind: prepared.kind, entry: entry.clone(), prev: found }));
+        entries.push(entry);
+    }
+    before.allow(&used, quota, terms, &accounts).map_err(CommitError::Quota)?;
+    let made = events.into_iter().map(|event| Made { event, relaxed }).collect();
+    Ok(((state, used), Committed { entries }, made))
+}
+
+/// What is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    objects: BTreeMap<Key, Option<Stored>>,
+    log: Vec<LogRecord>,
+    /// Of these resources changes up to there are not in the log.
+    unlogged: BTreeMap<Arc<str>, Revision>,
+}
+
+fn stored<H>(entry: &Entry<H>) -> Stored {
+    Stored { revision: entry.revision, created: entry.create_revision, value: entry.value.clone() }
+}
+
+/// What the log says of a change.
+fn record<H>(event: &Event<H>) -> LogRecord {
+    let change = match event.kind {
+        EventKind::Put => Change::Put,
+        EventKind::Delete => {
+            let stored_last = event.prev.as_ref().is_some_and(|p| p.value == event.entry.value);
+            Change::Delete((!stored_last).then(|| event.entry.value.clone()))
+        }
+    };
+    let prev = event.prev.as_deref().map(stored);
+    LogRecord { revision: event.revision(), key: event.key().clone(), change, prev }
+}
+
+impl Draft {
+    /// These changes. Of resources that may have relaxed updates nothing is logged: a log with gaps is none.
+    pub(super) fn of<'a, H: 'a>(
+        events: impl IntoIterator<Item = &'a Event<H>>,
+        relaxed: fn(&str) -> bool,
+    ) -> Self {
+        let mut draft = Self::default();
+        for event in events {
+            let key = event.key();
+            let now = (event.kind == EventKind::Put).then(|| stored(&event.entry));
+            draft.objects.insert(key.clone(), now);
+            if relaxed(&key.resource) {
+                draft.skip_log(key, event.revision());
+            } else {
+                draft.log.push(record(event));
+            }
+        }
+        draft
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// A value whose changes are not logged.
+    pub(super) fn put_without_log<H>(&mut self, entry: &Entry<H>) {
+        self.objects.insert(entry.key.clone(), Some(stored(entry)));
+        self.skip_log(&entry.key, entry.revision);
+    }
+
+    fn skip_log(&mut self, key: &Key, revision: Revision) {
+        let up_to = self.unlogged.entry(key.resource.clone()).or_default();
+        *up_to = revision.max(*up_to);
+    }
+
+    pub(super) fn into_batch(self, marks: Marks, forget: &[Forget]) -> Batch {
+        let skipped = self.unlogged.into_iter().map(|(resource, up_to)| Forget {
+            resource,
+            part: None,
+            up_to,
+            revisions: Vec::new(),
+        });
+        Batch {
+            objects: self.objects.into_iter().collect(),
+            log: self.log,
+            marks,
+            forget: forget.iter().cloned().chain(skipped).collect(),
+            boots: None,
+        }
+    }
+}
