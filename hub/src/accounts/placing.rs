@@ -27,15 +27,15 @@ use karmada_core::{
 };
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
-use karmada_objects::scope::BindingKey;
-use parking_lot::{Mutex, MutexGuard};
+use karmada_objects::{key::Key, scope::BindingKey};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{MutexGuard, Notify};
 
 use crate::{
     accounts::{Accounts, quotas},
-    known::heads::BindingHead,
+    known::heads::{BindingHead, ClusterHead},
 };
 
 /// All clusters as one list, and what they have reported of their resources. Of a cluster that has changed the entry
@@ -44,7 +44,7 @@ use crate::{
 pub(crate) struct Fleet {
     known: Mutex<Known>,
     /// Held from a look at the room until what is given of it is noted.
-    turn: Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
     /// Wakes whoever waits for room.
     news: Notify,
 }
@@ -69,48 +69,79 @@ struct Known {
 }
 
 impl Known {
+    /// A cluster is another one, or gone.
     fn forget(&mut self, cluster: &str) {
         self.members.remove(cluster);
         self.list = None;
+    }
+
+    /// A cluster has other room.
+    fn has_other_room(&mut self, cluster: &str) {
+        self.members.remove(cluster);
+        self.stale.insert(cluster.to_owned());
+    }
+
+    /// A cluster with the room that it reports.
+    fn member(&mut self, name: &str, head: &ClusterHead) -> Arc<Member> {
+        if let Some(member) = self.members.get(name) {
+            return member.clone();
+        }
+        let nodes = self.nodes.get(name).cloned().unwrap_or_default();
+        let made = Member::with_summary(head.cluster.clone(), self.summaries.get(name)).with_nodes(nodes);
+        let made = Arc::new(made);
+        self.members.insert(name.to_owned(), made.clone());
+        made
+    }
+
+    /// The same with the room that is left.
+    fn left(&self, member: Arc<Member>) -> Arc<Member> {
+        let less = {
+            let mut coming = self.ledger.on(member.name()).peekable();
+            coming.peek().is_some().then(|| member.less(coming))
+        };
+        less.map_or(member, Arc::new)
     }
 }
 
 impl Fleet {
     /// All clusters; where their `room` matters, with what is left of it now.
-    fn get(&self, accounts: &Accounts, room: bool) -> Arc<fleet::Fleet> {
+    pub(crate) fn get(&self, accounts: &Accounts, room: bool) -> Arc<fleet::Fleet> {
         let mut known = self.known.lock();
         let known = &mut *known;
         known.stale.append(&mut known.ledger.lapse(accounts.env.now()));
-        let left = |ledger: &Ledger<BindingKey>, member: &Arc<Member>| {
-            let mut coming = ledger.on(member.name()).peekable();
-            if coming.peek().is_none() { member.clone() } else { Arc::new(member.less(coming)) }
-        };
-        if let Some(list) = &mut known.list {
-            if room && !known.stale.is_empty() {
-                let stale = std::mem::take(&mut known.stale);
-                let anew = stale.iter().filter_map(|name| known.members.get(name));
-                *list = Arc::new(list.with(anew.map(|member| left(&known.ledger, member))));
+        let clusters = &accounts.known.clusters;
+        if let Some(list) = known.list.clone() {
+            if !room || known.stale.is_empty() {
+                return list;
             }
-            return list.clone();
+            let mut anew = Vec::new();
+            for name in std::mem::take(&mut known.stale) {
+                if let Some(head) = clusters.get(&Key::cluster_scoped(name.as_str())) {
+                    let member = known.member(&name, &head);
+                    anew.push(known.left(member));
+                }
+            }
+            let list = Arc::new(list.with(anew));
+            known.list = Some(list.clone());
+            return list;
         }
-        let mut members = std::mem::take(&mut known.members);
-        for (key, head) in accounts.known.clusters.all() {
-            let summary = known.summaries.get(&key.name);
-            let nodes = known.nodes.get(&key.name).cloned().unwrap_or_default();
-            let made = || Arc::new(Member::with_summary(head.cluster.clone(), summary).with_nodes(nodes));
-            let member = members.remove(&key.name).unwrap_or_else(made);
-            known.members.insert(key.name, member);
+        let mut all = Vec::new();
+        let mut there = BTreeSet::new();
+        for (key, head) in clusters.all() {
+            let member = known.member(&key.name, &head);
+            all.push(known.left(member));
+            there.insert(key.name);
         }
+        known.members.retain(|name, _| there.contains(name));
         known.stale.clear();
-        let list = fleet::Fleet::new(known.members.values().map(|member| left(&known.ledger, member)));
-        let list = Arc::new(list);
+        let list = Arc::new(fleet::Fleet::new(all));
         known.list = Some(list.clone());
         list
     }
 
     /// Held while a binding is decided on whose clusters need room.
-    fn turn(&self, spec: &ResourceBindingSpec) -> Option<MutexGuard<'_, ()>> {
-        place::asks_for_room(spec).then(|| self.turn.lock())
+    pub(crate) async fn turn(&self, spec: &ResourceBindingSpec) -> Option<MutexGuard<'_, ()>> {
+        if place::asks_for_room(spec) { Some(self.turn.lock().await) } else { None }
     }
 
     /// A binding of this generation is about to get its clusters.
@@ -201,7 +232,7 @@ impl Fleet {
         } else {
             known.ledger.reported(cluster, more);
         }
-        known.forget(cluster);
+        known.has_other_room(cluster);
         drop(known);
         self.news.notify_one();
     }
@@ -224,7 +255,7 @@ impl Fleet {
         }
         let more = known.grown.remove(name).unwrap_or_default();
         known.ledger.reported(name, more);
-        known.forget(name);
+        known.has_other_room(name);
         drop(known);
         self.news.notify_one();
     }
@@ -272,22 +303,33 @@ pub(crate) fn decide(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Result<Decision, PlaceError> {
-    with_request(accounts, key, spec, status, None, place::schedule)
+    let fleet = accounts.fleet.get(accounts, place::asks_for_room(spec));
+    with_request(accounts, &fleet, key, spec, status, None, place::schedule)
 }
 
-/// The same for a binding that is scheduled anew. Where a Work is only marked as unwanted, for its cluster to hear when
+/// The clusters that a binding was evicted from.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) clusters: BTreeSet<String>,
+    /// Whether it may go back to them as to any other.
+    pub(crate) goes_back: bool,
+}
+
+/// The same for a binding that is scheduled anew with these clusters, which are looked at while it is its turn
+/// ([`Fleet::turn`]). Where a Work is only marked as unwanted, for its cluster to hear when
 /// it is back, the object still is. Clusters that it was evicted from (`left`) are different: it is not there any more,
 /// and unless it `goes_back` they get it only if there are no others. What is decided takes room from now on: if it
 /// comes to nothing, [`Fleet::take_back`] says so.
 pub(crate) fn decide_anew(
     accounts: &Accounts,
+    fleet: &fleet::Fleet,
     key: &BindingKey,
     generation: i64,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
-    left: &BTreeSet<String>,
-    goes_back: bool,
+    left: &Left,
 ) -> Result<Decision, PlaceError> {
+    let Left { clusters: left, goes_back } = left;
     let mut spec = spec.clone();
     for (work, head) in accounts.known.works.group(&key.to_string()) {
         if let Some(cluster) = names::cluster_of_namespace(&work.namespace)
@@ -299,30 +341,34 @@ pub(crate) fn decide_anew(
             is_there(&mut spec, cluster);
         }
     }
-    let all = || with_request(accounts, key, &spec, status, None, place::schedule);
-    let _turn = accounts.fleet.turn(&spec);
-    let decision = if goes_back || left.is_empty() {
+    let all = || with_request(accounts, fleet, key, &spec, status, None, place::schedule);
+    let decision = if *goes_back || left.is_empty() {
         all()
     } else {
-        with_request(accounts, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
+        with_request(accounts, fleet, key, &spec, status, Some(left), place::schedule).or_else(|_| all())
     }?;
     accounts.fleet.give(&accounts.env, key, generation, &spec, status, &decision.clusters);
     Ok(decision)
 }
 
-/// The same, and why.
+/// Why it was refused by these clusters.
 pub(crate) fn explain(
     accounts: &Accounts,
+    fleet: &fleet::Fleet,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
+    error: &PlaceError,
 ) -> Explained {
-    with_request(accounts, key, spec, status, None, place::explain)
+    let refused = Err(error.clone());
+    let explain = |request: &Request<'_>| place::explain_result(request, refused);
+    with_request(accounts, fleet, key, spec, status, None, explain)
 }
 
 /// Asks `what` with all that is known of a binding.
 fn with_request<T>(
     accounts: &Accounts,
+    fleet: &fleet::Fleet,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
@@ -347,7 +393,7 @@ fn with_request<T>(
         },
         observed_affinity: &status.scheduler_observed_affinity_name,
         last_scheduled: status.last_scheduled_time,
-        fleet: &accounts.fleet.get(accounts, place::asks_for_room(spec)),
+        fleet,
         peers: &peers,
         left,
         empty_workloads: accounts.empty_workloads,
@@ -379,7 +425,7 @@ fn others(
 
 /// Gives a binding that is about to be made its clusters, if they can be told without more than its spec: of several
 /// groups of clusters the status says which was taken, and a new binding cannot have one.
-pub(crate) fn at_birth(accounts: &Accounts, key: &BindingKey, binding: &mut Value) {
+pub(crate) async fn at_birth(accounts: &Accounts, key: &BindingKey, binding: &mut Value) {
     if !(accounts.known.clusters.is_synced()
         && accounts.known.works.is_synced()
         && accounts.quotas.is_synced())
@@ -393,7 +439,7 @@ pub(crate) fn at_birth(accounts: &Accounts, key: &BindingKey, binding: &mut Valu
         return;
     };
     let status = ResourceBindingStatus::default();
-    let _turn = accounts.fleet.turn(&spec);
+    let _turn = accounts.fleet.turn(&spec).await;
     // Where there is none, the scheduler says why.
     if let Ok(decision) = decide(accounts, key, &spec, &status) {
         accounts.fleet.give(&accounts.env, key, 0, &spec, &status, &decision.clusters);

@@ -10,7 +10,7 @@ use karmada_api::{
     work::ResourceBindingSpec,
 };
 use karmada_core::quota;
-use karmada_meta::object;
+use karmada_meta::{object, quantity::Quantity};
 use karmada_objects::{
     key::Key,
     scope::{BindingKey, Scope},
@@ -19,7 +19,10 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::accounts::Accounts;
+use crate::{
+    accounts::Accounts,
+    known::{heads::BindingHead, index::Change},
+};
 
 /// A quota in full: there are few of them. Nothing of one that cannot be read, or that is going.
 pub(crate) type QuotaHead = Option<(FederatedResourceQuotaSpec, i64)>;
@@ -81,6 +84,14 @@ fn quotas_of(accounts: &Accounts, key: &BindingKey) -> Vec<(String, Arc<QuotaHea
 /// Whether something limits the binding's namespace.
 pub(crate) fn limited(accounts: &Accounts, key: &BindingKey) -> bool {
     !quotas_of(accounts, key).is_empty()
+}
+
+/// Whether a binding uses less of something than before.
+pub(crate) fn frees(change: &Change<'_, BindingHead>) -> bool {
+    let Some(old) = change.old.filter(|old| !old.deleting) else { return false };
+    let now = change.new.filter(|new| !new.deleting).map(|new| &new.usage);
+    let less = |(name, before): (&String, &Quantity)| now.and_then(|now| now.get(name)) < Some(before);
+    old.usage.iter().any(less)
 }
 
 /// What the bindings of a namespace use, without one of them.

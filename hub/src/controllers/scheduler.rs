@@ -2,8 +2,8 @@
 //!
 //! What goes where is [`karmada_core::place`]'s decision. A binding is looked at when its spec changes, and when a
 //! cluster that it is on, or that its affinity means, joins, leaves, or changes what placement looks at. Those of a
-//! higher priority have their turn first. One that found no room is looked at again when a cluster reports other
-//! resources, and one of a group of objects when another of the group has moved.
+//! higher priority have their turn first. One that found no room is looked at again when there is as much more of it as it
+//! lacked ([`karmada_core::place::Waiting`]), and one of a group of objects when another of the group has moved.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,23 +15,25 @@ use karmada_api::{
     cluster::Cluster,
     conditions::{self, Condition},
     consts::{annotation, component, condition, event, extension},
-    policy::{ClusterAffinityTerm, Placement},
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    affinity, evict,
-    place::{self, Decision, PlaceError, Trigger},
+    evict,
+    fleet::Fleet,
+    place::{self, Decision, PlaceError, Trigger, Waiting},
 };
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
     key::{self, Key},
-    scope::BindingKey,
+    scope::{BindingKey, Scope},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+pub(super) use karmada_core::place::may_mean;
 
 use super::{Context, Next, work};
 use crate::{
@@ -45,7 +47,7 @@ use crate::{
 
 /// How many bindings are worked on at a time.
 const WORKERS: usize = 8;
-/// How long after clusters have told of other resources those that found no room are tried again: clusters come in
+/// How long after clusters have told of other resources those that may find room are tried again: clusters come in
 /// swarms.
 const SECOND_THOUGHT: Duration = Duration::from_secs(1);
 /// How long a binding that was born with its clusters waits for the scheduler's remark: its Works go first.
@@ -53,12 +55,21 @@ const REMARK: Duration = Duration::from_millis(10);
 /// Where a binding's status says which group of clusters was taken; Karmada's spelling.
 const OBSERVED_AFFINITY: &str = "schedulerObservingAffinityName";
 
+/// What is decided about, and by what.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    spec: &'a ResourceBindingSpec,
+    status: &'a ResourceBindingStatus,
+    fleet: &'a Arc<Fleet>,
+    trigger: Option<Trigger>,
+}
+
 /// Gives bindings their clusters.
 pub(crate) struct Scheduler {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
-    /// Bindings that could not be placed as asked, and how often in a row.
-    failed: Arc<Mutex<BTreeMap<BindingKey, u32>>>,
+    /// Bindings that could not be placed as asked.
+    waiting: Arc<Mutex<Waiting<BindingKey>>>,
     /// Held while a binding of a group is placed: the next one has to see where this one went.
     in_turn: tokio::sync::Mutex<()>,
     assigned: Arc<Assigned>,
@@ -124,26 +135,25 @@ impl Scheduler {
                 }
             });
         }
-        let failed: Arc<Mutex<BTreeMap<BindingKey, u32>>> = Arc::default();
-        let wake =
-            |queue: &WorkQueue<BindingKey>, failed: &Mutex<BTreeMap<BindingKey, u32>>, namespace: &str| {
-                // What the quotas of a namespace did not allow, they may allow now.
-                for key in failed.lock().keys().filter(|key| key.key.namespace == namespace) {
-                    queue.add_after(key.clone(), SECOND_THOUGHT);
+        let waiting: Arc<Mutex<Waiting<BindingKey>>> = Arc::default();
+        // What the quotas of a namespace did not allow, they may allow now.
+        let allow = {
+            let (queue, waiting, env) = (queue.clone(), waiting.clone(), context.env.clone());
+            move |namespace: &str, asked: bool| {
+                let first = BindingKey { scope: Scope::Namespaced, key: Key::new(namespace, "") };
+                let is = |key: &BindingKey| key.key.namespace == namespace;
+                for (key, wait) in waiting.lock().may_use_more(first.., is, asked, env.now()) {
+                    queue.add_after(key, wait.max(SECOND_THOUGHT));
                 }
-            };
-        let (waiting, others) = (queue.clone(), failed.clone());
-        context.accounts.quotas.listen(move |change| wake(&waiting, &others, &change.key.namespace));
-        let (waiting, others) = (queue.clone(), failed.clone());
-        let shared = Arc::downgrade(context);
+            }
+        };
+        let freed = allow.clone();
         context.known.bindings.namespaced.listen(move |change| {
-            if change.differs(|head| &head.usage)
-                && let Some(context) = shared.upgrade()
-                && !context.accounts.quotas.in_namespace(&change.key.namespace).is_empty()
-            {
-                wake(&waiting, &others, &change.key.namespace);
+            if quotas::frees(change) {
+                freed(&change.key.namespace, false);
             }
         });
+        context.accounts.quotas.listen(move |change| allow(&change.key.namespace, true));
         let (affected, shared) = (queue.clone(), Arc::downgrade(context));
         context.known.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
@@ -156,7 +166,7 @@ impl Scheduler {
                 }
             }
         });
-        Self { context: context.clone(), queue, failed, in_turn: Default::default(), assigned }
+        Self { context: context.clone(), queue, waiting, in_turn: Default::default(), assigned }
     }
 
     /// Runs until told to stop.
@@ -170,17 +180,25 @@ impl Scheduler {
         tokio::join!(working, self.look_for_room(&stop));
     }
 
-    /// Lets the bindings that wait for room have their turn when there may be some.
+    /// Lets the bindings that wait for room have their turn when there may be enough.
     async fn look_for_room(&self, stop: &CancellationToken) {
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = self.context.accounts.fleet.other_room() => {}
+        let news = async {
+            loop {
+                self.context.accounts.fleet.other_room().await;
+                tokio::time::sleep(SECOND_THOUGHT).await;
+                if self.waiting.lock().is_empty() {
+                    continue;
+                }
+                let fleet = self.context.accounts.fleet.get(&self.context.accounts, true);
+                for (key, wait) in self.waiting.lock().look(&fleet, self.context.env.now()) {
+                    self.queue.add_after(key, wait);
+                }
             }
-            for key in self.failed.lock().keys() {
-                self.queue.add_after(key.clone(), SECOND_THOUGHT);
-            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = news => {}
         }
     }
 
@@ -192,7 +210,7 @@ impl Scheduler {
     async fn schedule(&self, key: BindingKey) -> Result<Next, Error> {
         let live = self.context.binding(&key).await?;
         let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
-            self.failed.lock().remove(&key);
+            self.waiting.lock().end(&key);
             return Ok(Next::Done);
         };
         let (Some(spec), Some(status)) = (
@@ -218,26 +236,32 @@ impl Scheduler {
             Some(_) => Some(self.in_turn.lock().await),
             None => None,
         };
-        let left = evict::evicted_from(&binding);
-        let goes_back = place::goes_back(&spec, trigger);
+        let left = placing::Left {
+            clusters: evict::evicted_from(&binding),
+            goes_back: place::goes_back(&spec, trigger),
+        };
         let generation = object::generation(&binding);
-        let result =
-            placing::decide_anew(&self.context.accounts, &key, generation, &spec, &status, &left, goes_back);
-        let quota_turn = match quotas::limited(&self.context.accounts, &key) {
-            true => Some(self.context.accounts.granted.turn().await),
+        let accounts = &self.context.accounts;
+        let room_turn = accounts.fleet.turn(&spec).await;
+        let fleet = accounts.fleet.get(accounts, place::asks_for_room(&spec));
+        let result = placing::decide_anew(accounts, &fleet, &key, generation, &spec, &status, &left);
+        drop(room_turn);
+        let quota_turn = match quotas::limited(accounts, &key) {
+            true => Some(accounts.granted.turn().await),
             false => None,
         };
         let result = result.and_then(|decision| {
             let wanted = ResourceBindingSpec { clusters: decision.clusters.clone(), ..spec.clone() };
-            match quotas::refusal(&self.context.accounts, &key, &spec, &wanted) {
+            match quotas::refusal(accounts, &key, &spec, &wanted) {
                 Some(why) => Err(PlaceError::Quota(why)),
                 None => Ok(decision),
             }
         });
         let scaling = trigger == Some(Trigger::ReplicasChanged);
-        let assigned = self.assign(&key, binding, &spec, &status, result.as_ref(), trigger).await;
+        let attempt = Attempt { spec: &spec, status: &status, fleet: &fleet, trigger };
+        let assigned = self.assign(&key, binding, &attempt, result.as_ref()).await;
         if result.is_err() || assigned.is_err() {
-            self.context.accounts.fleet.take_back(&self.context.env, &key, &spec, &status);
+            accounts.fleet.take_back(&self.context.env, &key, &spec, &status);
         }
         drop((in_turn, quota_turn));
         self.context.figures.scheduled(result.is_ok() && assigned.is_ok(), scaling, &timer);
@@ -265,23 +289,25 @@ impl Scheduler {
                 ),
             }
         }
-        Ok(self.next(key, result.as_ref().err()))
+        Ok(self.next(&key, generation, &attempt, result.as_ref().err()))
     }
 
     /// When a binding is tried again though nothing that it depends on has changed.
-    fn next(&self, key: BindingKey, error: Option<&PlaceError>) -> Next {
-        let mut failed = self.failed.lock();
-        let attempts = failed.get(&key).map_or(1, |attempts| attempts.saturating_add(1));
-        match error.and_then(|error| place::retry_after(error, attempts)) {
-            None => {
-                failed.remove(&key);
-                Next::Done
-            }
-            Some(wait) => {
-                failed.insert(key, attempts);
-                Next::After(wait)
-            }
+    fn next(
+        &self,
+        key: &BindingKey,
+        generation: i64,
+        attempt: &Attempt<'_>,
+        error: Option<&PlaceError>,
+    ) -> Next {
+        let mut waiting = self.waiting.lock();
+        let now = self.context.env.now();
+        let again =
+            error.and_then(|error| waiting.refused(key, generation, attempt.spec, error, attempt.fleet, now));
+        if again.is_none() {
+            waiting.end(key);
         }
+        again.map_or(Next::Done, Next::After)
     }
 
     /// The present clusters hold; only the generation was not seen yet.
@@ -318,11 +344,10 @@ impl Scheduler {
         &self,
         key: &BindingKey,
         mut binding: Value,
-        spec: &ResourceBindingSpec,
-        status: &ResourceBindingStatus,
+        attempt: &Attempt<'_>,
         result: Result<&Decision, &PlaceError>,
-        trigger: Option<Trigger>,
     ) -> Result<bool, Error> {
+        let Attempt { spec, status, fleet, trigger } = *attempt;
         let now = Time::now(&self.context.env);
         let targets = match result {
             Ok(decision) => Some(decision.clusters.as_slice()),
@@ -359,13 +384,27 @@ impl Scheduler {
                 }
             }
         }
-        let condition = place::condition(result, now);
-        let before = conditions::find(&status.conditions, condition::SCHEDULED);
+        let generation = object::generation(&binding);
+        let observed_generation = result.is_err().then_some(generation);
+        let condition = Condition { observed_generation, ..place::condition(result, now) };
+        let condition = place::unless_numbers(&status.conditions, condition);
+        let there = |type_| conditions::find(&status.conditions, type_);
+        let before = there(condition::SCHEDULED);
         let told = before.is_some_and(|b| b.status == condition.status && b.message == condition.message);
-        // Karmada's sentence counts the clusters that refuse; people want to know which, and what each lacks.
-        let short = result.err().and_then(|_| {
-            place::explained_condition(&placing::explain(&self.context.accounts, key, spec, status), now)
-        });
+        let same = before == Some(&condition);
+        // Karmada's sentence counts the clusters that refuse; people want to know which, and what each lacks. Where it is
+        // refused for the same as before, and only the room of clusters is another one, that has been said.
+        let its_turn = || self.waiting.lock().is_its_turn(key, generation, self.context.env.now());
+        let short = match result.err() {
+            None => None,
+            Some(PlaceError::Quota(_)) => None,
+            Some(_) if same && its_turn() => there(extension::PLACEMENT_EXPLAINED).cloned(),
+            Some(error) => {
+                let why = placing::explain(&self.context.accounts, fleet, key, spec, status, error);
+                let short = place::explained_condition(&why, now);
+                short.map(|short| place::unless_numbers(&status.conditions, short))
+            }
+        };
         self.conclude(key, &binding, [Some(condition.clone()), short], result.ok(), moved, now).await?;
         if moved || !told {
             self.tell(&binding, spec, result, &condition);
@@ -383,8 +422,6 @@ impl Scheduler {
         now: Time,
     ) -> Result<(), Error> {
         let generation = object::generation(binding);
-        let observed_generation = decision.is_none().then_some(generation);
-        let condition = condition.map(|condition| Condition { observed_generation, ..condition });
         let asks = |binding: &Value| {
             binding["spec"]["rescheduleTriggeredAt"].as_str().and_then(|at| at.parse().ok())
         };
@@ -526,20 +563,9 @@ fn affected_by(context: &Context, change: &Change<'_, ClusterHead>) -> Vec<Bindi
     affected
 }
 
-/// Whether any of a placement's affinities means a cluster.
-pub(super) fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
-    let overflow = |term: &'_ ClusterAffinityTerm| {
-        term.overflow_affinities.iter().any(|overflow| affinity::matches(&overflow.affinity, cluster))
-    };
-    if !placement.cluster_affinities.is_empty() {
-        let mut groups = placement.cluster_affinities.iter();
-        return groups.any(|term| affinity::matches(&term.affinity, cluster) || overflow(term));
-    }
-    placement.cluster_affinity.as_ref().is_none_or(|affinity| affinity::matches(affinity, cluster))
-}
-
 #[cfg(test)]
 mod tests {
+    use karmada_api::policy::Placement;
     use serde::Deserialize;
 
     use super::*;

@@ -11,7 +11,11 @@ use http::{Method, Request};
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Error, Resource, Rest};
 use karmada_env::{Clock, Env};
-use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
+use karmada_hub::{
+    HubConfig, HubError,
+    engine::embedded::Embedded,
+    metrics::{self, HubFigures},
+};
 use karmada_meta::object;
 use karmada_objects::kinds;
 use karmada_store::engine::memory::Memory;
@@ -71,6 +75,7 @@ impl Asked {
 pub(crate) struct World {
     pub(crate) rest: Rest,
     pub(crate) asked: Asked,
+    figures: HubFigures,
     pub(crate) env: Env,
     pub(crate) embedded: Embedded,
     engine: Memory,
@@ -101,11 +106,19 @@ impl World {
         let hub = embedded.hub(HubConfig::default(), &env).expect("the configuration is good");
         let asked = Asked::default();
         let hub = hub.with_client(asked.through(embedded.client()));
+        let figures = hub.figures().clone();
         let mut ready = hub.ready();
         let hub = tokio::spawn(hub.run(stop.clone()));
         timeout(soon, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");
         let rest = Rest::new(embedded.client());
-        Self { rest, asked, env, embedded, engine, stop, hub, soon }
+        Self { rest, asked, figures, env, embedded, engine, stop, hub, soon }
+    }
+
+    /// How often the scheduler has tried to place something.
+    pub(crate) fn attempts(&self) -> usize {
+        let page = metrics::page(&self.figures).render();
+        let rows = page.lines().filter(|row| row.starts_with("karmada_scheduler_schedule_attempts_total{"));
+        rows.filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as usize
     }
 
     /// Stops the hub with its API, which ends without an error, and starts both again on the same store.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::common::{World, condition, deployment, deployments, policy};
+use crate::common::{Member, World, condition, deployment, deployments, policy};
+use http::Method;
 use karmada_meta::object;
 use karmada_objects::kinds::{
     CLUSTER_PROPAGATION_POLICIES, CLUSTERS, PRIORITY_CLASSES, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
@@ -479,5 +480,51 @@ async fn a_template_that_its_policy_selects_no_more_leaves_it_and_stays_where_it
     world.create(&PROPAGATION_POLICIES, labelled("b")).await;
     world.becomes("taken", &deployments(), "default", "web", |d| policy_of(d).as_deref() == Some("b")).await;
     placed(&world, "web", &[("b", 1)]).await;
+    world.stop().await;
+}
+
+/// Seconds pass in which a cluster reports so many free cores, and all agents are well.
+async fn seconds(world: &World, members: &[Member], count: i64, free: impl Fn(i64) -> i64) {
+    for second in 0..count {
+        for member in members {
+            member.renew(world.revision().await).await;
+        }
+        report(world, "m", free(second), 0).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lacks_room_costs_nothing_until_there_is_enough() {
+    const BINDINGS: usize = 20;
+    let world = World::start().await;
+    let mut members = Vec::new();
+    for name in ["m", "other"] {
+        members.push(world.join(name, json!({})).await);
+        report(&world, name, 0, 0).await;
+    }
+    let placement = divided(dynamic(), json!({}));
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", placement)).await;
+    for n in 0..BINDINGS {
+        world.create(&deployments(), hungry(&format!("d{n}"), 50)).await;
+    }
+    let refused = |binding: &Value| condition(binding, "Scheduled")["reason"] == "Unschedulable";
+    for n in 0..BINDINGS {
+        let name = format!("d{n}-deployment");
+        world.becomes("refused", &RESOURCE_BINDINGS, "default", &name, refused).await;
+    }
+    seconds(&world, &members, 5, |_| 4).await;
+    let (before, attempts) = (world.list(&RESOURCE_BINDINGS, None).await, world.attempts());
+    seconds(&world, &members, 60, |second| 4 + second % 5).await;
+    assert_eq!(world.attempts() - attempts, 0, "at {BINDINGS} that lack 42 to 46 cores");
+    assert_eq!(world.list(&RESOURCE_BINDINGS, None).await, before, "other numbers are no news");
+    // A place for one: each is tried.
+    world.asked.forget();
+    seconds(&world, &members, 10, |_| 50).await;
+    let all = world.list(&RESOURCE_BINDINGS, None).await;
+    assert_eq!(all.iter().filter(|binding| !targets(binding).is_empty()).count(), 1);
+    assert_eq!(world.attempts() - attempts, BINDINGS);
+    let statuses = world.asked.count(&Method::PUT, &["/resourcebindings/", "/status"]);
+    assert!(statuses <= 2, "the others are refused for the same: {statuses} writes");
     world.stop().await;
 }

@@ -14,7 +14,7 @@ const NAMED: usize = 5;
 pub fn advice(explained: &Explained, kind: &str) -> Vec<String> {
     let mut lines = Vec::new();
     match &explained.result {
-        Err(PlaceError::Unschedulable(_)) => lines.push(
+        Err(PlaceError::Unschedulable { .. }) => lines.push(
             "Ask for fewer replicas or smaller requests, make room on the clusters that can take it, or let more clusters \
              take it."
                 .to_owned(),

@@ -71,7 +71,11 @@ pub struct Explained {
 
 /// Decides where an object goes, and says why.
 pub fn explain(request: &Request<'_>) -> Explained {
-    let result = super::schedule(request);
+    explain_result(request, super::schedule(request))
+}
+
+/// Says why, of what was decided.
+pub fn explain_result(request: &Request<'_>, result: Result<Decision, PlaceError>) -> Explained {
     let Ok((placement, terms)) = terms(request) else {
         return Explained { result, groups: Vec::new(), verdicts: Vec::new() };
     };

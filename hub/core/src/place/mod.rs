@@ -12,6 +12,7 @@ mod explain;
 mod filter;
 mod reschedule;
 mod spread;
+mod waiting;
 
 use std::collections::BTreeSet;
 
@@ -26,9 +27,10 @@ use karmada_meta::time::Time;
 
 pub use self::{
     advice::advice,
-    explain::{Explained, Group, Outcome, Verdict, brief, explain},
+    explain::{Explained, Group, Outcome, Verdict, brief, explain, explain_result},
     filter::{NoFit, Reason, serves_kind},
     reschedule::{Trigger, goes_back, need_schedule, placement_changed, retry_after, scheduled_time},
+    waiting::{Waiting, may_mean, says_the_same},
 };
 use self::{
     filter::{Filter, Term},
@@ -113,8 +115,13 @@ pub enum PlaceError {
     #[error("failed to select clusters: {0}")]
     Select(String),
     /// The clusters that were chosen have no room for all of it: nothing is changed.
-    #[error("failed to assign replicas: {0}")]
-    Unschedulable(String),
+    #[error("failed to assign replicas: {message}")]
+    Unschedulable {
+        /// Which, and what room each has.
+        message: String,
+        /// For how many more replicas there would have to be room, at least.
+        short: i64,
+    },
     /// The namespace may not use so much: nothing is changed.
     #[error("{0}")]
     Quota(String),
@@ -125,7 +132,7 @@ impl PlaceError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoFit(_) => reason::NO_CLUSTER_FIT,
-            Self::Unschedulable(_) => reason::UNSCHEDULABLE,
+            Self::Unschedulable { .. } => reason::UNSCHEDULABLE,
             Self::Quota(_) => reason::QUOTA_EXCEEDED,
             Self::Nothing(_) | Self::Select(_) => reason::SCHEDULER_ERROR,
         }
@@ -145,6 +152,18 @@ pub fn condition(result: Result<&Decision, &PlaceError>, now: Time) -> Condition
         }
         Err(error) => Condition::new(condition::SCHEDULED, false, error.reason(), error.to_string(), now),
     }
+}
+
+/// A condition that is about to be written, or the one of its type that is there already, where that says the same but for
+/// numbers, about the same generation: they change all the time, and nobody acts on them.
+pub fn unless_numbers(list: &[Condition], new: Condition) -> Condition {
+    let there = list.iter().find(|there| {
+        there.type_ == new.type_
+            && (&there.status, &there.reason, there.observed_generation)
+                == (&new.status, &new.reason, new.observed_generation)
+            && says_the_same(&there.message, &new.message)
+    });
+    there.cloned().unwrap_or(new)
 }
 
 /// The condition that says of each cluster why an object could not be placed, where Karmada's sentence only counts them;
@@ -309,13 +328,14 @@ fn assign(
     let everywhere =
         |replicas| chosen.iter().map(|c| TargetCluster::new(c.name(), replicas)).collect::<Vec<_>>();
     if chosen.is_empty() {
-        return Err(PlaceError::Unschedulable("no clusters available to schedule".into()));
+        let message = "no clusters available to schedule".into();
+        return Err(PlaceError::Unschedulable { message, short: 1 });
     }
     if !has_replicas(spec) {
         let full = |c: &&Candidate<'_>| !c.there && c.room.replicas < 1;
         if let Some(c) = chosen.iter().find(full).filter(|_| goes_as_set(spec, placement)) {
-            let why = format!("{} has no room for all components together ({})", c.name(), c.room.limit);
-            return Err(PlaceError::Unschedulable(why));
+            let message = format!("{} has no room for all components together ({})", c.name(), c.room.limit);
+            return Err(PlaceError::Unschedulable { message, short: 1 });
         }
         return Ok(everywhere(0));
     }
@@ -359,8 +379,10 @@ fn by_room(
             slots.iter().map(|slot| slot.room.saturating_add(slot.present)).fold(0, i64::saturating_add);
         let share =
             if Some(*tier) == last { left } else { left.min(i32::try_from(room).unwrap_or(i32::MAX)) };
-        let divided = divide::divide_by_room(share, &slots, mode, aggregate, ties)
-            .map_err(|error| PlaceError::Unschedulable(shortage(spec, chosen, &error)))?;
+        let divided = divide::divide_by_room(share, &slots, mode, aggregate, ties).map_err(|error| {
+            let short = error.wanted.saturating_sub(error.room);
+            PlaceError::Unschedulable { message: shortage(spec, chosen, &error), short }
+        })?;
         targets.extend(divided);
         left -= share;
     }

@@ -131,7 +131,8 @@ fn replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
 }
 
 /// The first wait of a binding that could not be placed as asked, and the longest, even if no cluster tells of more
-/// room. (When one does, it is tried at once; Karmada, which does not listen for that, tries every ten seconds.)
+/// room. (When one does, it is tried at once, and after that less and less often: [`super::Waiting`]. Karmada, which does
+/// not listen for that, tries every ten seconds.)
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// When a binding that could not be placed is tried again, although nothing it depends on has changed; `attempts`
@@ -139,7 +140,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 pub fn retry_after(error: &PlaceError, attempts: u32) -> Option<Duration> {
     match error {
         PlaceError::NoFit(_) | PlaceError::Nothing(_) => None,
-        PlaceError::Unschedulable(_) | PlaceError::Quota(_) => Some(BACKOFF.1),
+        PlaceError::Unschedulable { .. } | PlaceError::Quota(_) => Some(BACKOFF.1),
         PlaceError::Select(_) => {
             let doublings = attempts.saturating_sub(1).min(30);
             Some(BACKOFF.0.saturating_mul(1 << doublings).min(BACKOFF.1))
@@ -182,7 +183,10 @@ mod tests {
             (0..6).filter_map(|n| retry_after(&select, n)).map(|wait| wait.as_secs()).collect();
         assert_eq!(waits, [1, 1, 2, 4, 8, 16]);
         assert_eq!(retry_after(&select, u32::MAX), Some(BACKOFF.1));
-        assert_eq!(retry_after(&PlaceError::Unschedulable("x".into()), 1), Some(BACKOFF.1));
+        assert_eq!(
+            retry_after(&PlaceError::Unschedulable { message: "x".into(), short: 1 }, 1),
+            Some(BACKOFF.1)
+        );
         assert_eq!(retry_after(&PlaceError::NoFit(Default::default()), 1), None);
         assert_eq!(retry_after(&PlaceError::Nothing("x".into()), 1), None);
     }

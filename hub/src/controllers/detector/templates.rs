@@ -305,7 +305,7 @@ impl Detector {
                     Ok(new) => new,
                     Err(reason) => return Ok(Bound::Refused(reason)),
                 };
-                placing::at_birth(&self.context.accounts, &key, &mut new);
+                placing::at_birth(&self.context.accounts, &key, &mut new).await;
                 self.context.writer.objects.create(bindings::resource(key.scope), &new).await?;
                 Bound::Written
             }
