@@ -127,6 +127,9 @@ use crate::{
     webhooks::WebhookCaller,
 };
 
+/// How long the disk may take for one write before the server says that it is not ready.
+const DISK_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What makes a server one of a certain kind.
 #[derive(Debug)]
 pub struct Registration {
@@ -176,10 +179,15 @@ fn figures(front: &Front, registry: &Registry) -> ServerFigures {
 fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &CancellationToken) -> Paths {
     let store = figures.store.clone();
     // A store that cannot be written to still answers, and goes on by itself: starting anew would not help.
-    let writable = move || match store.failure().map(|failure| failure.full) {
-        None => Health::Ok(String::new()),
-        Some(true) => Err("its disk is full, it takes no writes".to_owned()),
-        Some(false) => Err("its disk fails, it takes no writes".to_owned()),
+    let writable = move || match (store.failure().map(|failure| failure.full), store.waits()) {
+        (_, Some(waits)) if waits >= DISK_PATIENCE => {
+            Err(format!("its disk has not answered for {} s, writes wait for it", waits.as_secs()))
+        }
+        (None, _) => Health::Ok(String::new()),
+        (Some(true), _) => Err("its disk is full, it takes no writes".to_owned()),
+        (Some(false), _) => {
+            Err("its disk fails, it takes no writes until everything is written anew".to_owned())
+        }
     };
     // What is left goes on, so nobody is to be sent elsewhere: it is told, and does not fail.
     let store = figures.store.clone();

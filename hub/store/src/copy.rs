@@ -11,8 +11,10 @@
 //!
 //! What is made of a copy begins far behind the revision of the copy: what the original went on to do is not known,
 //! and none of its revisions may come to mean a second thing. So every watch from before is answered with
-//! [`crate::Compacted`], and its client lists again. All values are of that revision, too: who remembers a later value
-//! of the original, and compares, finds that what the new store has is newer, which it is. The runs of the original are
+//! [`crate::Compacted`], and its client lists again. All values are moved by as much: who remembers a later value
+//! of the original, and compares, finds that what the new store has is newer, which it is; and which of two values is
+//! older stays as it was, since what one of them means may hang on that (an object that is older than the schema by
+//! which it is read). The runs of the original are
 //! remembered up to the copy, so that [`crate::Store::knows`] denies what came after it.
 
 use std::{
@@ -245,8 +247,8 @@ pub struct Incoming<R> {
     from: R,
     head: Head,
     count: u64,
-    /// The revision that entries get instead of their own.
-    anew: Option<Revision>,
+    /// By how much entries are moved.
+    shift: u64,
     done: bool,
 }
 
@@ -275,7 +277,7 @@ impl<R: Read> Incoming<R> {
         let runs = read_u32(&mut from)?;
         let boots = (0..runs).map(|_| Ok(codec::decode_boot(&read_bytes(&mut from)?)?));
         let boots = boots.collect::<Result<_, CopyError>>()?;
-        Ok(Self { from, head: Head { revision, boots }, count: 0, anew: None, done: false })
+        Ok(Self { from, head: Head { revision, boots }, count: 0, shift: 0, done: false })
     }
 
     /// What stood there.
@@ -288,7 +290,7 @@ impl<R: Read> Incoming<R> {
         self.count
     }
 
-    /// Where a store begins that is made of this: its numbers, and its runs. The entries are of its first revision.
+    /// Where a store begins that is made of this: its numbers, and its runs. No entry is newer than its first revision.
     pub(crate) fn begin_anew(&mut self, env: &Env) -> Result<(Marks, Vec<Boot>), CopyError> {
         let Head { revision, boots } = &self.head;
         let behind = boots.last().map_or(*revision, |run| run.reserved.max(*revision));
@@ -297,7 +299,7 @@ impl<R: Read> Incoming<R> {
         let mut boots = boots.clone();
         // Up to here nothing of what the original did after the copy is known; that is a run of its own.
         boots.push(Boot { id: env.uuid(), first, last: first, reserved: first });
-        self.anew = Some(first);
+        self.shift = first.get() - revision.get();
         Ok((Marks { revision: first, reserved: first }, boots))
     }
 
@@ -312,8 +314,9 @@ impl<R: Read> Incoming<R> {
                     return Err(CopyError::Damaged(format!("{key} is of revision {}", stored.revision)));
                 }
                 self.count += 1;
-                let revision = self.anew.unwrap_or(stored.revision);
-                Ok(Some((key, Stored { revision, ..stored })))
+                let moved = |at: Revision| Revision::new(at.get() + self.shift);
+                let (revision, created) = (moved(stored.revision), moved(stored.created));
+                Ok(Some((key, Stored { revision, created, ..stored })))
             }
             END => {
                 let said = read_u64(&mut self.from)?;

@@ -12,8 +12,10 @@ pub mod redb;
 
 pub(crate) mod codec;
 mod journal;
+mod place;
 mod probe;
 mod tables;
+mod trust;
 
 pub use self::{memory::Memory, redb::Redb};
 
@@ -133,6 +135,16 @@ pub struct Image {
     pub boots: Vec<Boot>,
 }
 
+/// What an engine finds when it opens what it keeps after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Everything up to these numbers: as before the batch that failed, or as after.
+    At(Marks),
+    /// It does not know. After a sync that failed, what can be read may never get to the disk: it is to be
+    /// [renewed](Engine::renew).
+    Unproven,
+}
+
 /// Why an engine could not do its work.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
@@ -177,9 +189,12 @@ pub trait Engine: Send + 'static {
     /// engine is not used before it was opened again.
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError>;
 
-    /// Opens what is kept again after an error, and tells where it is: as before the batch that failed, or as after.
-    /// May be tried again after an error.
-    fn reopen(&mut self) -> Result<Marks, EngineError>;
+    /// Opens what is kept again after an error, and tells what is there. May be tried again after an error.
+    fn reopen(&mut self) -> Result<Found, EngineError>;
+
+    /// Puts a store with this in it in the place of what is kept: as a whole, or not at all. May be tried again after an
+    /// error.
+    fn renew(&mut self, image: Image) -> Result<(), EngineError>;
 
     /// Whether writing blocks for long, so that the store gives the writer a thread of its own. Without one, a
     /// commit runs in the task that asks for it and a run is reproducible.

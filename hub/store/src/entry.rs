@@ -89,6 +89,31 @@ pub enum Expect {
     Any,
 }
 
+impl Expect {
+    /// Whether it holds of a value of this revision, or of none.
+    pub(crate) fn holds(self, found: Option<Revision>) -> bool {
+        match self {
+            Self::Absent => found.is_none(),
+            Self::At(revision) => found == Some(revision),
+            Self::Any => true,
+        }
+    }
+}
+
+/// What must hold of the rest of the store for a commit to go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// A value is as expected.
+    Holds(Key, Expect),
+    /// None of these resources has a value in a namespace.
+    Empty {
+        /// The namespace.
+        namespace: Arc<str>,
+        /// The resources.
+        resources: Vec<Arc<str>>,
+    },
+}
+
 /// One operation of a commit.
 #[derive(Clone, Debug)]
 pub struct Op {

@@ -78,6 +78,12 @@ pub enum CommitError<H> {
         /// The key's current value.
         found: Option<Arc<Entry<H>>>,
     },
+    /// A guard does not hold.
+    #[error("the store is not as the commit expects it (guard {guard})")]
+    Unmet {
+        /// Index of the guard.
+        guard: usize,
+    },
     /// A value is larger than the store takes.
     #[error("operation {op}: a value of {size} bytes is larger than the {limit} bytes that can be stored")]
     TooLarge {
@@ -126,6 +132,7 @@ impl<H> Clone for CommitError<H> {
     fn clone(&self) -> Self {
         match self {
             Self::Conflict { op, found } => Self::Conflict { op: *op, found: found.clone() },
+            Self::Unmet { guard } => Self::Unmet { guard: *guard },
             Self::TooLarge { op, size, limit } => Self::TooLarge { op: *op, size: *size, limit: *limit },
             Self::InvalidKey { op, key } => Self::InvalidKey { op: *op, key: key.clone() },
             Self::Quota(exceeded) => Self::Quota(exceeded.clone()),

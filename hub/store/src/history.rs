@@ -168,6 +168,22 @@ impl Trimmed {
         trimmed
     }
 
+    /// As it is kept: where the log of every resource begins, and where that of some does.
+    pub(crate) fn marks(&self) -> (Revision, Vec<(Arc<str>, Revision)>) {
+        let mut marks = Vec::new();
+        for (resource, of) in &self.resources {
+            let mark = |part: Option<Arc<str>>, up_to| {
+                let forget = Forget { resource: resource.clone(), part, up_to, revisions: Vec::new() };
+                (forget.mark(), up_to)
+            };
+            if of.all > Revision::ZERO {
+                marks.push(mark(None, of.all));
+            }
+            marks.extend(of.parts.iter().map(|(part, up_to)| mark(Some(part.clone()), *up_to)));
+        }
+        (self.base, marks)
+    }
+
     /// What was forgotten beside that.
     pub(crate) fn forget(&mut self, forget: &[Forget]) {
         forget.iter().for_each(|forget| self.mark(&forget.resource, forget.part.as_ref(), forget.up_to));
@@ -262,6 +278,21 @@ impl<H> History<H> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How far it is trimmed.
+    pub(crate) fn trimmed(&self) -> &Trimmed {
+        &self.trimmed
+    }
+
+    /// The resources of which there is or was something.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.resources.keys().chain(self.trimmed.resources.keys())
+    }
+
+    /// Everything there is, resource by resource.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Arc<Event<H>>> {
+        self.resources.values().flat_map(|resource| resource.live(0).map(|(_, event)| event))
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -98,11 +98,20 @@
 //! # When the disk fails
 //!
 //! After an error of the engine (no space left, a bad sector) it is unknown whether its batch is on disk, and redb does
-//! nothing more. Reads go on; the commits of the batch and all later ones are refused, and say why. Every few seconds
-//! the writer opens the file again, looks whether the batch is there (then it is shown to everybody, though its callers
-//! were refused: they were told that it is not known) or not (then it never happened), writes a batch to be sure, and
-//! takes commits again. Nobody has to restart anything, and what was shown but not durable is kept. A process that ends
-//! meanwhile is a crash like any other.
+//! nothing more (it refuses all calls until it is opened again). Reads go on; the commits of the batch and all later ones
+//! are refused, and say why. Every few seconds the writer tries to go on; nobody has to restart anything, and what was
+//! shown but not durable is kept. A process that ends meanwhile is a crash like any other.
+//!
+//! - **A write for which there was no space** leaves what was written before as it was. The writer opens the file again,
+//!   looks whether the batch is there (then it is shown to everybody, though its callers were refused: they were told that
+//!   it is not known) or not (then it never happened), writes a batch to be sure, and takes commits again.
+//! - **Any other error, and any of a sync**: what can be read proves nothing. When Linux cannot write pages it takes them for
+//!   written, goes on showing them, and the next sync passes over them and succeeds. So everything is written anew,
+//!   from memory, to a file beside the tables, which then takes their place in one step; it says that the journal does not
+//!   count, which is made anew, too. The batch that failed never happened then. A crash meanwhile finds the old files, or
+//!   the new ones. For the sake of a process that was killed after such an error, a start asks the system to read the
+//!   files from the disk.
+//! - **No answer**: [`Store::waits`] says for how long the writer has been waiting. Commits wait with it.
 //!
 //! # Backups
 //!
@@ -148,7 +157,9 @@ mod writer;
 
 pub use boot::Boot;
 pub use copy::{Copy, CopyError, Incoming};
-pub use entry::{Account, Action, Committed, Entry, Event, EventKind, Expect, Op, Project, VALUE_OVERHEAD};
+pub use entry::{
+    Account, Action, Committed, Entry, Event, EventKind, Expect, Guard, Op, Project, VALUE_OVERHEAD,
+};
 pub use error::{CommitError, Compacted, Failure, OpenError, WatchEnd};
 pub use figures::{Refused, SYNC_BOUNDS, Writes};
 pub use history::HistoryLimits;

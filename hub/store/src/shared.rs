@@ -4,7 +4,7 @@
 //! durable. So nobody ever sees a revision without everything before it: who lists at revision N and watches from
 //! there has missed nothing.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -48,6 +48,8 @@ impl<H> Core<H> {
 pub(crate) struct Shared<H> {
     pub(crate) core: RwLock<Core<H>>,
     pub(crate) boots: Boots,
+    /// Since when the writer waits for its disk.
+    pub(crate) at_disk: Mutex<Option<Duration>>,
     past: Mutex<Vec<(Arc<str>, Snapshot<H>)>>,
 }
 
@@ -65,7 +67,7 @@ impl<H> Shared<H> {
             writes: Writes::default(),
             refused: Refused::default(),
         };
-        Self { core: RwLock::new(core), boots, past: Mutex::new(Vec::new()) }
+        Self { core: RwLock::new(core), boots, at_disk: Mutex::default(), past: Mutex::new(Vec::new()) }
     }
 
     /// Lets go of earlier snapshots that history does not reach any more.

@@ -76,6 +76,15 @@ impl<H> State<H> {
         self.get(&key.resource, &key.namespace, &key.name)
     }
 
+    /// Whether a resource has nothing in a namespace.
+    pub(crate) fn is_empty_in(&self, resource: &str, namespace: &str) -> bool {
+        let first = At { namespace, name: "" };
+        self.resources.get(resource).is_none_or(|entries| {
+            let mut rest = entries.range::<_, At<'_>>((Bound::Included(first), Bound::Unbounded));
+            rest.next().is_none_or(|(name, _)| *name.namespace != *namespace)
+        })
+    }
+
     /// Stores an entry; the state's revision is the caller's to set.
     pub(crate) fn insert(&mut self, entry: Arc<Entry<H>>) {
         let name = Name { namespace: entry.key.namespace.clone(), name: entry.key.name.clone() };
@@ -111,6 +120,10 @@ impl<H> State<H> {
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry<H>>> {
         self.resources.values().flat_map(OrdMap::values)
+    }
+
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.resources.keys()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -4,6 +4,7 @@ use std::{
     fmt,
     sync::{Arc, mpsc},
     thread,
+    time::Duration,
 };
 
 use karmada_env::Env;
@@ -14,7 +15,7 @@ use crate::{
     boot::Boot,
     copy::Copy,
     engine::Engine,
-    entry::{Action, Entry, EventKind, Op, Project},
+    entry::{Action, Entry, EventKind, Guard, Op, Project},
     error::{CommitError, Compacted, Failure, OpenError},
     figures::{Refused, Writes},
     key::{Key, Revision},
@@ -44,6 +45,7 @@ struct Handle<P: Project> {
     shared: Arc<Shared<P::Header>>,
     projection: P,
     options: Options,
+    env: Env,
     way: Way<P::Header>,
 }
 
@@ -89,7 +91,7 @@ impl<P: Project> Store<P> {
         let Loaded { state, history, boots, marks } = loaded;
         let shared = Arc::new(Shared::new(state, history, marks.revision, boots));
         let blocks = engine.blocks();
-        let mut writer = Writer::new(engine, shared.clone(), env, options, marks);
+        let mut writer = Writer::new(engine, shared.clone(), env.clone(), options, marks);
         let used = shared.core.read().used.clone();
         writer.watch_quota(&used);
         let way = if blocks {
@@ -102,7 +104,7 @@ impl<P: Project> Store<P> {
         } else {
             Way::Inline(Box::new(Mutex::new(Some(writer))))
         };
-        Ok(Self(Arc::new(Handle { shared, projection, options, way })))
+        Ok(Self(Arc::new(Handle { shared, projection, options, env, way })))
     }
 
     /// The current value of a key.
@@ -171,6 +173,12 @@ impl<P: Project> Store<P> {
         self.0.shared.core.read().failed.clone()
     }
 
+    /// For how long the writer has been waiting for its disk, if it does: a disk may fail by not answering.
+    pub fn waits(&self) -> Option<Duration> {
+        let since = (*self.0.shared.at_disk.lock())?;
+        Some(self.0.env.now().saturating_sub(since))
+    }
+
     /// Figures for metrics.
     pub fn stats(&self) -> Stats {
         let core = self.0.shared.core.read();
@@ -212,13 +220,18 @@ impl<P: Project> Store<P> {
 
     /// [`Store::commit`] on terms that say for what and for whom the store may grow.
     pub async fn commit_on(&self, ops: Vec<Op>, terms: Terms) -> Answer<P::Header> {
+        self.commit_if(Vec::new(), ops, terms).await
+    }
+
+    /// [`Store::commit_on`], if all guards hold when it happens.
+    pub async fn commit_if(&self, guards: Vec<Guard>, ops: Vec<Op>, terms: Terms) -> Answer<P::Header> {
         let ops = self.prepare(ops)?;
         let (reply, answer) = oneshot::channel();
         match &self.0.way {
             Way::Thread { queue, places } => {
                 // The semaphore is never closed; were it, there would be no writer either.
                 let permit = places.clone().acquire_owned().await.map_err(|_| CommitError::Closed)?;
-                let request = Request { ops, terms, reply, permit: Some(permit) };
+                let request = Request { guards, ops, terms, reply, permit: Some(permit) };
                 queue.send(Message::Commit(request)).map_err(|_| CommitError::Closed)?;
             }
             Way::Inline(writer) => {
@@ -227,7 +240,7 @@ impl<P: Project> Store<P> {
                 tokio::task::yield_now().await;
                 let mut writer = writer.lock();
                 let writer = writer.as_mut().ok_or(CommitError::Closed)?;
-                writer.process(vec![Request { ops, terms, reply, permit: None }]);
+                writer.process(vec![Request { guards, ops, terms, reply, permit: None }]);
             }
         }
         answer.await.unwrap_or(Err(CommitError::Closed))

@@ -10,7 +10,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{entry::Event, key::Revision, scope::Scope};
+use crate::{
+    entry::Event,
+    key::{Key, Revision},
+    scope::Scope,
+};
 
 /// Where a watcher stands; shared with the registry.
 pub(crate) struct Cursor {
@@ -21,93 +25,64 @@ pub(crate) struct Cursor {
     pub(crate) wake: Notify,
 }
 
-type Cursors = BTreeMap<u64, Arc<Cursor>>;
+/// Where a watcher is listed: by its scope, and by its number in it.
+#[derive(PartialEq, Eq)]
+struct Listing(Scope, u64);
 
-#[derive(Default)]
-struct InNamespace {
-    all: Cursors,
-    names: BTreeMap<Arc<str>, Cursors>,
+impl Ord for Listing {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        #[cfg(test)]
+        tests::COMPARED.set(tests::COMPARED.get() + 1);
+        (&self.0, self.1).cmp(&(&other.0, other.1))
+    }
 }
 
-#[derive(Default)]
-struct InResource {
-    all: Cursors,
-    /// Watchers of a name in whatever namespace; they filter.
-    names: BTreeMap<Arc<str>, Cursors>,
-    namespaces: BTreeMap<Arc<str>, InNamespace>,
+impl PartialOrd for Listing {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
-/// All cursors by scope. Ordered maps throughout, so that wake-ups come in the same order in every run.
+/// All cursors by scope. Ordered, so that wake-ups come in the same order in every run, and in one map, so that a
+/// watcher comes and goes without a look at others.
 #[derive(Default)]
 pub(crate) struct Registry {
     next_id: u64,
-    len: usize,
-    resources: BTreeMap<Arc<str>, InResource>,
+    cursors: BTreeMap<Listing, Arc<Cursor>>,
 }
 
 impl Registry {
     pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    fn cursors(&mut self, scope: &Scope) -> &mut Cursors {
-        let resource = self.resources.entry(scope.resource.clone()).or_default();
-        match (&scope.namespace, &scope.name) {
-            (None, None) => &mut resource.all,
-            (None, Some(name)) => resource.names.entry(name.clone()).or_default(),
-            (Some(namespace), name) => {
-                let namespace = resource.namespaces.entry(namespace.clone()).or_default();
-                match name {
-                    None => &mut namespace.all,
-                    Some(name) => namespace.names.entry(name.clone()).or_default(),
-                }
-            }
-        }
+        self.cursors.len()
     }
 
     pub(crate) fn add(&mut self, scope: &Scope, cursor: Arc<Cursor>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.len += 1;
-        self.cursors(scope).insert(id, cursor);
+        self.cursors.insert(Listing(scope.clone(), id), cursor);
         id
     }
 
     pub(crate) fn remove(&mut self, scope: &Scope, id: u64) {
-        if self.cursors(scope).remove(&id).is_some() {
-            self.len -= 1;
-        }
-        let Some(resource) = self.resources.get_mut(&scope.resource) else { return };
-        if let Some(namespace) = &scope.namespace
-            && let Some(inner) = resource.namespaces.get_mut(namespace)
-        {
-            inner.names.retain(|name, cursors| Some(name) != scope.name.as_ref() || !cursors.is_empty());
-            if inner.all.is_empty() && inner.names.is_empty() {
-                resource.namespaces.remove(namespace);
-            }
-        }
-        if let Some(name) = &scope.name
-            && resource.names.get(name).is_some_and(BTreeMap::is_empty)
-        {
-            resource.names.remove(name);
-        }
-        if resource.all.is_empty() && resource.names.is_empty() && resource.namespaces.is_empty() {
-            self.resources.remove(&scope.resource);
-        }
+        self.cursors.remove(&Listing(scope.clone(), id));
     }
 
     /// Tells everybody in scope of an event that has just been added to the history.
     pub(crate) fn wake<H>(&self, event: &Event<H>) {
-        let key = event.key();
-        let Some(resource) = self.resources.get(&key.resource) else { return };
-        let namespace = resource.namespaces.get(&key.namespace);
+        let Key { resource, namespace, name } = event.key();
+        let within = |namespace: Option<&Arc<str>>, name: Option<&Arc<str>>| {
+            let resource = resource.clone();
+            let scope = Scope { resource, namespace: namespace.cloned(), name: name.cloned() };
+            self.cursors.range(Listing(scope.clone(), 0)..=Listing(scope, u64::MAX))
+        };
+        // A name may be watched in whatever namespace, too.
         let groups = [
-            Some(&resource.all),
-            resource.names.get(&key.name),
-            namespace.map(|ns| &ns.all),
-            namespace.and_then(|ns| ns.names.get(&key.name)),
+            within(None, None),
+            within(None, Some(name)),
+            within(Some(namespace), None),
+            within(Some(namespace), Some(name)),
         ];
-        for cursor in groups.into_iter().flatten().flat_map(BTreeMap::values) {
+        for (_, cursor) in groups.into_iter().flatten() {
             if event.revision() > cursor.from {
                 // Only the first unread event counts; publishing holds the lock that reading needs.
                 let revision = event.revision().get();
@@ -123,11 +98,32 @@ impl Registry {
 
     /// Wakes everybody: the store is closing.
     pub(crate) fn wake_all(&self) {
-        for resource in self.resources.values() {
-            let namespaces = resource.namespaces.values();
-            let inner = namespaces.flat_map(|ns| std::iter::once(&ns.all).chain(ns.names.values()));
-            let groups = std::iter::once(&resource.all).chain(resource.names.values()).chain(inner);
-            groups.flat_map(BTreeMap::values).for_each(|cursor| cursor.wake.notify_one());
+        self.cursors.values().for_each(|cursor| cursor.wake.notify_one());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn a_watcher_goes_without_a_look_at_others() {
+        let mut registry = Registry::default();
+        let scope = |n: u64| Scope::object(&Key::new("works", "karmada-es-a", format!("work-{n}")));
+        let cursor =
+            || Arc::new(Cursor { pending: AtomicU64::new(0), from: Revision::ZERO, wake: Notify::new() });
+        let ids: Vec<u64> = (0..10_000).map(|n| registry.add(&scope(n), cursor())).collect();
+        COMPARED.set(0);
+        for (n, id) in ids.iter().enumerate() {
+            registry.remove(&scope(n as u64), *id);
         }
+        assert_eq!(registry.len(), 0);
+        assert!(COMPARED.get() < 10_000 * 100, "{} comparisons", COMPARED.get());
     }
 }

@@ -17,15 +17,15 @@ use karmada_env::Env;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    engine::{Batch, Engine, EngineError, Forget, Marks, Stored},
-    entry::{Account, Committed, Event, EventKind, Expect},
+    engine::{Batch, Engine, EngineError, Forget, Found, Marks, Stored},
+    entry::{Account, Committed, Event, EventKind, Expect, Guard},
     error::{CommitError, Failure},
     key::{Key, Revision},
     options::Options,
     quota::{Exceeded, Terms, Used},
     shared::Shared,
     state::State,
-    writer::batch::{Draft, apply},
+    writer::batch::{Draft, apply, check, image},
 };
 
 /// Most operations in one batch.
@@ -65,6 +65,7 @@ pub(crate) type Answer<H> = Result<Committed<H>, CommitError<H>>;
 
 /// A commit on its way to the writer.
 pub(crate) struct Request<H> {
+    pub(crate) guards: Vec<Guard>,
     pub(crate) ops: Vec<Prepared<H>>,
     pub(crate) terms: Terms,
     pub(crate) reply: oneshot::Sender<Answer<H>>,
@@ -215,7 +216,9 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let mut made = Vec::new();
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            let answer = match apply((&state, &used), request.ops, self.options.quota, request.terms) {
+            let applied = check(&state, &request.guards)
+                .and_then(|()| apply((&state, &used), request.ops, self.options.quota, request.terms));
+            let answer = match applied {
                 Ok((next, committed, new)) => {
                     (state, used) = next;
                     made.extend(new);
@@ -375,7 +378,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     fn write(&mut self, batch: &Batch) -> Result<(), Failure> {
         let begun = self.env.now();
-        let written = self.engine.write(batch);
+        let written = self.at_disk(|engine| engine.write(batch));
         if written.is_ok() {
             let took = self.env.now().saturating_sub(begun);
             let value = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.value.len());
@@ -391,6 +394,14 @@ impl<H: Send + Sync + 'static> Writer<H> {
             self.shared.core.write().failed = Some(failure.clone());
             failure
         })
+    }
+
+    /// Does something for which the disk may let us wait.
+    fn at_disk<T>(&mut self, work: impl FnOnce(&mut dyn Engine) -> T) -> T {
+        *self.shared.at_disk.lock() = Some(self.env.now());
+        let done = work(&mut *self.engine);
+        *self.shared.at_disk.lock() = None;
+        done
     }
 
     fn failure(&self, error: &EngineError) -> Failure {
@@ -421,7 +432,10 @@ impl<H: Send + Sync + 'static> Writer<H> {
     }
 
     fn reopen(&mut self) -> Result<(), Failure> {
-        let found = self.engine.reopen().map_err(|error| self.failure(&error))?;
+        let found = match self.at_disk(|engine| engine.reopen()).map_err(|error| self.failure(&error))? {
+            Found::At(marks) => marks,
+            Found::Unproven => return self.renew(),
+        };
         let shown = self.shared.core.read().state.revision();
         let tried = self.doubt.as_ref().map_or(shown, |doubt| doubt.state.revision());
         if found.revision == tried {
@@ -445,6 +459,26 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let revision = self.shared.core.read().state.revision();
         self.persist(Draft::default(), (self.durable, true), revision)?;
         self.write_late()
+    }
+
+    /// Writes everything that is shown to a new file. The batch that failed never happened then; it was not shown.
+    fn renew(&mut self) -> Result<(), Failure> {
+        let location = self.engine.location();
+        tracing::warn!(location, "what was written may be lost: the store is written anew from memory");
+        self.doubt = None;
+        let image = {
+            let core = self.shared.core.read();
+            let revision = core.state.revision();
+            let marks = Marks { revision, reserved: self.reserved.max(revision) };
+            image(&core.state, &core.history, marks, self.shared.boots.0.clone(), self.options.relaxed)
+        };
+        let marks = image.marks;
+        self.at_disk(|engine| engine.renew(image)).map_err(|error| self.failure(&error))?;
+        self.late.clear();
+        self.forgotten.clear();
+        (self.durable, self.reserved) = (marks.revision, marks.reserved);
+        self.shared.core.write().durable = self.durable;
+        self.persist(Draft::default(), (self.durable, true), self.durable)
     }
 
     /// Makes everything durable that has been shown.

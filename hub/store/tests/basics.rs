@@ -13,7 +13,8 @@ use std::{
 use bytes::Bytes;
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
-    CommitError, Expect, HistoryLimits, Key, Op, Options, Project, Revision, Scope, Store, WatchEnd,
+    CommitError, Expect, Guard, HistoryLimits, Key, Op, Options, Project, Revision, Scope, Store, Terms,
+    WatchEnd,
     engine::{Engine, memory::Memory, redb::Redb},
 };
 
@@ -440,4 +441,33 @@ async fn a_write_wakes_only_who_watches_its_scope() {
     for (i, (_, wakes)) in waiting.iter().enumerate() {
         assert_eq!(wakes.0.load(Ordering::SeqCst), usize::from(i == 7), "watcher {i}");
     }
+}
+
+#[tokio::test]
+async fn a_commit_happens_only_where_its_guards_hold() {
+    let store = open(Memory::new());
+    let space = Key::new("spaces", "", "n");
+    let made = commit(&store, Op::put(space.clone(), Expect::Any, "")).await;
+    let nothing_in = |namespace: &str| Guard::Empty {
+        namespace: namespace.into(),
+        resources: vec!["others".into(), "works".into()],
+    };
+    let (alive, empty) = (Guard::Holds(space.clone(), Expect::At(made)), nothing_in("n"));
+    let put = |guards: &[&Guard], name: &'static str| {
+        let guards = guards.iter().map(|guard| (*guard).clone()).collect();
+        store.commit_if(guards, vec![put(name, "")], Terms::default())
+    };
+    put(&[&alive, &empty], "n/x").await.unwrap();
+    let error = put(&[&alive, &empty], "n/y").await.unwrap_err();
+    assert!(matches!(error, CommitError::Unmet { guard: 1 }), "{error}");
+    // Neighbours in the order of namespaces are in no one's way.
+    for (namespace, is_empty) in [("m", true), ("n", false), ("n1", true), ("", true), ("zz", true)] {
+        let checked = store.commit_if(vec![nothing_in(namespace)], Vec::new(), Terms::default()).await;
+        assert_eq!(checked.is_ok(), is_empty, "{namespace}");
+    }
+    commit(&store, Op::put(space.clone(), Expect::Any, "ends")).await;
+    let before = store.revision();
+    assert!(matches!(put(&[&alive], "n/z").await, Err(CommitError::Unmet { guard: 0 })));
+    assert_eq!(store.revision(), before, "nothing of it happened");
+    assert!(put(&[&Guard::Holds(Key::new("spaces", "", "o"), Expect::Absent)], "n/z").await.is_ok());
 }

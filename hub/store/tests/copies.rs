@@ -31,9 +31,10 @@ fn restore(copy: &[u8]) -> Result<Memory, CopyError> {
     Memory::restore(Incoming::begin(copy)?, &later())
 }
 
-/// Values that were all stored at once.
-fn anew(mut values: Values, at: Revision) -> Values {
-    values.values_mut().for_each(|(_, revision, _)| *revision = at.get());
+/// Values as they are when what was at one revision is at another: in the same order.
+fn anew(mut values: Values, from: Revision, to: Revision) -> Values {
+    let moved = |revision: &mut u64| *revision += to.get() - from.get();
+    values.values_mut().for_each(|(_, revision, created)| [revision, created].into_iter().for_each(moved));
     values
 }
 
@@ -43,8 +44,8 @@ async fn check(store: &Store<()>, original: &Store<()>, model: &Model, at: Revis
     let values = model.values_at(at.get());
     assert_eq!(
         values_of(&store.snapshot()),
-        anew(values, first),
-        "all of one revision, newer than any that was seen"
+        anew(values, at, first),
+        "newer than any that was seen, and in the same order"
     );
     let (boot, first) = (original.boot_id(), store.revision());
     assert!(first.get() > at.get() + (1 << 39), "revisions jump");
@@ -117,11 +118,17 @@ async fn many_pages_are_in_order_and_complete() {
     let copy = bytes(store.copy());
     assert!(copy.len() > 900 * 999);
     let again = Store::open(restore(&copy).unwrap(), (), later(), Options::default()).unwrap();
-    assert_eq!(values_of(&again.snapshot()), anew(values_of(&store.snapshot()), again.revision()));
+    assert_eq!(
+        values_of(&again.snapshot()),
+        anew(values_of(&store.snapshot()), store.revision(), again.revision())
+    );
     // The copy of a copy is the copy, but for where it begins.
     let memory = restore(&bytes(again.copy())).unwrap();
     let third = Store::open(memory, (), later(), Options::default()).unwrap();
-    assert_eq!(values_of(&third.snapshot()), anew(values_of(&store.snapshot()), third.revision()));
+    assert_eq!(
+        values_of(&third.snapshot()),
+        anew(values_of(&store.snapshot()), store.revision(), third.revision())
+    );
     assert!(third.revision() > again.revision());
 }
 

@@ -13,7 +13,7 @@ use std::{
 use common::{LEASES, Model, OpSpec, WORKS, drain, ops, options, values_of};
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
-    CommitError, EventKind, Expect, Key, Op, Revision, Scope, Store,
+    CommitError, EventKind, Expect, Failure, Key, Op, Revision, Scope, Store,
     engine::crash::{Content, Disk},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -123,10 +123,29 @@ async fn steps_of(batches: &[Vec<OpSpec>]) -> usize {
     run.disk.tried() - begun
 }
 
+/// How a disk fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// There is no space.
+    Full,
+    /// With an error, and what had been written may still be written later.
+    Broken,
+    /// What a failed sync should have written never is, and later syncs succeed.
+    Forgetful,
+}
+
 /// `count` steps fail from the `nth` on; every now and then so much time passes that the store looks again.
-async fn failing_at(batches: &[Vec<OpSpec>], nth: usize, count: usize) {
+async fn failing_at(batches: &[Vec<OpSpec>], how: How, nth: usize, count: usize) {
     let mut run = Run::start().await;
-    run.disk.fail(nth, count);
+    match how {
+        How::Full => run.disk.fill(nth, count),
+        How::Broken => run.disk.fail(nth, count),
+        How::Forgetful => {
+            run.disk.forget_failed_syncs();
+            run.disk.fail(nth, count);
+        }
+    }
+    let luck = Env::seeded(run.clock.clone(), nth as u64);
     for (i, specs) in batches.iter().enumerate() {
         run.commit(specs).await;
         if i % 3 == 0 {
@@ -134,16 +153,20 @@ async fn failing_at(batches: &[Vec<OpSpec>], nth: usize, count: usize) {
         }
         // What a crash leaves now has all that was durable, and nothing by half.
         let (model, doubt) = (&run.model, run.doubt.as_ref());
-        let found = open(&Disk::with_image(run.disk.image(run.disk.steps())), &run.clock);
-        let at = found.boots().iter().rev().nth(1).map_or(Revision::ZERO, |boot| boot.last);
-        let found = values_of(&found.snapshot());
-        assert!(
-            model.may_leave(&found, at.get(), 0) || doubt.is_some_and(|d| d.may_leave(&found, at.get(), 0)),
-            "half of something is there"
-        );
-        assert!(at >= run.store.durable(), "an acknowledged change is gone");
+        let steps = run.disk.steps();
+        for image in [run.disk.image(steps), run.disk.torn_image(steps, &luck)] {
+            let found = open(&Disk::with_image(image), &run.clock);
+            let at = found.boots().iter().rev().nth(1).map_or(Revision::ZERO, |boot| boot.last);
+            let found = values_of(&found.snapshot());
+            assert!(
+                model.may_leave(&found, at.get(), 0)
+                    || doubt.is_some_and(|doubt| doubt.may_leave(&found, at.get(), 0)),
+                "half of something is there"
+            );
+            assert!(at >= run.store.durable(), "an acknowledged change is gone");
+        }
     }
-    assert!(run.refused > 0 || count == 1, "nothing was refused at step {nth}");
+    assert!(run.refused > 0 || count == 1 || how == How::Full, "nothing was refused at step {nth}");
     run.heal().await;
 }
 
@@ -158,7 +181,9 @@ fn fail_everywhere(cases: u32, commits: std::ops::Range<usize>) {
                 let steps = steps_of(&batches).await;
                 for nth in 0..steps {
                     for count in [1, 7, usize::MAX] {
-                        failing_at(&batches, nth, count).await;
+                        for how in [How::Full, How::Broken, How::Forgetful] {
+                            failing_at(&batches, how, nth, count).await;
+                        }
                     }
                 }
             });
@@ -178,9 +203,9 @@ fn many_disks_may_fail_at_every_step() {
     fail_everywhere(100, 6..20);
 }
 
-/// A sync that says no though everything got there: the batch is shown when that is known, to watchers too.
+/// A commit that failed is there when the store goes on, as a whole and for watchers too, or it never happened.
 #[tokio::test]
-async fn a_batch_that_is_there_after_all_is_shown() {
+async fn a_batch_that_failed_is_shown_or_never_happened() {
     let run = Run::start().await;
     let put =
         |value: &'static str| run.store.commit(vec![Op::put(Key::new(WORKS, "a", "x"), Expect::Any, value)]);
@@ -255,4 +280,28 @@ async fn a_crash_while_the_format_is_raised_does_no_harm() {
             assert!(store.watch(Scope::resource("works"), Revision::new(1)).is_ok());
         }
     }
+}
+
+/// Nothing that a failed sync has dropped is taken for written, however often later syncs succeed.
+#[tokio::test]
+async fn after_a_failed_sync_everything_is_written_anew() {
+    let run = Run::start().await;
+    run.disk.forget_failed_syncs();
+    let put = |name: &'static str| {
+        run.store.commit(vec![Op::put(Key::new(WORKS, "a", name), Expect::Any, name.as_bytes().to_vec())])
+    };
+    put("before").await.unwrap();
+    // The write goes well, the sync does not, and only once.
+    run.disk.fail(1, 1);
+    put("refused").await.unwrap_err();
+    let early = put("early").await.unwrap_err();
+    assert!(matches!(early, CommitError::Io(Failure { full: false, .. })), "{early}");
+    assert!(run.store.get(&Key::new(WORKS, "a", "before")).is_some(), "reads go on");
+    run.clock.advance(LONG);
+    put("after").await.unwrap();
+    let image = run.disk.image(run.disk.steps());
+    let store = open(&Disk::with_image(image), &run.clock);
+    let names: Vec<_> = store.snapshot().range(WORKS, None, None).map(|e| e.key.name.to_string()).collect();
+    assert_eq!(names, ["after", "before"]);
+    assert!(store.watch(Scope::resource(WORKS), Revision::new(1)).is_ok(), "with its history");
 }

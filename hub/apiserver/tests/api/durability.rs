@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use karmada_apiserver::limits::Limits;
-use karmada_store::engine::{Batch, Engine, EngineError, Image, Marks, memory::Memory};
+use karmada_store::engine::{Batch, Engine, EngineError, Found, Image, memory::Memory};
 use serde_json::json;
 
 use crate::Server;
@@ -29,8 +29,12 @@ impl Engine for Counting {
         self.0.write(batch)
     }
 
-    fn reopen(&mut self) -> Result<Marks, EngineError> {
+    fn reopen(&mut self) -> Result<Found, EngineError> {
         self.0.reopen()
+    }
+
+    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.0.renew(image)
     }
 
     fn blocks(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_apiserver::limits::Limits;
-use karmada_store::engine::{Batch, Engine, EngineError, Image, Marks, memory::Memory};
+use karmada_store::engine::{Batch, Engine, EngineError, Found, Image, memory::Memory};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -60,8 +60,12 @@ impl Engine for Disk {
         self.0.write(batch)
     }
 
-    fn reopen(&mut self) -> Result<Marks, EngineError> {
+    fn reopen(&mut self) -> Result<Found, EngineError> {
         self.0.reopen()
+    }
+
+    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.0.renew(image)
     }
 
     fn blocks(&self) -> bool {
@@ -135,4 +139,28 @@ async fn a_schema_counts_although_whoever_wrote_it_is_gone() {
         }
     });
     kept.await.expect("the new schema is stored, so it is no longer pruned by the old one");
+}
+
+/// A disk that does not answer holds up writes alone, and is named.
+#[tokio::test]
+async fn a_disk_that_hangs_is_told_by_readiness() {
+    let disk = Disk::default();
+    let server = Server::over(disk.clone(), Limits::default()).await;
+    disk.1.close(true);
+    let body = config_map("m").to_string().into_bytes();
+    let mut request = Server::request("POST", MAPS, &[("content-type", "application/json")], body);
+    request.extensions_mut().insert(Server::admin());
+    let written = tokio::spawn(server.api.service().oneshot(request));
+    disk.1.until_one_waits().await;
+    assert_eq!(server.get("/readyz").await.code, 200, "it has just begun");
+    server.clock.advance(Duration::from_secs(11));
+    let ready = server.get("/readyz?verbose").await;
+    assert_eq!(ready.code, 500);
+    let said = "[-]store failed: its disk has not answered for 11 s, writes wait for it";
+    assert!(ready.body.as_str().is_some_and(|text| text.contains(said)), "{ready:?}");
+    assert_eq!(server.get(MAPS).await.code, 200, "reads go on");
+    assert_eq!(server.get("/livez").await.code, 200, "a start would not help");
+    disk.1.close(false);
+    assert_eq!(written.await.unwrap().unwrap().status(), 201);
+    assert_eq!(server.get("/readyz").await.code, 200);
 }

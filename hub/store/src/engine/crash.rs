@@ -1,17 +1,25 @@
 //! A disk in memory that remembers every write, so that it can show what a crash at any moment would have left.
 //!
-//! It has the store's two files. What a crash leaves of each is: everything before its last completed sync, and of
-//! the writes since then any part.
+//! It has the store's two files, and whatever is to take the place of one of them. What a crash leaves of each is:
+//! everything before its last completed sync, and of the writes since then any part.
 //! [`Disk::image`] gives the plain case (a prefix of the writes), [`Disk::torn_image`] the general one (some of
 //! the unsynced writes, some of them only in part).
+//!
+//! A disk may also do as Linux does ([`Disk::forget_failed_syncs`]): when a sync fails, what was to be written is dropped
+//! from what will ever be written, and goes on being read. Later syncs pass over it, and say that all is well.
 
 use std::{io, ops::Range, sync::Arc};
 
 use karmada_env::Env;
 use parking_lot::Mutex;
-use redb::StorageBackend;
+use redb::{Database, StorageBackend};
 
-use super::{Batch, Engine, EngineError, Image, Marks, redb::Redb};
+use super::{
+    Batch, Engine, EngineError, Found, Image,
+    place::Place,
+    redb::{Redb, format_tables, open_tables},
+    trust::Trust,
+};
 
 /// Disks write sectors of this size whole or not at all.
 const SECTOR: usize = 512;
@@ -19,7 +27,7 @@ const SECTOR: usize = 512;
 /// Half of the journal here: so little that the halves change in every test.
 const HALF: usize = 4096;
 
-/// What is on a disk: the content of every file.
+/// What is on a disk: the content of the store's files.
 #[derive(Clone, Debug, Default)]
 pub struct Content([Vec<u8>; 2]);
 
@@ -30,37 +38,126 @@ impl Content {
     }
 }
 
-/// The store's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    Tables,
-    Journal,
-}
+/// The store's files, as numbers of [`View::files`]; further ones are to take the tables' place.
+const TABLES: usize = 0;
+const JOURNAL: usize = 1;
 
 #[derive(Clone, Debug)]
 enum Action {
     Write(u64, Box<[u8]>),
     SetLen(u64),
     Sync,
+    /// What was written since the last sync is dropped.
+    Forget,
 }
 
 #[derive(Clone, Debug)]
-struct Step(Name, Action);
+enum Step {
+    In(usize, Action),
+    /// The tables are this file from now on,
+    Rename(usize),
+    /// also after a crash.
+    SyncDir,
+}
 
-#[derive(Debug, Default)]
+/// What is read.
+#[derive(Clone, Debug, Default)]
+struct View {
+    files: Vec<Vec<u8>>,
+    /// Which of them has the tables.
+    tables: usize,
+}
+
+impl View {
+    fn of(content: Content) -> Self {
+        Self { files: content.0.into(), tables: TABLES }
+    }
+
+    fn content(&self) -> Content {
+        let file = |number: usize| self.files.get(number).cloned().unwrap_or_default();
+        Content([file(self.tables), file(JOURNAL)])
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::In(file, action) => {
+                if self.files.len() <= *file {
+                    self.files.resize(file + 1, Vec::new());
+                }
+                let file = &mut self.files[*file];
+                match action {
+                    Action::Write(offset, data) => {
+                        let (start, end) = (*offset as usize, *offset as usize + data.len());
+                        if file.len() < end {
+                            file.resize(end, 0);
+                        }
+                        file[start..end].copy_from_slice(data);
+                    }
+                    Action::SetLen(len) => file.resize(*len as usize, 0),
+                    Action::Sync | Action::Forget => {}
+                }
+            }
+            Step::Rename(file) => self.tables = *file,
+            Step::SyncDir => {}
+        }
+    }
+}
+
+#[derive(Debug)]
 struct State {
     start: Content,
     steps: Vec<Step>,
-    now: Content,
+    now: View,
     /// Steps that fail, by when they are tried.
     fails: Option<Range<usize>>,
+    /// Those that fail do for want of space, and syncs do not.
+    full: bool,
+    /// A sync that fails forgets.
+    forgets: bool,
     /// Steps that were tried.
     tried: usize,
 }
 
+impl State {
+    fn new(start: Content) -> Self {
+        let now = View::of(start.clone());
+        Self { start, steps: Vec::new(), now, fails: None, full: false, forgets: false, tried: 0 }
+    }
+
+    /// What becomes of each of the first `steps` steps when the disk stops behind them: whether it was synced, and
+    /// whether a failed sync dropped it.
+    fn fates(&self, steps: usize) -> Vec<Fate> {
+        let mut next: Vec<Fate> = vec![Fate::Open; self.now.files.len().max(2)];
+        let (mut dir, mut fates) = (Fate::Open, vec![Fate::Open; steps]);
+        for (at, step) in self.steps[..steps].iter().enumerate().rev() {
+            match step {
+                Step::In(file, Action::Sync) => next[*file] = Fate::Synced,
+                Step::In(file, Action::Forget) => next[*file] = Fate::Dropped,
+                Step::In(file, _) => fates[at] = next[*file],
+                Step::Rename(_) => fates[at] = dir,
+                Step::SyncDir => dir = Fate::Synced,
+            }
+        }
+        fates
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Synced,
+    Open,
+    Dropped,
+}
+
 /// A disk in memory. Clones are the same disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Disk(Arc<Mutex<State>>);
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self::with_image(Content::default())
+    }
+}
 
 impl Disk {
     /// An empty disk.
@@ -70,7 +167,7 @@ impl Disk {
 
     /// A disk with this on it.
     pub fn with_image(image: Content) -> Self {
-        Self(Arc::new(Mutex::new(State { now: image.clone(), start: image, ..State::default() })))
+        Self(Arc::new(Mutex::new(State::new(image))))
     }
 
     /// The redb engine over this disk; formats an empty one. The store runs it without a thread.
@@ -80,8 +177,7 @@ impl Disk {
 
     /// The same, with a journal of twice so many bytes.
     pub fn engine_with(&self, half: usize) -> Result<Crash, EngineError> {
-        let file = |name| File { disk: self.clone(), name };
-        Redb::over(&file(Name::Tables), &file(Name::Journal), half, "crash disk").map(Crash)
+        Redb::over(Files { disk: self.clone(), half, fresh: Mutex::default() }, "crash disk").map(Crash)
     }
 
     /// How many steps (writes, resizings, syncs) there have been.
@@ -91,14 +187,14 @@ impl Disk {
 
     /// How many of them were syncs: what a commit costs on a real disk.
     pub fn syncs(&self) -> usize {
-        self.0.lock().steps.iter().filter(|s| matches!(s.1, Action::Sync)).count()
+        self.0.lock().steps.iter().filter(|s| matches!(s, Step::In(_, Action::Sync))).count()
     }
 
     /// How many bytes were written, in whole pages.
     pub fn written(&self) -> u64 {
         const PAGE: u64 = 4096;
-        let pages = |step: &Step| match &step.1 {
-            Action::Write(at, data) => (at + data.len() as u64).div_ceil(PAGE) - at / PAGE,
+        let pages = |step: &Step| match step {
+            Step::In(_, Action::Write(at, data)) => (at + data.len() as u64).div_ceil(PAGE) - at / PAGE,
             _ => 0,
         };
         self.0.lock().steps.iter().map(pages).sum::<u64>() * PAGE
@@ -115,6 +211,18 @@ impl Disk {
         let mut state = self.0.lock();
         let first = state.tried + steps;
         state.fails = Some(first..first.saturating_add(count));
+        state.full = false;
+    }
+
+    /// Lets writes fail for want of space, `count` steps from `steps` more on.
+    pub fn fill(&self, steps: usize, count: usize) {
+        self.fail(steps, count);
+        self.0.lock().full = true;
+    }
+
+    /// What a sync that fails should have written is never written.
+    pub fn forget_failed_syncs(&self) {
+        self.0.lock().forgets = true;
     }
 
     /// Lets nothing fail any more.
@@ -127,81 +235,119 @@ impl Disk {
         self.0.lock().tried
     }
 
-    /// What is on the disk after its first `steps` steps, all of them written.
+    /// What is on the disk after its first `steps` steps, all of them written but for what was dropped.
     pub fn image(&self, steps: usize) -> Content {
         let state = self.0.lock();
-        let mut image = state.start.clone();
-        state.steps[..steps].iter().for_each(|step| step.apply(&mut image));
-        image
+        let mut image = View::of(state.start.clone());
+        let written = state.steps.iter().zip(state.fates(steps)).filter(|(_, fate)| *fate != Fate::Dropped);
+        written.for_each(|(step, _)| image.apply(step));
+        image.content()
     }
 
-    /// What may be on the disk after a crash behind the first `steps` steps: of those since the last sync of their
-    /// file, each is there, missing or torn by `env`'s randomness.
+    /// What may be on the disk after a crash behind the first `steps` steps: of those that no sync has made sure of,
+    /// each is there, missing or torn by `env`'s randomness.
     pub fn torn_image(&self, steps: usize, env: &Env) -> Content {
         let state = self.0.lock();
-        let done = &state.steps[..steps];
-        let synced = |name: Name| {
-            let sync = |s: &Step| s.0 == name && matches!(s.1, Action::Sync);
-            done.iter().rposition(sync).map_or(0, |i| i + 1)
-        };
-        let synced = [Name::Tables, Name::Journal].map(synced);
-        let mut image = state.start.clone();
-        for (i, step) in done.iter().enumerate() {
-            let Step(name, action) = step;
-            if i < synced[*name as usize] {
-                step.apply(&mut image);
+        let mut image = View::of(state.start.clone());
+        for (step, fate) in state.steps.iter().zip(state.fates(steps)) {
+            if fate == Fate::Synced {
+                image.apply(step);
                 continue;
             }
-            match (action, env.below(3)) {
+            match (step, env.below(3)) {
                 (_, 0) => {}
-                (Action::Write(offset, data), 1) => {
+                (Step::In(file, Action::Write(offset, data)), 1) => {
                     let sectors = (data.len() / SECTOR) as u64;
                     let kept = env.below(sectors + 1) as usize * SECTOR;
-                    Step(*name, Action::Write(*offset, data[..kept].into())).apply(&mut image);
+                    image.apply(&Step::In(*file, Action::Write(*offset, data[..kept].into())));
                 }
-                _ => step.apply(&mut image),
+                _ => image.apply(step),
             }
         }
-        image
+        image.content()
     }
 
     fn step(&self, step: Step) -> io::Result<()> {
         let mut state = self.0.lock();
         let tried = state.tried;
         state.tried += 1;
-        let (step, done) = match &state.fails {
-            Some(fails) if fails.contains(&tried) => match step.1 {
-                Action::Write(offset, data) => {
-                    (Step(step.0, Action::Write(offset, data[..data.len() / 2].into())), false)
-                }
-                Action::SetLen(_) | Action::Sync => return Err(failed()),
+        let fails = state.fails.as_ref().is_some_and(|fails| fails.contains(&tried));
+        let (step, failure) = match step {
+            Step::In(file, Action::Write(offset, data)) if fails => {
+                (Step::In(file, Action::Write(offset, data[..data.len() / 2].into())), Some(state.failed()))
+            }
+            Step::In(file, Action::Sync) if fails && !state.full => match state.forgets {
+                true => (Step::In(file, Action::Forget), Some(state.failed())),
+                false => return Err(state.failed()),
             },
-            _ => (step, true),
+            Step::In(_, Action::Sync) => (step, None),
+            _ if fails => return Err(state.failed()),
+            _ => (step, None),
         };
-        step.apply(&mut state.now);
+        state.now.apply(&step);
         state.steps.push(step);
-        if done { Ok(()) } else { Err(failed()) }
+        failure.map_or(Ok(()), Err)
     }
 }
 
-fn failed() -> io::Error {
-    io::Error::other("the disk has failed")
+impl State {
+    fn failed(&self) -> io::Error {
+        match self.full {
+            true => io::ErrorKind::StorageFull.into(),
+            false => io::Error::other("the disk has failed"),
+        }
+    }
 }
 
-impl Step {
-    fn apply(&self, image: &mut Content) {
-        let file = &mut image.0[self.0 as usize];
-        match &self.1 {
-            Action::Write(offset, data) => {
-                let (start, end) = (*offset as usize, *offset as usize + data.len());
-                if file.len() < end {
-                    file.resize(end, 0);
-                }
-                file[start..end].copy_from_slice(data);
-            }
-            Action::SetLen(len) => file.resize(*len as usize, 0),
-            Action::Sync => {}
+/// Where the store's files are on a [`Disk`].
+#[derive(Debug)]
+struct Files {
+    disk: Disk,
+    half: usize,
+    /// What is to take the tables' place.
+    fresh: Mutex<usize>,
+}
+
+impl Files {
+    fn file(&self, number: usize) -> Box<dyn StorageBackend> {
+        Box::new(File { disk: self.disk.clone(), number })
+    }
+}
+
+impl Place for Files {
+    fn tables(&self, trust: &Trust) -> Result<Database, EngineError> {
+        let (tables, empty) = {
+            let now = &self.disk.0.lock().now;
+            (now.tables, now.files[now.tables].is_empty())
+        };
+        if empty {
+            format_tables(self.file(tables))?;
         }
+        open_tables(trust.over(self.file(tables)))
+    }
+
+    fn journal(&self, _needed: bool) -> Result<(Box<dyn StorageBackend>, usize), EngineError> {
+        Ok((self.file(JOURNAL), self.half))
+    }
+
+    fn fresh(&self) -> io::Result<Box<dyn StorageBackend>> {
+        let mut state = self.disk.0.lock();
+        let number = state.now.files.len();
+        state.now.files.push(Vec::new());
+        *self.fresh.lock() = number;
+        drop(state);
+        Ok(self.file(number))
+    }
+
+    fn put_in_place(&self) -> io::Result<()> {
+        self.disk.step(Step::Rename(*self.fresh.lock()))?;
+        self.disk.step(Step::SyncDir)
+    }
+
+    fn discard(&self) {}
+
+    fn is_real(&self) -> bool {
+        false
     }
 }
 
@@ -209,18 +355,18 @@ impl Step {
 #[derive(Clone, Debug)]
 struct File {
     disk: Disk,
-    name: Name,
+    number: usize,
 }
 
 impl StorageBackend for File {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.disk.0.lock().now.0[self.name as usize].len() as u64)
+        Ok(self.disk.0.lock().now.files[self.number].len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let state = self.disk.0.lock();
         let start = offset as usize;
-        let Some(data) = state.now.0[self.name as usize].get(start..start + out.len()) else {
+        let Some(data) = state.now.files[self.number].get(start..start + out.len()) else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         out.copy_from_slice(data);
@@ -228,15 +374,15 @@ impl StorageBackend for File {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.step(Step(self.name, Action::SetLen(len)))
+        self.disk.step(Step::In(self.number, Action::SetLen(len)))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.step(Step(self.name, Action::Sync))
+        self.disk.step(Step::In(self.number, Action::Sync))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk.step(Step(self.name, Action::Write(offset, data.into())))
+        self.disk.step(Step::In(self.number, Action::Write(offset, data.into())))
     }
 }
 
@@ -257,8 +403,12 @@ impl Engine for Crash {
         self.0.write(batch)
     }
 
-    fn reopen(&mut self) -> Result<Marks, EngineError> {
+    fn reopen(&mut self) -> Result<Found, EngineError> {
         self.0.reopen()
+    }
+
+    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.0.renew(image)
     }
 
     fn blocks(&self) -> bool {

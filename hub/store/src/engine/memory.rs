@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use karmada_env::Env;
 use parking_lot::Mutex;
 
-use super::{Batch, Engine, EngineError, Image, LogRecord, Marks, Stored};
+use super::{Batch, Engine, EngineError, Found, Image, LogRecord, Marks, Stored};
 use crate::{
     boot::Boot,
     copy::{CopyError, Incoming},
@@ -86,8 +86,21 @@ impl Engine for Memory {
         Ok(())
     }
 
-    fn reopen(&mut self) -> Result<Marks, EngineError> {
-        Ok(self.0.lock().marks)
+    fn reopen(&mut self) -> Result<Found, EngineError> {
+        Ok(Found::At(self.0.lock().marks))
+    }
+
+    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        let Image { objects, log, marks, base, forgotten, boots } = image;
+        *self.0.lock() = Kept {
+            objects: objects.into_iter().collect(),
+            log: log.into_iter().map(|record| (record.revision, record)).collect(),
+            marks,
+            base,
+            forgotten: forgotten.into_iter().collect(),
+            boots,
+        };
+        Ok(())
     }
 
     fn blocks(&self) -> bool {

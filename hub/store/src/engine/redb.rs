@@ -11,6 +11,7 @@
 //!                              karmada-store.forgotten  resource, or resource NUL part → revision up to which its log is dropped
 //!   DIR/store.journal  the batches that are not in the tables yet, and older ones
 //!   DIR/store.lock     locked for as long as the store is open
+//!   DIR/store.redb.new after an error: what is to take the tables' place, when it is whole
 //! ```
 //!
 //! After a clean close the tables have everything and say so; what stands in the journal is then nothing to anybody.
@@ -18,9 +19,8 @@
 //! them.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs::{self, File},
+    io::{self, Read},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
@@ -30,42 +30,36 @@ use std::{
 use karmada_env::Env;
 use redb::{Builder, Database, StorageBackend, backends::FileBackend};
 
-pub use super::tables::FORMAT;
 use super::{
-    Batch, Engine, EngineError, Image, Marks,
+    Batch, Engine, EngineError, Forget, Found, Image,
     journal::{Appended, Journal},
+    place::{self, Dir, FILE, Place},
     probe::Probe,
     tables::{self, Mark},
+    trust::{Trust, read_anew},
 };
+pub use super::{place::UNFINISHED, tables::FORMAT};
 use crate::{
     copy::{CopyError, Incoming},
     error::OpenError,
 };
 
-const FILE: &str = "store.redb";
-const JOURNAL: &str = "store.journal";
-const LOCK: &str = "store.lock";
-/// Stands in a directory for as long as it is being restored: a store there, or none, is not what is meant to be there.
-pub const UNFINISHED: &str = "restore.unfinished";
-
-/// Half of the journal: there is a checkpoint for so much of it. Enough that the tables' pages are written for
-/// hundreds of batches at a time, little enough that bringing both halves into the tables takes no noticeable time
-/// at a start.
-const HALF: usize = 2 * 1024 * 1024;
-
 /// redb's cache. Small, since values are read once, at opening: it only has to hold the inner pages of the trees
 /// and what one transaction changes.
 const CACHE: usize = 4 * 1024 * 1024;
-/// Bytes of values in one batch of a restore.
+/// Bytes of values that are written at once where a whole store is.
 const RESTORED_AT_ONCE: usize = 8 << 20;
 
 /// The engine.
 pub struct Redb {
     // Dropped before the lock is let go. Missing after an error, until they were opened again.
     files: Option<Files>,
-    open: Box<dyn Fn() -> Result<Files, EngineError> + Send>,
+    place: Box<dyn Place>,
+    /// Whether what is read from the files is on their disk.
+    trust: Trust,
+    /// What the journal's records are numbered from, if it is made anew: no less than any that may stand in it.
+    next: u64,
     location: String,
-    blocks: bool,
     _lock: Option<File>,
 }
 
@@ -92,25 +86,29 @@ impl Redb {
     /// end before it is opened for writing, and is never replaced.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         let dir = dir.as_ref();
-        fs::create_dir_all(dir).map_err(|e| io_error(dir, &e))?;
+        fs::create_dir_all(dir).map_err(|e| place::io_error(dir, &e))?;
         if dir.join(UNFINISHED).exists() {
             return Err(OpenError::Unfinished { path: dir.to_owned() });
         }
-        let lock = lock(dir)?;
+        let lock = place::lock(dir)?;
         let path = dir.join(FILE);
         let location = path.display().to_string();
-        if !path.try_exists().map_err(|e| io_error(&path, &e))? {
-            make(dir, FILE, |file| tables::format(&builder().create_file(file)?))
+        if !path.try_exists().map_err(|e| place::io_error(&path, &e))? {
+            place::make(dir, FILE, |file| tables::format(&builder().create_file(file)?))
                 .map_err(|e| e.at(&location))?;
         }
-        let dir = dir.to_owned();
-        let open = move || -> Result<_, EngineError> {
-            let db = open_checked(&path)?;
-            let journal = open_journal(&dir, tables::mark(&db)?.open)?;
-            Ok(Files::new(db, journal, true))
-        };
-        let files = open().map_err(|e| e.at(&location))?;
-        Ok(Self { files: Some(files), open: Box::new(open), location, blocks: true, _lock: Some(lock) })
+        Self::of(Box::new(Dir::new(dir)), &location, Some(lock)).map_err(|e| e.at(&location))
+    }
+
+    fn of(place: Box<dyn Place>, location: &str, lock: Option<File>) -> Result<Self, EngineError> {
+        let trust = Trust::default();
+        let files = Some(open(&*place, &trust)?);
+        Ok(Self { files, place, trust, next: 1, location: location.to_owned(), _lock: lock })
+    }
+
+    /// The engine over disks of the caller's. Runs without a thread.
+    pub(super) fn over(place: impl Place, location: &str) -> Result<Self, EngineError> {
+        Self::of(Box::new(place), location, None)
     }
 
     /// Makes a store of a copy, in a directory without one. When this returns, it is there; before, a store cannot be
@@ -122,11 +120,11 @@ impl Redb {
         let path = dir.join(FILE);
         let io = |e: io::Error| CopyError::Write(format!("{}: {e}", path.display()));
         let (marks, boots) = from.begin_anew(env)?;
-        let _lock = lock(dir).map_err(|e| CopyError::Write(e.to_string()))?;
+        let _lock = place::lock(dir).map_err(|e| CopyError::Write(e.to_string()))?;
         if path.try_exists().map_err(io)? {
             return Err(CopyError::Write(format!("{} is there already", path.display())));
         }
-        let fresh = fresh(dir, FILE).map_err(io)?;
+        let fresh = place::fresh(dir, FILE).map_err(io)?;
         let db = builder().create_file(fresh).map_err(EngineError::from)?;
         tables::format(&db)?;
         tables::set_base(&db, marks.revision)?;
@@ -149,41 +147,68 @@ impl Redb {
             }
         }
         drop(db);
-        put_in_place(dir, FILE).map_err(io)?;
+        place::put_in_place(dir, FILE).map_err(io)?;
         Ok(from.entries())
-    }
-
-    /// The engine over disks of the caller's, which are formatted if they are empty; `half` is that of the journal.
-    /// Runs without a thread.
-    pub(super) fn over<D: StorageBackend + Clone>(
-        disk: &D,
-        journal: &D,
-        half: usize,
-        location: &str,
-    ) -> Result<Self, EngineError> {
-        if disk.len().map_err(|e| EngineError::io(&e))? == 0 {
-            let db = guard(|| builder().create_with_backend(disk.clone()).map_err(EngineError::from))?;
-            tables::format(&db)?;
-        }
-        let (disk, journal) = (disk.clone(), journal.clone());
-        let open = move || {
-            guard(|| {
-                let mut db = builder().create_with_backend(disk.clone())?;
-                if !db.check_integrity()? {
-                    return Err(checksum_mismatch());
-                }
-                tables::check_format(&db)?;
-                tables::migrate(&db)?;
-                Ok(Files::new(db, Journal::over(Box::new(journal.clone()), half)?, false))
-            })
-        };
-        let files = Some(open()?);
-        Ok(Self { files, open: Box::new(open), location: location.to_owned(), blocks: false, _lock: None })
     }
 
     fn files(&mut self) -> Result<&mut Files, EngineError> {
         self.files.as_mut().ok_or_else(|| EngineError::Io("it is not open".to_owned()))
     }
+
+    /// Lets go of the files, whatever is wrong with them.
+    fn leave(&mut self) {
+        if let Some(mut files) = self.files.take() {
+            // Its failure is that of the store, or found out when they are opened again.
+            let _ = files.settle();
+        }
+    }
+}
+
+/// Opens the store's files as they are.
+fn open(place: &dyn Place, trust: &Trust) -> Result<Files, EngineError> {
+    guard(|| {
+        let db = place.tables(trust)?;
+        let (journal, half) = place.journal(tables::mark(&db)?.open)?;
+        Ok(Files::new(db, Journal::over(trust.over(journal), half)?, place.is_real()))
+    })
+}
+
+/// Writes everything to a file that is empty. The journal does not count for it.
+fn fill(disk: Box<dyn StorageBackend>, image: Image, next: u64) -> Result<(), EngineError> {
+    let Image { objects, log, marks, base, forgotten, boots } = image;
+    let db = builder().create_with_backend(Boxed(disk))?;
+    tables::format(&db)?;
+    tables::set_base(&db, base)?;
+    let mark = Mark { next, open: false };
+    let mut batch = Batch { marks, boots: Some(boots), ..Batch::default() };
+    batch.forget = forgotten
+        .into_iter()
+        .map(|(mark, up_to)| {
+            let (resource, part) = Forget::of_mark(&mark);
+            Forget { resource, part, up_to, revisions: Vec::new() }
+        })
+        .collect();
+    let mut bytes = 0;
+    let mut flush = |batch: &mut Batch, more: usize| {
+        bytes += more;
+        if bytes < RESTORED_AT_ONCE {
+            return Ok(());
+        }
+        bytes = 0;
+        let full = std::mem::replace(batch, Batch { marks, ..Batch::default() });
+        tables::write(&db, &[full], mark)
+    };
+    for (key, stored) in objects {
+        let len = stored.value.len();
+        batch.objects.push((key, Some(stored)));
+        flush(&mut batch, len)?;
+    }
+    for record in log {
+        let len = record.prev.as_ref().map_or(0, |prev| prev.value.len());
+        batch.log.push(record);
+        flush(&mut batch, len)?;
+    }
+    tables::write(&db, &[batch], mark)
 }
 
 impl Files {
@@ -273,10 +298,6 @@ impl EngineError {
     }
 }
 
-fn io_error(path: &Path, error: &io::Error) -> OpenError {
-    OpenError::Io { location: path.display().to_string(), detail: error.to_string() }
-}
-
 fn checksum_mismatch() -> EngineError {
     EngineError::Corrupt("checksums do not match".to_owned())
 }
@@ -287,57 +308,37 @@ fn builder() -> Builder {
     builder
 }
 
-fn lock(dir: &Path) -> Result<File, OpenError> {
-    let path = dir.join(LOCK);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|e| io_error(&path, &e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: dir.to_owned() }),
-        Err(TryLockError::Error(e)) => Err(io_error(&path, &e)),
+/// Opens tables on a disk that may be damaged: says so before it changes anything that a repair would.
+pub(super) fn open_tables(disk: Box<dyn StorageBackend>) -> Result<Database, EngineError> {
+    let mut db = builder().create_with_backend(Boxed(disk))?;
+    if !db.check_integrity()? {
+        return Err(checksum_mismatch());
     }
+    tables::check_format(&db)?;
+    tables::migrate(&db)?;
+    Ok(db)
 }
 
-/// Makes a file of the store under another name and moves it in place when it is whole: a file of the store's name
-/// is never a half-made one, so an empty or torn one is damage and not a beginning.
-fn make(
-    dir: &Path,
-    name: &str,
-    fill: impl FnOnce(File) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    fill(fresh(dir, name).map_err(|e| EngineError::io(&e))?)?;
-    put_in_place(dir, name).map_err(|e| EngineError::io(&e))
+/// The tables of a disk that is empty.
+pub(super) fn format_tables(disk: Box<dyn StorageBackend>) -> Result<(), EngineError> {
+    guard(|| tables::format(&builder().create_with_backend(Boxed(disk))?))
 }
 
-/// The file under its other name. Secrets stand in it: nobody else may read it.
-fn fresh(dir: &Path, name: &str) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(true).read(true).write(true).mode(0o600);
-    options.open(dir.join(format!("{name}.new")))
-}
-
-fn put_in_place(dir: &Path, name: &str) -> io::Result<()> {
-    fs::rename(dir.join(format!("{name}.new")), dir.join(name))?;
-    File::open(dir)?.sync_all()
-}
-
-fn open_checked(path: &Path) -> Result<Database, EngineError> {
+/// Checks the tables in a file through a view that keeps writes to itself, and then opens them.
+pub(super) fn open_checked(path: &Path, trust: &Trust) -> Result<Database, EngineError> {
     let io = |e: io::Error| EngineError::io(&e);
     let file = File::open(path).map_err(io)?;
     if file.metadata().map_err(io)?.len() == 0 {
         return Err(EngineError::Corrupt("it is empty".to_owned()));
     }
+    read_anew(&file).map_err(io)?;
     guard(|| {
         let mut view = builder().create_with_backend(Probe::new(file).map_err(io)?)?;
         if view.check_integrity()? { tables::check_format(&view) } else { Err(checksum_mismatch()) }
     })?;
     guard(|| {
-        let db = builder().open(path)?;
+        let file = File::options().read(true).write(true).open(path).map_err(io)?;
+        let db = builder().create_with_backend(Boxed(trust.over(Box::new(FileBackend::new(file)?))))?;
         tables::migrate(&db)?;
         Ok(db)
     })
@@ -353,27 +354,34 @@ fn guard<T>(f: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError
     })
 }
 
-/// The journal in a directory. If it has to be there and is not, batches are missing.
-fn open_journal(dir: &Path, needed: bool) -> Result<Journal, EngineError> {
-    let io = |e: io::Error| EngineError::io(&e);
-    if !needed {
-        // Nothing that may stand there counts, and it may be of another store.
-        make(dir, JOURNAL, |mut file| {
-            file.write_all(&vec![0; 2 * HALF]).and_then(|()| file.sync_all()).map_err(io)
-        })?;
+/// redb wants to know of what type a disk is.
+#[derive(Debug)]
+struct Boxed(Box<dyn StorageBackend>);
+
+impl StorageBackend for Boxed {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
     }
-    let path = dir.join(JOURNAL);
-    let file = match OpenOptions::new().read(true).write(true).open(&path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(EngineError::Corrupt(format!(
-                "its journal {} is missing, with changes that are nowhere else; put it back, or restore a backup",
-                path.display()
-            )));
-        }
-        Err(e) => return Err(io(e)),
-    };
-    Journal::over(Box::new(FileBackend::new(file)?), HALF)
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
 }
 
 impl Engine for Redb {
@@ -384,28 +392,57 @@ impl Engine for Redb {
     fn load(&mut self) -> Result<Image, EngineError> {
         let files = self.files()?;
         files.recover()?;
-        guard(|| tables::load(&files.db))
+        let image = guard(|| tables::load(&files.db));
+        self.next = files.journal.next();
+        image
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
-        self.files()?.write(batch)
+        let files = self.files()?;
+        files.write(batch)?;
+        self.next = files.journal.next();
+        Ok(())
     }
 
-    fn reopen(&mut self) -> Result<Marks, EngineError> {
+    fn reopen(&mut self) -> Result<Found, EngineError> {
         // redb refuses everything after an error; what is in the files is known when it has looked at them again.
-        if let Some(mut files) = self.files.take() {
-            // Its failure is that of the store, or found out now.
-            let _ = files.settle();
+        self.leave();
+        if self.trust.is_lost() {
+            return Ok(Found::Unproven);
         }
-        let mut files = (self.open)()?;
+        let mut files = open(&*self.place, &self.trust)?;
         files.recover()?;
         let found = guard(|| tables::marks(&files.db))?;
+        self.next = files.journal.next();
         self.files = Some(files);
-        Ok(found)
+        Ok(Found::At(found))
+    }
+
+    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.leave();
+        // Behind the record that failed, which may stand in the journal.
+        let next = self.next + 1;
+        let fresh = || -> Result<(), EngineError> {
+            let disk = self.place.fresh().map_err(|e| EngineError::io(&e))?;
+            guard(|| fill(disk, image, next))?;
+            self.place.put_in_place().map_err(|e| EngineError::io(&e))
+        };
+        if let Err(error) = fresh() {
+            self.place.discard();
+            return Err(error);
+        }
+        // From here on a crash finds the new file, which says that the journal does not count.
+        let mut files = open(&*self.place, &self.trust)?;
+        files.recover()?;
+        guard(|| tables::write(&files.db, &[], Mark { next, open: true }))?;
+        self.next = next;
+        self.files = Some(files);
+        self.trust.restore();
+        Ok(())
     }
 
     fn blocks(&self) -> bool {
-        self.blocks
+        self.place.is_real()
     }
 }
 
@@ -414,6 +451,7 @@ impl Drop for Redb {
         // What was acknowledged is in the journal; this spares the next start the work and leaves a file that is
         // whole without it.
         if !thread::panicking()
+            && !self.trust.is_lost()
             && let Some(files) = &mut self.files
             && let Err(error) = files.write_through(None, false)
         {

@@ -1,16 +1,35 @@
 //! What commits come to, and what makes it durable. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Made, Prepared};
 use crate::{
-    engine::{Batch, Change, Forget, LogRecord, Marks, Stored},
-    entry::{Committed, Entry, Event, EventKind, Expect},
+    boot::Boot,
+    engine::{Batch, Change, Forget, Image, LogRecord, Marks, Stored},
+    entry::{Committed, Entry, Event, EventKind, Guard},
     error::CommitError,
+    history::History,
     key::{Key, Revision},
     quota::{Terms, Used},
     state::State,
 };
+
+/// Whether all of these hold.
+pub(super) fn check<H>(state: &State<H>, guards: &[Guard]) -> Result<(), CommitError<H>> {
+    let holds = |guard: &Guard| match guard {
+        Guard::Holds(key, expect) => expect.holds(state.get_key(key).map(|entry| entry.revision)),
+        Guard::Empty { namespace, resources } => {
+            resources.iter().all(|resource| state.is_empty_in(resource, namespace))
+        }
+    };
+    match guards.iter().position(|guard| !holds(guard)) {
+        Some(guard) => Err(CommitError::Unmet { guard }),
+        None => Ok(()),
+    }
+}
 
 type Applied<H> = ((State<H>, Used), Committed<H>, Vec<Made<H>>);
 
@@ -29,12 +48,8 @@ pub(super) fn apply<H>(
     let mut relaxed = true;
     for (op, prepared) in ops.into_iter().enumerate() {
         let found = state.get_key(&prepared.key).cloned();
-        let holds = match prepared.expect {
-            Expect::Absent => found.is_none(),
-            Expect::At(revision) => found.as_ref().is_some_and(|e| e.revision == revision),
-            Expect::Any => prepared.kind == EventKind::Put || found.is_some(),
-        };
-        // There is nothing to delete where nothing is expected.
+        let holds = prepared.expect.holds(found.as_ref().map(|entry| entry.revision));
+        // There is nothing to delete where there is nothing.
         if !holds || (prepared.kind == EventKind::Delete && found.is_none()) {
             return Err(CommitError::Conflict { op, found });
         }
@@ -144,5 +159,30 @@ impl Draft {
             forget: forget.iter().cloned().chain(skipped).collect(),
             boots: None,
         }
+    }
+}
+
+/// Everything there is, as it is kept.
+pub(super) fn image<H>(
+    state: &State<H>,
+    history: &History<H>,
+    marks: Marks,
+    boots: Vec<Boot>,
+    relaxed: fn(&str) -> bool,
+) -> Image {
+    let (base, mut forgotten) = history.trimmed().marks();
+    // What has no log is forgotten up to now, whatever can still be watched.
+    forgotten.retain(|(mark, _)| !relaxed(&Forget::of_mark(mark).0));
+    let unlogged = state.resources().chain(history.resources()).filter(|resource| relaxed(resource));
+    let unlogged: BTreeSet<_> = unlogged.cloned().collect();
+    forgotten.extend(unlogged.into_iter().map(|resource| (resource, marks.revision)));
+    let logged = history.events().filter(|event| !relaxed(&event.key().resource));
+    Image {
+        objects: state.entries().map(|entry| (entry.key.clone(), stored(entry))).collect(),
+        log: logged.map(|event| record(event)).collect(),
+        marks,
+        base,
+        forgotten,
+        boots,
     }
 }
