@@ -442,7 +442,7 @@ impl Collector {
             edit(&mut new);
             Ok(fields::update(target.kind, Some(live), &new, AGENT, "", &now))
         };
-        let how = Modify { may_create: false, uid: uid.map(str::to_owned) };
+        let how = Modify { uid: uid.map(str::to_owned), ..Modify::default() };
         match self.registry.modify(&caller, target, &how, &WriteOptions::default(), &mut produce).await {
             Ok(_) => Ok(()),
             // It went by itself.

@@ -121,7 +121,8 @@ pub struct Custom {
     pub terminating: bool,
     /// The definition's generation: another one means another schema, or other versions.
     pub generation: i64,
-    /// The revision of the definition. Objects that are older may lack a default, or have a field that is none any more.
+    /// The revision at which the schemas of the definition became what they are. Objects that are older may lack a
+    /// default, or have a field that is none any more.
     pub since: u64,
     /// Warning for every use of a deprecated version.
     pub deprecation: Option<String>,

@@ -12,7 +12,7 @@ use std::{
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use karmada_meta::{object, status::Status};
-use karmada_store::{EventKind, Key, Scope, WatchEnd};
+use karmada_store::{EventKind, Guard, Key, Scope, WatchEnd};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -114,6 +114,8 @@ struct Remaining {
     failures: Vec<String>,
     /// Where to look for changes.
     scopes: Vec<Scope>,
+    /// What was looked at.
+    looked_at: Vec<Arc<str>>,
 }
 
 struct Deleter {
@@ -133,7 +135,7 @@ impl Deleter {
             let seen = self.registry.store.revision();
             let remaining = self.empty(name).await;
             let outcome = if remaining.resources.is_empty() {
-                self.finalize(name, &namespace.header.uid).await
+                self.finalize(name, &namespace.header.uid, remaining.looked_at.clone()).await
             } else {
                 self.report(name, &namespace.header.uid, &remaining).await
             };
@@ -163,6 +165,7 @@ impl Deleter {
         let kinds = self.registry.kinds();
         let namespaced: Vec<&Arc<Kind>> = kinds.stored().filter(|kind| kind.namespaced).collect();
         for kind in namespaced {
+            remaining.looked_at.push(kind.storage.clone());
             let objects: Vec<Key> = self
                 .registry
                 .store
@@ -204,7 +207,7 @@ impl Deleter {
     /// Writes into the namespace's status what holds it up.
     async fn report(&self, name: &str, uid: &str, remaining: &Remaining) -> Result<(), Status> {
         let now = self.registry.now();
-        self.change(name, uid, "status", &|value| {
+        self.change(name, uid, "status", Vec::new(), &|value| {
             for condition in conditions(remaining) {
                 set_condition(value, condition, &now);
             }
@@ -212,9 +215,10 @@ impl Deleter {
         .await
     }
 
-    /// Takes the finalizer that stands for the content off.
-    async fn finalize(&self, name: &str, uid: &str) -> Result<(), Status> {
-        self.change(name, uid, "finalize", &|value| {
+    /// Takes the finalizer that stands for the content off, if there is none in that very commit.
+    async fn finalize(&self, name: &str, uid: &str, looked_at: Vec<Arc<str>>) -> Result<(), Status> {
+        let empty = Guard::Empty { namespace: name.into(), resources: looked_at };
+        self.change(name, uid, "finalize", vec![empty], &|value| {
             if let Some(Value::Array(list)) = value.pointer_mut("/spec/finalizers") {
                 list.retain(|finalizer| finalizer != KUBERNETES);
             }
@@ -227,6 +231,7 @@ impl Deleter {
         name: &str,
         uid: &str,
         subresource: &str,
+        guards: Vec<Guard>,
         edit: &(dyn Fn(&mut Value) + Sync),
     ) -> Result<(), Status> {
         let kinds = self.registry.kinds();
@@ -240,7 +245,7 @@ impl Deleter {
             edit(&mut new);
             Ok(crate::fields::update(kind, Some(live), &new, AGENT, subresource, &now))
         };
-        let how = Modify { may_create: false, uid: Some(uid.to_owned()) };
+        let how = Modify { uid: Some(uid.to_owned()), guards, ..Modify::default() };
         self.registry.modify(&caller, &target, &how, &WriteOptions::default(), &mut produce).await.map(drop)
     }
 }

@@ -32,7 +32,7 @@ use std::{
 use bytes::Bytes;
 use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
-use karmada_store::{CommitError, Failure, Op, Project as _, Purpose, Revision};
+use karmada_store::{CommitError, Failure, Guard, Op, Project as _, Purpose, Revision};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ use crate::{
     admission::Admission,
     authn::UserInfo,
     authz::{self, Attributes, Authorizer, ResourceTarget},
-    crd::served::Served,
+    crd::{schemas, served::Served},
     follow::{Derived, Follower},
     heavy::Pool,
     kinds::{Kind, Kinds},
@@ -392,10 +392,23 @@ impl Registry {
         op: Op,
         purpose: Purpose,
     ) -> Result<Option<Arc<Object>>, Status> {
+        self.commit_if(caller, Vec::new(), op, purpose).await
+    }
+
+    /// The same under conditions. `Ok(None)` also when one does not hold.
+    async fn commit_if(
+        &self,
+        caller: &Caller<'_>,
+        guards: Vec<Guard>,
+        op: Op,
+        purpose: Purpose,
+    ) -> Result<Option<Arc<Object>>, Status> {
         // A hub that is full has to start, too.
         let purpose = if caller.internal { Purpose::Upkeep } else { purpose };
         let terms = quota::terms(caller.user, &op.key.resource, purpose);
-        match self.store.commit_on(vec![op], terms).await {
+        // What it is answered with is the last one's.
+        let ops = schemas::beside(&self.store, &op).into_iter().chain([op]).collect();
+        match self.store.commit_if(guards, ops, terms).await {
             Ok(mut committed) => {
                 let entry = committed.entries.pop();
                 if let Some(entry) =
@@ -406,7 +419,7 @@ impl Registry {
                 }
                 Ok(entry)
             }
-            Err(CommitError::Conflict { .. }) => Ok(None),
+            Err(CommitError::Conflict { .. } | CommitError::Unmet { .. }) => Ok(None),
             Err(CommitError::Quota(exceeded)) => Err(quota::refusal(&exceeded)),
             Err(CommitError::TooLarge { .. }) => Err(Status::too_large("the object does not fit the store")),
             // The store has logged it, once for all that it refuses.

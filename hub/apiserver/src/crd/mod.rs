@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Everything here is a pure function of definitions and objects, but for `served.rs`, which keeps what the stored
-//! definitions come to. Their status is written by the crate's `definitions`.
+//! definitions come to, and `schemas.rs`, which keeps since when they have been so. Their status is written by the crate's `definitions`.
 //!
 //! Not here: conversion webhooks are refused where they would be called.
 
@@ -24,6 +24,7 @@ mod parts;
 mod pattern;
 pub mod rules;
 mod schema;
+pub(crate) mod schemas;
 pub(crate) mod served;
 mod shape;
 pub mod status;

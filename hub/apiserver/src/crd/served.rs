@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use super::{
     STORAGE, kinds_of,
     parts::text,
+    schemas,
     status::{Names, Naming, is_true},
 };
 use crate::{
@@ -103,7 +104,8 @@ impl Served {
     }
 
     /// Takes in one definition as it is, or that it is gone; the kinds it had and has, if that makes a difference.
-    fn learn(books: &mut Books, name: &Arc<str>, now: Option<&Object>) -> Option<Exchange> {
+    fn learn(books: &mut Books, name: &Arc<str>, all: &Snapshot<Header>) -> Option<Exchange> {
+        let now = all.find(STORAGE, "", name).map(|object| &**object);
         if books.known.get(name).map(|known| known.revision) == now.map(|object| object.revision) {
             return None;
         }
@@ -111,7 +113,7 @@ impl Served {
         if let Some(known) = &before {
             leave(&mut books.groups, name, known);
         }
-        let after = now.and_then(|object| read(name, object));
+        let after = now.and_then(|object| read(name, object, schemas::since(all, name)));
         let kinds = after.as_ref().map(|known| known.kinds.clone()).unwrap_or_default();
         if let Some(known) = after {
             join(&mut books.groups, name, &known);
@@ -157,14 +159,14 @@ impl Derived for Served {
 
     fn update(&self, changed: &BTreeSet<Key>, now: &Snapshot<Header>) {
         let mut books = self.books.lock();
-        let learn = |key: &Key| Self::learn(&mut books, &key.name, now.get(key).map(|object| &**object));
+        let learn = |key: &Key| Self::learn(&mut books, &key.name, now);
         let exchanges: Vec<Exchange> = changed.iter().filter_map(learn).collect();
         self.show(&mut books, &exchanges);
     }
 }
 
-/// What a stored definition says.
-fn read(name: &str, object: &Object) -> Option<Known> {
+/// What a stored definition says, whose schemas are what they are since some revision; none: its own.
+fn read(name: &str, object: &Object, since: Option<Revision>) -> Option<Known> {
     let mut definition: Value = match serde_json::from_slice(&object.value) {
         Ok(definition) => definition,
         Err(error) => {
@@ -173,10 +175,14 @@ fn read(name: &str, object: &Object) -> Option<Known> {
         }
     };
     object::set_meta(&mut definition, "resourceVersion", object.revision.to_string());
+    let mut kinds = kinds_of(&definition);
+    for custom in kinds.iter_mut().filter_map(|kind| kind.custom.as_mut()) {
+        custom.since = since.unwrap_or(object.revision).get();
+    }
     Some(Known {
         revision: object.revision,
         group: text(&definition, "/spec/group").into(),
-        kinds: kinds_of(&definition).into_iter().map(Arc::new).collect(),
+        kinds: kinds.into_iter().map(Arc::new).collect(),
         names: Names::accepted(&definition),
         waits: !is_true(&definition, "NamesAccepted"),
     })

@@ -7,7 +7,7 @@ use karmada_meta::{
     object,
     status::{Status, StatusCause},
 };
-use karmada_store::{Expect, Op, Purpose};
+use karmada_store::{Expect, Guard, Op, Purpose};
 use serde_json::Value;
 
 use super::{Caller, Registry, Target, Written, metadata, rules};
@@ -129,15 +129,16 @@ impl Registry {
         if options.dry_run {
             return Ok(Written { shown: self.made(&target, value, None), created: true });
         }
-        match self.commit(caller, Op::put(key.clone(), Expect::Absent, value), Purpose::Growth).await? {
-            Some(stored) => {
-                self.recheck_namespace(&target, &stored);
-                Ok(Written { shown: super::Shown::Stored(stored), created: true })
+        loop {
+            let guards = self.check_open(&target)?.into_iter().collect();
+            let put = Op::put(key.clone(), Expect::Absent, value.clone());
+            if let Some(stored) = self.commit_if(caller, guards, put, Purpose::Growth).await? {
+                return Ok(Written { shown: super::Shown::Stored(stored), created: true });
             }
-            None => match self.store.get(&key) {
-                Some(there) => Err(taken(kind, &name, &there)),
-                None => Err(Status::already_exists(&kind.group_resource(), &name)),
-            },
+            // Else the namespace is not as it was: it may go, or only have been given a label.
+            if let Some(there) = self.store.get(&key) {
+                return Err(taken(kind, &name, &there));
+            }
         }
     }
 
@@ -162,8 +163,8 @@ impl Registry {
     }
 
     /// Refuses what would be created where nothing new may be: of a definition that is on its way out, or in a namespace
-    /// that is, or is not there.
-    pub(super) fn check_open(&self, target: &Target<'_>) -> Result<(), Status> {
+    /// that is, or is not there. Answers what must still hold when it is created.
+    pub(super) fn check_open(&self, target: &Target<'_>) -> Result<Option<Guard>, Status> {
         if target.kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&target.kind.group_resource(), target.name, why));
@@ -172,15 +173,15 @@ impl Registry {
     }
 
     /// Refuses what would be created in a namespace that is not there, or is on its way out.
-    fn check_namespace(&self, target: &Target<'_>) -> Result<(), Status> {
+    fn check_namespace(&self, target: &Target<'_>) -> Result<Option<Guard>, Status> {
         if !target.kind.namespaced || target.namespace.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let Some(namespace) = self.namespace(target.namespace) else {
             return Err(Status::not_found(&GroupResource::new("", "namespaces"), target.namespace));
         };
         if !namespace.header.deleting {
-            return Ok(());
+            return Ok(Some(Guard::Holds(namespace.key.clone(), Expect::At(namespace.revision))));
         }
         let why = format!(
             "unable to create new content in namespace {} because it is being terminated",
@@ -198,21 +199,6 @@ impl Registry {
     /// A namespace.
     pub(crate) fn namespace(&self, name: &str) -> Option<Arc<Object>> {
         self.store.get(&storage::key_of("core/namespaces", "", name))
-    }
-
-    /// A namespace may have gone between the check and the commit. What was created in it then is nobody's to delete,
-    /// so it goes again here.
-    fn recheck_namespace(&self, target: &Target<'_>, stored: &Arc<Object>) {
-        if !target.kind.namespaced || self.namespace(target.namespace).is_some() {
-            return;
-        }
-        let (store, stored) = (self.store.clone(), stored.clone());
-        tokio::spawn(async move {
-            let delete = Op::delete(stored.key.clone(), Expect::At(stored.revision), stored.value.clone());
-            if let Err(error) = store.commit(vec![delete]).await {
-                tracing::debug!(%error, "what was created in a namespace that has gone is not ours to remove any more");
-            }
-        });
     }
 }
 

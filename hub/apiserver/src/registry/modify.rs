@@ -7,7 +7,7 @@ use karmada_meta::{
     path::{FieldError, Path},
     status::{MODIFIED, Status},
 };
-use karmada_store::{Expect, Op, Purpose};
+use karmada_store::{Expect, Guard, Op, Purpose};
 use serde_json::{Map, Value};
 
 use super::{
@@ -30,6 +30,8 @@ pub struct Modify {
     pub may_create: bool,
     /// Only the object of this uid.
     pub uid: Option<String>,
+    /// Only while this holds.
+    pub guards: Vec<Guard>,
 }
 
 /// Works out the new object from the one there is (`None`: none). It is asked again when someone else was faster, so
@@ -57,7 +59,8 @@ impl Registry {
         let mut produce = |live: Option<&Value>| {
             Ok(fields::update(target.kind, live, &new, &manager, target.subresource, &now))
         };
-        self.modify(caller, target, &Modify { may_create, uid }, options, &mut produce).await
+        self.modify(caller, target, &Modify { may_create, uid, ..Modify::default() }, options, &mut produce)
+            .await
     }
 
     /// Changes an object as `produce` says, until nobody else comes between.
@@ -91,9 +94,10 @@ impl Registry {
                 );
                 return Err(Status::conflict(&target.kind.group_resource(), target.name, why));
             }
-            match self.change_once(caller, target, &live, sent, options, produce).await? {
+            match self.change_once(caller, target, how, &live, sent, options, produce).await? {
                 Some(written) => return Ok(written),
-                None => continue,
+                None if how.guards.is_empty() => {}
+                None => return Err(Status::conflict(&target.kind.group_resource(), target.name, MODIFIED)),
             }
         }
     }
@@ -126,11 +130,13 @@ impl Registry {
         self.insert(caller, target.kind, target.namespace, object, options).await
     }
 
-    /// One try at changing `live`. `Ok(None)`: someone else was faster.
+    /// One try at changing `live`. `Ok(None)`: someone else was faster, or a guard does not hold.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a request, and what was found")]
     async fn change_once(
         &self,
         caller: &Caller<'_>,
         target: &Target<'_>,
+        how: &Modify,
         live: &Arc<Object>,
         sent: usize,
         options: &WriteOptions,
@@ -190,9 +196,8 @@ impl Registry {
         if gone {
             // The client is shown what it made of the object, watchers the last state that was stored.
             let shown = self.made(target, value, Some(live.revision));
-            let deleted = self
-                .commit(caller, Op::delete(live.key.clone(), at, live.value.clone()), Purpose::Upkeep)
-                .await?;
+            let delete = Op::delete(live.key.clone(), at, live.value.clone());
+            let deleted = self.commit_if(caller, how.guards.clone(), delete, Purpose::Upkeep).await?;
             return Ok(deleted.map(|_| Written { shown, created: false }));
         }
         // Status, and whatever leads to the end of what is being deleted, go on when there is no room left.
@@ -201,7 +206,7 @@ impl Registry {
         let put = Op::put(live.key.clone(), at, value);
         // It will be repeated within seconds.
         let put = if renewal { put.relaxed() } else { put };
-        let stored = self.commit(caller, put, purpose).await?;
+        let stored = self.commit_if(caller, how.guards.clone(), put, purpose).await?;
         Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
     }
 }

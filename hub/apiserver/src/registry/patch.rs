@@ -82,7 +82,7 @@ impl Registry {
                 )?;
                 finish_apply(target, applied, &config)
             };
-            let how = Modify { may_create: target.subresource.is_empty(), uid: None };
+            let how = Modify { may_create: target.subresource.is_empty(), ..Modify::default() };
             return self.modify(caller, target, &how, options, &mut produce).await;
         }
         // Copies of copies make much of little.

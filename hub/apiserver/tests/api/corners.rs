@@ -10,16 +10,17 @@ const EVENTS: &str = "/api/v1/namespaces/default/events";
 async fn a_version_of_what_is_gone_does_not_keep_it_from_being_made() {
     let server = Server::start().await;
     let mut body = config_map("a");
-    body["metadata"]["resourceVersion"] = json!("7");
+    body["metadata"]["resourceVersion"] = json!("7000000");
     let made = server.patch(&format!("{MAPS}/a?fieldManager=m"), "apply", body).await;
     assert_eq!(made.code, 201, "{made:?}");
-    assert_ne!(made.body["metadata"]["resourceVersion"], "7");
+    assert_ne!(made.body["metadata"]["resourceVersion"], "7000000");
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
-    let lease = json!({"metadata": {"name": "l", "resourceVersion": "7"}, "spec": {"holderIdentity": "x"}});
+    let lease =
+        json!({"metadata": {"name": "l", "resourceVersion": "7000000"}, "spec": {"holderIdentity": "x"}});
     assert_eq!(server.call("PUT", leases, lease.clone()).await.code, 201);
     assert_eq!(server.call("PUT", leases, lease).await.code, 409, "now it is there");
     let mut body = config_map("b");
-    body["metadata"]["resourceVersion"] = json!("7");
+    body["metadata"]["resourceVersion"] = json!("7000000");
     let refused = server.call("POST", MAPS, body).await;
     let why = "resourceVersion should not be set on objects to be created";
     assert_eq!((refused.code, &refused.body["message"]), (500, &json!(why)));

@@ -1,5 +1,10 @@
 //! Custom resources, from their definition to its end.
 
+use std::{collections::BTreeMap, time::SystemTime};
+
+use karmada_apiserver::{limits::Limits, storage::ApiStore};
+use karmada_env::{Env, ManualClock};
+use karmada_store::{Incoming, engine::memory::Memory};
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -188,4 +193,109 @@ async fn a_kind_is_where_its_scope_says() {
         assert_eq!((answer.code, answer.body), (404, json!("404 page not found\n")), "{method} {path}");
     }
     assert_eq!(server.get("/apis/example.com/v1/widgets").await.code, 200);
+}
+
+/// A definition whose objects get one more field by default with each number.
+fn with_fields(fields: usize) -> Value {
+    let mut definition = definition();
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        let properties = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        for n in 0..fields {
+            properties[format!("f{n}")] = json!({"type": "integer", "default": n});
+        }
+    }
+    definition
+}
+
+/// What is stored of a hub in memory, and the server over it.
+struct Hub {
+    memory: Memory,
+    server: Server,
+}
+
+impl Hub {
+    async fn over(memory: Memory) -> Self {
+        let server = Server::over(memory.clone(), Limits::default()).await;
+        Self { memory, server }
+    }
+
+    fn store(&self) -> &ApiStore {
+        &self.server.api.registry().store
+    }
+
+    async fn end(self) -> Memory {
+        self.server.shutdown.cancel();
+        self.store().close().await.unwrap();
+        self.memory
+    }
+
+    /// How many objects have to be brought up to date whenever they are read.
+    fn outdated(&self) -> usize {
+        let kinds = self.server.api.registry().kinds();
+        let kind = kinds.by_resource("example.com", "v1", "widgets").unwrap();
+        let snapshot = self.store().snapshot();
+        let all = snapshot.range("example.com/widgets", None, None);
+        all.filter(|object| !kind.serves_as_stored(Some(object.revision))).count()
+    }
+
+    async fn define(&self, fields: usize) {
+        let path = format!("{DEFINITIONS}/widgets.example.com");
+        let mut new = self.server.get(&path).await.body;
+        new["spec"]["versions"] = with_fields(fields)["spec"]["versions"].clone();
+        let put = self.server.call("PUT", &path, new).await;
+        assert_eq!(put.code, 200, "{put:?}");
+    }
+}
+
+/// Objects, changes of the definition with and without another schema, restarts and restores in any order: every object
+/// has all fields, and those alone are brought up to date at each reading that are older than the schema.
+#[tokio::test(start_paused = true)]
+async fn objects_are_as_old_as_their_schema_is() {
+    for seed in 0..6 {
+        let env = Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), seed);
+        let mut hub = Hub::over(Memory::new()).await;
+        assert_eq!(hub.server.call("POST", DEFINITIONS, with_fields(0)).await.code, 201);
+        hub.server.until(WIDGETS, |a| a.code == 200).await;
+        let (mut fields, mut written): (usize, BTreeMap<String, usize>) = (0, BTreeMap::new());
+        for step in 0..24 {
+            match env.below(8) {
+                0..3 => {
+                    let name = format!("w{}", env.below(4));
+                    let body = json!({"metadata": {"name": name}, "spec": {"n": step}});
+                    let path = format!("{WIDGETS}/{name}");
+                    let answer = match written.contains_key(&name) {
+                        false => hub.server.call("POST", WIDGETS, body).await,
+                        true => hub.server.patch(&path, "merge", json!({"spec": {"n": step}})).await,
+                    };
+                    assert!(answer.code < 300, "{answer:?}");
+                    written.insert(name, fields);
+                }
+                3 => {
+                    fields += 1;
+                    hub.define(fields).await;
+                }
+                4 => {
+                    let path = format!("{DEFINITIONS}/widgets.example.com");
+                    let label = json!({"metadata": {"labels": {"step": step.to_string()}}});
+                    assert_eq!(hub.server.patch(&path, "merge", label).await.code, 200);
+                }
+                5 => hub.define(fields).await,
+                6 => hub = Hub::over(hub.end().await).await,
+                _ => {
+                    let copy: Vec<u8> = hub.store().copy().flatten().collect();
+                    hub.end().await;
+                    let memory = Memory::restore(Incoming::begin(&*copy).unwrap(), &env).unwrap();
+                    hub = Hub::over(memory).await;
+                }
+            }
+            for name in written.keys() {
+                let spec = hub.server.get(&format!("{WIDGETS}/{name}")).await.body["spec"].clone();
+                let all = (0..fields).all(|n| spec[format!("f{n}")] == json!(n));
+                assert!(all, "{seed}, step {step}: {name} has {spec}");
+            }
+            let older = written.values().filter(|then| **then < fields).count();
+            assert_eq!(hub.outdated(), older, "{seed}, step {step}");
+        }
+        hub.end().await;
+    }
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{MAPS, Server, config_map};
+use tower::ServiceExt as _;
+
+use crate::{MAPS, Server, config_map, webhooks};
 
 fn owned(name: &str, owner: &Value, blocks: bool) -> Value {
     let mut map = config_map(name);
@@ -144,4 +146,61 @@ async fn an_owner_in_another_namespace_owns_nothing_and_that_is_told() {
     let told = server.get("/api/v1/namespaces/n/events").await.body;
     assert_eq!(told["items"][0]["reason"], "OwnerRefInvalidNamespace", "{told}");
     assert_eq!(server.get(&format!("{MAPS}/there")).await.code, 200);
+}
+
+/// While a webhook is asked about an object, its namespace begins to end: the object must not come to be in it.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_in_a_namespace_that_has_begun_to_end() {
+    let server = Server::start().await;
+    server.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/f"]}});
+    assert_eq!(server.call("POST", maps, held).await.code, 201);
+    let api = server.api.clone();
+    let ends = move |_: &str, _: &Value| -> webhooks::Reply {
+        let mut request = Server::request("DELETE", "/api/v1/namespaces/n", &[], Vec::new());
+        request.extensions_mut().insert(Server::admin());
+        let deleted = api.service().oneshot(request);
+        Box::pin(async move {
+            assert_eq!(deleted.await.unwrap().status(), 200);
+            Ok(json!({"allowed": true}))
+        })
+    };
+    server.api.call_webhooks(webhooks::Outside::new(ends));
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
+    let webhook = webhooks::webhook("guard", json!({"rules": rules}));
+    let configuration = webhooks::configuration("Validating", "c", &[webhook]);
+    assert_eq!(server.call("POST", &webhooks::path("Validating"), configuration).await.code, 201);
+
+    let late = server.call("POST", maps, json!({"metadata": {"name": "late"}})).await;
+    assert_eq!(late.code, 403, "{late:?}");
+    assert_eq!(late.body["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    assert_eq!(server.get(&format!("{maps}/late")).await.code, 404);
+}
+
+/// A namespace that only changes meanwhile is no reason to refuse anything.
+#[tokio::test(start_paused = true)]
+async fn a_label_on_a_namespace_is_in_nobodys_way() {
+    let server = Server::start().await;
+    let api = server.api.clone();
+    let labels = move |_: &str, _: &Value| -> webhooks::Reply {
+        let (patch, headers) =
+            (json!({"metadata": {"labels": {"l": "1"}}}), [("content-type", "application/merge-patch+json")]);
+        let mut request =
+            Server::request("PATCH", "/api/v1/namespaces/default", &headers, patch.to_string().into_bytes());
+        request.extensions_mut().insert(Server::admin());
+        let patched = api.service().oneshot(request);
+        Box::pin(async move {
+            assert_eq!(patched.await.unwrap().status(), 200);
+            Ok(json!({"allowed": true}))
+        })
+    };
+    server.api.call_webhooks(webhooks::Outside::new(labels));
+    let webhook = webhooks::webhook("guard", json!({}));
+    let configuration = webhooks::configuration("Validating", "c", &[webhook]);
+    server.call("POST", &webhooks::path("Validating"), configuration).await;
+    let made = server
+        .call("POST", "/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "m"}}))
+        .await;
+    assert_eq!(made.code, 201, "{made:?}");
 }

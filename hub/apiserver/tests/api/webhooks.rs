@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{MAPS, Server, config_map};
 
-type Reply = BoxFuture<'static, Result<Value, String>>;
+pub(crate) type Reply = BoxFuture<'static, Result<Value, String>>;
 type Answer = dyn Fn(&str, &Value) -> Reply + Send + Sync;
 
 /// Services outside, by the hosts of their URLs.
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Outside {
 }
 
 impl Outside {
-    fn new(answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Arc<Self> {
+    pub(crate) fn new(answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { asked: Mutex::default(), answer: Box::new(answer) })
     }
 
