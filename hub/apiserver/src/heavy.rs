@@ -33,6 +33,17 @@ const MOST_WAITING: usize = 1_024;
 /// When someone who was turned away may ask again, in seconds.
 const RETRY_AFTER: u32 = 1;
 
+/// The processors that this process may use.
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// How many large pieces of work are done at a time on so many processors: half of them, so that the other half answers.
+/// While one is done its thread is replaced by another, so a runtime needs as many threads more.
+pub fn places(processors: usize) -> usize {
+    (processors / 2).max(1)
+}
+
 /// The places for heavy work.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -44,10 +55,8 @@ pub(crate) struct Pool {
 }
 
 impl Default for Pool {
-    /// Half of the machine, so that the other half answers.
     fn default() -> Self {
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::new((threads / 2).max(1), MOST_WAITING)
+        Self::new(places(processors()), MOST_WAITING)
     }
 }
 

@@ -39,6 +39,7 @@
 //! - A get, a list or a watch from a version that is to come is answered at once with 504: there is one server, so waiting
 //!   would not bring it sooner. Nor does this server write leases of its own, so the version that such an answer
 //!   calls the current one may be that of the client's last write. (3)
+//! - A list at version 0 has its `limit`, too, which kube-apiserver's cache passes over. (1)
 //! - An Event goes an hour after it was last written, within a minute. Of an autoscaler's metrics `autoscaling/v1` shows the use of CPU alone.
 //! - OpenAPI: version 3 comes in JSON alone, Swagger 2 without descriptions of built-in kinds and with the parameters of
 //!   each operation written out where they stand, which old clients need; neither describes operations and their

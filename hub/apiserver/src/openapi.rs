@@ -6,8 +6,8 @@
 //!   schemas of definitions ───────────┘
 //! ```
 //!
-//! Documents are made when they are asked for and not kept: they are large, wanted seldom, and clients keep them by
-//! their hash. A hash is made of what a document is made of, so that nobody has to make one to tell whether it changed;
+//! Documents are made when they are first asked for, and kept in gzip until the served kinds change what they say
+//! ([`kept`]). A hash is made of what a document is made of, so that nobody has to make one to tell whether it changed;
 //! hashes are kept until the served kinds change. Of built-in kinds OpenAPI 3 alone has descriptions: what explains asks
 //! for it, and Swagger 2 is large enough for those who take it whole.
 
@@ -16,10 +16,11 @@ mod descriptions;
 mod document;
 pub(crate) mod facts;
 mod gnostic;
+mod kept;
 mod paths;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -31,7 +32,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
-use self::{descriptions::Descriptions, document::Document, facts::Facts};
+use self::{descriptions::Descriptions, document::Document, facts::Facts, kept::Kept};
 use crate::{
     builtin::types,
     discovery,
@@ -105,15 +106,29 @@ const GNOSTIC: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobu
 const GNOSTIC_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The hashes of the latest [`Kinds`], made when first asked for.
+/// The hashes of the latest [`Kinds`] and their documents, made when first asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     latest: Mutex<Option<(Arc<Kinds>, Arc<Index>)>>,
+    kept: Kept,
 }
 
 impl Cache {
+    /// Whether a request can be answered with what is there.
+    pub(crate) fn is_ready(&self, kinds: &Arc<Kinds>, asked: &Asked<'_>) -> bool {
+        let latest = self.latest.lock().clone().filter(|(of, _)| Arc::ptr_eq(of, kinds));
+        let hash = latest.and_then(|(_, index)| index.hash_of(asked));
+        let packed = hash.and_then(|hash| self.kept.get(&hash));
+        packed.is_some_and(|packed| respond::wants_gzip(packed.length, asked.headers))
+    }
+
+    /// Answers a request below `/openapi`; `None` where there is nothing.
+    pub(crate) fn respond(&self, kinds: &Arc<Kinds>, asked: &Asked<'_>) -> Option<Response<Body>> {
+        respond(&self.get(kinds), &self.kept, kinds, asked)
+    }
+
     /// The hashes of `kinds`.
-    pub(crate) fn get(&self, kinds: &Arc<Kinds>) -> Arc<Index> {
+    fn get(&self, kinds: &Arc<Kinds>) -> Arc<Index> {
         let mut latest = self.latest.lock();
         match &*latest {
             Some((of, index)) if Arc::ptr_eq(of, kinds) => Arc::clone(index),
@@ -182,6 +197,28 @@ impl Index {
         Self { three, two: hex(two) }
     }
 
+    /// The hash of the document that is asked for.
+    fn hash_of(&self, asked: &Asked<'_>) -> Option<String> {
+        match asked.path.trim_end_matches('/').strip_prefix("/openapi/")? {
+            "v2" => match two_as(asked)? {
+                JSON => Some(self.two.clone()),
+                _ => Some(self.gnostic()),
+            },
+            path => self.three.get(path.strip_prefix("v3/")?).map(|(_, hash)| hash.clone()),
+        }
+    }
+
+    /// The hash of Swagger 2 in gnostic's form: the two are not each other's copies.
+    fn gnostic(&self) -> String {
+        format!("{}-proto", self.two)
+    }
+
+    /// All hashes.
+    fn hashes(&self) -> BTreeSet<String> {
+        let three = self.three.values().map(|(_, hash)| hash.clone());
+        three.chain([self.two.clone(), self.gnostic()]).collect()
+    }
+
     /// The index of OpenAPI 3.
     fn paths(&self) -> String {
         let paths: Map<String, Value> = self
@@ -226,31 +263,43 @@ pub(crate) struct Asked<'a> {
     pub(crate) now: SystemTime,
 }
 
-/// Answers a request below `/openapi`; `None` where there is nothing.
-pub(crate) fn respond(index: &Index, kinds: &Kinds, asked: &Asked<'_>) -> Option<Response<Body>> {
+fn respond(index: &Index, kept: &Kept, kinds: &Kinds, asked: &Asked<'_>) -> Option<Response<Body>> {
+    let keeping = Keeping { index, kept };
     let path = asked.path.trim_end_matches('/').strip_prefix("/openapi/")?;
     match path.split_once('/') {
-        None if path == "v2" => Some(two(index, kinds, asked)),
+        None if path == "v2" => Some(two(&keeping, kinds, asked)),
         None if path == "v3" => Some(respond::text(StatusCode::OK, index.paths())),
         Some(("v3", rest)) => {
             let (part, hash) = index.three.get(rest)?;
-            Some(three(part, rest, hash, kinds, asked))
+            Some(three(part, rest, hash, &keeping, kinds, asked))
         }
         _ => None,
     }
 }
 
-fn two(index: &Index, kinds: &Kinds, asked: &Asked<'_>) -> Response<Body> {
+/// The form of Swagger 2 that is wanted.
+fn two_as(asked: &Asked<'_>) -> Option<&'static str> {
+    accepted(asked.headers, &[JSON, GNOSTIC, GNOSTIC_ASKED])
+}
+
+fn two(keeping: &Keeping<'_>, kinds: &Kinds, asked: &Asked<'_>) -> Response<Body> {
     let document = || Document::new(Dialect::V2, kinds.iter().map(|kind| &**kind));
-    match accepted(asked.headers, &[JSON, GNOSTIC, GNOSTIC_ASKED]) {
-        Some(JSON) => send(asked, &index.two, JSON, || document().json().into()),
-        // The two forms are not each other's copies.
-        Some(_) => send(asked, &format!("{}-proto", index.two), GNOSTIC, || document().gnostic().into()),
+    let index = keeping.index;
+    match two_as(asked) {
+        Some(JSON) => keeping.send(asked, &index.two, JSON, || document().json().into()),
+        Some(_) => keeping.send(asked, &index.gnostic(), GNOSTIC, || document().gnostic().into()),
         None => not_acceptable(),
     }
 }
 
-fn three(part: &Part, path: &str, hash: &str, kinds: &Kinds, asked: &Asked<'_>) -> Response<Body> {
+fn three(
+    part: &Part,
+    path: &str,
+    hash: &str,
+    keeping: &Keeping<'_>,
+    kinds: &Kinds,
+    asked: &Asked<'_>,
+) -> Response<Body> {
     if accepted(asked.headers, &[JSON]).is_none() {
         return not_acceptable();
     }
@@ -265,7 +314,7 @@ fn three(part: &Part, path: &str, hash: &str, kinds: &Kinds, asked: &Asked<'_>) 
         }
         _ => {}
     }
-    let mut response = send(asked, hash, JSON, || match part {
+    let mut response = keeping.send(asked, hash, JSON, || match part {
         Part::Version(group, version) => {
             let of_it = |kind: &&Kind| kind.gvr.group == *group && kind.gvr.version == *version;
             let served = kinds.iter().map(|kind| &**kind).filter(of_it);
@@ -327,29 +376,44 @@ fn not_acceptable() -> Response<Body> {
     response
 }
 
-/// A document, or word that the client has it already.
-fn send(
-    asked: &Asked<'_>,
-    hash: &str,
-    media: &'static str,
-    document: impl FnOnce() -> Bytes,
-) -> Response<Body> {
-    let etag = HeaderValue::try_from(format!("\"{hash}\"")).ok();
-    let mut response = if etag.as_ref().is_some_and(|etag| discovery::is_known(asked.headers, etag)) {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
+/// What documents are looked up in.
+struct Keeping<'a> {
+    index: &'a Index,
+    kept: &'a Kept,
+}
+
+impl Keeping<'_> {
+    /// A document, or word that the client has it already.
+    fn send(
+        &self,
+        asked: &Asked<'_>,
+        hash: &str,
+        media: &'static str,
+        document: impl FnOnce() -> Bytes,
+    ) -> Response<Body> {
+        let etag = HeaderValue::try_from(format!("\"{hash}\"")).ok();
+        let mut response = if etag.as_ref().is_some_and(|etag| discovery::is_known(asked.headers, etag)) {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            let packed = self.kept.get_or_make(hash, || self.index.hashes(), document);
+            let gzip = respond::wants_gzip(packed.length, asked.headers);
+            let bytes = if gzip { packed.gzip } else { packed.unpacked() };
+            let mut response = Response::new(Body::from(bytes));
+            if gzip {
+                respond::mark_gzip(response.headers_mut());
+            }
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+            response
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+        if let Some(etag) = etag {
+            headers.insert(header::ETAG, etag);
+        }
         response
-    } else {
-        let mut response = respond::bytes(document(), asked.headers);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-        response
-    };
-    let headers = response.headers_mut();
-    headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    if let Some(etag) = etag {
-        headers.insert(header::ETAG, etag);
     }
-    response
 }
 
 #[cfg(test)]

@@ -62,11 +62,15 @@ pub(crate) fn bytes(bytes: Bytes, request: &HeaderMap) -> Response<Body> {
     let is_small = small.is_some();
     let mut response = Response::new(Body::from(small.unwrap_or(bytes)));
     if is_small {
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        mark_gzip(response.headers_mut());
     }
     response
+}
+
+/// Says that an answer is in gzip.
+pub(crate) fn mark_gzip(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// The same for people; `None` where it would become so much that nobody reads it.
@@ -113,18 +117,23 @@ impl io::Write for Bounded {
     }
 }
 
+/// Whether a client takes gzip, and so many bytes are worth it.
+pub(crate) fn wants_gzip(bytes: usize, request: &HeaderMap) -> bool {
+    let takes = |value: &str| value.split(';').next().is_some_and(|name| name.trim() == "gzip");
+    let values = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    bytes > GZIP_FROM && values.flat_map(|value| value.split(',')).any(takes)
+}
+
 fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<Bytes> {
-    let wanted = request
-        .get_all(header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .any(|v| v.split(';').next().is_some_and(|name| name.trim() == "gzip"));
-    if !wanted || bytes.len() <= GZIP_FROM {
+    if !wants_gzip(bytes.len(), request) {
         return None;
     }
     // An object is worth some time, a long list is only worth some.
-    let level = if bytes.len() < GZIP_FAST { Compression::default() } else { Compression::fast() };
+    gzip(bytes, if bytes.len() < GZIP_FAST { Compression::default() } else { Compression::fast() })
+}
+
+/// Bytes in gzip.
+pub(crate) fn gzip(bytes: &[u8], level: Compression) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), level);
     encoder.write_all(bytes).ok()?;
     encoder.finish().ok().map(Into::into)

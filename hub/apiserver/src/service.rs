@@ -10,6 +10,7 @@
 mod handlers;
 mod resource;
 mod show;
+mod stream;
 
 use std::{
     sync::Arc,
@@ -115,8 +116,9 @@ impl Inner {
             headers: &exchange.parts.headers,
             now: self.registry.env.wall(),
         };
-        let make = || openapi::respond(&self.openapi.get(&kinds), &kinds, &asked);
-        let made = self.registry.pool.run(HEAVY, make).await?;
+        let weight = if self.openapi.is_ready(&kinds, &asked) { 0 } else { HEAVY };
+        let make = || self.openapi.respond(&kinds, &asked);
+        let made = self.registry.pool.run(weight, make).await?;
         Ok(made.unwrap_or_else(|| match exchange.info.path.starts_with("/openapi/v3/") {
             true => respond::empty(StatusCode::NOT_FOUND),
             false => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),

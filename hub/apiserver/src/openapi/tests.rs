@@ -129,3 +129,57 @@ fn the_gnostic_form_has_every_path_and_definition() {
     let kinds: Value = serde_json::from_slice(&one(&one(&extension, 2), 2)).unwrap();
     assert_eq!(kinds, json!([{"group": "", "version": "v1", "kind": "Secret"}]));
 }
+
+fn asked<'a>(path: &'a str, headers: &'a HeaderMap) -> Asked<'a> {
+    Asked { path, hash: None, headers, now: SystemTime::UNIX_EPOCH }
+}
+
+#[test]
+fn a_document_is_made_once_and_again_when_it_changes() {
+    let custom = |n: u64| {
+        let schema =
+            json!({"type": "object", "properties": {"spec": {"type": "object", "maxProperties": n}}});
+        let names =
+            json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+        let definition = json!({"metadata": {"name": "widgets.g.io"}, "spec": {"group": "g.io", "scope": "Namespaced",
+            "names": names, "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]},
+            "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]}});
+        let custom = crate::crd::kinds_of(&definition).into_iter().map(Arc::new);
+        Arc::new(Kinds::new(builtin::kinds().into_iter().chain(custom)))
+    };
+    let (plain, mut packed) = (HeaderMap::new(), HeaderMap::new());
+    packed.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    let (cache, first) = (Cache::default(), custom(1));
+    let (apps, own) = ("/openapi/v3/apis/apps/v1", "/openapi/v3/apis/g.io/v1");
+    let ask = |kinds: &Arc<Kinds>, path: &str, headers: &HeaderMap| {
+        let response = cache.respond(kinds, &asked(path, headers)).unwrap();
+        let tag = response.headers()[header::ETAG].to_str().unwrap().to_owned();
+        (tag, response.headers().contains_key(header::CONTENT_ENCODING))
+    };
+    assert!(!cache.is_ready(&first, &asked(apps, &packed)));
+    let before = ask(&first, own, &packed);
+    for path in [apps, own, apps, "/openapi/v2", "/openapi/v2"] {
+        assert_eq!((ask(&first, path, &packed).1, ask(&first, path, &plain).1), (true, false), "{path}");
+    }
+    assert_eq!(cache.kept.made(), 3, "each document once");
+    assert!(cache.is_ready(&first, &asked(apps, &packed)));
+    assert!(!cache.is_ready(&first, &asked(apps, &plain)), "unpacking takes a while");
+
+    let second = custom(2);
+    assert!(!cache.is_ready(&second, &asked(apps, &packed)), "nobody has looked what has changed");
+    assert_ne!(ask(&second, own, &packed).0, before.0);
+    ask(&second, apps, &packed);
+    assert_eq!(cache.kept.made(), 4, "the others are as they were");
+    ask(&first, own, &packed);
+    assert_eq!(cache.kept.made(), 5, "what is served no more is not kept");
+}
+
+#[test]
+fn what_is_packed_is_unpacked_again() {
+    let kept = Kept::default();
+    let text = Bytes::from("x".repeat(100_000));
+    let packed = kept.get_or_make("h", BTreeSet::new, || text.clone());
+    assert!(packed.gzip.len() < 1_000);
+    assert_eq!(packed.unpacked(), text);
+}

@@ -139,8 +139,7 @@ impl Registry {
             }
             _ => self.store.snapshot(),
         };
-        // What may be of any age comes whole, as from kube-apiserver's cache.
-        let limit = if token.is_none() && version == Some(0) { 0 } else { options.limit };
+        let limit = options.limit;
         let filter = Filter::new(kind, options);
         let scope = (!namespace.is_empty()).then_some(namespace);
         let start = token.as_ref().map(|token| start_of(token, kind, namespace));

@@ -107,12 +107,12 @@ impl<'a> Handler<'a> {
         let options = self.list_options(false)?;
         let include = self.include(&accepted)?;
         self.refuse_single(&accepted)?;
-        // Every object is held against every requirement; one takes about as long as some bytes.
+        // Every object is looked at, and held against every requirement; one takes about as long as some bytes.
         let terms = options.labels.requirements().len() + options.fields.requirements().len();
         let all = self.inner.registry.store.snapshot().count(&self.kind.storage, None);
         // Those of a namespace are not counted beforehand; there are mostly few.
         let objects = if self.namespace.is_empty() { all } else { all.min(1_000) };
-        let weight = terms.saturating_mul(8 * objects);
+        let weight = objects.saturating_mul(8 * terms + 1);
         let read = || self.inner.registry.list(self.kind, self.namespace, &options);
         let page = self.pool().run(weight, read).await??;
         self.show_page(&page, accepted, include).await

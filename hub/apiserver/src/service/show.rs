@@ -6,13 +6,13 @@ use http::{Response, StatusCode};
 use karmada_meta::{object, status::Status};
 use serde_json::{Value, json};
 
-use super::handlers::Handler;
+use super::{handlers::Handler, stream};
 use crate::{
     kinds::Kind,
     limits::holding,
-    negotiate::{Accepted, Form},
+    negotiate::{Accepted, Encoding, Form},
     registry::{Shown, Written, list::Page},
-    respond::Answer,
+    respond::{self, Answer},
     storage::{Framer, quoted},
     table::{self, Include},
 };
@@ -115,10 +115,63 @@ impl Handler<'_> {
     ) -> Result<Response<Body>, Status> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
+        if size >= stream::LONG && self.is_copied(page, &accepted) {
+            return Ok(holding(room, self.long_list(page, size, &accepted)));
+        }
         self.exchange.caller.weigh(size).await?;
         let make = || self.page_response(page, size, accepted, include);
         let response = self.inner.registry.pool.run(size, make).await?;
         Ok(holding(room, response))
+    }
+
+    /// Whether a list is no more than its objects' bytes one after another.
+    fn is_copied(&self, page: &Page, accepted: &Accepted) -> bool {
+        let copied = match accepted.form {
+            Form::Object => page.items.iter().all(|object| self.kind.serves_as_stored(Some(object.revision))),
+            Form::Partial { .. } => true,
+            Form::Table { .. } => false,
+        };
+        copied && accepted.encoding == Encoding::Json { pretty: false }
+    }
+
+    /// A list that is made while it is sent.
+    fn long_list(&self, page: &Page, size: usize, accepted: &Accepted) -> Response<Body> {
+        let gzip = respond::wants_gzip(size, &self.exchange.parts.headers);
+        let head = head(&self.list_kind(accepted), &self.list_metadata(page, accepted));
+        let pool = self.inner.registry.pool.clone();
+        stream::list(head, page.items.clone(), self.framer(accepted), accepted.content_type(), gzip, pool)
+    }
+
+    fn list_metadata(&self, page: &Page, accepted: &Accepted) -> Value {
+        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+        if let Some(token) = &page.continue_token {
+            metadata["continue"] = Value::from(token.as_str());
+        } else if self.kind.custom.is_some() && accepted.form == Form::Object {
+            metadata["continue"] = Value::from("");
+        }
+        if let Some(remaining) = page.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        metadata
+    }
+
+    /// The kind and apiVersion of a list.
+    fn list_kind(&self, accepted: &Accepted) -> (String, String) {
+        match &accepted.form {
+            Form::Partial { version, .. } => {
+                ("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"))
+            }
+            _ => (self.kind.list_kind.to_string(), self.kind.api_version.to_string()),
+        }
+    }
+
+    /// What writes the objects of a list.
+    fn framer(&self, accepted: &Accepted) -> Framer {
+        let framer = match &accepted.form {
+            Form::Partial { version, .. } => Framer::partial(version),
+            _ => Framer::item(self.kind),
+        };
+        framer.lean(accepted.lean)
     }
 
     fn page_response(
@@ -129,36 +182,16 @@ impl Handler<'_> {
         include: Include,
     ) -> Response<Body> {
         let kind = self.kind;
-        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
-        if let Some(token) = &page.continue_token {
-            metadata["continue"] = Value::from(token.as_str());
-        } else if kind.custom.is_some() && accepted.form == Form::Object {
-            metadata["continue"] = Value::from("");
+        let metadata = self.list_metadata(page, &accepted);
+        if let Form::Table { version } = &accepted.form {
+            let registry = &self.inner.registry;
+            let objects = page.items.iter().map(|object| registry.value_of(kind, object));
+            let json = self.table(version, include, objects, &metadata);
+            return Answer::ok(json, accepted).into_response(&self.exchange.parts.headers);
         }
-        if let Some(remaining) = page.remaining {
-            metadata["remainingItemCount"] = remaining.into();
-        }
-        let (list_kind, api_version, framer) = match &accepted.form {
-            Form::Table { version } => {
-                let registry = &self.inner.registry;
-                let objects = page.items.iter().map(|object| registry.value_of(kind, object));
-                let json = self.table(version, include, objects, &metadata);
-                return Answer::ok(json, accepted).into_response(&self.exchange.parts.headers);
-            }
-            Form::Object => (kind.list_kind.to_string(), kind.api_version.to_string(), Framer::item(kind)),
-            Form::Partial { version, .. } => {
-                let list = "PartialObjectMetadataList".to_owned();
-                (list, format!("meta.k8s.io/{version}"), Framer::partial(version))
-            }
-        };
-        let framer = framer.lean(accepted.lean);
+        let framer = self.framer(&accepted);
         let mut out = BytesMut::with_capacity(size + 256);
-        let head = format!(
-            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
-            quoted(&list_kind),
-            quoted(&api_version)
-        );
-        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(head(&self.list_kind(&accepted), &metadata).as_bytes());
         for (i, object) in page.items.iter().enumerate() {
             if i > 0 {
                 out.extend_from_slice(b",");
@@ -187,6 +220,12 @@ impl Handler<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// A list up to its first object.
+fn head((kind, api_version): &(String, String), metadata: &Value) -> String {
+    let (kind, api_version) = (quoted(kind), quoted(api_version));
+    format!("{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":[")
 }
 
 /// 406 for a form that does not fit what was asked for.

@@ -17,7 +17,7 @@ use std::{fs, io, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path, tim
 
 use karmada_apiserver::{
     authn::Tokens,
-    limits,
+    heavy, limits,
     listener::{Limits, Tls},
     pki::{Holder, Pki, PkiError},
     quota::StorageQuota,
@@ -41,8 +41,10 @@ use crate::HubConfig;
 const DRAIN: Duration = Duration::from_secs(8);
 /// How often the certificates are looked at that the hub keeps; they are reissued a month before they end.
 const RENEW: Duration = Duration::from_secs(6 * 3600);
-/// Worker threads: the controllers and the listener are mostly waiting.
-const THREADS: usize = 2;
+/// Worker threads on a machine of one processor: somebody who waits for a lock must not keep everybody from it.
+const LEAST_THREADS: usize = 2;
+/// Threads for what blocks, beside those that stand in while large work is done: files, names.
+const BLOCKING: usize = 4;
 /// Connections that wait to be accepted; the kernel has a limit of its own (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
 
@@ -50,9 +52,10 @@ const BACKLOG: u32 = 4_096;
 pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
     logs::init(&args.logs)?;
     let config = config(args)?;
+    let (workers, blocking) = threads(heavy::processors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .max_blocking_threads(4)
+        .worker_threads(workers)
+        .max_blocking_threads(blocking)
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
@@ -66,6 +69,11 @@ pub(super) fn run(args: &ServeArgs, env: &Env) -> Result<(), Failure> {
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     done
+}
+
+/// Worker threads, and those beside them, on so many processors.
+fn threads(processors: usize) -> (usize, usize) {
+    (processors.max(LEAST_THREADS), heavy::places(processors) + BLOCKING)
 }
 
 fn config(args: &ServeArgs) -> Result<HubConfig, Failure> {
@@ -282,6 +290,13 @@ mod tests {
         super::args::{Args, Command},
         *,
     };
+
+    #[test]
+    fn threads_are_as_many_as_the_machine_has_room_for() {
+        for (processors, want) in [(1, (2, 5)), (2, (2, 5)), (4, (4, 6)), (64, (64, 36))] {
+            assert_eq!(threads(processors), want, "{processors}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn certificates_are_renewed_while_the_hub_runs() {
