@@ -13,9 +13,14 @@
 
 pub mod rules;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
-use imbl::OrdMap;
+use equivalent::Equivalent;
+use imbl::{HashMap, OrdMap};
 use karmada_meta::gvk::{GroupResource, GroupVersionKind, GroupVersionResource, api_version};
 use karmada_store::Revision;
 use serde::Deserialize;
@@ -263,12 +268,54 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
     list: OrdMap<Place, Arc<Kind>>,
+    /// By what a path names. Every request asks.
+    at: HashMap<At, Arc<Kind>>,
     by_resource: Tree,
     by_kind: Tree,
 }
 
 /// The definition a kind is of (empty: native), and where it stands among those.
 type Place = (Arc<str>, usize);
+/// Where a kind is served.
+#[derive(Clone, Debug)]
+struct At(Arc<Kind>);
+
+/// The same as a path says it.
+struct Path<'a>([&'a str; 3]);
+
+impl At {
+    fn path(&self) -> Path<'_> {
+        let gvr = &self.0.gvr;
+        Path([&gvr.group, &gvr.version, &gvr.resource])
+    }
+}
+
+impl Hash for At {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.path().hash(state);
+    }
+}
+
+impl PartialEq for At {
+    fn eq(&self, other: &Self) -> bool {
+        self.path().0 == other.path().0
+    }
+}
+
+impl Eq for At {}
+
+impl Hash for Path<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Equivalent<At> for Path<'_> {
+    fn equivalent(&self, at: &At) -> bool {
+        self.0 == at.path().0
+    }
+}
+
 /// Kinds by group, version and name.
 type Tree = OrdMap<String, OrdMap<String, OrdMap<String, Arc<Kind>>>>;
 
@@ -305,7 +352,11 @@ impl Kinds {
         for (index, kind) in kinds.iter().enumerate() {
             self.list.remove(&(definition.clone(), index));
             let (gvr, gvk) = (&kind.gvr, &kind.gvk);
-            prune(&mut self.by_resource, [&gvr.group, &gvr.version, &gvr.resource], kind);
+            let path = Path([&gvr.group, &gvr.version, &gvr.resource]);
+            if self.at.get(&path).is_some_and(|found| Arc::ptr_eq(found, kind)) {
+                self.at.remove(&path);
+            }
+            prune(&mut self.by_resource, path.0, kind);
             prune(&mut self.by_kind, [&gvk.group, &gvk.version, &gvk.kind], kind);
         }
     }
@@ -324,13 +375,14 @@ impl Kinds {
         if !slot(&mut self.by_resource, [&gvr.group, &gvr.version, &gvr.resource]) {
             return false;
         }
+        self.at.insert(At(kind.clone()), kind.clone());
         self.list.insert(place, kind.clone());
         slot(&mut self.by_kind, [&gvk.group, &gvk.version, &gvk.kind])
     }
 
     /// The kind at a path.
     pub fn by_resource(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Kind>> {
-        self.by_resource.get(group)?.get(version)?.get(resource)
+        self.at.get(&Path([group, version, resource]))
     }
 
     /// The kind that a body names.
@@ -374,7 +426,7 @@ impl Kinds {
 }
 
 /// Takes a kind out of where it stands, if it is that one.
-fn prune(tree: &mut Tree, [group, version, name]: [&String; 3], kind: &Arc<Kind>) {
+fn prune(tree: &mut Tree, [group, version, name]: [&str; 3], kind: &Arc<Kind>) {
     let Some(versions) = tree.get_mut(group) else { return };
     let Some(names) = versions.get_mut(version) else { return };
     if names.get(name).is_some_and(|found| Arc::ptr_eq(found, kind)) {
