@@ -52,6 +52,27 @@ pub fn usage(spec: &ResourceBindingSpec) -> ResourceList {
     total
 }
 
+/// No usage counts for more: beyond any limit, and few enough that a million of them are added up, and taken off again,
+/// exactly.
+const MOST: i64 = i64::MAX;
+
+/// Adds a usage to a sum.
+pub fn add(sum: &mut ResourceList, usage: &ResourceList) {
+    for (name, amount) in usage {
+        *sum.entry(name.clone()).or_default() += (*amount).min(Quantity::from_value(MOST));
+    }
+}
+
+/// Takes a usage off the sum that it was added to.
+pub fn take(sum: &mut ResourceList, usage: &ResourceList) {
+    for (name, amount) in usage {
+        if let Some(sum) = sum.get_mut(name) {
+            *sum -= (*amount).min(Quantity::from_value(MOST));
+        }
+    }
+    sum.retain(|_, amount| !amount.is_zero());
+}
+
 /// A sum of usages, of the resources that a quota limits: those that nobody uses are named with nothing.
 pub fn used<'a>(overall: &ResourceList, usages: impl IntoIterator<Item = &'a ResourceList>) -> ResourceList {
     let mut sums: ResourceList = overall.keys().map(|name| (name.clone(), Quantity::zero())).collect();
@@ -139,6 +160,19 @@ mod tests {
 
     fn list(entries: &[(&str, &str)]) -> ResourceList {
         entries.iter().map(|(name, amount)| ((*name).to_owned(), amount.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn what_was_added_is_taken_off_to_the_last() {
+        let mut sum = ResourceList::new();
+        let all =
+            [list(&[("cpu", "1m"), ("memory", "1Gi")]), list(&[("cpu", "1e30")]), list(&[("cpu", "1e30")])];
+        all.iter().for_each(|usage| add(&mut sum, usage));
+        assert!(sum["cpu"] > "1e19".parse().unwrap());
+        all[1..].iter().for_each(|usage| take(&mut sum, usage));
+        assert_eq!(sum, all[0]);
+        take(&mut sum, &all[0]);
+        assert!(sum.is_empty());
     }
 
     fn spec(value: Value) -> ResourceBindingSpec {

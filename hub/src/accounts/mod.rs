@@ -6,6 +6,8 @@ pub(crate) mod judgement;
 pub(crate) mod needs;
 pub(crate) mod placing;
 pub(crate) mod quotas;
+mod turns;
+mod used;
 
 use std::{fmt, sync::Arc};
 
@@ -18,6 +20,8 @@ use self::{
     needs::Needs,
     placing::Fleet,
     quotas::{QuotaHead, Quotas},
+    turns::Turns,
+    used::Used,
 };
 use crate::{
     known::{Known, index::Index},
@@ -46,7 +50,11 @@ pub(crate) struct Accounts {
     /// What namespaces may use.
     pub(crate) quotas: Arc<Index<QuotaHead>>,
     /// What of it was granted just now.
-    pub(crate) granted: Quotas,
+    pub(crate) granted: Arc<Quotas>,
+    /// What each namespace uses.
+    pub(crate) used: Arc<Used>,
+    /// Whose turn it is among the bindings of groups.
+    pub(crate) groups: Turns,
     /// All clusters, as placement wants them.
     pub(crate) fleet: Arc<Fleet>,
     /// What is made of clusters that fall silent, and whether evictions are allowed.
@@ -67,13 +75,19 @@ impl Accounts {
         let judgement = Arc::new(Judgement::new(settings.judge, env.clone(), figures));
         let evictions = Evictions::new(settings.evictions, &env);
         evictions.judged_by(judgement.clone());
+        let used = Arc::<Used>::default();
+        let granted = Arc::<Quotas>::default();
+        let (sums, grants) = (used.clone(), granted.clone());
+        known.bindings.namespaced.listen(move |change| sums.heard(change, || grants.heard(change)));
         Self {
             known,
             env,
             evictions,
             needs: Needs::default(),
             quotas: Index::new(),
-            granted: Quotas::default(),
+            granted,
+            used,
+            groups: Turns::default(),
             fleet: Arc::default(),
             judgement,
             empty_workloads: settings.empty_workloads,

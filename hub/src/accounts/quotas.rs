@@ -18,9 +18,10 @@ use karmada_objects::{
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::{
-    accounts::Accounts,
+    accounts::{Accounts, turns::Turns, used::Sum},
     known::{heads::BindingHead, index::Change},
 };
 
@@ -43,13 +44,13 @@ pub(crate) fn project(value: &Value) -> QuotaHead {
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     granted: Mutex<BTreeMap<BindingKey, (i64, ResourceList)>>,
-    turn: tokio::sync::Mutex<()>,
+    turns: Turns,
 }
 
 impl Quotas {
     /// Held from a decision until what it grants is noted.
-    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    pub(crate) async fn turn(&self, namespace: &str) -> OwnedMutexGuard<()> {
+        self.turns.turn(namespace).await
     }
 
     /// A binding of this generation was written with what it may use.
@@ -57,16 +58,28 @@ impl Quotas {
         self.granted.lock().insert(key.clone(), (generation, quota::usage(spec)));
     }
 
-    /// What a binding uses: what was granted, until the watch has shown it.
-    fn usage(&self, key: &BindingKey, generation: i64, usage: &ResourceList) -> ResourceList {
+    /// The index shows another state of a binding: what was granted up to there is known.
+    pub(crate) fn heard(&self, change: &Change<'_, BindingHead>) {
+        let key = BindingKey { scope: Scope::Namespaced, key: change.key.clone() };
         let mut granted = self.granted.lock();
-        match granted.get(key) {
-            Some((since, granted)) if generation < *since => granted.clone(),
-            Some(_) => {
-                granted.remove(key);
-                usage.clone()
-            }
-            None => usage.clone(),
+        if granted.get(&key).is_some_and(|(since, _)| change.new.is_none_or(|new| new.generation >= *since)) {
+            granted.remove(&key);
+        }
+    }
+
+    /// What the bindings of a namespace use by its `sum`, and by what was granted and is not in it yet; without one of them.
+    fn used(&self, used: &mut ResourceList, sum: &Sum, namespace: &str, without: Option<&BindingKey>) {
+        let nothing = ResourceList::new();
+        let shown = |key: &BindingKey| sum.of(&key.key.name).map_or(&nothing, |head| &head.usage);
+        let granted = self.granted.lock();
+        let first = BindingKey { scope: Scope::Namespaced, key: Key::new(namespace, "") };
+        let of = granted.range(first..).take_while(|(key, _)| key.key.namespace == namespace);
+        for (key, (_, granted)) in of.filter(|(key, _)| Some(*key) != without) {
+            quota::add(used, granted);
+            quota::take(used, shown(key));
+        }
+        if let Some(key) = without {
+            quota::take(used, shown(key));
         }
     }
 }
@@ -95,15 +108,8 @@ pub(crate) fn frees(change: &Change<'_, BindingHead>) -> bool {
 }
 
 /// What the bindings of a namespace use, without one of them.
-pub(crate) fn usages(accounts: &Accounts, namespace: &str, without: Option<&Key>) -> Vec<ResourceList> {
-    let all = accounts.known.bindings.namespaced.in_namespace(namespace);
-    all.into_iter()
-        .filter(|(key, head)| Some(key) != without && !head.deleting)
-        .map(|(key, head)| {
-            let key = BindingKey { scope: Scope::Namespaced, key };
-            accounts.granted.usage(&key, head.generation, &head.usage)
-        })
-        .collect()
+pub(crate) fn used(accounts: &Accounts, namespace: &str, without: Option<&BindingKey>) -> ResourceList {
+    accounts.used.in_namespace(namespace, |used, sum| accounts.granted.used(used, sum, namespace, without))
 }
 
 /// Why a binding may not be as `wanted` says, if its namespace's quotas do not allow it.
@@ -117,8 +123,53 @@ pub(crate) fn refusal(
     if quotas.is_empty() {
         return None;
     }
-    let others = usages(accounts, &key.key.namespace, Some(&key.key));
-    let others: Vec<_> = others.iter().collect();
+    let others = used(accounts, &key.key.namespace, Some(key));
     let specs = quotas.iter().filter_map(|(key, head)| Some((key.as_str(), &head.as_ref().as_ref()?.0)));
-    quota::refusal(specs, &others, &quota::usage(before), &quota::usage(wanted))
+    quota::refusal(specs, &[&others], &quota::usage(before), &quota::usage(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::accounts::used::Used;
+
+    #[test]
+    fn what_was_granted_counts_once() {
+        let (used, quotas) = (Used::default(), Quotas::default());
+        let binding = |generation: i64, replicas: i64| {
+            json!({"metadata": {"name": "a", "namespace": "shop", "generation": generation}, "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+                "replicas": replicas, "clusters": [{"name": "m", "replicas": replicas}],
+                "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}})
+        };
+        let spec = |replicas| ResourceBindingSpec::deserialize(&binding(1, replicas)["spec"]).unwrap();
+        let head = |generation, replicas| Arc::new(BindingHead::project(&binding(generation, replicas)));
+        let key = |name: &str| BindingKey { scope: Scope::Namespaced, key: Key::new("shop", name) };
+        let hear = |name: &str, old: Option<&Arc<BindingHead>>, new: Option<&Arc<BindingHead>>| {
+            let change = Change { key: &key(name).key, old, new };
+            used.heard(&change, || quotas.heard(&change));
+        };
+        let cpu = |without: Option<&BindingKey>| {
+            let all = used.in_namespace("shop", |all, sum| quotas.used(all, sum, "shop", without));
+            all.get("cpu").map_or(0, |cpu| cpu.value())
+        };
+        let (none, two, five) = (head(1, 0), head(2, 2), head(3, 5));
+        hear("a", None, Some(&none));
+        quotas.grant(&key("a"), 2, &spec(2));
+        quotas.grant(&key("b"), 1, &spec(3));
+        assert_eq!((cpu(None), cpu(Some(&key("a"))), cpu(Some(&key("c")))), (5, 3, 5), "granted, not shown");
+        hear("a", Some(&none), Some(&two));
+        assert_eq!((cpu(None), cpu(Some(&key("a"))), cpu(Some(&key("b")))), (5, 3, 2), "one is shown");
+        quotas.grant(&key("a"), 3, &spec(5));
+        assert_eq!((cpu(None), cpu(Some(&key("a")))), (8, 3), "it is to grow");
+        hear("a", Some(&two), Some(&five));
+        hear("b", Some(&none), None);
+        assert_eq!(
+            (cpu(None), quotas.granted.lock().len()),
+            (5, 0),
+            "nothing is kept of what is shown or gone"
+        );
+    }
 }

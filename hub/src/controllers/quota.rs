@@ -181,10 +181,10 @@ impl QuotaController {
             works.extend(found.and_then(|live| Work::deserialize(&live).ok()));
         }
         let aggregated_status: Vec<ClusterQuotaStatus> = quota::aggregated(&works);
-        let usages = quotas::usages(&self.context.accounts, &key.namespace, None);
+        let used = quotas::used(&self.context.accounts, &key.namespace, None);
         let wanted = FederatedResourceQuotaStatus {
             overall: spec.overall.clone(),
-            overall_used: quota::used(&spec.overall, &usages),
+            overall_used: quota::used(&spec.overall, [&used]),
             aggregated_status,
         };
         let differs = |live: &Value| {

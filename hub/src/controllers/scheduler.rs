@@ -70,8 +70,6 @@ pub(crate) struct Scheduler {
     queue: WorkQueue<BindingKey>,
     /// Bindings that could not be placed as asked.
     waiting: Arc<Mutex<Waiting<BindingKey>>>,
-    /// Held while a binding of a group is placed: the next one has to see where this one went.
-    in_turn: tokio::sync::Mutex<()>,
     assigned: Arc<Assigned>,
 }
 
@@ -166,7 +164,7 @@ impl Scheduler {
                 }
             }
         });
-        Self { context: context.clone(), queue, waiting, in_turn: Default::default(), assigned }
+        Self { context: context.clone(), queue, waiting, assigned }
     }
 
     /// Runs until told to stop.
@@ -232,8 +230,9 @@ impl Scheduler {
         if trigger.is_none() && conditions::find(&status.conditions, condition::SCHEDULED).is_some() {
             return self.observe(&key, &binding, &status).await;
         }
+        // The next one of a group, which is of the same namespace, has to see where this one went.
         let in_turn = match &spec.workload_affinity_groups {
-            Some(_) => Some(self.in_turn.lock().await),
+            Some(_) => Some(self.context.accounts.groups.turn(&key.key.namespace).await),
             None => None,
         };
         let left = placing::Left {
@@ -247,7 +246,7 @@ impl Scheduler {
         let result = placing::decide_anew(accounts, &fleet, &key, generation, &spec, &status, &left);
         drop(room_turn);
         let quota_turn = match quotas::limited(accounts, &key) {
-            true => Some(accounts.granted.turn().await),
+            true => Some(accounts.granted.turn(&key.key.namespace).await),
             false => None,
         };
         let result = result.and_then(|decision| {
