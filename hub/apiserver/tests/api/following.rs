@@ -164,3 +164,34 @@ async fn a_disk_that_hangs_is_told_by_readiness() {
     assert_eq!(written.await.unwrap().unwrap().status(), 201);
     assert_eq!(server.get("/readyz").await.code, 200);
 }
+
+/// A create that is behind the end of its namespace in the writer's queue, though it came when nothing had ended.
+#[tokio::test]
+async fn nothing_slips_into_a_namespace_while_it_begins_to_end() {
+    let disk = Disk::default();
+    let server = Server::over(disk.clone(), Limits::default()).await;
+    server.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/f"]}});
+    assert_eq!(server.call("POST", maps, held).await.code, 201);
+    let send = async |method: &str, path: &str, body: Vec<u8>| {
+        let mut request = Server::request(method, path, &[("content-type", "application/json")], body);
+        request.extensions_mut().insert(Server::admin());
+        let sent = tokio::spawn(server.api.service().oneshot(request));
+        // On this thread, until it waits for the writer.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        [sent]
+    };
+    disk.1.close(true);
+    let [before] = send("POST", MAPS, config_map("before").to_string().into_bytes()).await;
+    disk.1.until_one_waits().await;
+    let [end] = send("DELETE", "/api/v1/namespaces/n", Vec::new()).await;
+    let [late] = send("POST", maps, config_map("late").to_string().into_bytes()).await;
+    disk.1.close(false);
+    assert_eq!(before.await.unwrap().unwrap().status(), 201);
+    assert_eq!(end.await.unwrap().unwrap().status(), 200);
+    assert_eq!(late.await.unwrap().unwrap().status(), 403);
+    assert_eq!(server.get(&format!("{maps}/late")).await.code, 404);
+}
