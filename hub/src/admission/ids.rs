@@ -1,22 +1,31 @@
 //! Which Cluster has which member's id.
 //!
-//! Whoever may create one Cluster may ask for it again and again, so a question must not read all of them: each is read
-//! once for each of its revisions.
+//! Whoever may create one Cluster may ask for it again and again, and thousands may join at once, so a question reads no
+//! more than what has changed since the last.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use karmada_apiserver::storage::Header;
-use karmada_store::{Entry, Revision, Snapshot};
+use karmada_apiserver::storage::{ApiStore, Object};
+use karmada_store::Scope;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-/// The id of a Cluster, and the revision that it was read from.
-type Read = (Revision, Arc<str>);
+use super::{WRITTEN_BY, followed::Followed};
 
-/// The ids of Clusters, as they were when somebody last asked.
-#[derive(Debug, Default)]
-pub(super) struct Ids {
-    known: Mutex<BTreeMap<Arc<str>, Read>>,
+/// The ids of Clusters.
+#[derive(Debug)]
+pub(super) struct Ids(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    ids: Followed<Arc<str>>,
+    clusters: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Ids that were given to a Cluster whose write is under way, and until when that is waited for.
+    given: BTreeMap<Arc<str>, (Arc<str>, Duration)>,
 }
 
 /// All that is read of a Cluster.
@@ -33,35 +42,57 @@ struct Spec {
 }
 
 impl Ids {
-    /// All Clusters of a snapshot with their ids, where they have one that can be read.
-    pub(super) fn all(&self, now: &Snapshot<Header>, resource: &str) -> Vec<(Arc<str>, Arc<str>)> {
-        self.read(now, resource, |entry| {
-            serde_json::from_slice(&entry.value)
-                .map_or_else(|_| "".into(), |cluster: Cluster| cluster.spec.id.into())
+    /// Nothing is known of this resource's objects yet.
+    pub(super) fn new(resource: &str) -> Self {
+        let ids = Followed::new(Scope::resource(resource));
+        Self(Mutex::new(State { ids, clusters: BTreeMap::new(), given: BTreeMap::new() }))
+    }
+
+    /// Another Cluster that has an id, or is about to be stored with it; if there is none, `name` has it from now on, if it
+    /// `takes` it, and until it is stored or enough time has passed for that.
+    pub(super) fn other_with(
+        &self,
+        store: &ApiStore,
+        id: &str,
+        name: &str,
+        takes: bool,
+        now: Duration,
+    ) -> Option<Arc<str>> {
+        self.ask(store, id, name, takes, now, |entry| {
+            let read = serde_json::from_slice(&entry.value);
+            read.map_or_else(|_| "".into(), |cluster: Cluster| cluster.spec.id.into())
         })
     }
 
-    fn read(
+    fn ask(
         &self,
-        now: &Snapshot<Header>,
-        resource: &str,
-        read: impl Fn(&Entry<Header>) -> Arc<str>,
-    ) -> Vec<(Arc<str>, Arc<str>)> {
-        let mut known = self.known.lock();
-        let entries = now.range(resource, None, None);
-        let next: BTreeMap<Arc<str>, (Revision, Arc<str>)> = entries
-            .map(|entry| {
-                let id = match known.get(&entry.key.name) {
-                    Some((revision, id)) if *revision == entry.revision => id.clone(),
-                    _ => read(entry),
-                };
-                (entry.key.name.clone(), (entry.revision, id))
-            })
-            .collect();
-        let all = next.iter().filter(|(_, (_, id))| !id.is_empty());
-        let all = all.map(|(name, (_, id))| (name.clone(), id.clone())).collect();
-        *known = next;
-        all
+        store: &ApiStore,
+        id: &str,
+        name: &str,
+        takes: bool,
+        now: Duration,
+        read: impl Fn(&Object) -> Arc<str>,
+    ) -> Option<Arc<str>> {
+        let State { ids, clusters, given } = &mut *self.0.lock();
+        ids.catch_up(store, read, |change| {
+            if let Some(names) = change.old.as_ref().and_then(|old| clusters.get_mut(old)) {
+                names.remove(change.name);
+            }
+            let old = change.old.filter(|old| clusters.get(old).is_some_and(BTreeSet::is_empty));
+            old.into_iter().for_each(|old| drop(clusters.remove(&old)));
+            if let Some(new) = change.new.filter(|new| !new.is_empty()) {
+                clusters.entry(new.clone()).or_default().insert(change.name.clone());
+            }
+            given.retain(|_, (name, _)| name != change.name);
+        });
+        given.retain(|_, (_, until)| *until > now);
+        let stored = clusters.get(id).into_iter().flatten();
+        let coming = given.get(id).map(|(name, _)| name);
+        let other = stored.chain(coming).find(|other| ***other != *name).cloned();
+        if other.is_none() && takes {
+            given.insert(id.into(), (name.into(), now + WRITTEN_BY));
+        }
+        other
     }
 }
 
@@ -79,30 +110,47 @@ mod tests {
     const CLUSTERS: &str = "cluster.karmada.io/clusters";
 
     #[tokio::test]
-    async fn a_cluster_is_read_once_for_each_of_its_revisions() {
+    async fn a_question_reads_what_has_changed_and_an_id_is_given_once() {
         let store = open_store(Memory::new(), &Env::system()).expect("a store");
+        let commit = async |op: Op| drop(store.commit(vec![op]).await.expect("it is stored"));
+        let key = |name: &str| Key::new(CLUSTERS, "", name);
         let put = async |name: &str, id: &str| {
             let cluster = json!({"metadata": {"name": name}, "spec": {"id": id}}).to_string();
-            let op = Op::put(Key::new(CLUSTERS, "", name), Expect::Any, bytes::Bytes::from(cluster));
-            store.commit(vec![op]).await.expect("it is stored");
+            commit(Op::put(key(name), Expect::Any, bytes::Bytes::from(cluster))).await;
         };
         for n in 0..50 {
             put(&format!("m{n}"), &format!("u{n}")).await;
         }
         put("broken", "").await;
-        let (ids, reads) = (Ids::default(), Cell::new(0));
-        let ask = || {
-            let all = ids.read(&store.snapshot(), CLUSTERS, |entry| {
+        let (ids, reads, now) = (Ids::new(CLUSTERS), Cell::new(0), Cell::new(Duration::ZERO));
+        let ask = |id: &str, name: &str| {
+            let other = ids.ask(&store, id, name, true, now.get(), |entry| {
                 reads.set(reads.get() + 1);
                 serde_json::from_slice(&entry.value).map_or_else(|_| "".into(), |c: Cluster| c.spec.id.into())
             });
-            (all.len(), reads.take())
+            (other.as_deref().unwrap_or("nobody").to_owned(), reads.take())
         };
-        assert_eq!(ask(), (50, 51));
-        assert_eq!(ask(), (50, 0));
+        let told = |name: &str, reads: i32| (name.to_owned(), reads);
+        assert_eq!(ask("u7", "new"), told("m7", 51), "all of them, once");
+        assert_eq!(ask("u7", "m7"), told("nobody", 0), "its own is not another's");
         put("m7", "other").await;
-        assert_eq!(ask(), (50, 1));
-        let all = ids.all(&store.snapshot(), CLUSTERS);
-        assert!(all.contains(&("m7".into(), "other".into())) && !all.iter().any(|(_, id)| **id == *"u7"));
+        assert_eq!(ask("other", "new"), told("m7", 1));
+        assert_eq!(ask("u7", "new"), told("nobody", 0), "it is free");
+        // Two that come at once with one id: neither is stored yet.
+        assert_eq!(ask("u7", "newer"), told("new", 0));
+        put("new", "u7").await;
+        assert_eq!(ask("u7", "newer"), told("new", 1));
+        commit(Op::delete(key("new"), Expect::Any, "{}")).await;
+        assert_eq!(ask("u7", "newer"), told("nobody", 0));
+        // What was never written is not waited for for ever.
+        assert_eq!(ask("u7", "newest"), told("newer", 0));
+        now.set(WRITTEN_BY);
+        assert_eq!(ask("u7", "newest"), told("nobody", 0));
+        // More changes than there are objects: each object is looked at once.
+        for n in 0..300 {
+            put("m1", &format!("v{n}")).await;
+        }
+        let (other, reads) = ask("v299", "x");
+        assert!(other == "m1" && reads < 150, "{other} after {reads}");
     }
 }

@@ -1,11 +1,14 @@
 //! What writes to Karmada's kinds must pass: for users in the embedded API, for the controllers wherever they run.
 
+mod followed;
 mod ids;
 pub mod services;
+mod usage;
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock, Weak},
+    time::Duration,
 };
 
 use karmada_api::{
@@ -18,9 +21,9 @@ use karmada_api::{
     consts::subject,
     policy::{
         ClusterPropagationPolicy, FederatedResourceQuota, FederatedResourceQuotaSpec, PropagationPolicy,
-        PropagationSpec, ResourceSelector,
+        PropagationSpec, ResourceList, ResourceSelector,
     },
-    work::{ResourceBinding, ResourceBindingSpec},
+    work::ResourceBinding,
 };
 use karmada_apiserver::{
     admission::{Admission, AdmissionRequest, Operation},
@@ -43,6 +46,7 @@ use karmada_meta::{
     path::{FieldError, Path, aggregate},
     status::{Status, StatusCause},
 };
+use karmada_store::Revision;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -60,7 +64,11 @@ pub struct KarmadaAdmission {
     registry: OnceLock<Weak<Registry>>,
     templates: NewTemplates,
     ids: ids::Ids,
+    usages: usage::Usages,
 }
+
+/// How long a write that was let in may take until it is stored: no request takes longer.
+const WRITTEN_BY: Duration = Duration::from_secs(60);
 
 impl KarmadaAdmission {
     /// Rules that know of no kinds yet.
@@ -69,7 +77,8 @@ impl KarmadaAdmission {
             env,
             registry: OnceLock::new(),
             templates: NewTemplates::default(),
-            ids: ids::Ids::default(),
+            ids: ids::Ids::new(&storage_name(Cluster::GROUP, Cluster::PLURAL)),
+            usages: usage::Usages::default(),
         })
     }
 
@@ -93,7 +102,7 @@ impl KarmadaAdmission {
             self.unique_id(request, object)?;
         }
         if is::<ResourceBinding>(request) {
-            within_quota(request, object)?;
+            self.within_quota(request, object)?;
         }
         if is::<ResourceInterpreterCustomization>(request) {
             self.scripts(request, object)?;
@@ -123,9 +132,9 @@ impl KarmadaAdmission {
         if id.is_empty() || before == Some(id) {
             return Ok(());
         }
-        let others = self.ids.all(&request.store.snapshot(), &request.kind.storage);
         let name = object::name(object);
-        match admit::duplicate_id(name, id, others.iter().map(|(name, id)| (&**name, &**id))) {
+        let other = self.ids.other_with(request.store, id, name, !request.dry_run, self.env.now());
+        match admit::duplicate_id(name, id, other.iter().map(|other| (&**other, id))) {
             Some(why) => {
                 let told = match is_agent(request) {
                     true => {
@@ -136,6 +145,47 @@ impl KarmadaAdmission {
                 };
                 Err(Status::conflict(&request.kind.group_resource(), name, told))
             }
+            None => Ok(()),
+        }
+    }
+
+    /// A binding uses no more than the quotas of its namespace leave it.
+    fn within_quota(&self, request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        let of_quotas = storage_name(FederatedResourceQuota::GROUP, FederatedResourceQuota::PLURAL);
+        let quotas: Vec<(String, FederatedResourceQuotaSpec)> = request
+            .store
+            .snapshot()
+            .range(&of_quotas, Some(namespace), None)
+            .filter(|entry| !entry.header.deleting)
+            .filter_map(|entry| {
+                let quota = serde_json::from_slice::<Value>(&entry.value).ok()?;
+                let spec = FederatedResourceQuotaSpec::deserialize(&quota["spec"]).ok()?;
+                Some((format!("{namespace}/{}", entry.key.name), spec))
+            })
+            .collect();
+        if quotas.is_empty() {
+            self.usages.forget(namespace);
+            return Ok(());
+        }
+        let (before, wanted) = (request.old.map(usage::of).unwrap_or_default(), usage::of(object));
+        if before == wanted || object::deletion_timestamp(object).is_some() {
+            return Ok(());
+        }
+        let replaces = request.old.and_then(|old| object::resource_version(old).parse::<u64>().ok());
+        let asking = usage::Asking {
+            namespace,
+            name,
+            replaces: Revision::new(replaces.unwrap_or_default()),
+            wanted: &wanted,
+            stored: !request.dry_run,
+        };
+        let refuse = |others: &ResourceList| {
+            let specs = quotas.iter().map(|(name, spec)| (name.as_str(), spec));
+            quota::refusal(specs, &[others], &before, &wanted)
+        };
+        match self.usages.ask(request.store, &request.kind.storage, asking, self.env.now(), refuse) {
+            Some(why) => Err(Status::forbidden(&request.kind.group_resource(), name, why)),
             None => Ok(()),
         }
     }
@@ -264,43 +314,6 @@ fn epochs_only_grow(request: &AdmissionRequest<'_>, object: &Value) -> Result<()
             let why = format!("{why}; it is kept by karmada-hub cluster revoke");
             Err(Status::forbidden(&request.kind.group_resource(), request.name, why))
         }
-    }
-}
-
-/// A binding uses no more than the quotas of its namespace leave it.
-fn within_quota(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
-    let (namespace, name) = (object::namespace(object), object::name(object));
-    let snapshot = request.store.snapshot();
-    let read = |value: &[u8]| serde_json::from_slice::<Value>(value).ok();
-    let of_quotas = storage_name(FederatedResourceQuota::GROUP, FederatedResourceQuota::PLURAL);
-    let quotas: Vec<(String, FederatedResourceQuotaSpec)> = snapshot
-        .range(&of_quotas, Some(namespace), None)
-        .filter(|entry| !entry.header.deleting)
-        .filter_map(|entry| {
-            let spec = FederatedResourceQuotaSpec::deserialize(&read(&entry.value)?["spec"]).ok()?;
-            Some((format!("{namespace}/{}", entry.key.name), spec))
-        })
-        .collect();
-    if quotas.is_empty() || object::deletion_timestamp(object).is_some() {
-        return Ok(());
-    }
-    let usage = |binding: &Value| {
-        ResourceBindingSpec::deserialize(&binding["spec"]).map(|spec| quota::usage(&spec)).unwrap_or_default()
-    };
-    let (before, wanted) = (request.old.map(&usage).unwrap_or_default(), usage(object));
-    if before == wanted {
-        return Ok(());
-    }
-    let others: Vec<_> = snapshot
-        .range(&request.kind.storage, Some(namespace), None)
-        .filter(|entry| *entry.key.name != *name && !entry.header.deleting)
-        .filter_map(|entry| Some(usage(&read(&entry.value)?)))
-        .collect();
-    let others: Vec<_> = others.iter().collect();
-    let specs = quotas.iter().map(|(name, spec)| (name.as_str(), spec));
-    match quota::refusal(specs, &others, &before, &wanted) {
-        Some(why) => Err(Status::forbidden(&request.kind.group_resource(), name, why)),
-        None => Ok(()),
     }
 }
 
