@@ -16,8 +16,8 @@ use crate::{
         application::ApplicationFailover, binding::Binder, cluster::ClusterController, context::Context,
         credentials, dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
         graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
-        quota::QuotaController, rebalancer::Rebalancer, scheduler::Scheduler, status::StatusController,
-        taint_policy::TaintPolicies,
+        quota::QuotaController, rebalancer::Rebalancer, resync, scheduler::Scheduler,
+        status::StatusController, taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
     write::claiming::NewTemplates,
@@ -161,7 +161,7 @@ impl Hub {
 
         // Every listener is in place before the first watch starts.
         let cluster = ClusterController::new(&context);
-        let namespace = NamespaceController::new(&context.writer, &context.figures);
+        let namespace = NamespaceController::new(&context);
         let detector = Detector::new(&context);
         let scheduler = Scheduler::new(&context);
         let dependencies = Dependencies::new(&context);
@@ -171,7 +171,7 @@ impl Hub {
         let graceful = GracefulEviction::new(&context);
         let application = ApplicationFailover::new(&context);
         let failback = Failback::new(&context);
-        let taint_policies = TaintPolicies::new(&context.writer, &context.figures);
+        let taint_policies = TaintPolicies::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -198,6 +198,8 @@ impl Hub {
             "credentials",
             credentials::run(context.writer.clone(), context.epochs.clone(), stop.clone()),
         );
+
+        spawn(&mut running, "resync", resync::run(context.clone(), stop.clone()));
 
         let (synced, ready) = (context.clone(), self.ready);
         context.tasks.spawn(async move {

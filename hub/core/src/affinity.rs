@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use karmada_api::{
     cluster::Cluster,
-    policy::{ClusterAffinity, NodeSelectorRequirement},
+    policy::{ClusterAffinity, ClusterAffinityTerm, NodeSelectorRequirement, Placement},
 };
 use karmada_meta::labels::{LabelSelector, Selector};
 
@@ -93,6 +93,45 @@ pub enum Part {
     Field(String),
 }
 
+/// Which clusters a placement may mean, whichever of its affinities is taken.
+#[derive(Debug)]
+pub struct Reach<'a> {
+    /// Nothing where all clusters are meant.
+    affinities: Option<Vec<Compiled<'a>>>,
+}
+
+impl<'a> Reach<'a> {
+    /// Reads a placement once.
+    pub fn new(placement: &'a Placement) -> Self {
+        let all = affinities(placement);
+        Self { affinities: all.map(|all| all.into_iter().map(Compiled::new).collect()) }
+    }
+
+    /// Whether any of the affinities means a cluster.
+    pub fn means(&self, cluster: &Cluster) -> bool {
+        self.affinities.as_ref().is_none_or(|all| all.iter().any(|affinity| affinity.matches(cluster)))
+    }
+}
+
+/// The clusters that a placement names, if it can mean no others, whatever their labels and fields.
+pub fn names(placement: &Placement) -> Option<BTreeSet<&str>> {
+    let all = affinities(placement)?;
+    let named = all.iter().all(|affinity| !affinity.cluster_names.is_empty());
+    named.then(|| all.into_iter().flat_map(|affinity| &affinity.cluster_names).map(String::as_str).collect())
+}
+
+/// All affinities of a placement; nothing where it has none, and all clusters are meant.
+fn affinities(placement: &Placement) -> Option<Vec<&ClusterAffinity>> {
+    fn of(term: &ClusterAffinityTerm) -> impl Iterator<Item = &ClusterAffinity> {
+        let overflow = term.overflow_affinities.iter().map(|overflow| &overflow.affinity);
+        [&term.affinity].into_iter().chain(overflow)
+    }
+    if placement.cluster_affinities.is_empty() {
+        return placement.cluster_affinity.as_ref().map(|affinity| vec![affinity]);
+    }
+    Some(placement.cluster_affinities.iter().flat_map(of).collect())
+}
+
 /// A cluster's name; empty for an object without one.
 pub fn name_of(cluster: &Cluster) -> &str {
     cluster.metadata.name.as_deref().unwrap_or_default()
@@ -129,6 +168,7 @@ fn field_matches(requirement: &NodeSelectorRequirement, cluster: &Cluster) -> bo
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
@@ -144,6 +184,40 @@ pub(crate) mod tests {
             "metadata": {"name": name, "labels": labels}, "spec": full, "status": status,
         }))
         .expect("a cluster")
+    }
+
+    #[test]
+    fn any_affinity_of_a_placement_counts_and_names_bound_it_where_all_have_them() {
+        let two = json!({"clusterAffinities": [
+            {"affinityName": "x", "clusterNames": ["a"]},
+            {"affinityName": "y", "clusterNames": ["b"],
+             "overflowAffinities": [{"affinityName": "z", "clusterNames": ["c"]}]},
+        ]});
+        let half = json!({"clusterAffinities": [
+            {"affinityName": "x", "clusterNames": ["a"]}, {"affinityName": "y", "exclude": ["b"]},
+        ]});
+        // (what, the placement, those of a, b and c that it means, the clusters that it names)
+        let table = [
+            ("no affinity", json!({}), "abc", None),
+            ("by name", json!({"clusterAffinity": {"clusterNames": ["a"]}}), "a", Some("a")),
+            ("all but one", json!({"clusterAffinity": {"exclude": ["a"]}}), "bc", None),
+            (
+                "named and excluded",
+                json!({"clusterAffinity": {"clusterNames": ["a"], "exclude": ["a"]}}),
+                "",
+                Some("a"),
+            ),
+            ("groups, and what they overflow to", two, "abc", Some("abc")),
+            ("one group without names", half, "ac", None),
+        ];
+        for (what, placement, means, named) in table {
+            let placement = Placement::deserialize(placement).unwrap();
+            let reach = Reach::new(&placement);
+            let all = ["a", "b", "c"].into_iter();
+            let meant: String = all.filter(|n| reach.means(&Cluster::new(*n, Default::default()))).collect();
+            assert_eq!(meant, means, "{what}");
+            assert_eq!(names(&placement).map(String::from_iter).as_deref(), named, "{what}");
+        }
     }
 
     #[test]

@@ -195,6 +195,7 @@ impl Fleet {
     /// A binding is gone.
     pub(crate) fn left_by(&self, env: &Env, key: &BindingKey) {
         self.account(|ledger| ledger.set(key, None, env.now()));
+        self.not_placed(key);
     }
 
     /// Changes the account, and wakes whoever waits for room if there is other room now.
@@ -265,10 +266,23 @@ impl Fleet {
         self.news.notified().await;
     }
 
-    /// A binding whose object belongs to a group was placed.
+    /// A binding whose object belongs to a group is about to be written with its clusters.
     pub(crate) fn placed(&self, key: &BindingKey, generation: i64, targets: &[TargetCluster]) {
         let clusters = targets.iter().map(|target| target.name.clone()).collect();
         self.known.lock().placed.insert(key.clone(), (generation, clusters));
+    }
+
+    /// It was not written, or is gone.
+    pub(crate) fn not_placed(&self, key: &BindingKey) {
+        self.known.lock().placed.remove(key);
+    }
+
+    /// The index shows a binding at this generation: what was decided up to there is known.
+    pub(crate) fn shown(&self, key: &BindingKey, generation: i64) {
+        let placed = &mut self.known.lock().placed;
+        if placed.get(key).is_some_and(|(since, _)| *since <= generation) {
+            placed.remove(key);
+        }
     }
 
     /// Where a binding of a group is: what was decided, until the watch has shown it.
@@ -486,5 +500,27 @@ fn with_where_it_is(
 fn is_there(spec: &mut ResourceBindingSpec, cluster: &str) {
     if !spec.clusters.iter().any(|target| target.name == cluster) {
         spec.clusters.push(TargetCluster::new(cluster, 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_bindings_that_are_known_or_gone() {
+        let (fleet, env) = (Fleet::default(), Env::system());
+        let key = |name: &str| BindingKey::of_template("ConfigMap", "shop", name);
+        let targets = [TargetCluster::new("m", 1)];
+        for name in ["a", "b", "c", "d"] {
+            fleet.placed(&key(name), 3, &targets);
+        }
+        fleet.shown(&key("a"), 2);
+        assert_eq!(fleet.known.lock().placed.len(), 4, "an older one says nothing");
+        fleet.shown(&key("a"), 3);
+        fleet.shown(&key("b"), 4);
+        fleet.left_by(&env, &key("c"));
+        fleet.not_placed(&key("d"));
+        assert!(fleet.known.lock().placed.is_empty());
     }
 }

@@ -53,9 +53,14 @@ impl Quotas {
         self.turns.turn(namespace).await
     }
 
-    /// A binding of this generation was written with what it may use.
+    /// A binding is about to be written, as this generation, with what it may use.
     pub(crate) fn grant(&self, key: &BindingKey, generation: i64, spec: &ResourceBindingSpec) {
         self.granted.lock().insert(key.clone(), (generation, quota::usage(spec)));
+    }
+
+    /// It was not written.
+    pub(crate) fn withdraw(&self, key: &BindingKey) {
+        self.granted.lock().remove(key);
     }
 
     /// The index shows another state of a binding: what was granted up to there is known.

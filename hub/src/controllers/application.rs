@@ -53,6 +53,7 @@ impl ApplicationFailover {
         }
         let clusters =
             Gathered::keys(&context.known.clusters, |change| evictions::matters(change.old, change.new));
+        context.resync.bindings(&context.known, &queue, |head| head.application_failover);
         context.figures.queue("application-failover", &queue);
         Self { context: context.clone(), queue, clusters, ill: Mutex::default() }
     }

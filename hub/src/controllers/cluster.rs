@@ -68,6 +68,8 @@ impl ClusterController {
                 of_rules.add(key.name);
             }
         });
+        let again = queue.clone();
+        context.resync.tell(&context.known.clusters, move |cluster, _| again.add(cluster.name.clone()));
         context.figures.queue("cluster", &queue);
         Self { context: context.clone(), queue }
     }

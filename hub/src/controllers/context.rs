@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::resync::Resync;
 use crate::{
     accounts::{Accounts, Settings, quotas},
     known::{
@@ -49,6 +50,8 @@ pub(crate) struct Context {
     pub env: Env,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
+    /// Who looks at what again, now and then.
+    pub resync: Resync,
     /// What the controllers count for people.
     pub figures: HubFigures,
     /// Watches and recorders, which end with `stop`.
@@ -83,6 +86,7 @@ impl Context {
             known,
             epochs: None,
             to_bind: WorkQueue::new(env.clone()),
+            resync: Resync::default(),
             env,
             figures,
             tasks,

@@ -62,6 +62,7 @@ impl Dependencies {
         let followed: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
         let attached: WorkQueue<TemplateKey> = WorkQueue::new(context.env.clone());
         context.figures.queue("dependencies", &followed);
+        context.resync.bindings(&context.known, &followed, |head| head.propagate_deps);
         context.figures.queue("attached", &attached);
         for (scope, index) in context.known.bindings.both() {
             let (followed, attached) = (followed.clone(), attached.clone());

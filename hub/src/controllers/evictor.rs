@@ -74,6 +74,7 @@ impl Evictor {
                 }
             });
         }
+        context.resync.bindings(&context.known, &queue, |_| true);
         context.figures.queue("taint-manager", &queue);
         Self { context: context.clone(), queue, clusters, times: TaintTimes::default() }
     }

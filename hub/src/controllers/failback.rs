@@ -67,6 +67,7 @@ impl Failback {
             let ready = |head: Option<&Arc<ClusterHead>>| head.map(|head| head.ready());
             ready(change.old) != ready(change.new) || evictions::matters(change.old, change.new)
         });
+        context.resync.bindings(&context.known, &queue, |head| head.fails_back);
         context.figures.queue("failback", &queue);
         Self { context: context.clone(), queue, clusters, well: Mutex::default() }
     }

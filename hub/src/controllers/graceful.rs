@@ -12,6 +12,7 @@ use karmada_api::{
 };
 use karmada_client::Error;
 use karmada_core::{
+    affinity::Reach,
     evict::{self, Cause, Due, Facts, Outcome, Stopwatch, Wanted},
     judge::fence,
     names,
@@ -29,7 +30,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Context, Next,
     evictor::{TaintTimes, due, standing},
-    scheduler::may_mean,
     work,
 };
 use crate::{
@@ -73,6 +73,7 @@ impl GracefulEviction {
         }
         let clusters =
             Gathered::keys(&context.known.clusters, |change| evictions::matters(change.old, change.new));
+        context.resync.bindings(&context.known, &queue, |head| head.troubled || !head.leaving.is_empty());
         context.figures.queue("graceful-eviction", &queue);
         Self {
             context: context.clone(),
@@ -214,7 +215,7 @@ impl GracefulEviction {
         };
         // What the policy does not mean any more has been given up by a user: nothing goes back there.
         let meant = |head: &Arc<ClusterHead>| {
-            spec.placement.as_ref().is_none_or(|placement| may_mean(placement, &head.cluster))
+            spec.placement.as_ref().is_none_or(|placement| Reach::new(placement).means(&head.cluster))
         };
         let gone = !head.as_ref().is_some_and(meant);
         let returns = task.reason == reason::TAINT_UNTOLERATED

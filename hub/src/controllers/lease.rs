@@ -77,6 +77,8 @@ impl LeaseMonitor {
         let queue = WorkQueue::new(context.env.clone());
         let clusters = queue.clone();
         context.known.clusters.listen(move |change| clusters.add(change.key.name.clone()));
+        let again = queue.clone();
+        context.resync.tell(&context.known.clusters, move |cluster, _| again.add(cluster.name.clone()));
         context.figures.queue("lease", &queue);
         Self { context: context.clone(), pending, queue }
     }

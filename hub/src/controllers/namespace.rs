@@ -14,14 +14,13 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, binding::overriding, work};
+use super::{Context, Next, binding::overriding, work};
 use crate::{
     known::{
         Known,
         gathered::Gathered,
         heads::{ClusterHead, TemplateHead},
     },
-    metrics::HubFigures,
     write::{
         Writer,
         works::{self, Made, Maker},
@@ -61,7 +60,8 @@ pub(crate) struct NamespaceController {
 
 impl NamespaceController {
     /// A controller that hears of Namespaces, Clusters, Works and cluster-wide overrides from now on.
-    pub(crate) fn new(writer: &Arc<Writer>, figures: &HubFigures) -> Self {
+    pub(crate) fn new(context: &Context) -> Self {
+        let writer = &context.writer;
         let queue: WorkQueue<Place> = WorkQueue::new(writer.env.clone());
         let namespaces = Gathered::keys(&writer.known.namespaces, |_| true);
         let clusters = Gathered::keys(&writer.known.clusters, |change| {
@@ -98,7 +98,13 @@ impl NamespaceController {
                 writer.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
             }
         });
-        figures.queue("namespace", &queue);
+        let (places, shared) = (queue.clone(), Arc::downgrade(&writer.known));
+        context.resync.tell(&writer.known.clusters, move |cluster, _| {
+            if let Some(known) = shared.upgrade() {
+                on_cluster(&known, &cluster.name, &places);
+            }
+        });
+        context.figures.queue("namespace", &queue);
         Self { writer: writer.clone(), queue, namespaces, clusters, overrides }
     }
 
@@ -150,12 +156,7 @@ impl NamespaceController {
 
     /// Queues all Namespaces on one cluster.
     fn on_cluster(&self, cluster: &str) {
-        let known = &self.writer.known;
-        for (key, head) in known.namespaces.group(TemplateHead::OF_USERS) {
-            if provided(known, &key.name, &head) {
-                self.queue.add(Place { namespace: key.name, cluster: cluster.to_owned() });
-            }
-        }
+        on_cluster(&self.writer.known, cluster, &self.queue);
     }
 
     /// Queues one Namespace on all clusters.
@@ -251,4 +252,13 @@ fn provided(known: &Known, name: &str, head: &TemplateHead) -> bool {
     !head.deleting
         && !claimed.iter().any(|key| head.labels.contains_key(*key))
         && !known.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
+}
+
+/// Queues all Namespaces on one cluster.
+fn on_cluster(known: &Known, cluster: &str, places: &WorkQueue<Place>) {
+    for (key, head) in known.namespaces.group(TemplateHead::OF_USERS) {
+        if provided(known, &key.name, &head) {
+            places.add(Place { namespace: key.name, cluster: cluster.to_owned() });
+        }
+    }
 }

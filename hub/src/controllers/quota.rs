@@ -48,6 +48,8 @@ impl QuotaController {
         context.figures.queue("quota", &queue);
         let quotas = queue.clone();
         context.accounts.quotas.listen(move |change| quotas.add(change.key.clone()));
+        let again = queue.clone();
+        context.resync.tell(&context.accounts.quotas, move |quota, _| again.add(quota.clone()));
         let (used, shared) = (queue.clone(), Arc::downgrade(context));
         context.known.bindings.namespaced.listen(move |change| {
             let deleting = change.differs(|head| &head.deleting);

@@ -5,6 +5,8 @@
 //! higher priority have their turn first. One that found no room is looked at again when there is as much more of it as it
 //! lacked ([`karmada_core::place::Waiting`]), and one of a group of objects when another of the group has moved.
 
+mod clusters;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -12,7 +14,6 @@ use std::{
 };
 
 use karmada_api::{
-    cluster::Cluster,
     conditions::{self, Condition},
     consts::{annotation, component, condition, event, extension},
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
@@ -33,15 +34,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use karmada_core::place::may_mean;
-
+use self::clusters::{Stirred, stir};
 use super::{Context, Next, work};
 use crate::{
     accounts::{placing, quotas},
-    known::{
-        heads::{BindingHead, ClusterHead},
-        index::Change,
-    },
+    known::{gathered::Gathered, heads::BindingHead},
     metrics::Incoming,
 };
 
@@ -50,6 +47,8 @@ const WORKERS: usize = 8;
 /// How long after clusters have told of other resources those that may find room are tried again: clusters come in
 /// swarms.
 const SECOND_THOUGHT: Duration = Duration::from_secs(1);
+/// How long after one look at what clusters concern that have changed the next one is taken.
+const PACE: Duration = Duration::from_secs(1);
 /// How long a binding that was born with its clusters waits for the scheduler's remark: its Works go first.
 const REMARK: Duration = Duration::from_millis(10);
 /// Where a binding's status says which group of clusters was taken; Karmada's spelling.
@@ -70,6 +69,8 @@ pub(crate) struct Scheduler {
     queue: WorkQueue<BindingKey>,
     /// Bindings that could not be placed as asked.
     waiting: Arc<Mutex<Waiting<BindingKey>>>,
+    /// Clusters that have changed in what placement looks at.
+    clusters: Gathered<Stirred>,
     assigned: Arc<Assigned>,
 }
 
@@ -101,6 +102,7 @@ impl Scheduler {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue = WorkQueue::new(context.env.clone());
         context.figures.queue("scheduler", &queue);
+        context.resync.bindings(&context.known, &queue, |head| head.placement.is_some());
         let assigned: Arc<Assigned> = Arc::default();
         for (scope, index) in context.known.bindings.both() {
             let ours = assigned.clone();
@@ -108,10 +110,12 @@ impl Scheduler {
             let shared = Arc::downgrade(context);
             index.listen(move |change| {
                 let key = BindingKey { scope, key: change.key.clone() };
-                if change.new.is_none()
-                    && let Some(context) = shared.upgrade()
-                {
-                    context.accounts.fleet.left_by(&context.env, &key);
+                if let Some(context) = shared.upgrade() {
+                    let fleet = &context.accounts.fleet;
+                    match change.new {
+                        Some(head) => fleet.shown(&key, head.generation),
+                        None => fleet.left_by(&context.env, &key),
+                    }
                 }
                 if change.differs(|head| &head.priority) {
                     queue.rank(&key, change.new.map_or(0, |head| head.priority));
@@ -152,19 +156,16 @@ impl Scheduler {
             }
         });
         context.accounts.quotas.listen(move |change| allow(&change.key.namespace, true));
-        let (affected, shared) = (queue.clone(), Arc::downgrade(context));
+        let shared = Arc::downgrade(context);
         context.known.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
-                && matters(change)
+                && stir(change).is_some()
             {
                 context.accounts.fleet.forget(&change.key.name, change.new.is_none());
-                for key in affected_by(&context, change) {
-                    context.figures.incoming(Incoming::ClusterChanged);
-                    affected.add(key);
-                }
             }
         });
-        Self { context: context.clone(), queue, waiting, assigned }
+        let clusters = Gathered::of(&context.known.clusters, PACE, |c| stir(c).is_some(), Stirred::note);
+        Self { context: context.clone(), queue, clusters, waiting, assigned }
     }
 
     /// Runs until told to stop.
@@ -174,8 +175,14 @@ impl Scheduler {
         self.context.known.works.synced().await;
         self.context.accounts.quotas.synced().await;
         self.context.known.bindings.synced().await;
+        // All bindings are queued by now.
+        self.clusters.forget();
         let working = work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key));
-        tokio::join!(working, self.look_for_room(&stop));
+        tokio::select! {
+            biased;
+            ((), ()) = async { tokio::join!(working, self.look_for_room(&stop)) } => {}
+            () = self.hear_clusters() => {}
+        }
     }
 
     /// Lets the bindings that wait for room have their turn when there may be enough.
@@ -197,6 +204,18 @@ impl Scheduler {
             biased;
             () = stop.cancelled() => {}
             () = news => {}
+        }
+    }
+
+    /// Lets the bindings have their turn that clusters which have changed concern. Runs for ever.
+    async fn hear_clusters(&self) {
+        loop {
+            let batch = self.clusters.next().await;
+            clusters::affected_by(&self.context, &batch, |key| {
+                self.context.figures.incoming(Incoming::ClusterChanged);
+                self.queue.add(key);
+            })
+            .await;
         }
     }
 
@@ -370,17 +389,24 @@ impl Scheduler {
                 if moved {
                     placing::set_targets(&mut binding, targets);
                 }
-                self.assigned.note(key, object::generation(&binding) + i64::from(moved), &binding);
+                let (accounts, generation) =
+                    (&self.context.accounts, object::generation(&binding) + i64::from(moved));
+                // The watch may be faster than the answer, and says when to forget all this.
+                self.assigned.note(key, generation, &binding);
+                if spec.workload_affinity_groups.is_some() {
+                    accounts.fleet.placed(key, generation, targets);
+                }
+                if moved && quotas::limited(accounts, key) {
+                    let granted = ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() };
+                    accounts.granted.grant(key, generation, &granted);
+                }
                 let written =
                     self.context.writer.objects.replace(bindings::resource(key.scope), &binding).await;
-                binding = written.inspect_err(|_| self.assigned.forget(key))?;
-                if spec.workload_affinity_groups.is_some() {
-                    self.context.accounts.fleet.placed(key, object::generation(&binding), targets);
-                }
-                if moved && quotas::limited(&self.context.accounts, key) {
-                    let granted = ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() };
-                    self.context.accounts.granted.grant(key, object::generation(&binding), &granted);
-                }
+                binding = written.inspect_err(|_| {
+                    self.assigned.forget(key);
+                    accounts.fleet.not_placed(key);
+                    accounts.granted.withdraw(key);
+                })?;
             }
         }
         let generation = object::generation(&binding);
@@ -523,50 +549,8 @@ fn same(present: &[TargetCluster], wanted: &[TargetCluster]) -> bool {
     sorted(present) == sorted(wanted)
 }
 
-/// Whether a cluster changed in what placement looks at: conditions other than about its API list do not count,
-/// taints stand for them.
-fn matters(change: &Change<'_, ClusterHead>) -> bool {
-    fn looked_at(head: &ClusterHead) -> impl PartialEq + '_ {
-        let status = head.cluster.status.as_ref();
-        let complete =
-            status.map(|s| conditions::is_true(&s.conditions, condition::COMPLETE_API_ENABLEMENTS));
-        (
-            &head.cluster.metadata.labels,
-            &head.cluster.spec,
-            status.map(|s| &s.api_enablements),
-            complete,
-            head.deleting,
-        )
-    }
-    match (change.old, change.new) {
-        (Some(old), Some(new)) => looked_at(old) != looked_at(new),
-        _ => true,
-    }
-}
-
-/// The bindings whose place may depend on a cluster that has changed.
-fn affected_by(context: &Context, change: &Change<'_, ClusterHead>) -> Vec<BindingKey> {
-    let sides: Vec<&Cluster> =
-        [change.old, change.new].into_iter().flatten().map(|head| &*head.cluster).collect();
-    let mut affected = Vec::new();
-    for (scope, index) in context.known.bindings.both() {
-        for (key, head) in index.all() {
-            let Some(placement) = &head.placement else { continue };
-            if head.wanted.contains(&change.key.name)
-                || sides.iter().any(|cluster| may_mean(placement, cluster))
-            {
-                affected.push(BindingKey { scope, key });
-            }
-        }
-    }
-    affected
-}
-
 #[cfg(test)]
 mod tests {
-    use karmada_api::policy::Placement;
-    use serde::Deserialize;
-
     use super::*;
 
     #[test]
@@ -604,27 +588,5 @@ mod tests {
         assert!(same(&targets(&[("b", 1), ("a", 2)]), &targets(&[("a", 2), ("b", 1)])));
         assert!(!same(&targets(&[("a", 1)]), &targets(&[("a", 2)])));
         assert!(!same(&targets(&[("a", 1)]), &[]));
-    }
-
-    #[test]
-    fn any_group_of_clusters_counts() {
-        let placement = |value| Placement::deserialize(&value).unwrap();
-        let cluster = |name: &str| Cluster::new(name, Default::default());
-        let table = [
-            ("no affinity", placement(json!({})), "a", true),
-            ("by name", placement(json!({"clusterAffinity": {"clusterNames": ["a"]}})), "a", true),
-            ("another name", placement(json!({"clusterAffinity": {"clusterNames": ["a"]}})), "b", false),
-            (
-                "the second group",
-                placement(json!({"clusterAffinities": [
-                    {"affinityName": "x", "clusterNames": ["a"]}, {"affinityName": "y", "clusterNames": ["b"]},
-                ]})),
-                "b",
-                true,
-            ),
-        ];
-        for (message, placement, name, want) in table {
-            assert_eq!(may_mean(&placement, &cluster(name)), want, "{message}");
-        }
     }
 }

@@ -101,6 +101,7 @@ impl StatusController {
         };
         customizations::listen(&context.rules, anew.clone());
         hooks::listen(&context.rules, anew);
+        context.resync.bindings(&context.known, &queue, |_| true);
         context.figures.queue("status", &queue);
         Self { context: context.clone(), queue, rounds, clusters }
     }

@@ -9,8 +9,8 @@ use karmada_meta::time::Time;
 use karmada_objects::{Part, key::Key, kinds::CLUSTERS};
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, lease::set_taints, work};
-use crate::{known::heads::ClusterHead, metrics::HubFigures, write::Writer};
+use super::{Context, Next, lease::set_taints, work};
+use crate::{known::heads::ClusterHead, write::Writer};
 
 /// How many clusters are worked on at a time.
 const WORKERS: usize = 4;
@@ -25,7 +25,8 @@ pub(crate) struct TaintPolicies {
 
 impl TaintPolicies {
     /// A controller that hears of clusters and policies from now on.
-    pub(crate) fn new(writer: &Arc<Writer>, figures: &HubFigures) -> Self {
+    pub(crate) fn new(context: &Context) -> Self {
+        let writer = &context.writer;
         let queue: WorkQueue<String> = WorkQueue::new(writer.env.clone());
         let clusters = queue.clone();
         writer.known.clusters.listen(move |change| {
@@ -44,7 +45,9 @@ impl TaintPolicies {
                 }
             }
         });
-        figures.queue("cluster-taint-policy", &queue);
+        let again = queue.clone();
+        context.resync.tell(&writer.known.clusters, move |cluster, _| again.add(cluster.name.clone()));
+        context.figures.queue("cluster-taint-policy", &queue);
         Self { writer: writer.clone(), queue }
     }
 

@@ -200,21 +200,27 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
     pub(crate) fn pages<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = Page<P>> + 'a {
         let mut last: Option<Arc<Key>> = None;
         std::iter::from_fn(move || {
-            let first = Key::new(namespace.unwrap_or_default(), "");
-            let from = last.as_deref().map_or(Bound::Included(&first), Bound::Excluded);
-            let state = self.state.read();
-            let page: Page<P> = state
-                .entries
-                .range::<Key, _>((from, Bound::Unbounded))
-                .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
-                .take(PAGE)
-                .map(|(key, p)| (key.clone(), p.clone()))
-                .collect();
-            drop(state);
-            self.visited(page.len());
+            let page = self.page(namespace, last.as_deref(), PAGE);
             last = Some(page.last()?.0.clone());
             Some(page)
         })
+    }
+
+    /// The first objects behind `last`, of one namespace or of all.
+    pub(crate) fn page(&self, namespace: Option<&str>, last: Option<&Key>, limit: usize) -> Page<P> {
+        let first = Key::new(namespace.unwrap_or_default(), "");
+        let from = last.map_or(Bound::Included(&first), Bound::Excluded);
+        let state = self.state.read();
+        let page: Page<P> = state
+            .entries
+            .range::<Key, _>((from, Bound::Unbounded))
+            .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+            .take(limit)
+            .map(|(key, p)| (key.clone(), p.clone()))
+            .collect();
+        drop(state);
+        self.visited(page.len());
+        page
     }
 
     /// The objects that `is` so, of one namespace or of all. Only their keys are copied.

@@ -4,14 +4,17 @@
 //! ```text
 //!   watches ─▶ Index of each kind ─▶ listeners: O(what changed), in the watch's task
 //!                   │                    └─▶ Gathered: keys for a controller's own task
-//!                   └─▶ ByCluster: cluster ─▶ bindings that name it
+//!                   ├─▶ ByCluster: cluster ─▶ bindings that name it
+//!                   └─▶ ByPlacement: cluster ─▶ placements that may mean it ─▶ their bindings
 //! ```
 //!
 //! - [`index`]: projections by key, by namespace and by group.
 //! - [`by_cluster`]: the way from a cluster to bindings, without a pass over them: [`Known::naming`].
+//! - [`by_placement`]: from a cluster to bindings that do not name it, and may go there.
 //! - [`gathered`]: what follows from a change, off the watch's task.
 
 mod by_cluster;
+mod by_placement;
 mod digest;
 pub(crate) mod gathered;
 pub(crate) mod heads;
@@ -19,14 +22,16 @@ pub(crate) mod index;
 mod pair;
 pub(crate) mod templates;
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use karmada_core::skip::Skip;
-use karmada_objects::{policies::PolicyHead, scope::BindingKey};
+use karmada_meta::gvk::GroupVersionKind;
+use karmada_objects::{key::Key, policies::PolicyHead, scope::BindingKey};
 
 pub(crate) use self::pair::Pair;
 use self::{
     by_cluster::ByCluster,
+    by_placement::ByPlacement,
     heads::{
         BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, TaintPolicyHead, TemplateHead,
         WorkHead,
@@ -44,6 +49,7 @@ pub(crate) struct Known {
     pub(crate) overrides: Pair<OverrideHead>,
     pub(crate) bindings: Pair<BindingHead>,
     by_cluster: Arc<ByCluster>,
+    pub(crate) by_placement: Arc<ByPlacement>,
     pub(crate) works: Arc<Index<WorkHead>>,
     pub(crate) leases: Arc<Index<LeaseHead>>,
     pub(crate) taint_policies: Arc<Index<TaintPolicyHead>>,
@@ -59,7 +65,35 @@ impl fmt::Debug for Known {
     }
 }
 
+/// The groups by which policies are found: their permanent ids, and what their selectors name.
+fn policy_groups(key: &Key, head: &PolicyHead) -> Vec<String> {
+    let selectors = head.spec().resource_selectors.iter();
+    let selected = selectors.map(|s| selecting(&key.namespace, &s.api_version, &s.kind, &s.name));
+    selected.chain([head.policy().id().to_owned()]).collect()
+}
+
+/// The group of the policies of a namespace, or of none, that select objects of a kind by this name, or by none.
+fn selecting(namespace: &str, api_version: &str, kind: &str, name: &str) -> String {
+    format!("select {namespace} {api_version} {kind} {name}")
+}
+
 impl Known {
+    /// The policies that may mean an object: those of the whole hub, then those of its namespace. Whether they do, by
+    /// labels and the rest, is another question.
+    pub(crate) fn policies_over(&self, kind: &GroupVersionKind, key: &Key) -> Vec<Arc<PolicyHead>> {
+        let over = |index: &Index<PolicyHead>, namespace: &str| {
+            let named = ["", key.name.as_str()];
+            let groups = named.map(|name| selecting(namespace, &kind.api_version(), &kind.kind, name));
+            let all = groups.iter().flat_map(|group| index.group(group));
+            all.collect::<BTreeMap<_, _>>().into_values()
+        };
+        let mut all: Vec<_> = over(&self.policies.cluster, "").collect();
+        if !key.namespace.is_empty() {
+            all.extend(over(&self.policies.namespaced, &key.namespace));
+        }
+        all
+    }
+
     /// Nothing is known yet.
     pub(crate) fn new(skip: Skip) -> Self {
         let bindings = Pair::new(|| Index::keep_recent(BindingHead::groups));
@@ -67,11 +101,10 @@ impl Known {
             skip,
             clusters: Index::grouped_by(ClusterHead::groups),
             namespaces: Index::grouped_by(TemplateHead::namespace_groups),
-            policies: Pair::new(|| {
-                Index::grouped_by(|_, head: &PolicyHead| vec![head.policy().id().to_owned()])
-            }),
+            policies: Pair::new(|| Index::grouped_by(policy_groups)),
             overrides: Pair::new(Index::new),
             by_cluster: ByCluster::of(&bindings),
+            by_placement: ByPlacement::of(&bindings),
             bindings,
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),

@@ -12,7 +12,6 @@ use karmada_core::select::{self, Claim, Subject};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::{
     key::{Key, TemplateKey},
-    policies::PolicyHead,
     scope::BindingKey,
 };
 use parking_lot::Mutex;
@@ -54,7 +53,7 @@ fn claim(known: &Known, kind: &GroupVersionKind, object: &mut Value) {
     if known.bindings.of(binding.scope).get(&binding.key).is_some() {
         return;
     }
-    let policies = policies_over(known, &template.key.namespace);
+    let policies = known.policies_over(kind, &template.key);
     let chosen = select::choose(&Subject::of(object), None, policies.iter().map(|head| head.policy()));
     if let Some(policy) = chosen
         && !policy.id().is_empty()
@@ -72,14 +71,4 @@ pub(crate) fn is_subject(known: &Known, template: &TemplateKey, live: &Value) ->
         || is(label::MANAGED, label::MANAGED_VALUE)
         || object::label(live, label::CLAIMED_BY).is_some();
     !skipped
-}
-
-/// All policies that may mean an object of a namespace.
-pub(crate) fn policies_over(known: &Known, namespace: &str) -> Vec<Arc<PolicyHead>> {
-    let policies = &known.policies;
-    let mut over = policies.cluster.heads(None);
-    if !namespace.is_empty() {
-        over.extend(policies.namespaced.heads(Some(namespace)));
-    }
-    over
 }

@@ -75,7 +75,7 @@ impl Asked {
 pub(crate) struct World {
     pub(crate) rest: Rest,
     pub(crate) asked: Asked,
-    figures: HubFigures,
+    pub(crate) figures: HubFigures,
     pub(crate) env: Env,
     pub(crate) embedded: Embedded,
     engine: Memory,
@@ -101,8 +101,13 @@ impl World {
     }
 
     async fn over(engine: Memory, env: Env, soon: Duration) -> Self {
+        Self::over_after(engine, env, soon, async |_| {}).await
+    }
+
+    async fn over_after(engine: Memory, env: Env, soon: Duration, before: impl AsyncFnOnce(Rest)) -> Self {
         let stop = CancellationToken::new();
         let embedded = Embedded::start(engine.clone(), &env, stop.clone()).await.expect("the store opens");
+        before(Rest::new(embedded.client())).await;
         let hub = embedded.hub(HubConfig::default(), &env).expect("the configuration is good");
         let asked = Asked::default();
         let hub = hub.with_client(asked.through(embedded.client()));
@@ -123,11 +128,16 @@ impl World {
 
     /// Stops the hub with its API, which ends without an error, and starts both again on the same store.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_after(async |_| {}).await
+    }
+
+    /// The same, and something happens while the API is there and no controller.
+    pub(crate) async fn restart_after(self, before: impl AsyncFnOnce(Rest)) -> Self {
         let Self { env, engine, embedded, stop, hub, soon, .. } = self;
         stop.cancel();
         timeout(soon, hub).await.expect("the hub stops").expect("without a panic").expect("without an error");
         embedded.close().await.expect("everything is written");
-        Self::over(engine, env, soon).await
+        Self::over_after(engine, env, soon, before).await
     }
 
     pub(crate) async fn stop(self) {

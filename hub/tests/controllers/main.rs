@@ -9,6 +9,7 @@
 )]
 
 mod common;
+mod counting;
 mod following;
 mod gathering;
 mod interpreting;

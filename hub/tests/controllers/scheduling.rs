@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::common::{Member, World, condition, deployment, deployments, policy};
 use http::Method;
+use karmada_client::Rest;
 use karmada_meta::object;
 use karmada_objects::kinds::{
     CLUSTER_PROPAGATION_POLICIES, CLUSTERS, PRIORITY_CLASSES, PROPAGATION_POLICIES, RESOURCE_BINDINGS,
@@ -415,6 +416,35 @@ async fn a_lazy_policy_waits_for_the_next_change_of_the_template() {
     idle["spec"].as_object_mut().unwrap().remove("activationPreference");
     world.create(&PROPAGATION_POLICIES, idle).await;
     placed(&world, "free", &[("a", 1)]).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_was_scaled_while_no_hub_was_there_wakes_its_lazy_policy() {
+    let world = World::start().await;
+    for name in ["a", "b"] {
+        join(&world, name, 10).await;
+    }
+    let on = |cluster: &str| json!({"clusterAffinity": {"clusterNames": [cluster]}});
+    let mut lazy = policy("lazy", "apps/v1", "Deployment", "web", on("a"));
+    lazy["spec"]["activationPreference"] = json!("Lazy");
+    world.create(&PROPAGATION_POLICIES, lazy).await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    placed(&world, "web", &[("a", 1)]).await;
+    world.change(&PROPAGATION_POLICIES, "default", "lazy", |p| p["spec"]["placement"] = on("b")).await;
+    world.settle().await;
+    // A start alone is no change of the template.
+    let world = world.restart().await;
+    world.settle().await;
+    placed(&world, "web", &[("a", 1)]).await;
+    let scale = async |api: Rest| {
+        let path = deployments().object(Some("default"), "web");
+        let mut web = api.get(&path).await.expect("it is there");
+        web["spec"]["replicas"] = json!(2);
+        api.put(&path, &web).await.expect("it is scaled");
+    };
+    let world = world.restart_after(scale).await;
+    placed(&world, "web", &[("b", 2)]).await;
     world.stop().await;
 }
 

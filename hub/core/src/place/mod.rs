@@ -29,8 +29,11 @@ pub use self::{
     advice::advice,
     explain::{Explained, Group, Outcome, Verdict, brief, explain, explain_result},
     filter::{NoFit, Reason, serves_kind},
-    reschedule::{Trigger, goes_back, need_schedule, placement_changed, retry_after, scheduled_time},
-    waiting::{Waiting, may_mean, says_the_same},
+    reschedule::{
+        Stir, Trigger, goes_back, is_recomputed, need_schedule, placement_changed, retry_after,
+        scheduled_time,
+    },
+    waiting::{Waiting, says_the_same},
 };
 use self::{
     filter::{Filter, Term},

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use karmada_api::{
+    cluster::{Cluster, ClusterSpec},
+    conditions,
+    consts::condition,
     policy::{DEFAULT_SCHEDULER, Placement, ReplicaSchedulingType},
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
@@ -63,9 +66,7 @@ pub fn need_schedule(
         return None;
     }
     let placement = spec.placement.as_ref()?;
-    let strategy = Strategy::of(placement);
-    let recomputed =
-        spec.replicas == 0 || matches!(strategy, Strategy::Duplicated | Strategy::StaticWeights(_));
+    let recomputed = is_recomputed(spec);
     let asked = asked(spec, status.last_scheduled_time);
     let triggers = [
         (
@@ -78,6 +79,62 @@ pub fn need_schedule(
         (recomputed, Trigger::Recomputed),
     ];
     triggers.into_iter().find_map(|(holds, trigger)| holds.then_some(trigger))
+}
+
+/// Whether a binding is worked out again whenever clusters change: see [`Trigger::Recomputed`].
+pub fn is_recomputed(spec: &ResourceBindingSpec) -> bool {
+    let strategy = |placement| Strategy::of(placement);
+    spec.placement.as_ref().is_some_and(|placement| {
+        spec.replicas == 0 || matches!(strategy(placement), Strategy::Duplicated | Strategy::StaticWeights(_))
+    })
+}
+
+/// What a change of a cluster can do to bindings that are on it, or may go there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stir {
+    /// Where something is it may stay, and where it was not taken nothing changes: only what has no place yet may be told
+    /// of other reasons.
+    Waiting,
+    /// The cluster may be another choice than before, for those that are worked out again, too.
+    Choice,
+    /// It is gone or going, and everybody has to look.
+    Gone,
+}
+
+impl Stir {
+    /// What became of a cluster; nothing if what has changed is nothing to placement: conditions other than about its API
+    /// list do not count, taints stand for them.
+    pub fn of(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Self> {
+        fn looked_at(cluster: &Cluster) -> impl PartialEq + '_ {
+            let status = cluster.status.as_ref();
+            let complete =
+                status.map(|s| conditions::is_true(&s.conditions, condition::COMPLETE_API_ENABLEMENTS));
+            let spec = ClusterSpec { taints: Vec::new(), ..cluster.spec.clone() };
+            (&cluster.metadata.labels, spec, status.map(|s| &s.api_enablements), complete)
+        }
+        let going = |cluster: &Cluster| cluster.metadata.deletion_timestamp.is_some();
+        let (Some(old), Some(new)) = (old, new) else {
+            return Some(if new.is_none() { Self::Gone } else { Self::Choice });
+        };
+        if going(old) != going(new) {
+            return Some(Self::Gone);
+        }
+        let (before, now) = (&old.spec.taints, &new.spec.taints);
+        if looked_at(old) != looked_at(new) || before.iter().any(|taint| !now.contains(taint)) {
+            Some(Self::Choice)
+        } else {
+            (before != now).then_some(Self::Waiting)
+        }
+    }
+
+    /// Whether a binding is to be looked at that is worked out again ([`is_recomputed`]), or waits for a place.
+    pub fn concerns(self, recomputed: bool, waits: bool) -> bool {
+        match self {
+            Self::Waiting => waits,
+            Self::Choice => recomputed || waits,
+            Self::Gone => true,
+        }
+    }
 }
 
 /// Whether a division from scratch was asked for since the last one. Times are whole seconds: a request of the same
@@ -153,6 +210,43 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn what_a_change_of_a_cluster_stirs() {
+        let cluster = |value: Value| -> Cluster {
+            let mut full = json!({"metadata": {"name": "m"}, "spec": {"syncMode": "Pull"}});
+            for (path, value) in value.as_object().unwrap() {
+                full[path] = value.clone();
+            }
+            serde_json::from_value(full).unwrap()
+        };
+        let spec = |taints: &[&str]| {
+            let taints: Vec<_> =
+                taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+            json!({"spec": {"syncMode": "Pull", "taints": taints}})
+        };
+        let labelled = json!({"metadata": {"name": "m", "labels": {"a": "b"}}});
+        let going = json!({"metadata": {"name": "m", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let region = json!({"spec": {"syncMode": "Pull", "region": "eu"}});
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let table = [
+            ("it joins", None, Some(json!({})), Some(Stir::Choice)),
+            ("it is gone", Some(json!({})), None, Some(Stir::Gone)),
+            ("it is going", Some(json!({})), Some(going), Some(Stir::Gone)),
+            ("labels", Some(json!({})), Some(labelled), Some(Stir::Choice)),
+            ("a field", Some(json!({})), Some(region), Some(Stir::Choice)),
+            ("a taint comes", Some(spec(&["a"])), Some(spec(&["a", "b"])), Some(Stir::Waiting)),
+            ("a taint goes", Some(spec(&["a", "b"])), Some(spec(&["b"])), Some(Stir::Choice)),
+            ("one for another", Some(spec(&["a"])), Some(spec(&["b"])), Some(Stir::Choice)),
+            ("a condition", Some(json!({"status": {}})), Some(ready), None),
+        ];
+        for (what, old, new, want) in table {
+            let (old, new) = (old.map(cluster), new.map(cluster));
+            assert_eq!(Stir::of(old.as_ref(), new.as_ref()), want, "{what}");
+        }
+        assert!(Stir::Waiting < Stir::Choice && Stir::Choice < Stir::Gone, "several changes are the largest");
+    }
 
     #[test]
     fn an_answered_request_is_earlier_than_its_answer() {

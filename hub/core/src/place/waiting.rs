@@ -19,14 +19,13 @@ use std::{
 };
 
 use karmada_api::{
-    cluster::Cluster,
-    policy::{ClusterAffinityTerm, Placement},
+    policy::Placement,
     work::{Component, ReplicaRequirements, ResourceBindingSpec},
 };
 
 use super::{PlaceError, ask, goes_as_set, retry_after};
 use crate::{
-    affinity,
+    affinity::Reach,
     estimate::Ask,
     fleet::{Fleet, Member},
 };
@@ -242,8 +241,9 @@ impl Lack {
         let sum: i64 = if changes.len() > CLOSELY {
             grown.iter().copied().filter(|grown| (*grown > 0) != back).fold(0, i64::saturating_add)
         } else {
+            let reach = Reach::new(placement);
             let of = changes.iter().zip(grown).filter(|(_, grown)| **grown != 0);
-            of.filter(|((_, new), _)| may_mean(placement, new.cluster()))
+            of.filter(|((_, new), _)| reach.means(new.cluster()))
                 .map(|(_, grown)| *grown)
                 .fold(0, i64::saturating_add)
         };
@@ -267,18 +267,6 @@ fn changes<'a>(before: &'a Fleet, now: &'a Fleet) -> Vec<Changed<'a>> {
         }
     }
     changes
-}
-
-/// Whether any of a placement's affinities means a cluster.
-pub fn may_mean(placement: &Placement, cluster: &Cluster) -> bool {
-    let overflow = |term: &'_ ClusterAffinityTerm| {
-        term.overflow_affinities.iter().any(|overflow| affinity::matches(&overflow.affinity, cluster))
-    };
-    if !placement.cluster_affinities.is_empty() {
-        let mut groups = placement.cluster_affinities.iter();
-        return groups.any(|term| affinity::matches(&term.affinity, cluster) || overflow(term));
-    }
-    placement.cluster_affinity.as_ref().is_none_or(|affinity| affinity::matches(affinity, cluster))
 }
 
 /// Whether two sentences differ in numbers alone. What is part of a name is no number.

@@ -69,6 +69,7 @@ impl Binder {
     /// A controller that hears everything that Works are made from, from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         listen::listen(context);
+        context.resync.bindings(&context.known, &context.to_bind, |_| true);
         Self { context: context.clone(), news: News::of(context) }
     }
 

@@ -135,6 +135,15 @@ pub(super) fn update_binding(
     Ok(*binding != before)
 }
 
+/// Whether a binding holds what runs of its template. One that cannot be read says nothing against it.
+pub(super) fn asks_as_bound(workload: &Workload, binding: &Value) -> bool {
+    let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return true };
+    let Workload { replicas, components } = workload;
+    spec.replicas == i32::try_from(replicas.replicas).unwrap_or(i32::MAX)
+        && spec.replica_requirements == replicas.requirements
+        && spec.components == *components
+}
+
 /// Writes on a binding what annotations of its template or policy ask for; the template's own goes first, and what
 /// cannot be read asks for nothing.
 fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {

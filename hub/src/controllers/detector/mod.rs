@@ -125,6 +125,11 @@ impl Detector {
         let policies = WorkQueue::new(context.env.clone());
 
         let memory = Arc::new(Mutex::new(Memory::default()));
+        context.resync.templates(&context.known.templates, &templates);
+        for (scope, index) in context.known.policies.both() {
+            let again: WorkQueue<PolicyKey> = policies.clone();
+            context.resync.tell(index, move |key, _| again.add(PolicyKey { scope, key: key.clone() }));
+        }
         context.figures.queue("detector", &templates);
         context.figures.queue("policy", &policies);
         let (queue, ours): (WorkQueue<TemplateKey>, _) = (templates.clone(), memory.clone());

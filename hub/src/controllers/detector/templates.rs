@@ -14,7 +14,6 @@ use karmada_objects::{
     Part, bindings,
     key::{self, Key, TemplateKey},
     kinds,
-    policies::PolicyHead,
     scope::BindingKey,
 };
 use serde::Deserialize;
@@ -79,7 +78,7 @@ impl Detector {
         }
         let subject = Subject::of(&live);
         let claim = Claim::of(&live);
-        let policies = claiming::policies_over(&self.context.known, &template.key.namespace);
+        let policies = self.context.known.policies_over(&template.kind, &template.key);
         let timer = self.context.figures.timer();
         let chosen = select::choose(&subject, claim.as_ref(), policies.iter().map(|head| head.policy()));
         self.context.figures.matched_policy(&timer);
@@ -102,9 +101,7 @@ impl Detector {
                 self.apply(template, &watched.resource, live, policy, claims).await
             }
             None => match claim {
-                Some(claim) if self.means_in_another_version(template, &subject, &claim, &policies) => {
-                    Ok(Next::Done)
-                }
+                Some(claim) if self.means_in_another_version(template, &subject, &claim) => Ok(Next::Done),
                 Some(claim) => {
                     self.release(template, &watched.resource, &live, &claim).await?;
                     self.tell_unmatched(template, &live)
@@ -125,17 +122,12 @@ impl Detector {
 
     /// Whether the policy that claimed an object means it under another version of its kind: the same object is then
     /// watched twice, and only one of the two may speak.
-    fn means_in_another_version(
-        &self,
-        template: &TemplateKey,
-        subject: &Subject,
-        claim: &Claim,
-        policies: &[std::sync::Arc<PolicyHead>],
-    ) -> bool {
+    fn means_in_another_version(&self, template: &TemplateKey, subject: &Subject, claim: &Claim) -> bool {
         let versions = self.context.known.templates.kinds();
         versions.iter().filter(|(kind, _)| kind.group_kind() == template.kind.group_kind()).any(
             |(kind, _)| {
                 let other = Subject { api_version: kind.api_version(), ..subject.clone() };
+                let policies = self.context.known.policies_over(kind, &template.key);
                 policies.iter().any(|h| claim.is(h.policy()) && select::means(h.policy(), &other).is_some())
             },
         )
@@ -265,7 +257,13 @@ impl Detector {
             binding.pointer("/spec/resource/uid").and_then(Value::as_str) == Some(object::uid(&live))
         });
         let put_off = self.memory.lock().put_off.get(template) == Some(&content);
-        if lazy && claimed && (put_off || bound_before && known.is_none_or(|known| known == content)) {
+        let unchanged = match known {
+            _ if !(lazy && claimed) => false,
+            _ if put_off => true,
+            Some(known) => bound_before && known == content,
+            None => bound_before && self.asks_as_bound(&live, binding.as_ref()).await,
+        };
+        if unchanged {
             // Changes of a lazy policy wait for the next change of the template.
             self.memory.lock().bound.insert(template.clone(), content);
             return Ok(Bound::Unchanged);
@@ -334,6 +332,13 @@ impl Detector {
             self.memory.lock().bound.insert(template.clone(), content);
         }
         Ok(bound)
+    }
+
+    /// Whether a template asks for what its binding holds. At the first look since the start nothing else tells whether it
+    /// has changed while no hub was there; where its rule has no answer now, it has not.
+    async fn asks_as_bound(&self, live: &Value, binding: Option<&Value>) -> bool {
+        let (Some(binding), Ok(workload)) = (binding, self.workload(live).await) else { return true };
+        desired::asks_as_bound(&workload, binding)
     }
 
     /// Brings an existing binding in step. `keep_version`: that the template has another resourceVersion is no

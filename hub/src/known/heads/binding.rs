@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use karmada_api::{
-    consts::{extension, label},
+    consts::{annotation, condition, extension, label},
     policy::{Placement, ResourceList},
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
-use karmada_core::{delete, evict, quota};
+use karmada_core::{delete, evict, place, quota};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::key::Key;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ pub(crate) struct BindingHead {
     pub resource: ObjectReference,
     /// The permanent ids of the policies that claimed it (there is one at most, but labels can be edited).
     pub policies: Vec<String>,
-    /// The clusters it wants its object on.
+    /// The clusters it wants its object on; of one that cannot be read nothing is known.
     pub wanted: BTreeSet<String>,
     /// The clusters that it is scheduled to.
     pub clusters: BTreeSet<String>,
@@ -51,6 +51,10 @@ pub(crate) struct BindingHead {
     pub required_by: Vec<Key>,
     /// Where its object may go; nothing for a binding that only follows others.
     pub placement: Option<Arc<Placement>>,
+    /// Whether it is placed anew whenever clusters change.
+    pub recomputed: bool,
+    /// Whether it is not placed as its placement asks, or nobody has said so yet.
+    pub waits: bool,
     /// Its turn among the bindings that wait for the scheduler.
     pub priority: i32,
     /// The groups of objects that its own belongs to.
@@ -95,10 +99,13 @@ impl BindingHead {
                 &status["conditions"],
             ])
         };
-        let has = |type_: &str| {
+        let condition = |type_: &str| {
             let mut conditions = value["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.any(|condition| condition["type"] == type_)
+            conditions.find(|condition| condition["type"] == type_)
         };
+        let has = |type_: &str| condition(type_).is_some();
+        let spec = ResourceBindingSpec::deserialize(&value["spec"]).ok();
+        let placed = condition(condition::SCHEDULED).is_some_and(|scheduled| scheduled["status"] == "True");
         Self {
             clusters: names("clusters", "name"),
             troubled: has(extension::FAILOVER_COMPLETE),
@@ -114,7 +121,9 @@ impl BindingHead {
             deleting: object::deletion_timestamp(value).is_some(),
             resource: ObjectReference::deserialize(&value["spec"]["resource"]).unwrap_or_default(),
             policies: texts(&policies),
-            wanted: wanted_clusters(value),
+            wanted: spec.as_ref().map(delete::wanted_clusters).unwrap_or_default(),
+            recomputed: spec.as_ref().is_some_and(place::is_recomputed),
+            waits: !placed || object::annotation(value, annotation::APPLIED_PLACEMENT).is_none(),
             propagate_deps: value["spec"]["propagateDeps"] == true,
             required_by: required_by(value),
             placement: Placement::deserialize(&value["spec"]["placement"]).ok().map(Arc::new),
@@ -183,13 +192,6 @@ impl BindingHead {
         let (api_version, kind) = group.strip_prefix(Self::KINDS)?.split_once(' ')?;
         GroupVersionKind::from_api_version(api_version, kind)
     }
-}
-
-/// The clusters that a binding wants its object on; of one that cannot be read nothing is known.
-fn wanted_clusters(binding: &Value) -> BTreeSet<String> {
-    ResourceBindingSpec::deserialize(&binding["spec"])
-        .map(|spec| delete::wanted_clusters(&spec))
-        .unwrap_or_default()
 }
 
 /// What of its namespace's quotas a binding uses.
