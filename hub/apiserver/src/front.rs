@@ -262,23 +262,18 @@ impl Front {
     async fn while_it_holds(
         &self,
         hold: Option<&Hold>,
-        mut answering: impl Future<Output = Result<Response<Body>, Status>> + Unpin,
+        answering: impl Future<Output = Result<Response<Body>, Status>> + Unpin,
     ) -> Result<Response<Body>, Status> {
         let Some(hold) = hold else { return answering.await };
         // Most are answered at once; only who waits is told of the end.
-        if !hold.ended.is_cancelled()
-            && let Poll::Ready(answer) = futures::poll!(&mut answering)
-        {
-            return answer;
-        }
-        tokio::select! {
-            biased;
-            () = hold.ended.cancelled() => {
-                self.metrics.unauthenticated("certificate_revoked");
-                Err(Status::unauthorized())
-            }
-            answer = answering => answer,
-        }
+        let answer = match hold.ended.is_cancelled() {
+            true => Err(()),
+            false => limits::unless(answering, || hold.ended.cancelled()).await,
+        };
+        answer.unwrap_or_else(|()| {
+            self.metrics.unauthenticated("certificate_revoked");
+            Err(Status::unauthorized())
+        })
     }
 
     /// Answers a request that may be made, in its time and if there is a seat for it.

@@ -18,7 +18,9 @@ mod seats;
 mod who;
 
 use std::{
-    pin::Pin,
+    future::poll_fn,
+    mem,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
@@ -110,11 +112,32 @@ impl Limits {
 
 /// What something comes to in its time; `None`: it did not end. Most end when they are looked at for the first time, and
 /// need no timer.
-pub(crate) async fn within<F: Future + Unpin>(deadline: Duration, mut work: F) -> Option<F::Output> {
-    match futures::poll!(&mut work) {
-        Poll::Ready(outcome) => Some(outcome),
-        Poll::Pending => tokio::time::timeout(deadline, work).await.ok(),
+pub(crate) async fn within<F: Future + Unpin>(deadline: Duration, work: F) -> Option<F::Output> {
+    unless(work, || tokio::time::sleep(deadline)).await.ok()
+}
+
+/// What something comes to, unless something else ends before. That is begun only when the first has to be waited for, and
+/// from then on it goes before.
+pub(crate) async fn unless<F: Future + Unpin, E: Future>(
+    mut work: F,
+    end: impl FnOnce() -> E,
+) -> Result<F::Output, E::Output> {
+    if let Poll::Ready(outcome) = futures::poll!(&mut work) {
+        return Ok(outcome);
     }
+    let mut end = pin!(end());
+    // It has just been looked at: whoever lets others go first would not notice that they have not.
+    let mut looked = true;
+    poll_fn(|cx| {
+        if let Poll::Ready(end) = end.as_mut().poll(cx) {
+            return Poll::Ready(Err(end));
+        }
+        if mem::take(&mut looked) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut work).poll(cx).map(Ok)
+    })
+    .await
 }
 
 /// The answer to a request that did not end in time.
@@ -194,7 +217,27 @@ impl<G: Unpin> http_body::Body for Held<G> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
     use super::*;
+
+    #[tokio::test]
+    async fn work_that_lets_others_go_first_is_looked_at_again_after_them() {
+        let gone = Arc::new(AtomicBool::new(false));
+        let other = gone.clone();
+        let others = tokio::spawn(async move { other.store(true, Ordering::Relaxed) });
+        let work = async {
+            tokio::task::yield_now().await;
+            gone.load(Ordering::Relaxed)
+        };
+        assert_eq!(within(Duration::from_secs(1), pin!(work)).await, Some(true));
+        others.await.unwrap();
+        let never = pin!(std::future::pending::<()>());
+        assert_eq!(within(Duration::ZERO, never).await, None);
+    }
 
     #[test]
     fn durations_are_gos() {
