@@ -334,11 +334,19 @@ impl Connection {
             of_request.account.delivered();
             let (mut running, service, ending) =
                 (of_request.activity.begin(), service.clone(), ending.clone());
+            let place = of_request.clone();
             async move {
                 let mut response = service.oneshot(request).await?;
                 running.answered();
                 let goes_on = match left {
-                    Some(left) => left.read_out().await,
+                    Some(left) => {
+                        let goes_on = left.read_out().await;
+                        if goes_on {
+                            // The body came after the request, and lies here no more.
+                            place.account.delivered();
+                        }
+                        goes_on
+                    }
                     None => true,
                 };
                 if !is_h2 && (!goes_on || ending.is_cancelled()) {
