@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_meta::{object, status::Status};
-use karmada_store::{Event, EventKind, Key, Scope, Watch, WatchEnd};
+use karmada_store::{Event, EventKind, Guard, Key, Scope, Watch, WatchEnd};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authn::UserInfo,
-    crd::{self, STORAGE},
+    crd::{self, STORAGE, schemas},
     kinds::Kind,
     options::{DeleteOptions, FieldValidation, Propagation, WriteOptions},
     registry::{Caller, Registry, Target, modify::Modify},
@@ -106,13 +106,17 @@ async fn write_status(
     name: &str,
     wanted: &(dyn Fn(&Value, &str) -> Option<Value> + Sync),
 ) -> Result<(), Status> {
-    change(registry, name, "status", &|live, now| wanted(live, now).unwrap_or_else(|| live.clone())).await
+    change(registry, name, "status", Vec::new(), &|live, now| {
+        wanted(live, now).unwrap_or_else(|| live.clone())
+    })
+    .await
 }
 
 async fn change(
     registry: &Registry,
     name: &str,
     subresource: &str,
+    guards: Vec<Guard>,
     edit: &(dyn Fn(&Value, &str) -> Value + Sync),
 ) -> Result<(), Status> {
     let (user, kinds, now) = (UserInfo::system("apiserver"), registry.kinds(), registry.now());
@@ -125,10 +129,8 @@ async fn change(
         let live = live.ok_or_else(|| target.not_found())?;
         Ok(crate::fields::update(kind, Some(live), &edit(live, &now), AGENT, subresource, &now))
     };
-    registry
-        .modify(&caller, &target, &Modify::default(), &WriteOptions::default(), &mut produce)
-        .await
-        .map(drop)
+    let how = Modify { guards, ..Modify::default() };
+    registry.modify(&caller, &target, &how, &WriteOptions::default(), &mut produce).await.map(drop)
 }
 
 /// Settles the definitions there are, then starts the task that follows them.
@@ -232,7 +234,7 @@ fn group(object: &Object) -> Option<String> {
 /// Deletes the objects of a definition that is being deleted, then lets it go.
 async fn end(registry: &Registry, name: &str) {
     let key = Key::new(STORAGE, "", name);
-    let begun = change(registry, name, "status", &|live, now| {
+    let begun = change(registry, name, "status", Vec::new(), &|live, now| {
         let mut new = live.clone();
         let (state, reason, message) =
             ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
@@ -245,22 +247,28 @@ async fn end(registry: &Registry, name: &str) {
         tracing::warn!(name, %status, "cannot say that the objects of a CustomResourceDefinition are being deleted");
     }
     loop {
-        let Some(stored) = registry.store.get(&key).filter(|d| d.header.deleting) else { return };
+        let now = registry.store.snapshot();
+        let Some(stored) = now.get(&key).filter(|d| d.header.deleting) else { return };
         if !stored.header.finalizers.iter().any(|f| &**f == CLEANUP) {
             return;
         }
         let Ok(definition) = serde_json::from_slice::<Value>(&stored.value) else { return };
-        let seen = registry.store.revision();
-        let Some(kind) = crd::any_kind(&definition).map(Arc::new) else {
-            return;
-        };
+        let Some(mut kind) = crd::any_kind(&definition) else { return };
+        if let Some(custom) = &mut kind.custom {
+            custom.schemas = Some(schemas::of(&now, stored, &definition));
+        }
+        let (kind, seen) = (Arc::new(kind), now.revision());
+        drop(now);
         if delete_all(registry, &kind).await {
-            let done = change(registry, name, "", &|live, _| {
+            let nowhere = Guard::Empty { namespace: None, resources: vec![kind.storage.clone()] };
+            let done = change(registry, name, "", vec![nowhere], &|live, _| {
                 let mut new = live.clone();
                 object::remove_finalizer(&mut new, CLEANUP);
                 new
             });
             match done.await {
+                // Something has come to be meanwhile, or the definition has changed: it is looked at again.
+                Err(status) if status.is_conflict() => continue,
                 Err(status) if !status.is_not_found() => {
                     tracing::warn!(name, %status, "cannot let a CustomResourceDefinition go yet");
                 }

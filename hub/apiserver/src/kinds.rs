@@ -22,7 +22,7 @@ use std::{
 use equivalent::Equivalent;
 use imbl::{HashMap, OrdMap};
 use karmada_meta::gvk::{GroupResource, GroupVersionKind, GroupVersionResource, api_version};
-use karmada_store::Revision;
+use karmada_store::{Expect, Guard, Key, Revision};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -109,6 +109,15 @@ pub struct ScalePaths {
     pub label_selector_path: Option<String>,
 }
 
+/// Since when the schemas of a definition are what they are.
+#[derive(Clone, Debug)]
+pub struct Schemas {
+    /// What is stored at that revision for as long as they are: the record of them, or a definition that has none.
+    pub key: Key,
+    /// The revision. Objects that are older may lack a default, or have a field that is none any more.
+    pub since: Revision,
+}
+
 /// What a kind has that comes from a CustomResourceDefinition.
 #[derive(Clone, Debug)]
 pub struct Custom {
@@ -122,13 +131,10 @@ pub struct Custom {
     pub columns: Vec<Column>,
     /// Set when the version has the scale subresource.
     pub scale: Option<ScalePaths>,
-    /// The definition is being deleted: no more objects are created.
-    pub terminating: bool,
     /// The definition's generation: another one means another schema, or other versions.
     pub generation: i64,
-    /// The revision at which the schemas of the definition became what they are. Objects that are older may lack a
-    /// default, or have a field that is none any more.
-    pub since: u64,
+    /// Since when the schemas are what they are; none of a definition that is not stored.
+    pub schemas: Option<Schemas>,
     /// Warning for every use of a deprecated version.
     pub deprecation: Option<String>,
 }
@@ -221,8 +227,18 @@ impl Kind {
     }
 
     fn is_outdated(&self, revision: Option<Revision>) -> bool {
-        let since = self.custom.as_ref().map_or(0, |custom| custom.since);
-        revision.is_some_and(|revision| revision.get() < since)
+        let since = self.schemas().map_or(Revision::ZERO, |schemas| schemas.since);
+        revision.is_some_and(|revision| revision < since)
+    }
+
+    /// Since when the schemas are what they are, of a custom kind.
+    pub(crate) fn schemas(&self) -> Option<&Schemas> {
+        self.custom.as_ref()?.schemas.as_ref()
+    }
+
+    /// What must hold when something is stored that was judged by the schemas of this kind.
+    pub(crate) fn guard(&self) -> Option<Guard> {
+        self.schemas().map(|schemas| Guard::Holds(schemas.key.clone(), Expect::At(schemas.since)))
     }
 
     /// The served form of an object that was stored at a revision.

@@ -217,7 +217,7 @@ impl Deleter {
 
     /// Takes the finalizer that stands for the content off, if there is none in that very commit.
     async fn finalize(&self, name: &str, uid: &str, looked_at: Vec<Arc<str>>) -> Result<(), Status> {
-        let empty = Guard::Empty { namespace: name.into(), resources: looked_at };
+        let empty = Guard::Empty { namespace: Some(name.into()), resources: looked_at };
         self.change(name, uid, "finalize", vec![empty], &|value| {
             if let Some(Value::Array(list)) = value.pointer_mut("/spec/finalizers") {
                 list.retain(|finalizer| finalizer != KUBERNETES);

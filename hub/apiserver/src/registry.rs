@@ -43,7 +43,7 @@ use crate::{
     crd::{schemas, served::Served},
     follow::{Derived, Follower},
     heavy::Pool,
-    kinds::{Kind, Kinds},
+    kinds::{Kind, Kinds, Schemas},
     limits::{Gate, Guest, Seat},
     options::WriteOptions,
     quota,
@@ -335,6 +335,21 @@ impl Registry {
     /// The kinds served now.
     pub fn kinds(&self) -> Arc<Kinds> {
         self.served.kinds()
+    }
+
+    /// Whether the schemas of a kind are still those that are stored.
+    fn is_current(&self, kind: &Kind) -> bool {
+        let holds =
+            |schemas: &Schemas| self.store.get(&schemas.key).is_some_and(|o| o.revision == schemas.since);
+        kind.schemas().is_none_or(holds)
+    }
+
+    /// A kind as it is served by the schemas of now.
+    async fn kind_now(&self, kind: &Kind) -> Result<Arc<Kind>, Status> {
+        self.follower.reached(self.store.revision()).await;
+        let gvr = &kind.gvr;
+        let now = self.kinds().by_resource(&gvr.group, &gvr.version, &gvr.resource).cloned();
+        now.ok_or_else(Status::no_such_resource)
     }
 
     /// Resolves when kinds come or go after this call.

@@ -237,7 +237,7 @@ impl Stream {
             return (out.freeze(), false);
         }
         while let Some(object) = self.initial.pop_front() {
-            self.write(&mut out, "ADDED", &object.header, &object.value, object.revision);
+            self.write(&mut out, "ADDED", &object, object.revision, object.revision);
             if out.len() >= CHUNK {
                 return (out.freeze(), true);
             }
@@ -318,41 +318,52 @@ impl Stream {
         }
         let kind = &self.kind;
         let was = event.prev.as_ref().is_some_and(|prev| self.filter.matches(kind, prev));
-        let entry = &event.entry;
+        let (entry, at) = (&event.entry, event.revision());
         match event.kind {
             EventKind::Put => match (was, self.filter.matches(kind, entry)) {
-                (false, true) => self.write(out, "ADDED", &entry.header, &entry.value, entry.revision),
-                (true, true) => self.write(out, "MODIFIED", &entry.header, &entry.value, entry.revision),
+                (false, true) => self.write(out, "ADDED", entry, at, at),
+                (true, true) => self.write(out, "MODIFIED", entry, at, at),
                 // It left the selection: its last state inside, at the version that it left with.
                 (true, false) => {
                     if let Some(prev) = &event.prev {
-                        self.write(out, "DELETED", &prev.header, &prev.value, entry.revision);
+                        self.write(out, "DELETED", prev, prev.revision, at);
                     }
                 }
                 (false, false) => {}
             },
             EventKind::Delete if was => {
-                self.write(out, "DELETED", &entry.header, &entry.value, entry.revision)
+                let written = event.prev.as_ref().map_or(at, |prev| prev.revision);
+                self.write(out, "DELETED", entry, written, at);
             }
             EventKind::Delete => {}
         }
     }
 
-    fn write(&mut self, out: &mut BytesMut, event: &str, header: &Header, value: &Bytes, revision: Revision) {
+    /// Writes an object whose value is of one revision, `written`, as what it is at another.
+    fn write(
+        &mut self,
+        out: &mut BytesMut,
+        event: &str,
+        object: &Object,
+        written: Revision,
+        revision: Revision,
+    ) {
+        let kind = &self.kind;
+        let (header, value) = (&object.header, &object.value);
         out.put_slice(b"{\"type\":\"");
         out.put_slice(event.as_bytes());
         out.put_slice(b"\",\"object\":");
         match &mut self.view {
-            View::Frames(_) if !self.kind.serves_as_stored(Some(revision)) => {
-                put_value(out, &shown(&self.kind, value, revision));
+            View::Frames(_) if !kind.serves_as_stored(Some(written)) => {
+                put_value(out, &shown(kind, value, written, revision));
             }
             View::Frames(framer) | View::Partial(framer, _) => {
                 framer.write(out, header, value, Some(revision))
             }
-            View::Values => put_value(out, &shown(&self.kind, value, revision)),
+            View::Values => put_value(out, &shown(kind, value, written, revision)),
             View::Table(view) => {
-                let object = shown(&self.kind, value, revision);
-                put_value(out, &view.event(&self.kind, &object));
+                let object = shown(kind, value, written, revision);
+                put_value(out, &view.event(kind, &object));
             }
         }
         out.put_slice(b"}\n");
@@ -389,10 +400,10 @@ impl Stream {
     }
 }
 
-/// A stored object in its served form.
-fn shown(kind: &Kind, value: &Bytes, revision: Revision) -> Value {
+/// An object that was stored at a revision, in its served form as of another.
+fn shown(kind: &Kind, value: &Bytes, written: Revision, revision: Revision) -> Value {
     let stored = serde_json::from_slice(value).unwrap_or(Value::Null);
-    let mut object = kind.serve(stored, Some(revision));
+    let mut object = kind.serve(stored, Some(written));
     storage::stamp(kind, &mut object, Some(revision));
     object
 }

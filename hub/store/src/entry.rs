@@ -107,8 +107,8 @@ pub enum Guard {
     Holds(Key, Expect),
     /// None of these resources has a value in a namespace.
     Empty {
-        /// The namespace.
-        namespace: Arc<str>,
+        /// The namespace; none: anywhere.
+        namespace: Option<Arc<str>>,
         /// The resources.
         resources: Vec<Arc<str>>,
     },

@@ -76,10 +76,11 @@ impl<H> State<H> {
         self.get(&key.resource, &key.namespace, &key.name)
     }
 
-    /// Whether a resource has nothing in a namespace.
-    pub(crate) fn is_empty_in(&self, resource: &str, namespace: &str) -> bool {
-        let first = At { namespace, name: "" };
+    /// Whether a resource has nothing in a namespace; without one: nothing at all.
+    pub(crate) fn is_empty_in(&self, resource: &str, namespace: Option<&str>) -> bool {
         self.resources.get(resource).is_none_or(|entries| {
+            let Some(namespace) = namespace else { return entries.is_empty() };
+            let first = At { namespace, name: "" };
             let mut rest = entries.range::<_, At<'_>>((Bound::Included(first), Bound::Unbounded));
             rest.next().is_none_or(|(name, _)| *name.namespace != *namespace)
         })

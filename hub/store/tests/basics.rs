@@ -448,10 +448,9 @@ async fn a_commit_happens_only_where_its_guards_hold() {
     let store = open(Memory::new());
     let space = Key::new("spaces", "", "n");
     let made = commit(&store, Op::put(space.clone(), Expect::Any, "")).await;
-    let nothing_in = |namespace: &str| Guard::Empty {
-        namespace: namespace.into(),
-        resources: vec!["others".into(), "works".into()],
-    };
+    let resources: Vec<Arc<str>> = vec!["others".into(), "works".into()];
+    let nothing_in =
+        |namespace: &str| Guard::Empty { namespace: Some(namespace.into()), resources: resources.clone() };
     let (alive, empty) = (Guard::Holds(space.clone(), Expect::At(made)), nothing_in("n"));
     let put = |guards: &[&Guard], name: &'static str| {
         let guards = guards.iter().map(|guard| (*guard).clone()).collect();
@@ -464,6 +463,11 @@ async fn a_commit_happens_only_where_its_guards_hold() {
     for (namespace, is_empty) in [("m", true), ("n", false), ("n1", true), ("", true), ("zz", true)] {
         let checked = store.commit_if(vec![nothing_in(namespace)], Vec::new(), Terms::default()).await;
         assert_eq!(checked.is_ok(), is_empty, "{namespace}");
+    }
+    for (resource, is_empty) in [("works", false), ("others", true)] {
+        let nowhere = Guard::Empty { namespace: None, resources: vec![resource.into()] };
+        let checked = store.commit_if(vec![nowhere], Vec::new(), Terms::default()).await;
+        assert_eq!(checked.is_ok(), is_empty, "{resource}");
     }
     commit(&store, Op::put(space.clone(), Expect::Any, "ends")).await;
     let before = store.revision();

@@ -109,8 +109,7 @@ pub fn kind_of(definition: &Value, version: &str) -> Option<Kind> {
         columns,
         scale: scale.clone(),
         generation: object::generation(definition),
-        since: object::resource_version(definition).parse().unwrap_or(0),
-        terminating: object::deletion_timestamp(definition).is_some(),
+        schemas: None,
         deprecation: deprecation(definition, spec, group, version, &kind_name),
     };
     let row = KindSpec {

@@ -5,15 +5,18 @@
 //! installs the same. Beside each definition stands a record of its schemas, written in the same commit when they
 //! change, and its revision is the answer. It stands in no API, and goes with the definition.
 //!
-//! A definition that was stored by a program without records has none before its next write. Until then its own revision
-//! counts.
+//! A definition that was stored by a program without records has none before its next write, or that of other schemas,
+//! which another program had written before. Until then its own revision counts.
 
-use karmada_store::{Action, Expect, Key, Op, Revision, Snapshot};
+use karmada_store::{Action, Expect, Key, Op, Snapshot};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{STORAGE, definition::versions, parts::text};
-use crate::storage::{ApiStore, Header, key_of};
+use crate::{
+    kinds::Schemas,
+    storage::{ApiStore, Header, Object, key_of},
+};
 
 /// Where records are stored. No group has such a name.
 const RECORDS: &str = "internal/schemas";
@@ -24,9 +27,17 @@ fn key(definition: &str) -> Key {
     key_of(RECORDS, "", definition)
 }
 
-/// Since when the schemas of a definition are what they are, if that is recorded.
-pub(super) fn since(now: &Snapshot<Header>, definition: &str) -> Option<Revision> {
-    now.find(RECORDS, "", definition).map(|record| record.revision)
+/// The record of a definition's schemas. As every stored object it has metadata.
+fn record(definition: &Value) -> String {
+    json!({"metadata": {}, "schemas": digest(definition)}).to_string()
+}
+
+/// Since when the schemas of a stored definition are what they are.
+pub(crate) fn of(now: &Snapshot<Header>, stored: &Object, definition: &Value) -> Schemas {
+    let own = record(definition);
+    let known = now.find(RECORDS, "", &stored.key.name).filter(|known| *known.value == *own.as_bytes());
+    let object = known.map_or(stored, |known| &**known);
+    Schemas { key: object.key.clone(), since: object.revision }
 }
 
 /// What is to be written together with an operation on a definition.
@@ -39,11 +50,12 @@ pub(crate) fn beside(store: &ApiStore, op: &Op) -> Option<Op> {
     match &op.action {
         Action::Delete(_) => known.map(|record| Op::delete(key, Expect::Any, record.value.clone())),
         Action::Put(definition) => {
-            let definition: Value = serde_json::from_slice(definition).ok()?;
-            // As every stored object it has metadata.
-            let record = json!({"metadata": {}, "schemas": digest(&definition)}).to_string();
-            let same = known.is_some_and(|known| *known.value == *record.as_bytes());
-            (!same).then(|| Op::put(key, Expect::Any, record))
+            let new = record(&serde_json::from_slice(definition).ok()?);
+            let known = known.is_some_and(|known| *known.value == *new.as_bytes());
+            // What a program without records has written since is not in the record.
+            let live = || Some(record(&serde_json::from_slice(&store.get(&op.key)?.value).ok()?));
+            let same = known && live().is_some_and(|live| live == new);
+            (!same).then(|| Op::put(key, Expect::Any, new))
         }
     }
 }

@@ -15,7 +15,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use karmada_meta::object;
 use karmada_store::{Key, Revision, Snapshot};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -113,7 +112,7 @@ impl Served {
         if let Some(known) = &before {
             leave(&mut books.groups, name, known);
         }
-        let after = now.and_then(|object| read(name, object, schemas::since(all, name)));
+        let after = now.and_then(|object| read(object, all));
         let kinds = after.as_ref().map(|known| known.kinds.clone()).unwrap_or_default();
         if let Some(known) = after {
             join(&mut books.groups, name, &known);
@@ -165,19 +164,20 @@ impl Derived for Served {
     }
 }
 
-/// What a stored definition says, whose schemas are what they are since some revision; none: its own.
-fn read(name: &str, object: &Object, since: Option<Revision>) -> Option<Known> {
-    let mut definition: Value = match serde_json::from_slice(&object.value) {
+/// What a stored definition says.
+fn read(object: &Object, all: &Snapshot<Header>) -> Option<Known> {
+    let definition: Value = match serde_json::from_slice(&object.value) {
         Ok(definition) => definition,
         Err(error) => {
+            let name = &*object.key.name;
             tracing::error!(name, %error, "a stored CustomResourceDefinition cannot be read; it is not served");
             return None;
         }
     };
-    object::set_meta(&mut definition, "resourceVersion", object.revision.to_string());
+    let schemas = schemas::of(all, object, &definition);
     let mut kinds = kinds_of(&definition);
     for custom in kinds.iter_mut().filter_map(|kind| kind.custom.as_mut()) {
-        custom.since = since.unwrap_or(object.revision).get();
+        custom.schemas = Some(schemas.clone());
     }
     Some(Known {
         revision: object.revision,
@@ -223,6 +223,7 @@ fn leave(groups: &mut BTreeMap<Arc<str>, Group>, name: &Arc<str>, known: &Known)
 mod tests {
     use bytes::Bytes;
     use karmada_env::{Env, ManualClock};
+    use karmada_meta::object;
     use karmada_store::{Expect, Op, engine::memory::Memory};
     use proptest::prelude::*;
     use serde_json::json;

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use karmada_meta::{
     gvk::GroupResource,
     object,
     status::{Status, StatusCause},
 };
-use karmada_store::{Expect, Guard, Op, Purpose};
+use karmada_store::{Expect, Guard, Op, Purpose, Revision};
 use serde_json::Value;
 
-use super::{Caller, Registry, Target, Written, metadata, rules};
+use super::{Caller, Registry, Target, Written, metadata, rules, served};
 use crate::{
     admission::Operation,
-    fields,
+    crd, fields,
     kinds::Kind,
     options::WriteOptions,
     shape::Findings,
@@ -21,6 +22,8 @@ use crate::{
     webhooks::{Attempt, Options},
 };
 
+/// How often an object is judged anew whose schema changes meanwhile.
+const SCHEMAS: usize = 8;
 /// kube-apiserver's number of tries for a generated name.
 const NAME_TRIES: usize = 8;
 /// A generated name is a prefix of at most this length and five more characters.
@@ -87,6 +90,31 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
+        let mut kind = kind.clone();
+        let name = object::name(&object).to_owned();
+        for _ in 0..SCHEMAS {
+            let value = match self.try_insert(caller, &kind, namespace, object, options).await? {
+                Inserted::Written(written) => return Ok(written),
+                Inserted::Outdated(value) => value,
+            };
+            // It is read as if it had been stored before the schema changed, and judged by the new one.
+            kind = self.kind_now(&kind).await?;
+            let read = || served(&kind, &value, Some(Revision::ZERO));
+            object = self.pool.run(caller.weight(), read).await?;
+        }
+        let why = "its definition keeps changing; please try again";
+        Err(Status::conflict(&kind.group_resource(), &name, why))
+    }
+
+    /// The same, by the schema that a kind has.
+    async fn try_insert(
+        &self,
+        caller: &Caller<'_>,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Inserted, Status> {
         let name = object::name(&object).to_owned();
         let prepare = || {
             self.prepare_create(kind, &mut object);
@@ -127,17 +155,23 @@ impl Registry {
         };
         let value = self.pool.run(caller.weight(), encode).await?;
         if options.dry_run {
-            return Ok(Written { shown: self.made(&target, value, None), created: true });
+            let shown = self.made(&target, value, None);
+            return Ok(Inserted::Written(Written { shown, created: true }));
         }
         loop {
-            let guards = self.check_open(&target)?.into_iter().collect();
+            let mut guards = self.check_open(&target)?;
+            guards.extend(kind.guard());
             let put = Op::put(key.clone(), Expect::Absent, value.clone());
             if let Some(stored) = self.commit_if(caller, guards, put, Purpose::Growth).await? {
-                return Ok(Written { shown: super::Shown::Stored(stored), created: true });
+                let shown = super::Shown::Stored(stored);
+                return Ok(Inserted::Written(Written { shown, created: true }));
             }
-            // Else the namespace is not as it was: it may go, or only have been given a label.
+            // Else namespace or definition are not as they were: they may go, or only have been given a label.
             if let Some(there) = self.store.get(&key) {
                 return Err(taken(kind, &name, &there));
+            }
+            if !self.is_current(kind) {
+                return Ok(Inserted::Outdated(value));
             }
         }
     }
@@ -162,14 +196,26 @@ impl Registry {
         kind.shape.prepare_create(object);
     }
 
-    /// Refuses what would be created where nothing new may be: of a definition that is on its way out, or in a namespace
-    /// that is, or is not there. Answers what must still hold when it is created.
-    pub(super) fn check_open(&self, target: &Target<'_>) -> Result<Option<Guard>, Status> {
-        if target.kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
+    /// Refuses what would be created where nothing new may be: of a definition, or in a namespace, that is on its way out
+    /// or not there. Answers what must still hold when it is created.
+    pub(super) fn check_open(&self, target: &Target<'_>) -> Result<Vec<Guard>, Status> {
+        let (definition, namespace) = (self.check_definition(target)?, self.check_namespace(target)?);
+        Ok(definition.into_iter().chain(namespace).collect())
+    }
+
+    /// Refuses what would be created of a definition that is not there, or is on its way out.
+    fn check_definition(&self, target: &Target<'_>) -> Result<Option<Guard>, Status> {
+        let Some(custom) = &target.kind.custom else { return Ok(None) };
+        let name = &*custom.definition;
+        let Some(definition) = self.store.get(&storage::key_of(crd::STORAGE, "", name)) else {
+            let resource = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
+            return Err(Status::not_found(&resource, name));
+        };
+        if definition.header.deleting {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&target.kind.group_resource(), target.name, why));
         }
-        self.check_namespace(target)
+        Ok(Some(Guard::Holds(definition.key.clone(), Expect::At(definition.revision))))
     }
 
     /// Refuses what would be created in a namespace that is not there, or is on its way out.
@@ -200,6 +246,13 @@ impl Registry {
     pub(crate) fn namespace(&self, name: &str) -> Option<Arc<Object>> {
         self.store.get(&storage::key_of("core/namespaces", "", name))
     }
+}
+
+/// What came of storing a new object.
+enum Inserted {
+    Written(Written),
+    /// Nothing: the schema has changed by which this was judged, its stored form.
+    Outdated(Bytes),
 }
 
 /// 409 for a name that is taken.

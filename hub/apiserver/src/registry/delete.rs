@@ -72,7 +72,7 @@ impl Registry {
             if let Some(deleted) = self.delete_once(caller, target, options, &live, old).await? {
                 return Ok(deleted);
             }
-            if options.resource_version.is_some() {
+            if options.resource_version.is_some() || !self.is_current(kind) {
                 return Err(Status::conflict(&kind.group_resource(), target.name, MODIFIED));
             }
         }
@@ -116,8 +116,10 @@ impl Registry {
             return Ok(Some(Deleted::Pending(self.made(target, value, Some(live.revision)))));
         }
         let put = Op::put(live.key.clone(), Expect::At(live.revision), value);
+        // It is stored as the schema has it.
+        let guards = kind.guard().into_iter().collect();
         Ok(self
-            .commit(caller, put, Purpose::Upkeep)
+            .commit_if(caller, guards, put, Purpose::Upkeep)
             .await?
             .map(|stored| Deleted::Pending(Shown::Stored(stored))))
     }

@@ -96,7 +96,8 @@ impl Registry {
             }
             match self.change_once(caller, target, how, &live, sent, options, produce).await? {
                 Some(written) => return Ok(written),
-                None if how.guards.is_empty() => {}
+                // What was made for a former schema is the client's to make again.
+                None if how.guards.is_empty() && self.is_current(target.kind) => {}
                 None => return Err(Status::conflict(&target.kind.group_resource(), target.name, MODIFIED)),
             }
         }
@@ -206,7 +207,9 @@ impl Registry {
         let put = Op::put(live.key.clone(), at, value);
         // It will be repeated within seconds.
         let put = if renewal { put.relaxed() } else { put };
-        let stored = self.commit_if(caller, how.guards.clone(), put, purpose).await?;
+        // By another schema it might be judged, pruned and defaulted otherwise.
+        let guards = how.guards.iter().cloned().chain(kind.guard()).collect();
+        let stored = self.commit_if(caller, guards, put, purpose).await?;
         Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
     }
 }

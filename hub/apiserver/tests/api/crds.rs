@@ -1,13 +1,17 @@
 //! Custom resources, from their definition to its end.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use karmada_apiserver::{limits::Limits, storage::ApiStore};
 use karmada_env::{Env, ManualClock};
-use karmada_store::{Incoming, engine::memory::Memory};
+use karmada_store::{Expect, Incoming, Key, Op, engine::memory::Memory};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
-use crate::Server;
+use crate::{Server, webhooks};
 
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -193,6 +197,149 @@ async fn a_kind_is_where_its_scope_says() {
         assert_eq!((answer.code, answer.body), (404, json!("404 page not found\n")), "{method} {path}");
     }
     assert_eq!(server.get("/apis/example.com/v1/widgets").await.code, 200);
+}
+
+/// A field with a default that widgets do not have yet, in the one version that is left of their definition.
+fn resized() -> Value {
+    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    json!([
+        {"op": "remove", "path": "/spec/versions/1"},
+        {"op": "add", "path": format!("{properties}/size"), "value": {"type": "string", "default": "big"}}])
+}
+
+/// A webhook that is asked about widgets, and on being asked sends this about their definition and waits until `done`
+/// says so of what is then there.
+async fn meanwhile(server: &Server, method: &'static str, body: Vec<u8>, done: fn(u16) -> bool) {
+    let api = server.api.clone();
+    let acts = move |_: &str, _: &Value| -> webhooks::Reply {
+        let (api, body) = (api.clone(), body.clone());
+        Box::pin(async move {
+            let path = format!("{DEFINITIONS}/widgets.example.com");
+            let send = async |method: &str, body: Vec<u8>| {
+                let headers = [("content-type", "application/json-patch+json")];
+                let headers = if method == "PATCH" { &headers[..] } else { &[] };
+                let mut request = Server::request(method, &path, headers, body);
+                request.extensions_mut().insert(Server::admin());
+                api.service().oneshot(request).await.unwrap().status().as_u16()
+            };
+            send(method, body).await;
+            while !done(send("GET", Vec::new()).await) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Ok(json!({"allowed": true}))
+        })
+    };
+    server.api.call_webhooks(webhooks::Outside::new(acts));
+    let rules = json!([{"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.com"], "apiVersions": ["v1"],
+        "resources": ["widgets"]}]);
+    let webhook = webhooks::webhook("guard", json!({"rules": rules}));
+    let configuration = webhooks::configuration("Validating", "c", &[webhook]);
+    assert_eq!(server.call("POST", &webhooks::path("Validating"), configuration).await.code, 201);
+}
+
+/// While a webhook is asked about an object, its definition goes: the object must not come to be behind it.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_of_a_definition_that_has_gone() {
+    let server = established().await;
+    meanwhile(&server, "DELETE", Vec::new(), |code| code == 404).await;
+    let late = server.call("POST", WIDGETS, json!({"metadata": {"name": "late"}})).await;
+    assert_eq!(late.code, 404, "{late:?}");
+    server.call("DELETE", &format!("{}/c", webhooks::path("Validating")), Value::Null).await;
+    assert_eq!(server.call("POST", DEFINITIONS, definition()).await.code, 201);
+    server.until(WIDGETS, |a| a.code == 200).await;
+    assert_eq!(server.get(WIDGETS).await.body["items"], json!([]));
+}
+
+/// The same of one that has begun to go, and is held up.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_of_a_definition_that_has_begun_to_go() {
+    let server = established().await;
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/f"]}});
+    assert_eq!(server.call("POST", WIDGETS, held).await.code, 201);
+    meanwhile(&server, "DELETE", Vec::new(), |code| code == 200).await;
+    let late = server.call("POST", WIDGETS, json!({"metadata": {"name": "late"}})).await;
+    assert_eq!(late.code, 403, "{late:?}");
+    assert!(late.body["message"].as_str().unwrap().contains("definition is terminating"), "{late:?}");
+}
+
+/// While a webhook is asked about an object, its schema gets another default: what is new is judged by that one, and who
+/// changes what is there is asked to look again.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_stored_that_was_judged_by_a_former_schema() {
+    let server = established().await;
+    let old = json!({"metadata": {"name": "old"}, "spec": {"n": 1}});
+    assert_eq!(server.call("POST", WIDGETS, old).await.code, 201);
+    let path = format!("{WIDGETS}/old");
+    let resize = resized().to_string().into_bytes();
+    meanwhile(&server, "PATCH", resize, |code| code == 200).await;
+    let change = json!({"spec": {"n": 2}});
+    let changed = server.patch(&path, "merge", change.clone()).await;
+    assert_eq!((changed.code, &changed.body["reason"]), (409, &json!("Conflict")), "{changed:?}");
+    let again = server.patch(&path, "merge", change).await;
+    assert_eq!((again.code, &again.body["spec"]["size"]), (200, &json!("big")), "{again:?}");
+
+    let server = established().await;
+    meanwhile(&server, "PATCH", resized().to_string().into_bytes(), |code| code == 200).await;
+    let late = json!({"metadata": {"name": "late"}, "spec": {"n": 1}});
+    assert_eq!(server.call("POST", WIDGETS, late).await.code, 201);
+    let spec = json!({"n": 1, "color": "red", "size": "big"});
+    assert_eq!(server.get(&format!("{WIDGETS}/late")).await.body["spec"], spec);
+    let stored =
+        server.api.registry().store.get(&Key::new("example.com/widgets", "default", "late")).unwrap();
+    let stored: Value = serde_json::from_slice(&stored.value).unwrap();
+    assert_eq!(stored["spec"], spec, "not only as it is read");
+}
+
+/// An older program, which keeps no record of schemas, runs for a while between two times of this one.
+#[tokio::test(start_paused = true)]
+async fn what_a_program_without_records_has_written_is_brought_up_to_date() {
+    let server = established().await;
+    let store = &server.api.registry().store;
+    let key = Key::new("apiextensions.k8s.io/customresourcedefinitions", "", "widgets.example.com");
+    let old = store.get(&key).unwrap().value.clone();
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    assert_eq!(server.patch(&path, "json", resized()).await.code, 200);
+    // It writes its own definition, and nothing beside it.
+    let put = store.commit(vec![Op::put(key, Expect::Any, old)]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let since = || {
+        let kinds = server.api.registry().kinds();
+        let kind = kinds.by_resource("example.com", "v1", "widgets").unwrap().clone();
+        kind.custom.as_ref().unwrap().schemas.as_ref().unwrap().since
+    };
+    assert_eq!(since(), put.revision(), "the record is of another schema");
+    let made = server.call("POST", WIDGETS, json!({"metadata": {"name": "a"}, "spec": {"n": 1}})).await;
+    assert_eq!((made.code, &made.body["spec"]), (201, &json!({"n": 1, "color": "red"})));
+    assert_eq!(server.patch(&path, "json", resized()).await.code, 200);
+    let read = server.get(&format!("{WIDGETS}/a")).await.body;
+    assert_eq!(read["spec"], json!({"n": 1, "color": "red", "size": "big"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_state_of_an_object_is_served_like_any_other() {
+    let server = established().await;
+    for name in ["a", "b"] {
+        let body = json!({"metadata": {"name": name, "labels": {"l": "1"}}, "spec": {"n": 1}});
+        assert_eq!(server.call("POST", WIDGETS, body).await.code, 201);
+    }
+    assert_eq!(
+        server.patch(&format!("{DEFINITIONS}/widgets.example.com"), "json", resized()).await.code,
+        200
+    );
+    let mut events =
+        server.watch(&format!("{WIDGETS}?watch=1&timeoutSeconds=3000&labelSelector=l%3D1")).await;
+    for _ in 0..2 {
+        assert_eq!(events.next().await.unwrap().1["spec"]["size"], "big");
+    }
+    server.call("DELETE", &format!("{WIDGETS}/a"), Value::Null).await;
+    let leaves = json!({"metadata": {"labels": {"l": "2"}}});
+    assert_eq!(server.patch(&format!("{WIDGETS}/b"), "merge", leaves).await.code, 200);
+    for _ in 0..2 {
+        let (kind, last) = events.next().await.unwrap();
+        let version: u64 = last["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        assert_eq!((kind.as_str(), &last["spec"]["size"]), ("DELETED", &json!("big")), "{last}");
+        assert!(version > 0, "{last}");
+    }
 }
 
 /// A definition whose objects get one more field by default with each number.

@@ -22,7 +22,7 @@ pub(super) fn check<H>(state: &State<H>, guards: &[Guard]) -> Result<(), CommitE
     let holds = |guard: &Guard| match guard {
         Guard::Holds(key, expect) => expect.holds(state.get_key(key).map(|entry| entry.revision)),
         Guard::Empty { namespace, resources } => {
-            resources.iter().all(|resource| state.is_empty_in(resource, namespace))
+            resources.iter().all(|resource| state.is_empty_in(resource, namespace.as_deref()))
         }
     };
     match guards.iter().position(|guard| !holds(guard)) {
