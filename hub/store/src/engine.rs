@@ -140,8 +140,8 @@ pub struct Image {
 pub enum Found {
     /// Everything up to these numbers: as before the batch that failed, or as after.
     At(Marks),
-    /// It does not know. After a sync that failed, what can be read may never get to the disk: it is to be
-    /// [renewed](Engine::renew).
+    /// It does not know: after a sync that failed, what can be read may never get to the disk; or it cannot be read. It
+    /// is to be [renewed](Engine::renew).
     Unproven,
 }
 
@@ -188,6 +188,11 @@ pub trait Engine: Send + 'static {
     /// Keeps a batch; when this returns, it survives a crash. After an error nothing is known of the batch, and the
     /// engine is not used before it was opened again.
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError>;
+
+    /// After a write that failed: whether its batch may be kept all the same.
+    fn in_doubt(&self) -> bool {
+        true
+    }
 
     /// Opens what is kept again after an error, and tells what is there. May be tried again after an error.
     fn reopen(&mut self) -> Result<Found, EngineError>;

@@ -111,8 +111,8 @@ pub enum CommitError<H> {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The engine failed; the store takes no writes until its file could be opened again. Whether this commit is on
-    /// disk is not known before then; nobody was told of it.
+    /// The engine failed; the store takes no writes but relaxed updates until its file could be opened again. Whether this
+    /// commit is on disk is not known before then; nobody was told of it.
     #[error("the store takes no writes at present: {0}")]
     Io(Failure),
 }

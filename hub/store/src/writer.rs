@@ -99,6 +99,8 @@ pub(crate) struct Writer<H> {
     reopen_at: Option<Duration>,
     /// The batch that failed, which may be on disk.
     doubt: Option<Doubt<H>>,
+    /// Where the store is if the relaxed updates are on disk whose writing failed.
+    late_tried: Option<Revision>,
     /// Whether it was said that the quota is nearly used up.
     warned: bool,
     /// When it was last said that an account is full.
@@ -140,6 +142,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             forgotten: Vec::new(),
             reopen_at: None,
             doubt: None,
+            late_tried: None,
             warned: false,
             warned_of_account: None,
         }
@@ -203,13 +206,17 @@ impl<H: Send + Sync + 'static> Writer<H> {
     }
 
     /// Carries out commits, each whole or not at all, in one batch.
+    ///
+    /// While the disk fails, relaxed updates are still taken, so that a fleet that renews its Leases does not look lost:
+    /// they need no disk for as long as revisions are reserved. Not so behind a batch that may be on disk: after a crash
+    /// it would stand at a revision that watchers are past.
     pub(crate) fn process(&mut self, requests: Vec<Request<H>>) {
         self.recover();
         let (mut state, mut used, failed) = {
             let core = self.shared.core.read();
             (core.state.clone(), core.used.clone(), core.failed.clone())
         };
-        if let Some(cause) = failed {
+        if let (Some(cause), Some(_)) = (&failed, &self.doubt) {
             requests.into_iter().for_each(|r| drop(r.reply.send(Err(CommitError::Io(cause.clone())))));
             return;
         }
@@ -218,6 +225,11 @@ impl<H: Send + Sync + 'static> Writer<H> {
         for request in requests {
             let applied = check(&state, &request.guards)
                 .and_then(|()| apply((&state, &used), request.ops, self.options.quota, request.terms));
+            let applied = match (&failed, applied) {
+                (None, applied) => applied,
+                (Some(_), Ok(applied)) if self.needs_no_disk(&applied.0.0, &applied.2) => Ok(applied),
+                (Some(cause), _) => Err(CommitError::Io(cause.clone())),
+            };
             let answer = match applied {
                 Ok((next, committed, new)) => {
                     (state, used) = next;
@@ -240,6 +252,11 @@ impl<H: Send + Sync + 'static> Writer<H> {
         answers.into_iter().for_each(|(reply, answer, _)| drop(reply.send(answer)));
     }
 
+    /// Whether changes that bring the store to a state can be shown before they are written.
+    fn needs_no_disk(&self, state: &State<H>, made: &[Made<H>]) -> bool {
+        made.iter().all(|made| made.relaxed) && state.revision() <= self.reserved
+    }
+
     /// Makes changes durable if they need to be, and shows them.
     fn take(&mut self, state: State<H>, used: Used, made: Vec<Made<H>>) -> Result<(), Failure> {
         if made.is_empty() {
@@ -250,18 +267,21 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let relaxed = self.options.relaxed;
         // What has no log need not be taken out of it.
         self.forgotten.extend(forget.iter().filter(|forget| !relaxed(&forget.resource)).cloned());
-        if made.iter().any(|made| !made.relaxed) || state.revision() > self.reserved {
+        if !self.needs_no_disk(&state, &made) {
             let sure = made.iter().filter(|made| !made.relaxed).map(|made| &*made.event);
             let draft = Draft::of(sure, relaxed);
             // If nothing is in it, it reserves revisions.
-            let reach = if draft.is_empty() { (self.durable, true) } else { (state.revision(), false) };
+            let empty = draft.is_empty();
+            let reach = if empty { (self.durable, true) } else { (state.revision(), false) };
             if let Err(failure) = self.persist(draft, reach, state.revision()) {
-                self.doubt = Some(Doubt { state, used, made });
+                if !empty && self.engine.in_doubt() {
+                    self.doubt = Some(Doubt { state, used, made });
+                }
                 return Err(failure);
             }
         }
         self.publish(state, used, made, &forget);
-        if !self.late.is_empty() && self.until_flush().is_zero() {
+        if self.reopen_at.is_none() && !self.late.is_empty() && self.until_flush().is_zero() {
             // What is shown stays shown; the failure is told to whoever commits next.
             let _ = self.write_late();
         }
@@ -367,7 +387,11 @@ impl<H: Send + Sync + 'static> Writer<H> {
                     break;
                 }
             }
-            self.persist(draft, (state.revision(), true), state.revision())?;
+            let revision = state.revision();
+            if let Err(failure) = self.persist(draft, (revision, true), revision) {
+                self.late_tried = Some(revision);
+                return Err(failure);
+            }
             for key in &written {
                 self.late.remove(key);
             }
@@ -425,7 +449,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             self.reopen_at = Some(now + REOPEN.max(now.saturating_sub(begun) * REOPEN_SHARE));
             return false;
         }
-        self.reopen_at = None;
+        (self.reopen_at, self.late_tried) = (None, None);
         self.shared.core.write().failed = None;
         tracing::info!(location = self.engine.location(), "the store takes writes again");
         true
@@ -436,22 +460,19 @@ impl<H: Send + Sync + 'static> Writer<H> {
             Found::At(marks) => marks,
             Found::Unproven => return self.renew(),
         };
-        let shown = self.shared.core.read().state.revision();
-        let tried = self.doubt.as_ref().map_or(shown, |doubt| doubt.state.revision());
-        if found.revision == tried {
+        if let Some(Doubt { state, used, made }) =
+            self.doubt.take_if(|d| d.state.revision() == found.revision)
+        {
             // It is there after all, with everything that had been shown before it.
             self.forgotten.clear();
-            self.durable = tried;
-            if let Some(Doubt { state, used, made }) = self.doubt.take() {
-                self.publish(state, used, made, &[]);
-            }
-        } else if found.revision == self.durable {
+            self.durable = found.revision;
+            self.publish(state, used, made, &[]);
+        } else if found.revision == self.durable || self.late_tried == Some(found.revision) {
             self.doubt = None;
         } else {
-            let durable = self.durable;
-            let found = found.revision;
-            let detail = format!("it was left at revision {durable} and is at {found}");
-            return Err(self.failure(&EngineError::Corrupt(detail)));
+            let (location, durable, found) = (self.engine.location(), self.durable, found.revision);
+            tracing::warn!(location, "the store was left at revision {durable} and is at {found}");
+            return self.renew();
         }
         self.reserved = found.reserved;
         self.durable = found.revision;

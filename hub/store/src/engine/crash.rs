@@ -7,6 +7,8 @@
 //!
 //! A disk may also do as Linux does ([`Disk::forget_failed_syncs`]): when a sync fails, what was to be written is dropped
 //! from what will ever be written, and goes on being read. Later syncs pass over it, and say that all is well.
+//! And its tables may rot ([`Disk::rot`]), so that they cannot be read or say something else; what a crash leaves is then
+//! what was written.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -116,12 +118,32 @@ struct State {
     forgets: bool,
     /// Steps that were tried.
     tried: usize,
+    /// The file that has rotted, from where on and how.
+    rotten: Option<(usize, u64, Rot)>,
+}
+
+/// What becomes of what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rot {
+    /// It cannot be read.
+    Fails,
+    /// It reads as something else.
+    Garbles,
 }
 
 impl State {
     fn new(start: Content) -> Self {
         let now = View::of(start.clone());
-        Self { start, steps: Vec::new(), now, fails: None, full: false, forgets: false, tried: 0 }
+        Self {
+            start,
+            steps: Vec::new(),
+            now,
+            fails: None,
+            full: false,
+            forgets: false,
+            tried: 0,
+            rotten: None,
+        }
     }
 
     /// What becomes of each of the first `steps` steps when the disk stops behind them: whether it was synced, and
@@ -225,7 +247,13 @@ impl Disk {
         self.0.lock().forgets = true;
     }
 
-    /// Lets nothing fail any more.
+    /// Lets the tables that are there now rot from an offset on. Others may take their place.
+    pub fn rot(&self, from: u64, rot: Rot) {
+        let mut state = self.0.lock();
+        state.rotten = Some((state.now.tables, from, rot));
+    }
+
+    /// Lets nothing fail any more. What has rotted stays so.
     pub fn heal(&self) {
         self.0.lock().fails = None;
     }
@@ -370,6 +398,14 @@ impl StorageBackend for File {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         out.copy_from_slice(data);
+        if let Some((_, from, rot)) = state.rotten.filter(|(file, ..)| *file == self.number) {
+            let sound = from.saturating_sub(offset).min(out.len() as u64) as usize;
+            match rot {
+                Rot::Fails if sound < out.len() => return Err(io::Error::other("a sector cannot be read")),
+                Rot::Fails => {}
+                Rot::Garbles => out[sound..].fill(0xA5),
+            }
+        }
         Ok(())
     }
 
@@ -401,6 +437,10 @@ impl Engine for Crash {
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
         self.0.write(batch)
+    }
+
+    fn in_doubt(&self) -> bool {
+        self.0.in_doubt()
     }
 
     fn reopen(&mut self) -> Result<Found, EngineError> {

@@ -30,6 +30,8 @@ pub(super) struct Journal {
     at: usize,
     /// The next record's sequence.
     next: u64,
+    /// The last batch failed, and may be there all the same.
+    in_doubt: bool,
     record: Vec<u8>,
 }
 
@@ -54,12 +56,17 @@ impl Journal {
         } else if len != 2 * half as u64 {
             return Err(damaged(&format!("it is {len} bytes long instead of {}", 2 * half)));
         }
-        Ok(Self { disk, half, turn: 0, at: 0, next: 1, record: Vec::new() })
+        Ok(Self { disk, half, turn: 0, at: 0, next: 1, in_doubt: false, record: Vec::new() })
     }
 
     /// The sequence of the record that comes next.
     pub(super) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Whether the last batch failed, and may be there all the same.
+    pub(super) fn in_doubt(&self) -> bool {
+        self.in_doubt
     }
 
     /// Begins with this sequence, in the first half.
@@ -92,8 +99,13 @@ impl Journal {
         record[4..8].copy_from_slice(&len.to_le_bytes());
         let sum = crc32fast::hash(&record[12..]);
         record[8..12].copy_from_slice(&sum.to_le_bytes());
-        self.disk.write(self.turn * self.half as u64 + self.at as u64, record).map_err(io)?;
+        self.in_doubt = true;
+        let written = self.disk.write(self.turn * self.half as u64 + self.at as u64, record).map_err(io);
+        // There was no space for all of it, and a part of a record is none.
+        self.in_doubt = !matches!(written, Err(EngineError::Full(_)));
+        written?;
         self.disk.sync_data().map_err(io)?;
+        self.in_doubt = false;
         self.at += record.len();
         self.next += 1;
         Ok(Appended::Durable)

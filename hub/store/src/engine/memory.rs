@@ -86,6 +86,10 @@ impl Engine for Memory {
         Ok(())
     }
 
+    fn in_doubt(&self) -> bool {
+        false
+    }
+
     fn reopen(&mut self) -> Result<Found, EngineError> {
         Ok(Found::At(self.0.lock().marks))
     }

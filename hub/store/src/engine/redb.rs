@@ -31,7 +31,7 @@ use karmada_env::Env;
 use redb::{Builder, Database, StorageBackend, backends::FileBackend};
 
 use super::{
-    Batch, Engine, EngineError, Forget, Found, Image,
+    Batch, Engine, EngineError, Forget, Found, Image, Marks,
     journal::{Appended, Journal},
     place::{self, Dir, FILE, Place},
     probe::Probe,
@@ -73,6 +73,8 @@ struct Files {
     checkpoint: Option<JoinHandle<Result<(), EngineError>>>,
     /// Whether there are threads for that.
     threads: bool,
+    /// The last batch failed on its way into the tables, and may be there all the same.
+    in_doubt: bool,
 }
 
 impl std::fmt::Debug for Redb {
@@ -158,8 +160,12 @@ impl Redb {
     /// Lets go of the files, whatever is wrong with them.
     fn leave(&mut self) {
         if let Some(mut files) = self.files.take() {
-            // Its failure is that of the store, or found out when they are opened again.
-            let _ = files.settle();
+            // Its failure is that of the store, or found out when they are opened again. redb may assert here as well.
+            let _ = guard(|| {
+                let settled = files.settle();
+                drop(files);
+                settled
+            });
         }
     }
 }
@@ -213,7 +219,17 @@ fn fill(disk: Box<dyn StorageBackend>, image: Image, next: u64) -> Result<(), En
 
 impl Files {
     fn new(db: Database, journal: Journal, threads: bool) -> Self {
-        Self { db: Arc::new(db), journal, filled: Vec::new(), checkpoint: None, threads }
+        Self { db: Arc::new(db), journal, filled: Vec::new(), checkpoint: None, threads, in_doubt: false }
+    }
+
+    /// Opens them anew, with what only the journal has in the tables, and tells where they are.
+    fn found(place: &dyn Place, trust: &Trust) -> Result<(Self, Marks), EngineError> {
+        guard(|| {
+            let mut files = open(place, trust)?;
+            files.recover()?;
+            let found = tables::marks(&files.db)?;
+            Ok((files, found))
+        })
     }
 
     /// Brings what only the journal has into the tables, and makes the journal ready for what comes next.
@@ -231,6 +247,7 @@ impl Files {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
+        self.in_doubt = false;
         if self.checkpoint.as_ref().is_some_and(JoinHandle::is_finished) {
             self.settle()?;
         }
@@ -264,7 +281,10 @@ impl Files {
         self.settle()?;
         let mut batches = std::mem::take(&mut self.filled);
         batches.extend(last.cloned());
-        tables::write(&self.db, &batches, Mark { next: self.journal.next(), open })
+        self.in_doubt = true;
+        tables::write(&self.db, &batches, Mark { next: self.journal.next(), open })?;
+        self.in_doubt = false;
+        Ok(())
     }
 
     /// Lets what is in the half that is full be brought into the tables and goes on in the other one, whose
@@ -273,7 +293,7 @@ impl Files {
         self.settle()?;
         let batches = std::mem::take(&mut self.filled);
         let (db, mark) = (self.db.clone(), Mark { next: self.journal.next(), open: true });
-        let write = move || tables::write(&db, &batches, mark);
+        let write = move || guard(|| tables::write(&db, &batches, mark));
         if self.threads {
             let thread = thread::Builder::new().name("store-checkpoint".to_owned());
             self.checkpoint = Some(thread.spawn(write).map_err(|e| EngineError::io(&e))?);
@@ -399,9 +419,13 @@ impl Engine for Redb {
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
         let files = self.files()?;
-        files.write(batch)?;
+        guard(|| files.write(batch))?;
         self.next = files.journal.next();
         Ok(())
+    }
+
+    fn in_doubt(&self) -> bool {
+        self.files.as_ref().is_some_and(|files| files.in_doubt || files.journal.in_doubt())
     }
 
     fn reopen(&mut self) -> Result<Found, EngineError> {
@@ -410,12 +434,20 @@ impl Engine for Redb {
         if self.trust.is_lost() {
             return Ok(Found::Unproven);
         }
-        let mut files = open(&*self.place, &self.trust)?;
-        files.recover()?;
-        let found = guard(|| tables::marks(&files.db))?;
-        self.next = files.journal.next();
-        self.files = Some(files);
-        Ok(Found::At(found))
+        match Files::found(&*self.place, &self.trust) {
+            Ok((files, found)) => {
+                self.next = files.journal.next();
+                self.files = Some(files);
+                Ok(Found::At(found))
+            }
+            // That goes by; all is there.
+            Err(full @ EngineError::Full(_)) => Err(full),
+            Err(error) => {
+                tracing::warn!(%error, location = self.location, "what was written cannot be read");
+                self.trust.lose();
+                Ok(Found::Unproven)
+            }
+        }
     }
 
     fn renew(&mut self, image: Image) -> Result<(), EngineError> {
@@ -453,9 +485,10 @@ impl Drop for Redb {
         if !thread::panicking()
             && !self.trust.is_lost()
             && let Some(files) = &mut self.files
-            && let Err(error) = files.write_through(None, false)
+            && let Err(error) = guard(|| files.write_through(None, false))
         {
             tracing::warn!(%error, location = self.location, "the journal stays open: the next start reads it");
         }
+        self.leave();
     }
 }

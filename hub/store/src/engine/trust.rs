@@ -25,6 +25,11 @@ impl Trust {
         self.0.load(Ordering::Acquire)
     }
 
+    /// What is there is not what was written.
+    pub(super) fn lose(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
     /// The file is another one.
     pub(super) fn restore(&self) {
         self.0.store(false, Ordering::Release);
@@ -51,7 +56,7 @@ impl Watched {
             matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
         };
         if result.as_ref().is_err_and(|error| put_off || !full(error)) {
-            self.trust.0.store(true, Ordering::Release);
+            self.trust.lose();
         }
         result
     }
