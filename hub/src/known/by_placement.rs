@@ -44,10 +44,8 @@ impl ByPlacement {
     /// Which bindings of a pair of indexes have which placement, from now on.
     pub(super) fn of(bindings: &Pair<BindingHead>) -> Arc<Self> {
         let this = Arc::<Self>::default();
-        for (scope, index) in bindings.both() {
-            let ear = Arc::clone(&this);
-            index.listen(move |change| ear.heard(scope, change));
-        }
+        let ear = Arc::clone(&this);
+        bindings.listen(move |scope, change| ear.heard(scope, change));
         this
     }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use karmada_objects::scope::{BindingKey, Scope};
 
-use super::{heads::BindingHead, index::Index};
+use super::{
+    heads::BindingHead,
+    index::{Change, Index},
+};
 
 /// Both scopes of a pair of kinds.
 #[derive(Debug)]
@@ -29,6 +32,15 @@ impl<P: PartialEq + Send + Sync + 'static> Pair<P> {
     /// Both indexes, with their scopes.
     pub(crate) fn both(&self) -> [(Scope, &Arc<Index<P>>); 2] {
         [(Scope::Namespaced, &self.namespaced), (Scope::Cluster, &self.cluster)]
+    }
+
+    /// Tells of the changes of both from now on, with their scope.
+    pub(crate) fn listen(&self, hear: impl Fn(Scope, &Change<'_, P>) + Send + Sync + 'static) {
+        let hear = Arc::new(hear);
+        for (scope, index) in self.both() {
+            let hear = Arc::clone(&hear);
+            index.listen(move |change| hear(scope, change));
+        }
     }
 
     /// Resolves once the first list of both is complete.
