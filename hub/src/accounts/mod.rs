@@ -2,6 +2,7 @@
 //! leave where.
 
 pub(crate) mod evictions;
+pub(crate) mod graces;
 pub(crate) mod judgement;
 pub(crate) mod needs;
 pub(crate) mod placing;
@@ -16,6 +17,7 @@ use karmada_env::Env;
 
 use self::{
     evictions::Evictions,
+    graces::Graces,
     judgement::Judgement,
     needs::Needs,
     placing::Fleet,
@@ -45,6 +47,8 @@ pub(crate) struct Accounts {
     pub(crate) env: Env,
     /// What may leave where, and when.
     pub(crate) evictions: Evictions,
+    /// How much of their grace periods is over.
+    pub(crate) graces: Graces,
     /// Which bindings need which other objects.
     pub(crate) needs: Needs,
     /// What namespaces may use.
@@ -83,6 +87,7 @@ impl Accounts {
             known,
             env,
             evictions,
+            graces: Graces::default(),
             needs: Needs::default(),
             quotas: Index::new(),
             granted,

@@ -7,13 +7,12 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 use karmada_client::{Error, WorkQueue};
-use karmada_core::evict::{self, Cause, Reported, Stopwatch};
+use karmada_core::evict::{self, Cause, Reported};
 use karmada_meta::object;
 use karmada_objects::{
     key::{self, Key},
     scope::{BindingKey, Scope},
 };
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
@@ -33,8 +32,6 @@ pub(crate) struct ApplicationFailover {
     queue: WorkQueue<BindingKey>,
     /// Clusters whose taints have changed, or whether they report.
     clusters: Gathered,
-    /// Since when applications are unhealthy.
-    ill: Mutex<Stopwatch<(BindingKey, String)>>,
 }
 
 impl ApplicationFailover {
@@ -55,7 +52,7 @@ impl ApplicationFailover {
             Gathered::keys(&context.known.clusters, |change| evictions::matters(change.old, change.new));
         context.resync.bindings(&context.known, &queue, |head| head.application_failover);
         context.figures.queue("application-failover", &queue);
-        Self { context: context.clone(), queue, clusters, ill: Mutex::default() }
+        Self { context: context.clone(), queue, clusters }
     }
 
     /// Runs until told to stop.
@@ -63,6 +60,7 @@ impl ApplicationFailover {
         self.context.known.clusters.synced().await;
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
+        self.context.accounts.graces.recalled(&self.context.writer.objects).await;
         // Bindings that ask for it are queued by now.
         self.clusters.forget();
         let of_clusters = self.clusters.each(|cluster, ()| {
@@ -96,7 +94,7 @@ impl ApplicationFailover {
             Some((binding, spec, status, application))
         });
         let Some((binding, spec, status, application)) = read else {
-            self.ill.lock().retain(|(binding, _)| binding != key);
+            self.context.accounts.graces.ill.lock().retain(|(binding, _)| binding != key);
             context.accounts.evictions.hold(key, NAME, None);
             return Ok(Next::Done);
         };
@@ -125,13 +123,13 @@ impl ApplicationFailover {
         reported: &Reported<'_>,
         patience: Duration,
     ) -> (Vec<Departure>, Option<Duration>) {
-        let (wall, now) = (self.context.env.wall(), self.context.env.now());
+        let now = self.context.env.now();
         let (mut departures, mut next) = (Vec::new(), None::<Duration>);
-        let mut ill = self.ill.lock();
+        let mut ill = self.context.accounts.graces.ill.lock();
         ill.retain(|(binding, cluster)| binding != key || !reported.over.contains(cluster.as_str()));
         for cluster in &reported.unhealthy {
             let timed = (key.clone(), (*cluster).to_owned());
-            let left = patience.saturating_sub(ill.elapsed(&timed, None, wall, now));
+            let left = patience.saturating_sub(ill.watched(&timed, None, now));
             if left.is_zero() {
                 departures.push(Departure {
                     cluster: (*cluster).to_owned(),

@@ -13,7 +13,7 @@ use karmada_api::{
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    evict::{self, Due, Stopwatch},
+    evict::{self, Due},
     taints,
 };
 use karmada_meta::{object, time::Time};
@@ -21,7 +21,6 @@ use karmada_objects::{
     key::{self, Key},
     scope::BindingKey,
 };
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
@@ -41,16 +40,12 @@ const WORTH_TELLING: Duration = Duration::from_secs(30);
 /// What this controller is called where it holds something up.
 const NAME: &str = component::TAINT_MANAGER;
 
-/// How long each taint of each cluster has been there.
-pub(super) type TaintTimes = Mutex<Stopwatch<(String, String)>>;
-
 /// Moves objects away from tainted clusters.
 pub(crate) struct Evictor {
     context: Arc<Context>,
     queue: WorkQueue<BindingKey>,
     /// Clusters whose taints drive away, or did.
     clusters: Gathered,
-    times: TaintTimes,
 }
 
 impl Evictor {
@@ -76,7 +71,7 @@ impl Evictor {
         }
         context.resync.bindings(&context.known, &queue, |_| true);
         context.figures.queue("taint-manager", &queue);
-        Self { context: context.clone(), queue, clusters, times: TaintTimes::default() }
+        Self { context: context.clone(), queue, clusters }
     }
 
     /// Runs until told to stop.
@@ -84,6 +79,7 @@ impl Evictor {
         self.context.known.clusters.synced().await;
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
+        self.context.accounts.graces.recalled(&self.context.writer.objects).await;
         // While half of the clusters were known, bindings on the others looked as if they had nothing to leave.
         self.clusters.forget();
         for key in self.context.known.bindings.keys_where(|head| tainted(&self.context, head)) {
@@ -126,7 +122,7 @@ impl Evictor {
         let (timer, figures) = (context.figures.timer(), context.figures.evictions());
         let (mut departures, mut waiting, mut next) = (Vec::new(), Vec::new(), None::<Duration>);
         for target in &spec.clusters {
-            let due = due(context, &self.times, &spec, &target.name);
+            let due = due(context, &spec, &target.name);
             if due != Due::Never {
                 let now = matches!(due, Due::Now { .. });
                 waiting.push(Waiting { cluster: target.name.clone(), due: now });
@@ -181,11 +177,11 @@ fn tainted(context: &Context, head: &BindingHead) -> bool {
 }
 
 /// When a binding has to leave a cluster.
-pub(super) fn due(context: &Context, times: &TaintTimes, spec: &ResourceBindingSpec, cluster: &str) -> Due {
+pub(super) fn due(context: &Context, spec: &ResourceBindingSpec, cluster: &str) -> Due {
     let Some(head) = context.known.clusters.get(&Key::cluster_scoped(cluster)) else { return Due::Never };
     let tolerations = spec.placement.as_ref().map(|p| p.cluster_tolerations.as_slice()).unwrap_or_default();
     let (wall, now) = (context.env.wall(), context.env.now());
-    let mut times = times.lock();
+    let mut times = context.accounts.graces.taints.lock();
     let there = &standing(context, &head);
     times.retain(|(name, taint)| {
         name != cluster || there.iter().any(|there| taints::display(there) == *taint)

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Next,
-    evictor::{TaintTimes, due, standing},
+    evictor::{due, standing},
     work,
 };
 use crate::{
@@ -48,11 +48,8 @@ pub(crate) struct GracefulEviction {
     context: Arc<Context>,
     /// Clusters whose taints have changed, or whether they report.
     clusters: Gathered,
-    /// How long tasks have waited while their cluster reported.
-    waiting: Mutex<Stopwatch<(BindingKey, String)>>,
-    /// How long what replaces them has been well.
+    /// How long what replaces the copies that tasks are about has been well.
     well: Mutex<Stopwatch<BindingKey>>,
-    times: TaintTimes,
 }
 
 impl GracefulEviction {
@@ -75,13 +72,7 @@ impl GracefulEviction {
             Gathered::keys(&context.known.clusters, |change| evictions::matters(change.old, change.new));
         context.resync.bindings(&context.known, &queue, |head| head.troubled || !head.leaving.is_empty());
         context.figures.queue("graceful-eviction", &queue);
-        Self {
-            context: context.clone(),
-            clusters,
-            waiting: Mutex::default(),
-            well: Mutex::default(),
-            times: TaintTimes::default(),
-        }
+        Self { context: context.clone(), clusters, well: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -89,6 +80,8 @@ impl GracefulEviction {
         self.context.known.clusters.synced().await;
         self.context.known.bindings.synced().await;
         self.context.known.works.synced().await;
+        let (graces, objects) = (&self.context.accounts.graces, &self.context.writer.objects);
+        graces.recalled(objects).await;
         let queue = &self.context.accounts.evictions.to_assess;
         // Bindings with tasks are queued by now.
         self.clusters.forget();
@@ -98,11 +91,14 @@ impl GracefulEviction {
                 queue.add(key);
             }
         });
-        tokio::select! {
-            biased;
-            () = work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
-            () = of_clusters => {}
-        }
+        let working = async {
+            tokio::select! {
+                biased;
+                () = work("graceful-eviction", queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+                () = of_clusters => {}
+            }
+        };
+        tokio::join!(working, graces.keep(objects, &self.context.env, &stop));
     }
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
@@ -114,7 +110,7 @@ impl GracefulEviction {
         let context = &self.context;
         let live = context.binding(key).await?;
         let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
-            self.waiting.lock().retain(|(binding, _)| binding != key);
+            context.accounts.graces.tasks.lock().retain(|(binding, _)| binding != key);
             self.well.lock().stop(key);
             return Ok(Next::Done);
         };
@@ -126,7 +122,7 @@ impl GracefulEviction {
         };
         let leaves =
             |cluster: &str| spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
-        self.waiting.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
+        context.accounts.graces.tasks.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
         if spec.graceful_eviction_tasks.is_empty() {
             self.well.lock().stop(key);
         }
@@ -180,9 +176,9 @@ impl GracefulEviction {
         let head = context.known.clusters.get(&Key::cluster_scoped(cluster));
         let reachable = head.as_ref().is_some_and(|head| head.reporting());
         let timed = (key.clone(), cluster.to_owned());
-        let mut waiting = self.waiting.lock();
+        let mut waiting = context.accounts.graces.tasks.lock();
         let waited = if reachable {
-            waiting.elapsed(&timed, None, context.env.wall(), context.env.now())
+            waiting.watched(&timed, task.creation_timestamp, context.env.now())
         } else {
             waiting.stop(&timed);
             Duration::ZERO
@@ -198,7 +194,7 @@ impl GracefulEviction {
             }
         };
         let wanted = match task.reason.as_str() {
-            reason::TAINT_UNTOLERATED => match due(context, &self.times, spec, cluster) {
+            reason::TAINT_UNTOLERATED => match due(context, spec, cluster) {
                 Due::Now { cause: Cause::NoExecute, .. } => Wanted::ByTheUser,
                 Due::Now { .. } => Wanted::ByTheHub,
                 Due::Never | Due::In(_) => Wanted::No,

@@ -279,3 +279,43 @@ async fn namespaces_are_provided_on_all_clusters() {
         .await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_period_goes_on_where_the_hub_before_was() {
+    let mut world = World::start().await;
+    let mut members = Vec::new();
+    for name in ["m", "n"] {
+        members.push(world.join(name, json!({})).await);
+    }
+    let one = json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", one)).await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    let placed = |b: &Value| !placed_on(b).is_empty();
+    let binding = world.becomes("placed", &RESOURCE_BINDINGS, "default", "web-deployment", placed).await;
+    let from = placed_on(&binding).remove(0);
+    let old = members.iter().find(|member| member.name == from).unwrap();
+    world.until("its Work", || old.work("Deployment", "web")).await;
+    old.act().await;
+    world.settle().await;
+    let taint = json!([{"key": "repair", "effect": "NoExecute"}]);
+    world.change(&CLUSTERS, "", &from, |cluster| cluster["spec"]["taints"] = taint.clone()).await;
+    let leaves =
+        |b: &Value| b["spec"]["gracefulEvictionTasks"].as_array().is_some_and(|tasks| tasks.len() == 1);
+    world.becomes("it leaves", &RESOURCE_BINDINGS, "default", "web-deployment", leaves).await;
+    // Its successor never reports, so that the old copy goes when ten minutes are over; no hub lives for so long.
+    for round in 0..3 {
+        for _ in 0..24 {
+            for member in &members {
+                member.renew(world.revision().await).await;
+            }
+            sleep(Duration::from_secs(10)).await;
+        }
+        let binding = world.get(&RESOURCE_BINDINGS, "default", "web-deployment").await.unwrap();
+        assert_eq!(leaves(&binding), round < 2, "after {} minutes", 4 * (round + 1));
+        world = world.restart().await;
+        for member in &mut members {
+            member.rest = world.agent(&member.name);
+        }
+    }
+    world.stop().await;
+}

@@ -1,0 +1,228 @@
+//! How much of each grace period of an eviction has been waited, also by hubs before this one.
+//!
+//! ```text
+//!   tasks of bindings ─┐
+//!   unhealthy copies ──┴─▶ stopwatches ── every ten seconds while one runs ──▶ ConfigMap ──▶ the next hub
+//! ```
+//!
+//! What is written down is how long was waited, not since when: time in which no hub could hear counts for nobody, and no
+//! clock is believed. A hub that is killed loses what it has waited since it last wrote. Taints say themselves since when
+//! they are there.
+
+use std::time::Duration;
+
+use karmada_api::consts::namespace;
+use karmada_client::{Error, Resource};
+use karmada_core::evict::Stopwatch;
+use karmada_env::Env;
+use karmada_meta::time::Time;
+use karmada_objects::{
+    Objects, Part,
+    key::Key,
+    scope::{BindingKey, Scope},
+};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+/// The ConfigMap in `karmada-system`, and its one entry.
+const NAME: &str = "karmada-hub-graces";
+const ENTRY: &str = "graces";
+/// How often is written down what was waited, and where there is much of it.
+const EVERY: Duration = Duration::from_secs(10);
+const EVERY_MANY: Duration = Duration::from_secs(60);
+const MANY: usize = 200;
+/// The most that is written down of each sort: those that have waited longest.
+const MOST: usize = 1000;
+/// Nothing waits for longer.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+/// What this hub has not seen again by then is over.
+const SEEN_BY: Duration = Duration::from_secs(600);
+
+/// The grace periods that run.
+#[derive(Debug, Default)]
+pub(crate) struct Graces {
+    /// How long each taint of each cluster has been there.
+    pub(crate) taints: Mutex<Stopwatch<(String, String)>>,
+    /// How long tasks have waited while their cluster reported.
+    pub(crate) tasks: Mutex<Stopwatch<(BindingKey, String)>>,
+    /// How long copies have been unhealthy.
+    pub(crate) ill: Mutex<Stopwatch<(BindingKey, String)>>,
+    recalled: OnceCell<()>,
+}
+
+/// One of them, as it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+struct Waited<K> {
+    what: K,
+    began: Option<Time>,
+    seconds: u64,
+}
+
+/// Whether a binding is cluster-scoped, its namespace and name, and a cluster.
+type Copied = (bool, String, String, String);
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Record {
+    #[serde(deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
+    tasks: Vec<Waited<Copied>>,
+    #[serde(deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
+    ill: Vec<Waited<Copied>>,
+}
+
+/// Those that can be read.
+fn readable<'de, D: serde::Deserializer<'de>, K: DeserializeOwned>(
+    from: D,
+) -> Result<Vec<Waited<K>>, D::Error> {
+    let all = Vec::<Value>::deserialize(from)?;
+    Ok(all.into_iter().take(MOST).filter_map(|one| serde_json::from_value(one).ok()).collect())
+}
+
+fn written<K: Ord + Clone, T>(
+    watch: &Mutex<Stopwatch<K>>,
+    now: Duration,
+    recalled: bool,
+    as_text: impl Fn(K) -> T,
+) -> Vec<Waited<T>> {
+    let mut all = watch.lock().lasted(now, recalled);
+    all.sort_by_key(|(.., lasted)| std::cmp::Reverse(*lasted));
+    all.truncate(MOST);
+    let waited = |(key, began, lasted): (K, _, Duration)| Waited {
+        what: as_text(key),
+        began,
+        seconds: lasted.as_secs(),
+    };
+    all.into_iter().map(waited).collect()
+}
+
+fn recall<K: Ord + Clone, T>(watch: &Mutex<Stopwatch<K>>, all: Vec<Waited<T>>, read: impl Fn(T) -> K) {
+    let lasted = |waited: Waited<T>| {
+        (read(waited.what), waited.began, Duration::from_secs(waited.seconds).min(LONGEST))
+    };
+    watch.lock().recall(all.into_iter().map(lasted));
+}
+
+fn of_copy((key, cluster): (BindingKey, String)) -> Copied {
+    (key.scope == Scope::Cluster, key.key.namespace, key.key.name, cluster)
+}
+
+fn to_copy((cluster_scoped, namespace, name, cluster): Copied) -> (BindingKey, String) {
+    let scope = if cluster_scoped { Scope::Cluster } else { Scope::Namespaced };
+    (BindingKey { scope, key: Key::new(namespace, name) }, cluster)
+}
+
+impl Graces {
+    /// What is to be written down, and how many there are; nothing where nothing waits.
+    fn record(&self, now: Duration, recalled: bool) -> (String, usize) {
+        let record = Record {
+            tasks: written(&self.tasks, now, recalled, of_copy),
+            ill: written(&self.ill, now, recalled, of_copy),
+        };
+        let count = record.tasks.len() + record.ill.len();
+        let text =
+            if count == 0 { String::new() } else { serde_json::to_string(&record).unwrap_or_default() };
+        (text, count)
+    }
+
+    /// Resolves once it is known what was waited before. Whoever measures waits for that.
+    pub(crate) async fn recalled(&self, objects: &Objects) {
+        let read = || async {
+            match objects.get(&config_maps(), &place()).await {
+                Ok(found) => {
+                    let text = found.as_ref().and_then(|map| map["data"][ENTRY].as_str()).unwrap_or_default();
+                    let Record { tasks, ill } = serde_json::from_str(text).unwrap_or_default();
+                    recall(&self.tasks, tasks, to_copy);
+                    recall(&self.ill, ill, to_copy);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "what was waited before evictions cannot be read: it begins anew");
+                }
+            }
+        };
+        self.recalled.get_or_init(read).await;
+    }
+
+    /// Writes down what is waited, until told to stop, and once more then.
+    pub(crate) async fn keep(&self, objects: &Objects, env: &Env, stop: &CancellationToken) {
+        let (begun, mut last, mut every) = (env.now(), None, EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(every) => {}
+            }
+            let now = env.now();
+            let (text, count) = self.record(now, now.saturating_sub(begun) < SEEN_BY);
+            every = if count > MANY { EVERY_MANY } else { EVERY };
+            let empty = text.is_empty() && last.is_none();
+            if last.as_ref() != Some(&text) && !empty {
+                match write(objects, &text).await {
+                    Ok(()) => last = Some(text),
+                    Err(error) => {
+                        tracing::warn!(%error, "what is waited before evictions cannot be written down");
+                    }
+                }
+            }
+            if stop.is_cancelled() {
+                return;
+            }
+        }
+    }
+}
+
+fn config_maps() -> Resource {
+    Resource::new("", "v1", "configmaps", "ConfigMap", true)
+}
+
+fn place() -> Key {
+    Key::new(namespace::SYSTEM, NAME)
+}
+
+async fn write(objects: &Objects, text: &str) -> Result<(), Error> {
+    let put = |map: &mut Value| {
+        let differs = map["data"][ENTRY] != text;
+        map["data"] = json!({ ENTRY: text });
+        differs
+    };
+    if objects.modify(&config_maps(), &place(), Part::Main, put).await?.is_none() {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": namespace::SYSTEM}, "data": {ENTRY: text},
+        });
+        objects.create(&config_maps(), &map).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read_again_and_bounded() {
+        let (graces, next) = (Graces::default(), Graces::default());
+        let key = BindingKey { scope: Scope::Namespaced, key: Key::new("shop", "web-deployment") };
+        let began: Time = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(graces.record(Duration::ZERO, true), (String::new(), 0));
+        let second = Duration::from_secs(1);
+        graces.tasks.lock().watched(&(key.clone(), "m".to_owned()), Some(began), 5 * second);
+        let ill = |n: u32| (key.clone(), format!("m{n}"));
+        for n in 0..2000 {
+            graces.ill.lock().watched(&ill(n), None, n * second);
+        }
+        let (text, count) = graces.record(3000 * second, true);
+        assert_eq!(count, 1 + MOST);
+        let read: Record = serde_json::from_str(&text).unwrap();
+        recall(&next.tasks, read.tasks, to_copy);
+        recall(&next.ill, read.ill, to_copy);
+        let waited = next.tasks.lock().watched(&(key.clone(), "m".to_owned()), Some(began), second);
+        assert_eq!(waited, 2995 * second);
+        let of = |n: u32| next.ill.lock().watched(&ill(n), None, second);
+        assert_eq!((of(0), of(1999)), (3000 * second, Duration::ZERO), "the longest");
+        let odd: Record = serde_json::from_str(r#"{"tasks":[1,{"what":"x"}],"other":{}}"#).unwrap();
+        assert!(odd.tasks.is_empty());
+    }
+}
