@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use karmada_api::consts::namespace;
 use karmada_client::{Error, Resource};
-use karmada_core::evict::Stopwatch;
+use karmada_core::evict::{Lasted, Stopwatch};
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_objects::{
@@ -22,7 +22,7 @@ use karmada_objects::{
     scope::{BindingKey, Scope},
 };
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -45,101 +45,104 @@ const SEEN_BY: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(crate) struct Graces {
     /// How long each taint of each cluster has been there.
-    pub(crate) taints: Mutex<Stopwatch<(String, String)>>,
+    pub(crate) taints: Mutex<Stopwatch<String, String>>,
     /// How long tasks have waited while their cluster reported.
-    pub(crate) tasks: Mutex<Stopwatch<(BindingKey, String)>>,
+    pub(crate) tasks: Mutex<Stopwatch<BindingKey, String>>,
     /// How long copies have been unhealthy.
-    pub(crate) ill: Mutex<Stopwatch<(BindingKey, String)>>,
+    pub(crate) ill: Mutex<Stopwatch<BindingKey, String>>,
     recalled: OnceCell<()>,
 }
 
-/// One of them, as it is written down.
+/// One of them, as it is written down: whether its binding is cluster-scoped, that one's namespace and name, a cluster.
 #[derive(Debug, Serialize, Deserialize)]
-struct Waited<K> {
-    what: K,
+struct Waited {
+    what: (bool, String, String, String),
     began: Option<Time>,
     seconds: u64,
 }
 
-/// Whether a binding is cluster-scoped, its namespace and name, and a cluster.
-type Copied = (bool, String, String, String);
-
+/// All of them. What cannot be read costs nothing but itself.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Record {
-    #[serde(deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
-    tasks: Vec<Waited<Copied>>,
-    #[serde(deserialize_with = "readable", skip_serializing_if = "Vec::is_empty")]
-    ill: Vec<Waited<Copied>>,
+struct Record<T> {
+    tasks: Vec<T>,
+    ill: Vec<T>,
 }
 
-/// Those that can be read.
-fn readable<'de, D: serde::Deserializer<'de>, K: DeserializeOwned>(
-    from: D,
-) -> Result<Vec<Waited<K>>, D::Error> {
-    let all = Vec::<Value>::deserialize(from)?;
-    Ok(all.into_iter().take(MOST).filter_map(|one| serde_json::from_value(one).ok()).collect())
-}
+/// What each sort of grace period is kept by: an owner and a part of it.
+type Kept = Mutex<Stopwatch<BindingKey, String>>;
 
-fn written<K: Ord + Clone, T>(
-    watch: &Mutex<Stopwatch<K>>,
-    now: Duration,
-    recalled: bool,
-    as_text: impl Fn(K) -> T,
-) -> Vec<Waited<T>> {
+fn written(watch: &Kept, now: Duration, recalled: bool) -> Vec<Waited> {
     let mut all = watch.lock().lasted(now, recalled);
-    all.sort_by_key(|(.., lasted)| std::cmp::Reverse(*lasted));
+    all.sort_by_key(|(.., (_, lasted))| std::cmp::Reverse(*lasted));
     all.truncate(MOST);
-    let waited = |(key, began, lasted): (K, _, Duration)| Waited {
-        what: as_text(key),
+    let waited = |(BindingKey { scope, key }, cluster, (began, lasted)): (_, _, Lasted)| Waited {
+        what: (scope == Scope::Cluster, key.namespace, key.name, cluster),
         began,
         seconds: lasted.as_secs(),
     };
     all.into_iter().map(waited).collect()
 }
 
-fn recall<K: Ord + Clone, T>(watch: &Mutex<Stopwatch<K>>, all: Vec<Waited<T>>, read: impl Fn(T) -> K) {
-    let lasted = |waited: Waited<T>| {
-        (read(waited.what), waited.began, Duration::from_secs(waited.seconds).min(LONGEST))
-    };
-    watch.lock().recall(all.into_iter().map(lasted));
-}
-
-fn of_copy((key, cluster): (BindingKey, String)) -> Copied {
-    (key.scope == Scope::Cluster, key.key.namespace, key.key.name, cluster)
-}
-
-fn to_copy((cluster_scoped, namespace, name, cluster): Copied) -> (BindingKey, String) {
-    let scope = if cluster_scoped { Scope::Cluster } else { Scope::Namespaced };
-    (BindingKey { scope, key: Key::new(namespace, name) }, cluster)
+/// Takes over what can be read; how much cannot.
+fn recall(watch: &Kept, all: Vec<Value>) -> usize {
+    let (mut lasted, mut unreadable) = (Vec::new(), 0);
+    for one in all.into_iter().take(MOST) {
+        let Ok(Waited { what: (cluster_scoped, namespace, name, cluster), began, seconds }) =
+            serde_json::from_value(one)
+        else {
+            unreadable += 1;
+            continue;
+        };
+        let scope = if cluster_scoped { Scope::Cluster } else { Scope::Namespaced };
+        let key = BindingKey { scope, key: Key::new(namespace, name) };
+        lasted.push((key, cluster, (began, Duration::from_secs(seconds).min(LONGEST))));
+    }
+    watch.lock().recall(lasted);
+    unreadable
 }
 
 impl Graces {
     /// What is to be written down, and how many there are; nothing where nothing waits.
     fn record(&self, now: Duration, recalled: bool) -> (String, usize) {
-        let record = Record {
-            tasks: written(&self.tasks, now, recalled, of_copy),
-            ill: written(&self.ill, now, recalled, of_copy),
-        };
-        let count = record.tasks.len() + record.ill.len();
-        let text =
-            if count == 0 { String::new() } else { serde_json::to_string(&record).unwrap_or_default() };
+        let (tasks, ill) = (written(&self.tasks, now, recalled), written(&self.ill, now, recalled));
+        let count = tasks.len() + ill.len();
+        let text = if count == 0 { String::new() } else { json!(Record { tasks, ill }).to_string() };
         (text, count)
+    }
+
+    /// Takes over what `text` says; how many of its entries cannot be read.
+    fn recall(&self, text: &str) -> Result<usize, serde_json::Error> {
+        if text.is_empty() {
+            return Ok(0);
+        }
+        let Record { tasks, ill } = serde_json::from_str(text)?;
+        Ok(recall(&self.tasks, tasks) + recall(&self.ill, ill))
     }
 
     /// Resolves once it is known what was waited before. Whoever measures waits for that.
     pub(crate) async fn recalled(&self, objects: &Objects) {
         let read = || async {
-            match objects.get(&config_maps(), &place()).await {
-                Ok(found) => {
-                    let text = found.as_ref().and_then(|map| map["data"][ENTRY].as_str()).unwrap_or_default();
-                    let Record { tasks, ill } = serde_json::from_str(text).unwrap_or_default();
-                    recall(&self.tasks, tasks, to_copy);
-                    recall(&self.ill, ill, to_copy);
-                }
+            let found = match objects.get(&config_maps(), &place()).await {
+                Ok(found) => found,
                 Err(error) => {
                     tracing::warn!(%error, "what was waited before evictions cannot be read: it begins anew");
+                    return;
                 }
+            };
+            let text = found.as_ref().and_then(|map| map["data"][ENTRY].as_str()).unwrap_or_default();
+            match self.recall(text) {
+                Ok(0) => {}
+                Ok(unreadable) => tracing::warn!(
+                    unreadable,
+                    "some of ConfigMap {} cannot be read: those grace periods begin anew",
+                    place()
+                ),
+                Err(error) => tracing::warn!(
+                    %error,
+                    "ConfigMap {} cannot be read: grace periods of evictions begin anew",
+                    place()
+                ),
             }
         };
         self.recalled.get_or_init(read).await;
@@ -208,21 +211,19 @@ mod tests {
         let began: Time = "2026-01-01T00:00:00Z".parse().unwrap();
         assert_eq!(graces.record(Duration::ZERO, true), (String::new(), 0));
         let second = Duration::from_secs(1);
-        graces.tasks.lock().watched(&(key.clone(), "m".to_owned()), Some(began), 5 * second);
-        let ill = |n: u32| (key.clone(), format!("m{n}"));
+        graces.tasks.lock().watched(&key, &"m".to_owned(), Some(began), 5 * second);
+        let ill = |n: u32| format!("m{n}");
         for n in 0..2000 {
-            graces.ill.lock().watched(&ill(n), None, n * second);
+            graces.ill.lock().watched(&key, &ill(n), None, n * second);
         }
         let (text, count) = graces.record(3000 * second, true);
         assert_eq!(count, 1 + MOST);
-        let read: Record = serde_json::from_str(&text).unwrap();
-        recall(&next.tasks, read.tasks, to_copy);
-        recall(&next.ill, read.ill, to_copy);
-        let waited = next.tasks.lock().watched(&(key.clone(), "m".to_owned()), Some(began), second);
+        assert_eq!(next.recall(&text).unwrap(), 0);
+        let waited = next.tasks.lock().watched(&key, &"m".to_owned(), Some(began), second);
         assert_eq!(waited, 2995 * second);
-        let of = |n: u32| next.ill.lock().watched(&ill(n), None, second);
+        let of = |n: u32| next.ill.lock().watched(&key, &ill(n), None, second);
         assert_eq!((of(0), of(1999)), (3000 * second, Duration::ZERO), "the longest");
-        let odd: Record = serde_json::from_str(r#"{"tasks":[1,{"what":"x"}],"other":{}}"#).unwrap();
-        assert!(odd.tasks.is_empty());
+        assert_eq!(next.recall(r#"{"tasks":[1,{"what":"x"}],"other":{}}"#).unwrap(), 2);
+        assert!(next.recall("[").is_err());
     }
 }

@@ -94,7 +94,7 @@ impl ApplicationFailover {
             Some((binding, spec, status, application))
         });
         let Some((binding, spec, status, application)) = read else {
-            self.context.accounts.graces.ill.lock().retain(|(binding, _)| binding != key);
+            self.context.accounts.graces.ill.lock().forget(key);
             context.accounts.evictions.hold(key, NAME, None);
             return Ok(Next::Done);
         };
@@ -126,10 +126,9 @@ impl ApplicationFailover {
         let now = self.context.env.now();
         let (mut departures, mut next) = (Vec::new(), None::<Duration>);
         let mut ill = self.context.accounts.graces.ill.lock();
-        ill.retain(|(binding, cluster)| binding != key || !reported.over.contains(cluster.as_str()));
+        ill.keep(key, |cluster| !reported.over.contains(cluster.as_str()));
         for cluster in &reported.unhealthy {
-            let timed = (key.clone(), (*cluster).to_owned());
-            let left = patience.saturating_sub(ill.watched(&timed, None, now));
+            let left = patience.saturating_sub(ill.watched(key, &(*cluster).to_owned(), None, now));
             if left.is_zero() {
                 departures.push(Departure {
                     cluster: (*cluster).to_owned(),

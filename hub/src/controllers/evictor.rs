@@ -183,15 +183,14 @@ pub(super) fn due(context: &Context, spec: &ResourceBindingSpec, cluster: &str) 
     let (wall, now) = (context.env.wall(), context.env.now());
     let mut times = context.accounts.graces.taints.lock();
     let there = &standing(context, &head);
-    times.retain(|(name, taint)| {
-        name != cluster || there.iter().any(|there| taints::display(there) == *taint)
-    });
+    let owner = cluster.to_owned();
+    times.keep(&owner, |taint| there.iter().any(|there| taints::display(there) == *taint));
     evict::due(
         there,
         tolerations,
         evict::asks_for_failover(spec),
         &context.accounts.evictions.settings,
-        |taint| times.elapsed(&(cluster.to_owned(), taints::display(taint)), taint.time_added, wall, now),
+        |taint| times.elapsed(&owner, &taints::display(taint), taint.time_added, wall, now),
     )
 }
 

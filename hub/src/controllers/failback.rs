@@ -162,7 +162,7 @@ impl Failback {
             taints::untolerated(&head.cluster.spec.taints, tolerations, Some(Time::now(&self.context.env)))
                 .is_some();
         let (wall, now) = (self.context.env.wall(), self.context.env.now());
-        let well = self.well.lock().elapsed(&name.to_owned(), since, wall, now);
+        let well = self.well.lock().elapsed(&name.to_owned(), &(), since, wall, now);
         Some(Home { ready, tainted, well })
     }
 }

@@ -110,8 +110,8 @@ impl GracefulEviction {
         let context = &self.context;
         let live = context.binding(key).await?;
         let Some(binding) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
-            context.accounts.graces.tasks.lock().retain(|(binding, _)| binding != key);
-            self.well.lock().stop(key);
+            context.accounts.graces.tasks.lock().forget(key);
+            self.well.lock().forget(key);
             return Ok(Next::Done);
         };
         let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else {
@@ -122,9 +122,9 @@ impl GracefulEviction {
         };
         let leaves =
             |cluster: &str| spec.graceful_eviction_tasks.iter().any(|task| task.from_cluster == cluster);
-        context.accounts.graces.tasks.lock().retain(|(binding, cluster)| binding != key || leaves(cluster));
+        context.accounts.graces.tasks.lock().keep(key, |cluster| leaves(cluster));
         if spec.graceful_eviction_tasks.is_empty() {
-            self.well.lock().stop(key);
+            self.well.lock().forget(key);
         }
         self.report(key, &binding, &spec, &status).await?;
         let generation = object::generation(&binding);
@@ -175,21 +175,21 @@ impl GracefulEviction {
         let cluster = task.from_cluster.as_str();
         let head = context.known.clusters.get(&Key::cluster_scoped(cluster));
         let reachable = head.as_ref().is_some_and(|head| head.reporting());
-        let timed = (key.clone(), cluster.to_owned());
+        let left = cluster.to_owned();
         let mut waiting = context.accounts.graces.tasks.lock();
         let waited = if reachable {
-            waiting.watched(&timed, task.creation_timestamp, context.env.now())
+            waiting.watched(key, &left, task.creation_timestamp, context.env.now())
         } else {
-            waiting.stop(&timed);
+            waiting.stop(key, &left);
             Duration::ZERO
         };
         drop(waiting);
         let well = {
             let mut well = self.well.lock();
             if evict::well(spec, status) {
-                well.elapsed(key, None, context.env.wall(), context.env.now())
+                well.elapsed(key, &(), None, context.env.wall(), context.env.now())
             } else {
-                well.stop(key);
+                well.forget(key);
                 Duration::ZERO
             }
         };

@@ -34,7 +34,7 @@ use karmada_api::policy::PurgeMode;
 pub use self::{
     application::{Reported, reported},
     assess::{Facts, Left, Outcome, Wanted, assess, condition, missing, returns, settled, takes_over, well},
-    clock::Stopwatch,
+    clock::{Lasted, Stopwatch},
     due::{Due, due, standing, waits_for},
     failback::{Home, Return, failback, failback_after, failback_refusal, gains},
     replace::{Lack, replace},
