@@ -23,11 +23,12 @@ use karmada_api::{
     work::{Component, ReplicaRequirements, ResourceBindingSpec},
 };
 
-use super::{PlaceError, ask, goes_as_set, retry_after};
+use super::{PlaceError, applied_placement, ask, goes_as_set, retry_after, serves_kind};
 use crate::{
     affinity::Reach,
     estimate::Ask,
     fleet::{Fleet, Member},
+    taints,
 };
 
 /// How long after it was refused a second time, although there seemed to be room, a binding is woken again; and the
@@ -38,12 +39,18 @@ const APART: (Duration, Duration) = (Duration::from_secs(10), Duration::from_sec
 /// meant: who is woken for nothing is woken less often the next time.
 const CLOSELY: usize = 8;
 
+/// Of so many clusters that changed last a binding knows by how much each has grown, where that matters.
+const KNOWN: usize = 8;
+
 /// What a replica asks for, or a set of components that go together.
 #[derive(Clone, Debug)]
 struct Wanted {
     requirements: Option<ReplicaRequirements>,
     components: Vec<Component>,
     set: bool,
+    /// The kind of the object, which a cluster has to serve.
+    api_version: String,
+    kind: String,
     /// The same as text: many ask for the same.
     text: Arc<str>,
 }
@@ -54,8 +61,10 @@ impl Wanted {
         let set = goes_as_set(spec, placement);
         let requirements = spec.replica_requirements.clone().filter(|_| !set);
         let components = if set { spec.components.clone() } else { Vec::new() };
-        let text = serde_json::to_string(&(&requirements, &components)).unwrap_or_default().into();
-        Some(Box::new(Self { requirements, components, set, text }))
+        let (api_version, kind) = (spec.resource.api_version.clone(), spec.resource.kind.clone());
+        let text = serde_json::to_string(&(&requirements, &components, &api_version, &kind));
+        let text = text.unwrap_or_default().into();
+        Some(Box::new(Self { requirements, components, set, api_version, kind, text }))
     }
 
     fn room(&self, member: &Member) -> i64 {
@@ -63,17 +72,75 @@ impl Wanted {
             if self.set { Ask::set(&self.components) } else { Ask::replica(self.requirements.as_ref()) };
         ask.room(member).replicas
     }
+
+    /// The room of a cluster that the placement means; none on one that takes nothing new.
+    fn usable(&self, member: &Member, placement: &Placement, reach: &Reach<'_>) -> i64 {
+        let cluster = member.cluster();
+        let takes = cluster.metadata.deletion_timestamp.is_none()
+            && taints::untolerated(&cluster.spec.taints, &placement.cluster_tolerations, None).is_none()
+            && serves_kind(cluster, &self.api_version, &self.kind)
+            && reach.means(cluster);
+        if takes { self.room(member) } else { 0 }
+    }
+}
+
+/// By how much the room of clusters has grown since a binding was refused.
+#[derive(Clone, Debug, Default)]
+struct Gained {
+    sum: i64,
+    /// Where not all clusters are taken together, what one has lost is nothing that another has to make up for. Of those
+    /// that have changed last, the latest at the end.
+    by: Vec<(Box<str>, i64)>,
+}
+
+impl Gained {
+    fn add(&mut self, cluster: &str, grown: i64, together: bool) {
+        if together {
+            self.sum = self.sum.saturating_add(grown);
+            return;
+        }
+        let mut known = match self.by.iter().position(|(name, _)| **name == *cluster) {
+            Some(at) => self.by.remove(at),
+            None => {
+                if self.by.len() == KNOWN {
+                    let (_, grown) = self.by.remove(0);
+                    self.sum = self.sum.saturating_add(grown.max(0));
+                }
+                (cluster.into(), 0)
+            }
+        };
+        known.1 = known.1.saturating_add(grown);
+        self.by.push(known);
+    }
+
+    fn all(&self) -> i64 {
+        self.by.iter().map(|(_, grown)| (*grown).max(0)).fold(self.sum, i64::saturating_add)
+    }
 }
 
 /// What a binding waits for.
 #[derive(Clone, Debug)]
 enum Lack {
-    /// Room for so many more replicas than there were; so many it has gained since.
-    Room { wanted: Box<Wanted>, placement: Arc<Placement>, short: i64, gained: i64 },
+    /// Room for more replicas than there were.
+    Room(Box<Short>),
     /// That its namespace may use more.
     Quota,
     /// Nothing that somebody hears of.
     Time,
+}
+
+/// How much room a binding lacks.
+#[derive(Clone, Debug)]
+struct Short {
+    wanted: Box<Wanted>,
+    placement: Arc<Placement>,
+    /// Where it is: it may stay there, and grow, whatever the cluster takes of others.
+    there: Vec<Box<str>>,
+    /// Whether all clusters that take it are taken together; otherwise some are chosen.
+    together: bool,
+    /// It lacks room for so many replicas.
+    short: i64,
+    gained: Gained,
 }
 
 #[derive(Clone, Debug)]
@@ -98,11 +165,13 @@ pub struct Waiting<K> {
     entries: BTreeMap<K, Entry>,
     /// The clusters when they were last looked at.
     fleet: Arc<Fleet>,
+    /// The placements of entries by what is written of them: many have the same.
+    placements: BTreeMap<String, Arc<Placement>>,
 }
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), fleet: Arc::default() }
+        Self { entries: BTreeMap::new(), fleet: Arc::default(), placements: BTreeMap::new() }
     }
 }
 
@@ -114,7 +183,23 @@ impl<K: Ord + Clone> Waiting<K> {
 
     /// A binding was placed, or is gone.
     pub fn end(&mut self, key: &K) {
-        self.entries.remove(key);
+        self.take_out(key);
+    }
+
+    fn take_out(&mut self, key: &K) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        if let Lack::Room(short) = &entry.lack
+            // The map has one, and this entry.
+            && Arc::strong_count(&short.placement) == 2
+        {
+            self.placements.remove(&applied_placement(&short.placement));
+        }
+        Some(entry)
+    }
+
+    fn shared(&mut self, placement: &Placement) -> Arc<Placement> {
+        let new = || Arc::new(placement.clone());
+        self.placements.entry(applied_placement(placement)).or_insert_with(new).clone()
     }
 
     /// Whether an attempt at a binding of this generation is made because it waits: nothing else that it depends on has
@@ -138,7 +223,7 @@ impl<K: Ord + Clone> Waiting<K> {
         if self.entries.is_empty() {
             self.fleet = fleet.clone();
         }
-        let before = self.entries.remove(key).filter(|entry| entry.generation == generation);
+        let before = self.take_out(key).filter(|entry| entry.generation == generation);
         let (attempts, wakings) = before
             .map_or((0, 0), |entry| (entry.attempts, entry.wakings.saturating_add(u32::from(entry.woken))));
         let attempts = attempts.saturating_add(1);
@@ -147,7 +232,7 @@ impl<K: Ord + Clone> Waiting<K> {
             None => Duration::ZERO,
             Some(doublings) => APART.0.saturating_mul(1 << doublings.min(30)).min(APART.1),
         };
-        let mut lack = Lack::of(spec, error);
+        let mut lack = Lack::of(spec, error, |placement| self.shared(placement));
         // What changed between the last look and this attempt is in it already, and comes again with the next look.
         lack.hear(&changes(&self.fleet, fleet), &mut BTreeMap::new(), true);
         let entry = Entry {
@@ -202,11 +287,16 @@ impl<K: Ord + Clone> Waiting<K> {
     }
 }
 
-/// By how much the room of each of the clusters that changed has grown, for those that ask for the same.
-type Known = BTreeMap<Arc<str>, Vec<i64>>;
+/// By how much the room of each of the clusters that changed has grown, for those that ask for the same and have one
+/// placement; or whatever the placement, where it is not looked at.
+type Known = BTreeMap<(Arc<str>, Option<*const Placement>), Vec<i64>>;
 
 impl Lack {
-    fn of(spec: &ResourceBindingSpec, error: &PlaceError) -> Self {
+    fn of(
+        spec: &ResourceBindingSpec,
+        error: &PlaceError,
+        shared: impl FnOnce(&Placement) -> Arc<Placement>,
+    ) -> Self {
         let placement = spec.placement.as_ref();
         let wanted = placement.and_then(|placement| Some((Wanted::of(spec, placement)?, placement)));
         let short = match (error, wanted.as_ref()) {
@@ -219,41 +309,72 @@ impl Lack {
             }
             _ => 1,
         };
-        match wanted {
-            Some((wanted, placement)) => {
-                Self::Room { wanted, placement: Arc::new(placement.clone()), short, gained: 0 }
-            }
-            None => Self::Time,
-        }
+        let Some((wanted, placement)) = wanted else { return Self::Time };
+        let together = placement.spread_constraints.is_empty()
+            && placement.cluster_affinities.len() < 2
+            && spec.workload_affinity_groups.is_none()
+            && spec.graceful_eviction_tasks.is_empty();
+        Self::Room(Box::new(Short {
+            wanted,
+            placement: shared(placement),
+            there: spec.clusters.iter().map(|target| target.name.as_str().into()).collect(),
+            together,
+            short,
+            gained: Gained::default(),
+        }))
     }
 
     /// Takes in what has changed, or takes it `back`. Whether that may be enough now.
     fn hear(&mut self, changes: &[Changed<'_>], known: &mut Known, back: bool) -> bool {
-        let Self::Room { wanted, placement, short, gained } = self else { return false };
+        match self {
+            Self::Room(short) => short.hear(changes, known, back),
+            Self::Quota | Self::Time => false,
+        }
+    }
+}
+
+impl Short {
+    fn hear(&mut self, changes: &[Changed<'_>], known: &mut Known, back: bool) -> bool {
         if changes.is_empty() {
-            return *gained >= *short;
+            return self.gained.all() >= self.short;
         }
-        if !known.contains_key(&wanted.text) {
-            let grown = |(old, new): &Changed<'_>| wanted.room(new) - old.map_or(0, |old| wanted.room(old));
-            known.insert(wanted.text.clone(), changes.iter().map(grown).collect());
+        let Self { wanted, placement, .. } = self;
+        let signed = |grown: i64| if back { grown.saturating_neg() } else { grown };
+        if changes.len() > CLOSELY {
+            let grown = known.entry((wanted.text.clone(), None)).or_insert_with(|| {
+                changes.iter().map(|change| growth(change, |member| wanted.room(member))).collect()
+            });
+            // What is lost is gained by whoever takes it back.
+            let more = grown.iter().map(|grown| signed(*grown)).filter(|grown| *grown > 0);
+            self.gained.sum = more.fold(self.gained.sum, i64::saturating_add);
+            return self.gained.all() >= self.short;
         }
-        let grown = known.get(&wanted.text).map(Vec::as_slice).unwrap_or_default();
-        let sum: i64 = if changes.len() > CLOSELY {
-            grown.iter().copied().filter(|grown| (*grown > 0) != back).fold(0, i64::saturating_add)
-        } else {
+        let grown = known.entry((wanted.text.clone(), Some(Arc::as_ptr(placement)))).or_insert_with(|| {
             let reach = Reach::new(placement);
-            let of = changes.iter().zip(grown).filter(|(_, grown)| **grown != 0);
-            of.filter(|((_, new), _)| reach.means(new.cluster()))
-                .map(|(_, grown)| *grown)
-                .fold(0, i64::saturating_add)
-        };
-        *gained = if back { gained.saturating_sub(sum) } else { gained.saturating_add(sum) };
-        gained >= short
+            let usable = |member: &Member| wanted.usable(member, placement, &reach);
+            changes.iter().map(|change| growth(change, usable)).collect()
+        });
+        for (change, grown) in changes.iter().zip(grown) {
+            let name = change.1.name();
+            let grown = if self.there.iter().any(|there| **there == *name) {
+                growth(change, |member| wanted.room(member))
+            } else {
+                *grown
+            };
+            if grown != 0 {
+                self.gained.add(name, signed(grown), self.together);
+            }
+        }
+        self.gained.all() >= self.short
     }
 }
 
 /// A cluster as it was, if it was there, and as it is.
 type Changed<'a> = (Option<&'a Member>, &'a Member);
+
+fn growth((old, new): &Changed<'_>, room: impl Fn(&Member) -> i64) -> i64 {
+    room(new).saturating_sub(old.map_or(0, room))
+}
 
 /// The clusters that are not as they were.
 fn changes<'a>(before: &'a Fleet, now: &'a Fleet) -> Vec<Changed<'a>> {
@@ -293,170 +414,4 @@ pub fn says_the_same(a: &str, b: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::affinity::tests::cluster;
-
-    const S: Duration = Duration::from_secs(1);
-
-    fn fleet(rooms: &[(&str, i64)]) -> Arc<Fleet> {
-        anew(&Fleet::default(), rooms)
-    }
-
-    /// The clusters with other room; those of the same room are the same.
-    fn anew(before: &Fleet, rooms: &[(&str, i64)]) -> Arc<Fleet> {
-        let member = |(name, cpu): &(&str, i64)| {
-            let summary = json!({"allocatable": {"cpu": cpu.to_string(), "pods": "1000"}});
-            let member = Member::new(Arc::new(cluster(
-                name,
-                json!({}),
-                json!({}),
-                json!({"resourceSummary": summary}),
-            )));
-            let old = before.members().iter().find(|old| ***old == member);
-            old.cloned().unwrap_or_else(|| Arc::new(member))
-        };
-        Arc::new(Fleet::new(rooms.iter().map(member)))
-    }
-
-    fn spec(on: Value) -> ResourceBindingSpec {
-        serde_json::from_value(json!({
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "n"}, "replicas": 100,
-            "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
-            "placement": {"clusterAffinity": {"clusterNames": on},
-                          "replicaScheduling": {"replicaSchedulingType": "Divided",
-                                                "replicaDivisionPreference": "Aggregated"}},
-        }))
-        .unwrap()
-    }
-
-    fn short(short: i64) -> PlaceError {
-        PlaceError::Unschedulable { message: "x".into(), short }
-    }
-
-    #[test]
-    fn only_those_are_woken_that_have_gained_what_they_lack() {
-        let mut waiting = Waiting::default();
-        let mut now = fleet(&[("a", 10), ("b", 10)]);
-        waiting.look(&now, S);
-        for (key, on, lacks) in [("any", json!([]), 5), ("on b", json!(["b"]), 5), ("much", json!([]), 50)] {
-            assert!(waiting.refused(&key, 1, &spec(on), &short(lacks), &now, S).is_some());
-        }
-        assert!(
-            waiting.refused(&"quota", 1, &spec(json!([])), &PlaceError::Quota("q".into()), &now, S).is_some()
-        );
-        assert_eq!(
-            waiting.refused(&"none", 1, &spec(json!([])), &PlaceError::NoFit(Default::default()), &now, S),
-            None
-        );
-        let table: [(&[(&str, i64)], &[&str]); 7] = [
-            (&[("a", 14), ("b", 10)], &[]),
-            (&[("a", 10), ("b", 10)], &[]),
-            (&[("a", 14), ("b", 11)], &["any"]),
-            (&[("a", 14), ("b", 14)], &[]),
-            (&[("a", 1), ("b", 15)], &["on b"]),
-            (&[("a", 1), ("b", 68)], &[]),
-            (&[("a", 1), ("b", 70)], &["much"]),
-        ];
-        for (rooms, want) in table {
-            now = anew(&now, rooms);
-            let woken: Vec<_> = waiting.look(&now, S).into_iter().map(|(key, _)| key).collect();
-            assert_eq!(woken, want, "{rooms:?}");
-        }
-        let woken = waiting.may_use_more("quota".., |key| *key == "quota", false, S);
-        assert_eq!(woken, [("quota", Duration::ZERO)]);
-    }
-
-    #[test]
-    fn what_an_attempt_has_seen_is_not_counted_twice() {
-        let mut waiting = Waiting::default();
-        let first = fleet(&[("a", 10)]);
-        waiting.look(&first, S);
-        // It was refused with less than was there at the last look.
-        let less = fleet(&[("a", 5)]);
-        waiting.refused(&"x", 1, &spec(json!([])), &short(3), &less, S);
-        assert_eq!(waiting.look(&anew(&less, &[("a", 7)]), S), []);
-        assert_eq!(waiting.look(&fleet(&[("a", 8)]), S).len(), 1);
-        // What was there at the last look is there again.
-        waiting.refused(&"x", 1, &spec(json!([])), &short(3), &less, S);
-        assert_eq!(waiting.look(&fleet(&[("a", 8)]), S).len(), 1);
-        // And with more.
-        waiting.refused(&"x", 1, &spec(json!([])), &short(3), &fleet(&[("a", 20)]), S);
-        assert_eq!(waiting.look(&fleet(&[("a", 22)]), S), []);
-        assert_eq!(waiting.look(&fleet(&[("a", 23)]), S).len(), 1);
-    }
-
-    #[test]
-    fn who_is_woken_in_vain_is_woken_less_often() {
-        let mut waiting = Waiting::default();
-        let (small, large) = (fleet(&[("a", 1)]), fleet(&[("a", 2)]));
-        waiting.look(&small, S);
-        let (mut now, mut waits) = (S, Vec::new());
-        for _ in 0..8 {
-            let again = waiting.refused(&"x", 1, &spec(json!([])), &short(1), &small, now);
-            assert_eq!(again, Some(300 * S));
-            assert!(!waiting.is_its_turn(&"x", 1, now));
-            let wait = waiting.look(&large, now)[0].1;
-            assert_eq!(waiting.look(&fleet(&[("a", 3)]), now), [], "once is enough");
-            assert!(waiting.is_its_turn(&"x", 1, now + wait) && !waiting.is_its_turn(&"x", 2, now + wait));
-            waiting.look(&small, now);
-            waits.push(wait.as_secs());
-            now += wait;
-        }
-        assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
-        waiting.refused(&"x", 2, &spec(json!([])), &short(1), &small, now);
-        assert_eq!(waiting.look(&large, now)[0].1, Duration::ZERO, "what is asked for is another");
-        assert!(waiting.is_its_turn(&"x", 2, now));
-        waiting.end(&"x");
-        assert!(waiting.is_empty() && waiting.look(&small, now).is_empty());
-    }
-
-    #[test]
-    fn many_clusters_at_once_wake_whom_they_could_help() {
-        let names: Vec<String> = (0..20).map(|n| format!("m{n:02}")).collect();
-        let with = |room: i64| {
-            let rooms: Vec<_> = names.iter().map(|name| (name.as_str(), room)).collect();
-            fleet(&rooms)
-        };
-        let mut waiting = Waiting::default();
-        waiting.look(&with(10), S);
-        for (key, lacks) in [("x", 30), ("y", 50)] {
-            waiting.refused(&key, 1, &spec(json!([])), &short(lacks), &with(10), S);
-        }
-        let woken = |found: Vec<(&'static str, Duration)>| -> BTreeSet<_> {
-            found.into_iter().map(|(key, _)| key).collect()
-        };
-        assert_eq!(woken(waiting.look(&with(11), S)), BTreeSet::new());
-        assert_eq!(woken(waiting.look(&with(12), S)), BTreeSet::from(["x"]));
-        assert_eq!(woken(waiting.look(&with(13), S)), BTreeSet::from(["y"]));
-    }
-
-    #[test]
-    fn numbers_alone_are_no_news() {
-        let table = [
-            ("m1 has room for 2 (cpu), 30 are wanted.", "m1 has room for 12 (cpu), 31 are wanted.", true),
-            ("m1 has room for 2 (cpu)", "m2 has room for 2 (cpu)", false),
-            ("m1 has room for 2 (cpu)", "m1 has room for 2 (pods)", false),
-            ("shop-1 has room for 2", "shop-2 has room for 2", false),
-            ("requested sum 5, limit 4.", "requested sum 5500m, limit 4.", true),
-            ("memory: requested sum 5Gi, limit 4.", "memory: requested sum 7.5Gi, limit 4.", true),
-            (
-                "0/3 clusters are available: 3 have taints.",
-                "0/3 clusters are available: 2 have taints.",
-                true,
-            ),
-            ("2 (cpu)", "2 [cpu)", false),
-            ("1, 2", "1 2", false),
-            ("more", "more 1", false),
-            ("", "", true),
-        ];
-        for (a, b, want) in table {
-            assert_eq!(says_the_same(a, b), want, "{a} | {b}");
-            assert_eq!(says_the_same(b, a), want, "{b} | {a}");
-        }
-    }
-}
+mod tests;
