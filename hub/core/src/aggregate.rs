@@ -48,6 +48,13 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What its one object reports, if it is applied.
+    pub fn applied_status(&self) -> Option<&Value> {
+        self.statuses.first()?.status.as_ref().filter(|_| self.applied)
+    }
+}
+
 /// What Works say, by their clusters. Those that are being deleted do not count, and one that is in no execution
 /// namespace says nothing.
 pub fn reports<'a>(works: impl IntoIterator<Item = &'a Work>) -> Vec<(String, Report)> {

@@ -11,16 +11,14 @@
 use std::collections::BTreeMap;
 
 use karmada_api::{
-    conditions,
-    consts::condition,
     policy::{ClusterQuotaStatus, FederatedResourceQuotaSpec, ResourceList},
-    work::{ResourceBindingSpec, Work},
+    work::ResourceBindingSpec,
 };
 use karmada_meta::{object, quantity::Quantity};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::names;
+use crate::aggregate::Report;
 
 /// What a binding uses of each resource; nothing while it is not placed, or asks for nothing. An object of several
 /// parts is on each of its clusters as a whole.
@@ -128,27 +126,28 @@ pub fn resource_quota(quota: &Value, spec: &FederatedResourceQuotaSpec, cluster:
     }))
 }
 
-/// What the Works of a quota report, by cluster.
-pub fn aggregated(works: &[Work]) -> Vec<ClusterQuotaStatus> {
+/// What the Works of a quota report, by their clusters: of the resources alone that are assigned there, since all is
+/// stored as one object.
+pub fn aggregated(
+    spec: &FederatedResourceQuotaSpec,
+    reports: impl IntoIterator<Item = (String, Report)>,
+) -> Vec<ClusterQuotaStatus> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Reported {
         hard: ResourceList,
         used: ResourceList,
     }
+    let assigned: BTreeMap<_, _> =
+        spec.static_assignments.iter().map(|of| (of.cluster_name.as_str(), &of.hard)).collect();
     let mut all: BTreeMap<String, ClusterQuotaStatus> = BTreeMap::new();
-    for work in works {
-        let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
-        let (Some(cluster), Some(status)) = (names::cluster_of_namespace(namespace), &work.status) else {
-            continue;
-        };
-        if !conditions::is_true(&status.conditions, condition::APPLIED) {
-            continue;
-        }
-        let first = status.manifest_statuses.first().and_then(|manifest| manifest.status.as_ref());
-        let Some(reported) = first.and_then(|status| Reported::deserialize(status).ok()) else { continue };
-        let cluster_name = cluster.to_owned();
-        let Reported { hard, used } = reported;
+    for (cluster_name, report) in reports {
+        let Some(assigned) = assigned.get(cluster_name.as_str()) else { continue };
+        let reported = report.applied_status().and_then(|status| Reported::deserialize(status).ok());
+        let Some(Reported { mut hard, mut used }) = reported else { continue };
+        [&mut hard, &mut used]
+            .into_iter()
+            .for_each(|list| list.retain(|name, _| assigned.contains_key(name)));
         all.insert(cluster_name.clone(), ClusterQuotaStatus { cluster_name, hard, used });
     }
     all.into_values().collect()
@@ -156,6 +155,8 @@ pub fn aggregated(works: &[Work]) -> Vec<ClusterQuotaStatus> {
 
 #[cfg(test)]
 mod tests {
+    use karmada_api::work::WorkStatus;
+
     use super::*;
 
     fn list(entries: &[(&str, &str)]) -> ResourceList {
@@ -232,19 +233,23 @@ mod tests {
 
     #[test]
     fn reports_are_kept_by_cluster() {
-        let work = |cluster: &str, applied: &str, used: &str| -> Work {
-            serde_json::from_value(json!({
-                "metadata": {"namespace": format!("karmada-es-{cluster}"), "name": "w"}, "spec": {},
-                "status": {
-                    "conditions": [{"type": "Applied", "status": applied, "reason": "r", "message": "",
-                                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-                    "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota",
-                        "resource": "", "name": "q"}, "status": {"hard": {"cpu": "4"}, "used": {"cpu": used}}}],
-                },
+        let report = |cluster: &str, applied: &str, used: &str| {
+            let status: WorkStatus = serde_json::from_value(json!({
+                "conditions": [{"type": "Applied", "status": applied, "reason": "r", "message": "",
+                                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota",
+                    "resource": "", "name": "q"},
+                    "status": {"hard": {"cpu": "4"}, "used": {"cpu": used, "of its own": "1"}}}],
             }))
-            .unwrap()
+            .unwrap();
+            (cluster.to_owned(), Report::of(Some(&status)).unwrap())
         };
-        let all = aggregated(&[work("b", "True", "1"), work("a", "True", "2"), work("c", "False", "3")]);
+        let assignments = ["a", "b", "c"].map(|name| json!({"clusterName": name, "hard": {"cpu": "4"}}));
+        let spec: FederatedResourceQuotaSpec =
+            serde_json::from_value(json!({"overall": {}, "staticAssignments": assignments})).unwrap();
+        let all = [("b", "True", "1"), ("a", "True", "2"), ("c", "False", "3"), ("d", "True", "4")];
+        let all = aggregated(&spec, all.map(|(cluster, applied, used)| report(cluster, applied, used)));
+        assert!(all.iter().all(|c| c.used.len() == 1), "what is not assigned is not gathered");
         let seen: Vec<_> = all.iter().map(|c| (c.cluster_name.as_str(), c.used["cpu"].to_string())).collect();
         assert_eq!(seen, [("a", "2".to_owned()), ("b", "1".to_owned())]);
     }

@@ -10,21 +10,23 @@ use karmada_api::{
     work::Work,
 };
 use karmada_client::{Error, WorkQueue};
-use karmada_core::{names, quota, work as core_work};
+use karmada_core::{aggregate, gather::Rounds, names, quota, work as core_work};
 use karmada_meta::object;
 use karmada_objects::{
     Part,
     key::{self, Key},
     kinds::{FEDERATED_RESOURCE_QUOTAS, WORKS},
 };
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
 use crate::{
     accounts::quotas,
-    known::heads::WorkHead,
+    known::{gathered::Gathered, heads::WorkHead},
     write::works::{self, Made, Maker},
 };
 
@@ -39,6 +41,10 @@ const COMPONENT: &str = component::QUOTA_SYNC;
 pub(crate) struct QuotaController {
     context: Arc<Context>,
     queue: WorkQueue<Key>,
+    /// When what clusters report of each quota is put together.
+    rounds: Arc<Mutex<Rounds<Key>>>,
+    /// Clusters by their namespaces.
+    namespaces: Gathered,
 }
 
 impl QuotaController {
@@ -61,25 +67,21 @@ impl QuotaController {
                 }
             }
         });
-        let reported = queue.clone();
+        let rounds: Arc<Mutex<Rounds<Key>>> = Arc::default();
+        let (reported, shared, gathered) = (queue.clone(), Arc::downgrade(context), rounds.clone());
         context.known.works.listen(move |change| {
+            let Some(context) = shared.upgrade() else { return };
             for quota in [change.old, change.new].into_iter().flatten().filter_map(|head| head.quota.clone())
             {
-                reported.add(quota);
+                let wait = gathered.lock().wait(&quota, works_of(&context, &quota), context.env.now());
+                reported.add_after(quota, wait);
             }
         });
-        let (clusters, shared) = (queue.clone(), Arc::downgrade(context));
-        context.known.namespaces.listen(move |change| {
-            // A cluster can take Works once it has its execution namespace.
-            if names::cluster_of_namespace(&change.key.name).is_some()
-                && let Some(context) = shared.upgrade()
-            {
-                for (key, _) in context.accounts.quotas.all() {
-                    clusters.add(key);
-                }
-            }
+        // A cluster can take Works once it has its execution namespace.
+        let namespaces = Gathered::keys(&context.known.namespaces, |change| {
+            names::cluster_of_namespace(&change.key.name).is_some()
         });
-        Self { context: context.clone(), queue }
+        Self { context: context.clone(), queue, rounds, namespaces }
     }
 
     /// Runs until told to stop.
@@ -88,10 +90,36 @@ impl QuotaController {
         self.context.known.bindings.synced().await;
         self.context.known.clusters.synced().await;
         self.context.known.namespaces.synced().await;
-        work("quota", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)).await;
+        // All quotas are queued by now.
+        self.namespaces.forget();
+        tokio::select! {
+            biased;
+            () = work("quota", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)) => {}
+            () = self.hear_namespaces() => {}
+        }
+    }
+
+    /// Queues the quotas that assign something to clusters whose namespaces have changed. Runs for ever.
+    async fn hear_namespaces(&self) {
+        loop {
+            let batch = self.namespaces.next().await;
+            let clusters: BTreeSet<&str> =
+                batch.keys().filter_map(|key| names::cluster_of_namespace(&key.name)).collect();
+            for page in self.context.accounts.quotas.pages(None) {
+                for (key, head) in page {
+                    let Some((spec, _)) = &*head else { continue };
+                    if spec.static_assignments.iter().any(|of| clusters.contains(of.cluster_name.as_str())) {
+                        self.queue.add(Key::clone(&key));
+                    }
+                }
+                yield_now().await;
+            }
+        }
     }
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        // Before anything is read: what is reported from now on is for the next round.
+        self.rounds.lock().begin(key.clone(), works_of(&self.context, &key), self.context.env.now());
         let objects = &self.context.writer.objects;
         let live = objects.get(&FEDERATED_RESOURCE_QUOTAS, &key).await?;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
@@ -174,15 +202,20 @@ impl QuotaController {
 
     /// Writes down what is allowed and what is used.
     async fn collect(&self, key: &Key, live: &Value, spec: &FederatedResourceQuotaSpec) -> Result<(), Error> {
-        let mut works = Vec::new();
+        let mut reports = Vec::new();
         for (work, head) in self.context.known.works.group(&WorkHead::of_quota(key)) {
-            if head.deleting {
-                continue;
+            let cluster = names::cluster_of_namespace(&work.namespace).filter(|_| !head.deleting);
+            let Some(cluster) = cluster else { continue };
+            match head.said.report() {
+                Some(report) => reports.push((cluster.to_owned(), report)),
+                None => {
+                    let found = self.context.writer.objects.get(&WORKS, &work).await?;
+                    let found = found.and_then(|live| Work::deserialize(&live).ok());
+                    reports.extend(aggregate::reports(&found));
+                }
             }
-            let found = self.context.writer.objects.get(&WORKS, &work).await?;
-            works.extend(found.and_then(|live| Work::deserialize(&live).ok()));
         }
-        let aggregated_status: Vec<ClusterQuotaStatus> = quota::aggregated(&works);
+        let aggregated_status: Vec<ClusterQuotaStatus> = quota::aggregated(spec, reports);
         let used = quotas::used(&self.context.accounts, &key.namespace, None);
         let wanted = FederatedResourceQuotaStatus {
             overall: spec.overall.clone(),
@@ -206,4 +239,9 @@ impl QuotaController {
         self.context.writer.objects.modify(&FEDERATED_RESOURCE_QUOTAS, key, Part::Status, apply).await?;
         Ok(())
     }
+}
+
+/// How many Works a quota has.
+fn works_of(context: &Context, quota: &Key) -> usize {
+    context.known.works.group_len(&WorkHead::of_quota(quota))
 }

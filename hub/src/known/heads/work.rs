@@ -38,7 +38,7 @@ pub(crate) struct WorkHead {
     pub content: u64,
     /// A digest of its status.
     pub status: u64,
-    /// What of its status is gathered into its binding's.
+    /// What of its status is gathered into its binding's, or its quota's.
     pub said: Said,
     /// A Namespace of its that stays on the member although the hub wants it gone, and the agent's words for it.
     pub released: Option<Box<(String, String)>>,
@@ -91,13 +91,15 @@ impl WorkHead {
     pub(crate) fn project(value: &Value) -> Self {
         let ids = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
         let binding = Self::binding_of(value);
-        let said = if binding.is_some() { Said::of(&value["status"]) } else { Said::Nothing };
+        let quota = Self::quota_of(value);
+        let gathered = binding.is_some() || quota.is_some();
+        let said = if gathered { Said::of(&value["status"]) } else { Said::Nothing };
         let owner = object::owner_references(value).into_iter().find(|o| o.controller == Some(true));
         Self {
             uid: object::uid(value).to_owned(),
             permanent_id: object::label(value, label::WORK_ID).unwrap_or_default().to_owned(),
             binding,
-            quota: Self::quota_of(value),
+            quota,
             binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
             owner: owner.map(|o| o.uid).unwrap_or_default(),
             deleting: object::deletion_timestamp(value).is_some(),
