@@ -132,7 +132,7 @@ impl Evictions {
     pub(crate) async fn ask_again(&self, who: &'static str, queue: &WorkQueue<BindingKey>) {
         loop {
             self.lifted.notified().await;
-            for key in self.held_by(who) {
+            for key in self.may_begin(who) {
                 queue.add(key);
             }
         }
@@ -174,7 +174,13 @@ impl Evictions {
         if slots.taken.is_empty() {
             return;
         }
-        slots.taken.retain(|(binding, cluster), _| binding != key || clusters.contains(&cluster.as_str()));
+        let taken = slots.taken.range((key.clone(), String::new())..).map(|(who, _)| who);
+        let of_it = taken.take_while(|(binding, _)| binding == key);
+        let others: Vec<_> =
+            of_it.filter(|(_, cluster)| !clusters.contains(&cluster.as_str())).cloned().collect();
+        for who in &others {
+            slots.taken.remove(who);
+        }
         if slots.taken.is_empty() {
             slots.pace.rewind(now);
         }
@@ -201,9 +207,12 @@ impl Evictions {
         all.range(from..).next().filter(|((found, _), _)| found == key).map(|(_, held)| held.clone())
     }
 
-    /// The bindings that a controller holds up.
-    fn held_by(&self, who: &'static str) -> Vec<BindingKey> {
-        self.held.lock().keys().filter(|(_, by)| *by == who).map(|(key, _)| key.clone()).collect()
+    /// The bindings that a controller holds up, but for those that wait for their turn: it comes when it comes, and there are
+    /// as many of them as bindings on all clusters that were lost.
+    fn may_begin(&self, who: &'static str) -> Vec<BindingKey> {
+        let all = self.held.lock();
+        let asked = all.iter().filter(|((_, by), held)| *by == who && held.reason != RATE);
+        asked.map(|((key, _), _)| key.clone()).collect()
     }
 }
 
@@ -410,5 +419,23 @@ pub(crate) fn matters(old: Option<&Arc<ClusterHead>>, new: Option<&Arc<ClusterHe
             old.reporting() != new.reporting() || old.cluster.spec.taints != new.cluster.spec.taints
         }
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_its_turn_is_not_asked_again_whenever_a_write_fails() {
+        let evictions = Evictions::new(Settings::default(), &Env::system());
+        let key = |name: &str| BindingKey::of_template("ConfigMap", "shop", name);
+        let held = |reason| Held { reason, message: String::new(), again: PATIENCE };
+        for name in ["a", "b", "c"] {
+            evictions.hold(&key(name), "one", Some(held(RATE)));
+        }
+        evictions.hold(&key("d"), "one", Some(held("EvictionBudget")));
+        evictions.hold(&key("e"), "other", Some(held("EvictionBudget")));
+        assert_eq!(evictions.may_begin("one"), [key("d")]);
     }
 }
