@@ -36,7 +36,8 @@ use super::{Context, Next, work};
 use crate::{
     known::{
         gathered::Gathered,
-        heads::{ClusterHead, Said},
+        heads::{ClusterHead, Said, WorkHead},
+        index::Change,
     },
     rules::{customizations, hooks},
 };
@@ -66,6 +67,7 @@ impl StatusController {
             if reported
                 && let Some(binding) = &change.last().binding
                 && let Some(context) = shared.upgrade()
+                && !is_nothing_new(&context, binding, change)
             {
                 of_works.add_after(binding.clone(), until_next(&context, &gathered, binding));
             }
@@ -285,6 +287,16 @@ fn works_of(context: &Context, key: &BindingKey) -> usize {
 /// How long what is reported of a binding waits for other reports.
 fn until_next(context: &Context, rounds: &Mutex<Rounds<BindingKey>>, key: &BindingKey) -> Duration {
     rounds.lock().wait(key, works_of(context, key), context.env.now())
+}
+
+/// Whether a change is a Work that was just made, of a binding of whose Works nobody has said anything: there are as many
+/// of these as there are clusters.
+fn is_nothing_new(context: &Context, binding: &BindingKey, change: &Change<'_, WorkHead>) -> bool {
+    let collected = || {
+        let head = context.known.bindings.of(binding.scope).get(&binding.key);
+        head.is_none_or(|head| head.collected)
+    };
+    change.old.is_none() && change.new.is_some_and(|new| new.is_silent()) && !collected()
 }
 
 /// Whether no Work of a binding has been reported on.

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use karmada_objects::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES};
+use karmada_client::Resource;
+use karmada_objects::kinds::{CLUSTERS, FEDERATED_RESOURCE_QUOTAS, NAMESPACES, PROPAGATION_POLICIES};
 use serde_json::json;
 
 use crate::common::{World, cluster, configmaps, policy};
@@ -26,6 +27,13 @@ async fn fleet(clusters: usize) -> World {
             .await;
     }
     for n in 0..clusters {
+        let assignments = json!([{"clusterName": format!("m{n}"), "hard": {"cpu": "1"}}]);
+        let quota = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
+            "metadata": {"name": format!("q{n}"), "namespace": "two"},
+            "spec": {"overall": {"cpu": "1"}, "staticAssignments": assignments},
+        });
+        world.create(&FEDERATED_RESOURCE_QUOTAS, quota).await;
         world.create(&CLUSTERS, cluster(&format!("m{n}"), json!({"tier": "edge"}))).await;
         world.post_ready(&format!("m{n}"), "True").await;
     }
@@ -58,8 +66,9 @@ fn since(world: &World, before: &Read) -> Read {
     now.map(|(index, count)| (index, count - before.get(index).copied().unwrap_or_default())).collect()
 }
 
-/// What a start reads, what one cluster's other labels do, and what a tenth of all clusters that are tainted does.
-async fn costs(clusters: usize) -> [Read; 3] {
+/// What a start reads, what one cluster's other labels do, what an object for all clusters does, and what a tenth of all
+/// clusters that are tainted does.
+async fn costs(clusters: usize) -> [Read; 4] {
     let world = fleet(clusters).await.restart().await;
     world.settle().await;
     let start = since(&world, &Read::new());
@@ -71,6 +80,13 @@ async fn costs(clusters: usize) -> [Read; 3] {
     world.settle().await;
     let label = since(&world, &before);
     let before = world.figures.visited();
+    world.create(&PROPAGATION_POLICIES, policy("all", "v1", "Secret", "all", json!({}))).await;
+    let metadata = json!({"name": "all", "namespace": "default"});
+    let secrets = Resource::new("", "v1", "secrets", "Secret", true);
+    world.create(&secrets, json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).await;
+    world.settle().await;
+    let everywhere = since(&world, &before);
+    let before = world.figures.visited();
     for n in 0..clusters / 10 {
         change(n, &|cluster| cluster["spec"]["taints"] = json!([{"key": "lost", "effect": "NoSchedule"}]))
             .await;
@@ -78,14 +94,14 @@ async fn costs(clusters: usize) -> [Read; 3] {
     world.settle().await;
     let taints = since(&world, &before);
     world.stop().await;
-    [start, label, taints]
+    [start, label, everywhere, taints]
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_start_and_a_change_of_clusters_cost_grows_as_the_clusters_do() {
     let (few, many) = (costs(FEW).await, costs(MANY).await);
     println!("{FEW} clusters: {few:?}\n{MANY} clusters: {many:?}");
-    let steps = ["a start", "a label on one cluster", "taints on a tenth"];
+    let steps = ["a start", "a label on one cluster", "an object for all clusters", "taints on a tenth"];
     for ((what, few), many) in steps.iter().zip(&few).zip(&many) {
         for (index, count) in many {
             let before = few.get(index).copied().unwrap_or_default().max(100);

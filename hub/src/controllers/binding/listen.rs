@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use karmada_api::cluster::{Cluster, ClusterSpec};
 use karmada_core::{names, overrides, select::Subject};
 use karmada_objects::{
     bindings,
@@ -21,7 +22,7 @@ use crate::known::{
     index::Change,
 };
 
-/// How long after one pass over the bindings for override policies that have changed the next one begins.
+/// How long after one look at what clusters, or override policies, concern that have changed the next one begins.
 const PACE: Duration = Duration::from_secs(1);
 
 /// Adds to the context's queue of bindings whatever a change concerns.
@@ -103,7 +104,8 @@ impl News {
     pub(super) fn of(context: &Context) -> Self {
         let overrides = context.known.overrides.both();
         Self {
-            clusters: Gathered::keys(&context.known.clusters, matters),
+            // Each look at a binding goes over all its clusters, and clusters are lost in swarms.
+            clusters: Gathered::of(&context.known.clusters, PACE, matters, |(), _| {}),
             namespaces: Gathered::keys(&context.known.namespaces, |change| {
                 names::cluster_of_namespace(&change.key.name).is_some()
                     && change.differs(|head| &head.deleting)
@@ -154,14 +156,19 @@ fn with(shared: &Weak<Context>, concerned: impl FnOnce(&Context) -> Vec<BindingK
     }
 }
 
+/// What override policies select clusters by. Taints are nothing to Works: what is to leave is no target any more.
+fn selected_by(cluster: &Cluster) -> impl PartialEq + '_ {
+    let ClusterSpec { provider, region, zone, zones, .. } = &cluster.spec;
+    (&cluster.metadata.labels, [provider, region, zone], zones)
+}
+
 /// Whether a cluster changed in what Works depend on: what override policies select by, whether it can be reached.
 fn matters(change: &Change<'_, ClusterHead>) -> bool {
     match (change.old, change.new) {
         (Some(old), Some(new)) => {
             old.deleting != new.deleting
                 || old.reporting() != new.reporting()
-                || old.cluster.metadata.labels != new.cluster.metadata.labels
-                || old.cluster.spec != new.cluster.spec
+                || selected_by(&old.cluster) != selected_by(&new.cluster)
         }
         _ => true,
     }
