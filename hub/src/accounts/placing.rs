@@ -266,6 +266,11 @@ impl Fleet {
         self.news.notified().await;
     }
 
+    /// Whoever waits for room is to look whether there is any, though nobody has told of it.
+    pub(crate) fn look_again(&self) {
+        self.news.notify_one();
+    }
+
     /// A binding whose object belongs to a group is about to be written with its clusters.
     pub(crate) fn placed(&self, key: &BindingKey, generation: i64, targets: &[TargetCluster]) {
         let clusters = targets.iter().map(|target| target.name.clone()).collect();

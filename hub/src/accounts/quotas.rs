@@ -67,7 +67,10 @@ impl Quotas {
     pub(crate) fn heard(&self, change: &Change<'_, BindingHead>) {
         let key = BindingKey { scope: Scope::Namespaced, key: change.key.clone() };
         let mut granted = self.granted.lock();
-        if granted.get(&key).is_some_and(|(since, _)| change.new.is_none_or(|new| new.generation >= *since)) {
+        // Of one that has taken the place of another nothing was granted.
+        let another = change.old.zip(change.new).is_some_and(|(old, new)| old.uid != new.uid);
+        let shown = |since: i64| another || change.new.is_none_or(|new| new.generation >= since);
+        if granted.get(&key).is_some_and(|(since, _)| shown(*since)) {
             granted.remove(&key);
         }
     }
@@ -144,7 +147,7 @@ mod tests {
     fn what_was_granted_counts_once() {
         let (used, quotas) = (Used::default(), Quotas::default());
         let binding = |generation: i64, replicas: i64| {
-            json!({"metadata": {"name": "a", "namespace": "shop", "generation": generation}, "spec": {
+            json!({"metadata": {"name": "a", "namespace": "shop", "generation": generation, "uid": "u"}, "spec": {
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
                 "replicas": replicas, "clusters": [{"name": "m", "replicas": replicas}],
                 "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}})
@@ -176,5 +179,11 @@ mod tests {
             (5, 0),
             "nothing is kept of what is shown or gone"
         );
+        // It was deleted and made anew while nobody watched.
+        quotas.grant(&key("a"), 4, &spec(9));
+        let mut anew = binding(1, 1);
+        anew["metadata"]["uid"] = json!("another");
+        hear("a", Some(&five), Some(&Arc::new(BindingHead::project(&anew))));
+        assert_eq!((cpu(None), quotas.granted.lock().len()), (1, 0), "what the first was granted is no more");
     }
 }

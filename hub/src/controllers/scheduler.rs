@@ -32,6 +32,7 @@ use karmada_objects::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 use self::clusters::{Stirred, stir};
@@ -71,6 +72,8 @@ pub(crate) struct Scheduler {
     waiting: Arc<Mutex<Waiting<BindingKey>>>,
     /// Clusters that have changed in what placement looks at.
     clusters: Gathered<Stirred>,
+    /// Bindings that use less of something than before.
+    freed: Gathered,
     assigned: Arc<Assigned>,
 }
 
@@ -112,6 +115,9 @@ impl Scheduler {
                 let key = BindingKey { scope, key: change.key.clone() };
                 if let Some(context) = shared.upgrade() {
                     let fleet = &context.accounts.fleet;
+                    if change.old.zip(change.new).is_some_and(|(old, new)| old.uid != new.uid) {
+                        fleet.not_placed(&key);
+                    }
                     match change.new {
                         Some(head) => fleet.shown(&key, head.generation),
                         None => fleet.left_by(&context.env, &key),
@@ -139,23 +145,11 @@ impl Scheduler {
         }
         let waiting: Arc<Mutex<Waiting<BindingKey>>> = Arc::default();
         // What the quotas of a namespace did not allow, they may allow now.
-        let allow = {
-            let (queue, waiting, env) = (queue.clone(), waiting.clone(), context.env.clone());
-            move |namespace: &str, asked: bool| {
-                let first = BindingKey { scope: Scope::Namespaced, key: Key::new(namespace, "") };
-                let is = |key: &BindingKey| key.key.namespace == namespace;
-                for (key, wait) in waiting.lock().may_use_more(first.., is, asked, env.now()) {
-                    queue.add_after(key, wait.max(SECOND_THOUGHT));
-                }
-            }
-        };
-        let freed = allow.clone();
-        context.known.bindings.namespaced.listen(move |change| {
-            if quotas::frees(change) {
-                freed(&change.key.namespace, false);
-            }
+        let freed = Gathered::of(&context.known.bindings.namespaced, PACE, quotas::frees, |(), _| {});
+        let (allowed, refused, env) = (queue.clone(), waiting.clone(), context.env.clone());
+        context.accounts.quotas.listen(move |change| {
+            allow(&allowed, &refused, &change.key.namespace, true, env.now());
         });
-        context.accounts.quotas.listen(move |change| allow(&change.key.namespace, true));
         let shared = Arc::downgrade(context);
         context.known.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
@@ -165,7 +159,7 @@ impl Scheduler {
             }
         });
         let clusters = Gathered::of(&context.known.clusters, PACE, |c| stir(c).is_some(), Stirred::note);
-        Self { context: context.clone(), queue, clusters, waiting, assigned }
+        Self { context: context.clone(), queue, clusters, freed, waiting, assigned }
     }
 
     /// Runs until told to stop.
@@ -182,6 +176,19 @@ impl Scheduler {
             biased;
             ((), ()) = async { tokio::join!(working, self.look_for_room(&stop)) } => {}
             () = self.hear_clusters() => {}
+            () = self.hear_freed() => {}
+        }
+    }
+
+    /// Lets the bindings have their turn that wait for what others of their namespace used. Runs for ever.
+    async fn hear_freed(&self) {
+        loop {
+            let batch = self.freed.next().await;
+            let namespaces: BTreeSet<&str> = batch.keys().map(|key| key.namespace.as_str()).collect();
+            for namespace in namespaces {
+                allow(&self.queue, &self.waiting, namespace, false, self.context.env.now());
+                yield_now().await;
+            }
         }
     }
 
@@ -237,6 +244,7 @@ impl Scheduler {
             return Ok(Next::Done);
         };
         let Some(_) = placing::placement_of(&spec) else {
+            self.waiting.lock().end(&key);
             return Ok(Next::Done);
         };
         let timer = self.context.figures.timer();
@@ -247,6 +255,7 @@ impl Scheduler {
         let trigger = place::need_schedule(&spec, &status, applied, gone);
         // A binding that was born with its clusters has them, and nothing that says why.
         if trigger.is_none() && conditions::find(&status.conditions, condition::SCHEDULED).is_some() {
+            self.waiting.lock().end(&key);
             return self.observe(&key, &binding, &status).await;
         }
         // The next one of a group, which is of the same namespace, has to see where this one went.
@@ -268,10 +277,14 @@ impl Scheduler {
             true => Some(accounts.granted.turn(&key.key.namespace).await),
             false => None,
         };
+        let mut too_much = None;
         let result = result.and_then(|decision| {
             let wanted = ResourceBindingSpec { clusters: decision.clusters.clone(), ..spec.clone() };
             match quotas::refusal(accounts, &key, &spec, &wanted) {
-                Some(why) => Err(PlaceError::Quota(why)),
+                Some(why) => {
+                    too_much = Some(wanted);
+                    Err(PlaceError::Quota(why))
+                }
                 None => Ok(decision),
             }
         });
@@ -307,7 +320,14 @@ impl Scheduler {
                 ),
             }
         }
-        Ok(self.next(&key, generation, &attempt, result.as_ref().err()))
+        let next = self.next(&key, generation, &attempt, result.as_ref().err());
+        // What others gave back before it was known to wait nobody has told it.
+        if let Some(wanted) = too_much
+            && quotas::refusal(accounts, &key, &spec, &wanted).is_none()
+        {
+            return Ok(Next::After(SECOND_THOUGHT));
+        }
+        Ok(next)
     }
 
     /// When a binding is tried again though nothing that it depends on has changed.
@@ -322,8 +342,10 @@ impl Scheduler {
         let now = self.context.env.now();
         let again =
             error.and_then(|error| waiting.refused(key, generation, attempt.spec, error, attempt.fleet, now));
-        if again.is_none() {
-            waiting.end(key);
+        match again {
+            None => waiting.end(key),
+            // Clusters may have got other room since it was decided.
+            Some(_) => self.context.accounts.fleet.look_again(),
         }
         again.map_or(Next::Done, Next::After)
     }
@@ -526,6 +548,21 @@ impl Scheduler {
                 }
             }
         }
+    }
+}
+
+/// The quotas of a namespace may allow more than they did, because somebody `asked` for it or others use less.
+fn allow(
+    queue: &WorkQueue<BindingKey>,
+    waiting: &Mutex<Waiting<BindingKey>>,
+    namespace: &str,
+    asked: bool,
+    now: Duration,
+) {
+    let first = BindingKey { scope: Scope::Namespaced, key: Key::new(namespace, "") };
+    let is = |key: &BindingKey| key.key.namespace == namespace;
+    for (key, wait) in waiting.lock().may_use_more(first.., is, asked, now) {
+        queue.add_after(key, wait.max(SECOND_THOUGHT));
     }
 }
 

@@ -41,9 +41,9 @@ impl Clock for Paused {
     }
 }
 
-/// What the hub's controllers have asked of the API.
+/// What the hub's controllers have asked of the API, and what of it is held up on its way.
 #[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<Mutex<Vec<(Method, String)>>>);
+pub(crate) struct Asked(Arc<Mutex<Vec<(Method, String)>>>, Arc<Mutex<Option<(String, Duration)>>>);
 
 impl Asked {
     /// A client that counts.
@@ -51,10 +51,30 @@ impl Asked {
         let asked = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             asked.0.lock().push((request.method().clone(), request.uri().path().to_owned()));
+            let held =
+                asked.1.lock().clone().filter(|(part, _)| {
+                    request.method() == Method::PUT && request.uri().path().ends_with(part)
+                });
             let client = client.clone();
-            async move { client.send(request).await }
+            async move {
+                if let Some((_, wait)) = held {
+                    sleep(wait).await;
+                }
+                client.send(request).await
+            }
         });
         Client::new(service, "default")
+    }
+
+    /// Holds up writes to paths that end so, from now on.
+    pub(crate) fn hold(&self, part: &str, wait: Duration) {
+        *self.1.lock() = Some((part.to_owned(), wait));
+    }
+
+    /// The paths that were written to, in their order.
+    pub(crate) fn written(&self) -> Vec<String> {
+        let all = self.0.lock();
+        all.iter().filter(|(method, _)| method == Method::PUT).map(|(_, path)| path.clone()).collect()
     }
 
     /// Begins to count anew.

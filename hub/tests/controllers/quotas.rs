@@ -1,5 +1,9 @@
 //! FederatedResourceQuota: split over clusters, summed up, and kept to.
 
+use std::time::Duration;
+
+use http::Method;
+
 use crate::common::{World, condition, deployment, deployments, placed_on, policy};
 use karmada_client::Resource;
 use karmada_meta::object;
@@ -11,6 +15,30 @@ fn quota(spec: Value) -> Value {
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
         "metadata": {"name": "q", "namespace": "default"}, "spec": spec,
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_while_a_refusal_is_written_down_is_heard() {
+    let world = World::start().await;
+    world.join("m1", json!({})).await;
+    world.create(&FEDERATED_RESOURCE_QUOTAS, quota(json!({"overall": {"cpu": "4"}}))).await;
+    let on = json!({"clusterAffinity": {"clusterNames": ["m1"]}});
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", on)).await;
+    world.create(&deployments(), asking("a", 3, "1")).await;
+    binding(&world, "a", "placed", |b| placed_on(b) == ["m1"]).await;
+    world.settle().await;
+    let path = "/b-deployment/status";
+    world.asked.hold(path, Duration::from_secs(5));
+    world.create(&deployments(), asking("b", 2, "1")).await;
+    world
+        .until("the refusal is on its way", || async {
+            (world.asked.count(&Method::PUT, &[path]) > 0).then_some(())
+        })
+        .await;
+    world.delete(&deployments(), "default", "a").await.expect("deleted");
+    world.asked.hold("none", Duration::ZERO);
+    binding(&world, "b", "placed", |b| placed_on(b) == ["m1"]).await;
+    world.stop().await;
 }
 
 /// A Deployment whose replicas ask for so much of a CPU.
