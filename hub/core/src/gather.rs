@@ -7,20 +7,33 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// So many pieces are put together whenever one of them comes.
-const FEW: usize = 4;
-/// The time between the first and the second round.
-const FIRST: Duration = Duration::from_millis(20);
-/// By how much each piece makes the longest time between two rounds longer.
-const EACH: Duration = Duration::from_millis(1);
-/// The longest time between two rounds, whatever their number.
-const LONGEST: Duration = Duration::from_millis(500);
+/// How rounds follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// So many pieces are put together whenever one of them comes.
+    pub few: usize,
+    /// The time between the first and the second round.
+    pub first: Duration,
+    /// By how much each piece makes the longest time between two rounds longer.
+    pub each: Duration,
+    /// The longest time between two rounds, whatever their number.
+    pub longest: Duration,
+}
+
+/// The pace at which what clusters report of one object is put together.
+pub const REPORTS: Pace = Pace {
+    few: 4,
+    first: Duration::from_millis(20),
+    each: Duration::from_millis(1),
+    longest: Duration::from_millis(500),
+};
 /// So many rounds are kept in mind before those that are long ago are looked for.
 const KEPT: usize = 1024;
 
 /// When each of many things is put together.
 #[derive(Debug)]
 pub struct Rounds<K> {
+    pace: Pace,
     rounds: BTreeMap<K, Round>,
     /// When there are more than this, those that are long ago are forgotten.
     most: usize,
@@ -42,14 +55,21 @@ impl Round {
 
 impl<K> Default for Rounds<K> {
     fn default() -> Self {
-        Self { rounds: BTreeMap::new(), most: KEPT }
+        Self::of(REPORTS)
+    }
+}
+
+impl<K> Rounds<K> {
+    /// Rounds at another pace than that of [`REPORTS`].
+    pub fn of(pace: Pace) -> Self {
+        Self { pace, rounds: BTreeMap::new(), most: KEPT }
     }
 }
 
 impl<K: Ord> Rounds<K> {
     /// A piece of `key` has come, one of so many: how long until the next round.
     pub fn wait(&self, key: &K, pieces: usize, now: Duration) -> Duration {
-        if pieces <= FEW {
+        if pieces <= self.pace.few {
             return Duration::ZERO;
         }
         let next = self.rounds.get(key).map(|round| round.begun + round.gap);
@@ -58,13 +78,14 @@ impl<K: Ord> Rounds<K> {
 
     /// A round of `key` begins, of so many pieces.
     pub fn begin(&mut self, key: K, pieces: usize, now: Duration) {
-        if pieces <= FEW {
+        if pieces <= self.pace.few {
             self.rounds.remove(&key);
             return;
         }
-        let longest = LONGEST.min(EACH * u32::try_from(pieces).unwrap_or(u32::MAX));
+        let Pace { first, each, longest, .. } = self.pace;
+        let longest = longest.min(each.saturating_mul(u32::try_from(pieces).unwrap_or(u32::MAX)));
         let before = self.rounds.get(&key).filter(|round| !round.is_over(now));
-        let gap = before.map_or(FIRST, |round| round.gap * 2).min(longest);
+        let gap = before.map_or(first, |round| round.gap * 2).min(longest);
         self.rounds.insert(key, Round { begun: now, gap });
         if self.rounds.len() > self.most {
             self.rounds.retain(|_, round| !round.is_over(now));
@@ -117,7 +138,7 @@ mod tests {
         assert_eq!(all.wait(&0, 100, ms(61)), ms(79));
         assert_eq!(all.wait(&0, 100, ms(300)), ms(0));
         all.begin(0, 100, ms(300));
-        assert_eq!(all.wait(&0, 100, ms(300)), FIRST);
+        assert_eq!(all.wait(&0, 100, ms(300)), REPORTS.first);
         for key in 1..10_000_u64 {
             all.begin(key, 100, ms(1000 * key));
         }

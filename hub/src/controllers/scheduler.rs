@@ -9,6 +9,7 @@ mod clusters;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::pending,
     sync::Arc,
     time::Duration,
 };
@@ -35,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use self::clusters::{Stirred, stir};
+use self::clusters::{Later, Stirred};
 use super::{Context, Next, work};
 use crate::{
     accounts::{placing, quotas},
@@ -153,12 +154,12 @@ impl Scheduler {
         let shared = Arc::downgrade(context);
         context.known.clusters.listen(move |change| {
             if let Some(context) = shared.upgrade()
-                && stir(change).is_some()
+                && clusters::matters(change)
             {
                 context.accounts.fleet.forget(&change.key.name, change.new.is_none());
             }
         });
-        let clusters = Gathered::of(&context.known.clusters, PACE, |c| stir(c).is_some(), Stirred::note);
+        let clusters = Gathered::of(&context.known.clusters, PACE, clusters::matters, Stirred::note);
         Self { context: context.clone(), queue, clusters, freed, waiting, assigned }
     }
 
@@ -216,9 +217,22 @@ impl Scheduler {
 
     /// Lets the bindings have their turn that clusters which have changed concern. Runs for ever.
     async fn hear_clusters(&self) {
+        let mut later = Later::default();
         loop {
-            let batch = self.clusters.next().await;
-            clusters::affected_by(&self.context, &batch, |key| {
+            let wait = later.next(self.context.env.now());
+            let held = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => pending().await,
+                }
+            };
+            let batch = tokio::select! {
+                biased;
+                batch = self.clusters.next() => batch,
+                () = held => BTreeMap::new(),
+            };
+            let batch = later.sift(batch, self.context.env.now());
+            clusters::affected_by(&self.context, &batch, &self.queue, |key| {
                 self.context.figures.incoming(Incoming::ClusterChanged);
                 self.queue.add(key);
             })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Member, World, condition, deployment, deployments, policy};
+use crate::common::{Member, World, condition, configmaps, deployment, deployments, policy};
 use http::Method;
 use karmada_client::Rest;
 use karmada_meta::object;
@@ -556,5 +556,36 @@ async fn what_lacks_room_costs_nothing_until_there_is_enough() {
     assert_eq!(world.attempts() - attempts, BINDINGS);
     let statuses = world.asked.count(&Method::PUT, &["/resourcebindings/", "/status"]);
     assert!(statuses <= 2, "the others are refused for the same: {statuses} writes");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_changes_does_not_wait_for_all_that_a_cluster_concerns() {
+    const MANY: usize = 800;
+    let world = World::start().await;
+    join(&world, "m1", 100).await;
+    join(&world, "m2", 100).await;
+    let edge = json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "edge"}}}});
+    world.create(&PROPAGATION_POLICIES, policy("many", "v1", "ConfigMap", "", edge)).await;
+    let near = divided(dynamic(), json!({"clusterAffinity": {"clusterNames": ["m2"]}}));
+    world.create(&PROPAGATION_POLICIES, policy("own", "apps/v1", "Deployment", "web", near)).await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    for n in 0..MANY {
+        let metadata = json!({"name": format!("c{n}"), "namespace": "default"});
+        world
+            .create(&configmaps(), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+            .await;
+    }
+    world.settle().await;
+    world.asked.forget();
+    world.change(&CLUSTERS, "", "m1", |m1| m1["metadata"]["labels"] = json!({"tier": "edge"})).await;
+    world.change(&deployments(), "default", "web", |web| web["spec"]["replicas"] = json!(2)).await;
+    world.settle().await;
+    let written = world.asked.written();
+    let placed = |path: &&String| path.contains("/resourcebindings/") && !path.ends_with("/status");
+    let mine = written.iter().rposition(|path| path.ends_with("/web-deployment")).expect("it was placed");
+    let before = written[..mine].iter().filter(placed).count();
+    let all = written.iter().filter(placed).count();
+    assert!(all >= MANY && before < MANY / 2, "{before} of {all} came before it");
     world.stop().await;
 }

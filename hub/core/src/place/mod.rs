@@ -30,8 +30,8 @@ pub use self::{
     explain::{Explained, Group, Outcome, Verdict, brief, explain, explain_result},
     filter::{NoFit, Reason, serves_kind},
     reschedule::{
-        Stir, Trigger, goes_back, is_recomputed, need_schedule, placement_changed, retry_after,
-        scheduled_time,
+        Served, Stir, Trigger, goes_back, is_recomputed, need_schedule, placement_changed, retry_after,
+        scheduled_time, served_otherwise,
     },
     waiting::{Waiting, says_the_same},
 };

@@ -1,11 +1,9 @@
 //! Whether a binding has to be scheduled again.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use karmada_api::{
     cluster::{Cluster, ClusterSpec},
-    conditions,
-    consts::condition,
     policy::{DEFAULT_SCHEDULER, Placement, ReplicaSchedulingType},
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
@@ -102,15 +100,13 @@ pub enum Stir {
 }
 
 impl Stir {
-    /// What became of a cluster; nothing if what has changed is nothing to placement: conditions other than about its API
-    /// list do not count, taints stand for them.
+    /// What became of a cluster; nothing if what has changed is nothing to placement: conditions do not count, taints stand
+    /// for them, and so does not how it is reached, which its agent may say anew at any time. What that says of the kinds
+    /// that are served is another matter ([`served_otherwise`]).
     pub fn of(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Self> {
         fn looked_at(cluster: &Cluster) -> impl PartialEq + '_ {
-            let status = cluster.status.as_ref();
-            let complete =
-                status.map(|s| conditions::is_true(&s.conditions, condition::COMPLETE_API_ENABLEMENTS));
-            let spec = ClusterSpec { taints: Vec::new(), ..cluster.spec.clone() };
-            (&cluster.metadata.labels, spec, status.map(|s| &s.api_enablements), complete)
+            let ClusterSpec { provider, region, zone, zones, resource_models, .. } = &cluster.spec;
+            (&cluster.metadata.labels, [provider, region, zone], zones, resource_models)
         }
         let going = |cluster: &Cluster| cluster.metadata.deletion_timestamp.is_some();
         let (Some(old), Some(new)) = (old, new) else {
@@ -135,6 +131,29 @@ impl Stir {
             Self::Gone => true,
         }
     }
+}
+
+/// A kind by its apiVersion and its name.
+pub type Served<'a> = (&'a str, &'a str);
+
+/// The kinds that not all of these states of a cluster serve: nothing else can be placed otherwise because of the one or
+/// the other. What is on a cluster may stay there, whatever it serves.
+pub fn served_otherwise<'a>(states: impl IntoIterator<Item = &'a Cluster>) -> BTreeSet<Served<'a>> {
+    let mut states = states.into_iter().map(|cluster| {
+        let groups = cluster.status.iter().flat_map(|status| &status.api_enablements);
+        let kinds = groups.flat_map(|group| {
+            group.resources.iter().map(|resource| (group.group_version.as_str(), resource.kind.as_str()))
+        });
+        kinds.collect::<BTreeSet<_>>()
+    });
+    let Some(first) = states.next() else { return BTreeSet::new() };
+    let (mut all, mut any) = (first.clone(), first);
+    for kinds in states {
+        all.retain(|kind| kinds.contains(kind));
+        any.extend(kinds);
+    }
+    any.retain(|kind| !all.contains(kind));
+    any
 }
 
 /// Whether a division from scratch was asked for since the last one. Times are whole seconds: a request of the same
@@ -228,24 +247,37 @@ mod tests {
         let labelled = json!({"metadata": {"name": "m", "labels": {"a": "b"}}});
         let going = json!({"metadata": {"name": "m", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let region = json!({"spec": {"syncMode": "Pull", "region": "eu"}});
+        let proxied =
+            json!({"spec": {"syncMode": "Pull", "proxyURL": "http://p", "apiEndpoint": "https://m"}});
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let serving = |kinds: &[&str]| {
+            let resources: Vec<_> = kinds.iter().map(|kind| json!({"name": "x", "kind": kind})).collect();
+            json!({"status": {"apiEnablements": [{"groupVersion": "v1", "resources": resources}]}})
+        };
         let table = [
             ("it joins", None, Some(json!({})), Some(Stir::Choice)),
             ("it is gone", Some(json!({})), None, Some(Stir::Gone)),
             ("it is going", Some(json!({})), Some(going), Some(Stir::Gone)),
             ("labels", Some(json!({})), Some(labelled), Some(Stir::Choice)),
             ("a field", Some(json!({})), Some(region), Some(Stir::Choice)),
+            ("how it is reached", Some(json!({})), Some(proxied), None),
             ("a taint comes", Some(spec(&["a"])), Some(spec(&["a", "b"])), Some(Stir::Waiting)),
             ("a taint goes", Some(spec(&["a", "b"])), Some(spec(&["b"])), Some(Stir::Choice)),
             ("one for another", Some(spec(&["a"])), Some(spec(&["b"])), Some(Stir::Choice)),
             ("a condition", Some(json!({"status": {}})), Some(ready), None),
+            ("what its agent says that it serves", Some(serving(&["A"])), Some(serving(&["B"])), None),
         ];
         for (what, old, new, want) in table {
             let (old, new) = (old.map(cluster), new.map(cluster));
             assert_eq!(Stir::of(old.as_ref(), new.as_ref()), want, "{what}");
         }
         assert!(Stir::Waiting < Stir::Choice && Stir::Choice < Stir::Gone, "several changes are the largest");
+
+        let states = [&["A", "B"] as &[_], &["A", "C"], &["A", "B"]].map(|kinds| cluster(serving(kinds)));
+        let otherwise: Vec<_> = served_otherwise(&states).into_iter().collect();
+        assert_eq!(otherwise, [("v1", "B"), ("v1", "C")], "though it is as it was");
+        assert!(served_otherwise(&states[..1]).is_empty() && served_otherwise([]).is_empty());
     }
 
     #[test]
