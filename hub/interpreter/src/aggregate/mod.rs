@@ -3,6 +3,7 @@
 //! Only the fields that are added up are written; whatever else stands in the template's status stays. A template is
 //! touched only when something changed.
 
+mod addresses;
 mod job;
 
 use std::collections::BTreeSet;
@@ -29,7 +30,7 @@ pub fn aggregate_status(template: &mut Value, items: &[AggregatedStatusItem], no
         Native::Job => job::aggregate(template, items, now),
         Native::CronJob => cron_job(template, items),
         Native::Service if text(template, &["spec", "type"]) != "LoadBalancer" => false,
-        Native::Service | Native::Ingress => load_balancer(template, items),
+        Native::Service | Native::Ingress => addresses::aggregate(template, items),
         Native::Pod => pod(template, items),
         Native::PersistentVolume => {
             // The first of these that any member reports.
@@ -94,29 +95,6 @@ fn disrupted_pods(items: &[AggregatedStatusItem]) -> Value {
         }
     }
     Value::Object(pods)
-}
-
-/// The addresses of all members. One without a host name gets the cluster's name, so that it can be told whose
-/// it is.
-fn load_balancer(template: &mut Value, items: &[AggregatedStatusItem]) -> bool {
-    let mut ingress = Vec::new();
-    for (cluster, status) in reports(items) {
-        for address in list(status, &["loadBalancer", "ingress"]) {
-            let mut address = address.clone();
-            if let Some(map) = address.as_object_mut()
-                && map.get("hostname").and_then(Value::as_str).is_none_or(str::is_empty)
-            {
-                map.insert("hostname".to_owned(), cluster.into());
-            }
-            ingress.push(address);
-        }
-    }
-    let old = list(template, &["status", "loadBalancer", "ingress"]);
-    if old == ingress {
-        return false;
-    }
-    let balancer = if ingress.is_empty() { json!({}) } else { json!({ "ingress": ingress }) };
-    write(template, vec![("loadBalancer", Some(balancer))])
 }
 
 /// All running Jobs and the latest times.

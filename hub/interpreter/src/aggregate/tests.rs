@@ -150,16 +150,16 @@ fn each_kind_adds_up_its_fields() {
             "Service",
             vec![
                 json!({"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}]}}),
-                json!({"loadBalancer": {"ingress": [{"hostname": "lb.example", "ports": [1]}]}}),
+                json!({"loadBalancer": {"ingress": [{"hostname": "lb.example", "ports": [{"port": 80}]}]}}),
             ],
             json!({"loadBalancer": {"ingress": [
-                {"ip": "1.1.1.1", "hostname": "c1"}, {"hostname": "lb.example", "ports": [1]}]}}),
+                {"hostname": "lb.example", "ports": [{"port": 80}]}, {"ip": "1.1.1.1"}]}}),
         ),
         (
             "networking.k8s.io/v1",
             "Ingress",
             vec![json!({"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}]}}), Value::Null],
-            json!({"loadBalancer": {"ingress": [{"ip": "1.1.1.1", "hostname": "c1"}]}}),
+            json!({"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}]}}),
         ),
         (
             "batch/v1",
