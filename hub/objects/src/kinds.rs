@@ -50,6 +50,8 @@ kinds! {
     NAMESPACES = Resource::new("", "v1", "namespaces", "Namespace", false);
     /// Among them the records of which credentials of agents count.
     SECRETS = Resource::new("", "v1", "secrets", "Secret", true);
+    /// What happened, as people are told.
+    EVENTS = Resource::new("", "v1", "events", "Event", true);
     /// The agents' signs of life.
     LEASES = karmada_client::lease::resource();
     /// Definitions of further kinds.

@@ -122,11 +122,33 @@ impl Objects {
         resource: &Resource,
         namespace: Option<&str>,
         label_selector: &str,
+        each: impl FnMut(Vec<Value>),
+    ) -> Result<(), Error> {
+        self.list_by(resource, namespace, "labelSelector", label_selector, each).await
+    }
+
+    /// The same by a field selector.
+    pub async fn list_by_fields(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        field_selector: &str,
+        each: impl FnMut(Vec<Value>),
+    ) -> Result<(), Error> {
+        self.list_by(resource, namespace, "fieldSelector", field_selector, each).await
+    }
+
+    async fn list_by(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        by: &str,
+        selector: &str,
         mut each: impl FnMut(Vec<Value>),
     ) -> Result<(), Error> {
         let mut path = format!("{}?limit={PAGE}", resource.collection(namespace));
-        if !label_selector.is_empty() {
-            path.push_str(&format!("&labelSelector={}", query_value(label_selector)));
+        if !selector.is_empty() {
+            path.push_str(&format!("&{by}={}", query_value(selector)));
         }
         let mut next = String::new();
         loop {

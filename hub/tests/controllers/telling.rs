@@ -1,9 +1,13 @@
 //! What users are told: events, warnings, refusals.
 
-use crate::common::{World, cluster, configmap, configmaps, policy, widget_definition, widgets};
+use std::time::Duration;
+
+use crate::common::{
+    World, cluster, configmap, configmaps, deployment, deployments, policy, widget_definition, widgets,
+};
 use karmada_meta::object;
 use karmada_objects::kinds::{
-    CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS,
+    CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS,
 };
 use serde_json::{Value, json};
 
@@ -16,6 +20,45 @@ async fn what_misses_its_counterpart_is_told() {
     world.event("idle", "ApplyPolicyFailed", "No resource matches").await;
     world.create(&PROPAGATION_POLICIES, policy("unknown", "example.com/v1", "Widget", "", json!({}))).await;
     world.event("unknown", "ApplyPolicyFailed", "no such kind").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_without_a_policy_is_told_once_of_each_generation_also_across_starts() {
+    let mut world = World::start().await;
+    let told = async |world: &World, about: &str| -> u64 {
+        // It is not said at once: people apply both, in either order.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world.settle().await;
+        let events = world.list(&EVENTS, None).await;
+        let about = events.iter().filter(|event| {
+            event["involvedObject"]["name"] == about && event["message"] == "No policy match for resource"
+        });
+        about.map(|event| event["count"].as_u64().unwrap_or_default()).sum()
+    };
+    world.create(&PROPAGATION_POLICIES, policy("p", "v1", "ConfigMap", "other", json!({}))).await;
+    world.create(&PROPAGATION_POLICIES, policy("q", "apps/v1", "Deployment", "other", json!({}))).await;
+    world.create(&configmaps(), configmap("default", "plain")).await;
+    world.create(&deployments(), deployment("counted", 1)).await;
+    assert_eq!((told(&world, "plain").await, told(&world, "counted").await), (1, 1));
+    for _ in 0..2 {
+        world = world.restart().await;
+        assert_eq!((told(&world, "plain").await, told(&world, "counted").await), (1, 1));
+    }
+    world.change(&configmaps(), "default", "plain", |map| map["data"]["a"] = json!("c")).await;
+    world.change(&deployments(), "default", "counted", |it| it["spec"]["replicas"] = json!(2)).await;
+    assert_eq!((told(&world, "plain").await, told(&world, "counted").await), (2, 2));
+    world.report(&deployments(), "default", "counted", |it| it["status"]["replicas"] = json!(2)).await;
+    // What changes while no hub is there is told by the next.
+    let world = world
+        .restart_after(async |rest| {
+            let path = configmaps().object(Some("default"), "plain");
+            let mut map = rest.get(&path).await.expect("it is there");
+            map["data"]["a"] = json!("d");
+            rest.put(&path, &map).await.expect("written");
+        })
+        .await;
+    assert_eq!((told(&world, "plain").await, told(&world, "counted").await), (3, 2));
     world.stop().await;
 }
 

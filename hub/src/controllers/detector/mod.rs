@@ -11,6 +11,7 @@
 
 mod desired;
 mod kinds;
+mod lonely;
 mod policies;
 mod templates;
 mod workload;
@@ -18,7 +19,6 @@ mod workload;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use karmada_client::WorkQueue;
@@ -26,6 +26,7 @@ use karmada_objects::{bindings, key::TemplateKey, scope::PolicyKey};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use self::lonely::{Earlier, Lonely};
 use super::{Context, work};
 use crate::known::{
     heads::{BindingHead, TemplateHead},
@@ -36,16 +37,13 @@ use crate::known::{
 const TEMPLATE_WORKERS: usize = 8;
 /// How many policies are worked on at a time.
 const POLICY_WORKERS: usize = 2;
-/// How long a template may be without a policy, or a policy without templates, before an event says so: people
-/// apply both at once, in either order.
-const GRACE: Duration = Duration::from_secs(3);
-
 /// Finds what belongs together.
 pub(crate) struct Detector {
     context: Arc<Context>,
     templates: WorkQueue<TemplateKey>,
     policies: WorkQueue<PolicyKey>,
     memory: Arc<Mutex<Memory>>,
+    earlier: Earlier,
 }
 
 /// What the detector knows beyond the objects. Losing it costs an event or a look at a binding, nothing else.
@@ -60,47 +58,12 @@ struct Memory {
     put_off: BTreeMap<TemplateKey, u64>,
     /// Templates that wait for a name or for a quota.
     waiting: BTreeSet<TemplateKey>,
-    /// Templates without a policy.
-    unmatched: BTreeMap<TemplateKey, Lonely>,
+    /// Templates without a policy, and the generation of which that was said.
+    unmatched: BTreeMap<TemplateKey, (u64, Lonely)>,
     /// Policies without templates, and the generation of which that was said.
     idle: BTreeMap<PolicyKey, (i64, Lonely)>,
     /// The permanent id of each policy.
     ids: BTreeMap<PolicyKey, String>,
-}
-
-/// Something that misses its counterpart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lonely {
-    /// Since a monotonic time.
-    Since(Duration),
-    /// An event has said so.
-    Told,
-}
-
-/// What is to be done about something lonely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
-    /// Say it.
-    Tell,
-    /// Look again after a while.
-    Wait(Duration),
-    /// It was said.
-    Quiet,
-}
-
-impl Lonely {
-    fn patience(&mut self, now: Duration) -> Patience {
-        match *self {
-            Self::Told => Patience::Quiet,
-            Self::Since(since) => match GRACE.checked_sub(now.saturating_sub(since)) {
-                Some(left) if !left.is_zero() => Patience::Wait(left),
-                _ => {
-                    *self = Self::Told;
-                    Patience::Tell
-                }
-            },
-        }
-    }
 }
 
 /// Whether a change of a template is one that users made, or its end. What the detector wrote itself is awaited once:
@@ -196,7 +159,8 @@ impl Detector {
                 context.known.templates.rediscover();
             }
         });
-        Arc::new(Self { context: context.clone(), templates, policies, memory })
+        let earlier = Earlier::new(context.env.wall());
+        Arc::new(Self { context: context.clone(), templates, policies, memory, earlier })
     }
 
     /// Runs until told to stop.
@@ -256,14 +220,5 @@ mod tests {
         }
         let change = Change { key: &template.key, old: Some(&head(1)), new: None };
         assert!(is_news(&change, &template, &mut claimed));
-    }
-
-    #[test]
-    fn loneliness_is_told_once_and_not_at_once() {
-        let at = Duration::from_secs;
-        let mut lonely = Lonely::Since(at(10));
-        assert_eq!(lonely.patience(at(11)), Patience::Wait(at(2)));
-        assert_eq!(lonely.patience(at(13)), Patience::Tell);
-        assert_eq!(lonely.patience(at(14)), Patience::Quiet);
     }
 }

@@ -15,7 +15,11 @@ use karmada_objects::{
 };
 use serde_json::Value;
 
-use super::{Detector, Lonely, Patience, kinds::selected_kinds};
+use super::{
+    Detector,
+    kinds::selected_kinds,
+    lonely::{Lonely, Patience},
+};
 use crate::{controllers::Next, known::heads::BindingHead, write::checks};
 
 /// How long the first list of a kind that a policy selects is waited for before the policy is looked at again.

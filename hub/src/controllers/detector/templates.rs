@@ -20,9 +20,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Detector, Lonely, Patience,
+    Detector,
     desired::{self, Asked, Bound, Workload},
     kinds::selected_kinds,
+    lonely::{self, Lonely, NO_POLICY, Patience},
 };
 use crate::{
     accounts::{placing, quotas},
@@ -104,9 +105,9 @@ impl Detector {
                 Some(claim) if self.means_in_another_version(template, &subject, &claim) => Ok(Next::Done),
                 Some(claim) => {
                     self.release(template, &watched.resource, &live, &claim).await?;
-                    self.tell_unmatched(template, &live)
+                    self.tell_unmatched(template, &live).await
                 }
-                None => self.tell_unmatched(template, &live),
+                None => self.tell_unmatched(template, &live).await,
             },
         }
     }
@@ -426,21 +427,28 @@ impl Detector {
                 .any(|(_, index)| index.any(|head| selected_kinds(head).contains(&template.kind)))
     }
 
-    fn tell_unmatched(&self, template: &TemplateKey, live: &Value) -> Result<Next, Error> {
+    async fn tell_unmatched(&self, template: &TemplateKey, live: &Value) -> Result<Next, Error> {
         if self.only_needed(template) {
             return Ok(Next::Done);
         }
         let patience = {
             let now = self.context.env.now();
+            let turn = lonely::turn(live);
             let unmatched = &mut self.memory.lock().unmatched;
-            unmatched.entry(template.clone()).or_insert(Lonely::Since(now)).patience(now)
+            let entry = unmatched.entry(template.clone()).or_insert((turn, Lonely::Since(now)));
+            if entry.0 != turn {
+                *entry = (turn, Lonely::Since(now));
+            }
+            entry.1.patience(now)
         };
         match patience {
             Patience::Wait(left) => Ok(Next::After(left)),
             Patience::Quiet => Ok(Next::Done),
             Patience::Tell => {
-                const TEXT: &str = "No policy match for resource";
-                self.context.writer.warning(component::DETECTOR, live, event::APPLY_POLICY_FAILED, TEXT);
+                let writer = &self.context.writer;
+                if !self.earlier.has_told(writer, live).await {
+                    writer.warning(component::DETECTOR, live, event::APPLY_POLICY_FAILED, NO_POLICY);
+                }
                 Ok(Next::Done)
             }
         }
