@@ -30,8 +30,8 @@
 //!   MutatingAdmissionPolicy is stored for members and not evaluated, and whoever writes one is warned.
 //! - No API aggregation, no exec, logs, proxy or binding. As there is no `pods/binding`, a Pod may be given its node by an
 //!   update. (1)
-//! - Services get no cluster IP and no node port, and no one is checked against a range: a template has no use for one, and
-//!   a member gives out its own. (7)
+//! - Services get no cluster IP, and no one is checked against a range: a template has no use for one, and a member gives
+//!   out its own. Node ports are given out, so that all members open the same. (7)
 //! - LimitRanges are completed and judged, and not applied: Pods are stored to run on members, which have limits of their own.
 //! - Names have 1,024 bytes at most also where Kubernetes has no limit.
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full. Where a message repeats a whole
@@ -81,6 +81,7 @@ pub mod listener;
 pub mod metrics;
 mod namespaces;
 mod negotiate;
+pub mod node_ports;
 mod openapi;
 pub mod options;
 pub mod paths;
@@ -302,7 +303,7 @@ impl ApiServer {
         derived.push(epochs.clone());
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
-        let registry = Arc::new(Registry::new(store, env, native, admission, derived));
+        let registry = Arc::new(Registry::new(store, env, native, admission, derived, limits.node_ports));
         let leaving = CancellationToken::new();
         let front = Front::new(authorizer, limits, registry.env.clone()).with_pool(registry.pool.clone());
         let paths = paths(figures(&front, &registry), &shutdown, &leaving);

@@ -35,7 +35,7 @@ pub(crate) use gate::{Gate, Received};
 pub(crate) use pool::Seat;
 pub(crate) use who::Guest;
 
-use crate::quota::StorageQuota;
+use crate::{node_ports::PortRange, quota::StorageQuota};
 
 /// kube-apiserver gives writes no longer than this, whatever is asked for.
 const MOST_FOR_WRITES: Duration = Duration::from_secs(34);
@@ -67,6 +67,8 @@ pub struct Limits {
     pub event_ttl: Duration,
     /// How much may be stored, which the store is to be opened with ([`crate::open_store_within`]).
     pub storage: StorageQuota,
+    /// The node ports of Services.
+    pub node_ports: PortRange,
 }
 
 impl Default for Limits {
@@ -84,6 +86,7 @@ impl Default for Limits {
             open_each: 256,
             event_ttl: Duration::from_secs(3600),
             storage: StorageQuota::default(),
+            node_ports: PortRange::DEFAULT,
         }
     }
 }

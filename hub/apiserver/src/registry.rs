@@ -45,6 +45,7 @@ use crate::{
     heavy::Pool,
     kinds::{Kind, Kinds, Schemas},
     limits::{Gate, Guest, Seat},
+    node_ports::{NodePorts, PortRange},
     options::WriteOptions,
     quota,
     storage::{self, ApiStore, Header, Object, Projection},
@@ -62,7 +63,8 @@ pub struct Registry {
     pub(crate) served: Arc<Served>,
     admission: Arc<dyn Admission>,
     pub(crate) webhooks: Arc<Webhooks>,
-    /// Keeps those two and whatever else is derived as new as the store.
+    node_ports: Arc<NodePorts>,
+    /// Keeps those three and whatever else is derived as new as the store.
     pub(crate) follower: Arc<Follower>,
     /// Where work on large objects is done.
     pub(crate) pool: Arc<Pool>,
@@ -324,12 +326,24 @@ impl Registry {
         native: Vec<Arc<Kind>>,
         admission: Arc<dyn Admission>,
         derived: Vec<Arc<dyn Derived>>,
+        ports: PortRange,
     ) -> Self {
         let (served, webhooks) = (Arc::new(Served::new(native)), Arc::new(Webhooks::default()));
-        let own: [Arc<dyn Derived>; 2] = [served.clone(), webhooks.clone()];
+        let node_ports = Arc::new(NodePorts::new(ports));
+        let own: [Arc<dyn Derived>; 3] = [served.clone(), webhooks.clone(), node_ports.clone()];
         let follower = Arc::new(Follower::new(store.clone(), own.into_iter().chain(derived).collect()));
         let projection = Projection::default();
-        Self { store, env, served, admission, webhooks, follower, pool: Arc::default(), projection }
+        Self {
+            store,
+            env,
+            served,
+            admission,
+            webhooks,
+            node_ports,
+            follower,
+            pool: Arc::default(),
+            projection,
+        }
     }
 
     /// The kinds served now.

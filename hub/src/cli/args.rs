@@ -7,6 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+use karmada_apiserver::node_ports::PortRange;
 use karmada_cli::Failure;
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
@@ -195,6 +196,9 @@ pub struct LimitArgs {
     /// Its events have an eighth of this beside. 0: anything. [default: an eighth of --storage-quota]
     #[arg(long, value_name = "BYTES", value_parser = numbers::bytes)]
     pub agent_storage_quota: Option<u64>,
+    /// The node ports of Services, both ends included. The hub gives them out, so that all members open the same.
+    #[arg(long, value_name = "FIRST-LAST", default_value_t = PortRange::DEFAULT)]
+    pub service_node_port_range: PortRange,
     /// Connections at one time. Where all are taken, one that has shown no credential and does nothing goes for the next;
     /// where there is none of those, the next is closed as soon as it is made. Never more than the process may have
     /// files open (RLIMIT_NOFILE), less 256 for everything else. 0: any number.

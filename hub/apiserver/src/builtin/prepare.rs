@@ -3,7 +3,7 @@
 use karmada_meta::object;
 use serde_json::{Map, Value, json};
 
-use crate::defaults;
+use crate::{defaults, node_ports};
 
 /// A Namespace's own finalizer, in its spec.
 const KUBERNETES: &str = "kubernetes";
@@ -40,6 +40,9 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Value) {
 /// An update through the main endpoint.
 pub(super) fn update(group: &str, kind: &str, object: &mut Value, old: &Value) {
     defaults::allocate(group, kind, object);
+    if let ("", "Service") = (group, kind) {
+        node_ports::drop_unneeded(object, old);
+    }
     if let ("", "Namespace") = (group, kind) {
         // Only the finalize subresource writes these.
         match old["spec"].get("finalizers") {

@@ -90,6 +90,21 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
+        let promised = self.node_ports.claim(kind, &mut object, None, &self.env)?;
+        let inserted = self.insert_whole(caller, kind, namespace, object, options).await;
+        self.node_ports.settle(promised);
+        inserted
+    }
+
+    /// Stores a new object that has its name and its node ports.
+    async fn insert_whole(
+        &self,
+        caller: &Caller<'_>,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
         let mut kind = kind.clone();
         let name = object::name(&object).to_owned();
         for _ in 0..SCHEMAS {

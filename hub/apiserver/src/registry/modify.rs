@@ -18,6 +18,7 @@ use crate::{
     admission::Operation,
     fields,
     kinds::Kind,
+    node_ports::Promised,
     options::WriteOptions,
     storage::Object,
     webhooks::{Attempt, Options},
@@ -151,45 +152,64 @@ impl Registry {
             produce(Some(&old)).map(|new| (old, new))
         };
         let (old, mut new) = self.pool.run(caller.weight(), work_out).await??;
-        let (operation, webhook_options) = (Operation::Update, Options::Write(options));
-        let attempt = Attempt { operation, target, options: webhook_options, old: Some(&old) };
+        let options = Options::Write(options);
+        let attempt = Attempt { operation: Operation::Update, target, options, old: Some(&old) };
         self.admit(caller, &attempt, &mut new).await?;
         check_version(target, &new, live.revision.get())?;
+        let promised = match target.subresource {
+            "" => self.node_ports.claim(kind, &mut new, Some(&old), &self.env)?,
+            _ => Promised::default(),
+        };
+        let changed = self.store_change(caller, &attempt, how, live, new, &old).await;
+        self.node_ports.settle(promised);
+        changed
+    }
+
+    /// Judges and stores what `live` is to be.
+    async fn store_change(
+        &self,
+        caller: &Caller<'_>,
+        attempt: &Attempt<'_>,
+        how: &Modify,
+        live: &Arc<Object>,
+        mut new: Value,
+        old: &Value,
+    ) -> Result<Option<Written>, Status> {
+        let (target, kind) = (attempt.target, attempt.target.kind);
         let prepare = || {
             object::set_meta(&mut new, "resourceVersion", live.revision.to_string());
-            prepare_update(target, &mut new, &old)
+            prepare_update(target, &mut new, old)
         };
         let mut errors = self.pool.run(caller.weight(), prepare).await?;
-        rules::judge(&self.pool, caller, kind, &new, Some(&old), &mut errors).await?;
+        rules::judge(&self.pool, caller, kind, &new, Some(old), &mut errors).await?;
         let check = || {
             if !errors.is_empty() {
                 return Err(Status::invalid(&kind.gvk.kind, kind.error_group(), target.name, errors));
             }
-            for warning in kind.shape.warnings(&new, Some(&old)) {
+            for warning in kind.shape.warnings(&new, Some(old)) {
                 caller.warn(warning);
             }
             Ok(())
         };
         self.pool.run(caller.weight(), check).await??;
-        let attempt = Attempt { operation, target, options: webhook_options, old: Some(&old) };
-        self.admit_final(caller, &attempt, Some(&new)).await?;
+        self.admit_final(caller, attempt, Some(&new)).await?;
         let finish = || {
             kind.shape.settle(&mut new);
-            karmada_smd::keep_times(&old, &mut new);
-            if new == old {
+            karmada_smd::keep_times(old, &mut new);
+            if new == *old {
                 return None;
             }
-            let gone = is_deleting(&old)
+            let gone = is_deleting(old)
                 && object::finalizers(&new).is_empty()
-                && object::meta(&old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
+                && object::meta(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
                 && !kind.shape.holds_deletion(&new);
-            let renewal = is_renewal(kind, &old, &new);
+            let renewal = is_renewal(kind, old, &new);
             Some((gone, renewal, Self::encode(kind, new)))
         };
         let Some((gone, renewal, value)) = self.pool.run(caller.weight(), finish).await? else {
             return Ok(Some(Written { shown: Shown::Stored(live.clone()), created: false }));
         };
-        if options.dry_run {
+        if attempt.options.dry_run() {
             let shown = self.made(target, value, Some(live.revision));
             return Ok(Some(Written { shown, created: false }));
         }
@@ -202,7 +222,7 @@ impl Registry {
             return Ok(deleted.map(|_| Written { shown, created: false }));
         }
         // Status, and whatever leads to the end of what is being deleted, go on when there is no room left.
-        let upkeep = !matches!(target.subresource, "" | "scale") || is_deleting(&old);
+        let upkeep = !matches!(target.subresource, "" | "scale") || is_deleting(old);
         let purpose = if upkeep { Purpose::Upkeep } else { Purpose::Growth };
         let put = Op::put(live.key.clone(), at, value);
         // It will be repeated within seconds.

@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::{list, number, one_of, pod, port, text};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
 fn address(value: &Value, path: &Path) -> Option<FieldError> {
     let text = value.as_str().unwrap_or_default();
@@ -54,18 +53,12 @@ pub(super) fn service(object: &Value) -> Vec<FieldError> {
     }
     let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     errors.extend(one_of(kind, &types, &path.child("type")));
-    if matches!(kind, "NodePort" | "LoadBalancer") {
-        for (index, entry) in ports.iter().enumerate() {
-            let node_port = number(entry, "/nodePort").unwrap_or(0);
-            if node_port != 0 && !NODE_PORTS.contains(&node_port) {
-                let detail = format!(
-                    "provided port is not in the valid range. The range of valid ports is {}-{}",
-                    NODE_PORTS.start(),
-                    NODE_PORTS.end()
-                );
-                let at = path.child("ports").index(index).child("nodePort");
-                errors.push(FieldError::invalid(&at, node_port, detail));
-            }
+    if kind == "ClusterIP" {
+        for (index, _) in
+            ports.iter().enumerate().filter(|(_, entry)| number(entry, "/nodePort").unwrap_or(0) != 0)
+        {
+            let at = path.child("ports").index(index).child("nodePort");
+            errors.push(FieldError::forbidden(&at, "may not be used when `type` is 'ClusterIP'"));
         }
     }
     errors

@@ -123,8 +123,8 @@ fn services() {
             r#"spec.clusterIPs[0]: Invalid value: "300.1.1.1": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"#,
         ),
         (
-            json!({"ports": [{"port": 80, "nodePort": 80}], "type": "NodePort"}),
-            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767",
+            json!({"ports": [{"port": 80, "nodePort": 80}]}),
+            "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
         ),
     ];
     for (spec, expected) in cases {

@@ -18,6 +18,7 @@ mod durability;
 mod following;
 mod lifecycle;
 mod limits;
+mod node_ports;
 mod objects;
 mod openapi;
 mod protobuf;

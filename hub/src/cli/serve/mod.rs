@@ -196,6 +196,7 @@ fn limits(args: &ServeArgs) -> limits::Limits {
         open_each: args.limits.max_watches_per_identity,
         event_ttl: args.limits.event_ttl,
         storage: storage(args),
+        node_ports: args.limits.service_node_port_range,
         ..limits::Limits::default()
     })
 }
