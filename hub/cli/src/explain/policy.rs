@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use karmada_api::{
     cluster::Cluster,
-    policy::ResourceSelector,
+    policy::{ClusterAffinity, Placement, ResourceSelector},
     work::{ObjectReference, ResourceBindingSpec},
 };
 use karmada_core::{
@@ -176,7 +176,8 @@ fn explain_placement(policy: Policy<'_>, clusters: &BTreeMap<String, Cluster>, r
     };
     let fleet = Fleet::of(clusters.values().cloned());
     let explained = place::explain(&place::Request::new(&spec, &fleet));
-    let placement = PlacementReport::of(&explained, placement, 0, |_| String::new());
+    report.notes.extend(unknown_clusters(placement, clusters));
+    let placement = PlacementReport::of(&explained, placement, None, |_| String::new());
     report.notes.extend(at_odds(clusters, &placement, &[]));
     report.placement = Some(placement);
     if explained.result.is_err() {
@@ -191,6 +192,46 @@ fn explain_placement(policy: Policy<'_>, clusters: &BTreeMap<String, Cluster>, r
             "Other policies have all of it: raise spec.priority, name the objects, or set spec.preemption: Always.".into(),
         );
     }
+}
+
+/// How many clusters that do not exist are named one by one.
+const UNKNOWN: usize = 20;
+
+/// The clusters that a placement names and that do not exist, with what may have been meant.
+fn unknown_clusters(placement: &Placement, clusters: &BTreeMap<String, Cluster>) -> Vec<String> {
+    let mut fields: Vec<(String, &ClusterAffinity)> = Vec::new();
+    if let Some(affinity) = &placement.cluster_affinity {
+        fields.push(("clusterAffinity".to_owned(), affinity));
+    }
+    for (at, term) in placement.cluster_affinities.iter().enumerate() {
+        fields.push((format!("clusterAffinities[{at}]"), &term.affinity));
+        let more = term.overflow_affinities.iter().enumerate();
+        fields.extend(more.map(|(n, overflow)| {
+            (format!("clusterAffinities[{at}].overflowAffinities[{n}]"), &overflow.affinity)
+        }));
+    }
+    let preference = placement.replica_scheduling.as_ref().and_then(|s| s.weight_preference.as_ref());
+    let weights = preference.iter().flat_map(|preference| &preference.static_weight_list).enumerate();
+    fields.extend(weights.map(|(at, rule)| {
+        let list = "replicaScheduling.weightPreference.staticWeightList";
+        (format!("{list}[{at}].targetCluster"), &rule.target_cluster)
+    }));
+    let lists = fields.iter().flat_map(|(field, affinity)| {
+        [("clusterNames", &affinity.cluster_names), ("exclude", &affinity.exclude)]
+            .map(|(list, names)| (format!("spec.placement.{field}.{list}"), names))
+    });
+    let unknown: Vec<(String, &String)> = lists
+        .flat_map(|(field, names)| {
+            names.iter().filter(|name| !clusters.contains_key(*name)).map(move |name| (field.clone(), name))
+        })
+        .collect();
+    let more = unknown.len().checked_sub(UNKNOWN).filter(|more| *more > 0);
+    let said = unknown.iter().take(UNKNOWN).map(|(field, name)| {
+        let near = suggestion(name, clusters.keys().map(String::as_str));
+        let end = if near.is_empty() { "." } else { "" };
+        format!("{field}: there is no cluster {name:?}{near}{end}")
+    });
+    said.chain(more.map(|more| format!("So it is with {more} more clusters that are named."))).collect()
 }
 
 #[cfg(test)]
@@ -234,5 +275,39 @@ mod tests {
             let got = why_idle(&selector, seen, &names, names.len());
             assert!(got.contains(want), "{got}");
         }
+    }
+
+    #[test]
+    fn clusters_that_do_not_exist_are_named() {
+        let names = ["shop-1", "shop-2"];
+        let clusters = names.iter().map(|name| ((*name).to_owned(), Cluster::default())).collect();
+        let said =
+            |placement: Value| unknown_clusters(&serde_json::from_value(placement).unwrap(), &clusters);
+        assert_eq!(
+            said(json!({"clusterAffinity": {"clusterNames": ["shop-1"], "exclude": ["shop-2"]}})),
+            [""; 0]
+        );
+        assert_eq!(
+            said(json!({"clusterAffinity": {"clusterNames": ["shop-1", "shop-3"], "exclude": ["x"]}})),
+            [
+                "spec.placement.clusterAffinity.clusterNames: there is no cluster \"shop-3\"; did you mean shop-1 or shop-2?",
+                "spec.placement.clusterAffinity.exclude: there is no cluster \"x\".",
+            ]
+        );
+        let groups = json!({
+            "clusterAffinities": [{"affinityName": "a", "clusterNames": ["gone"]}],
+            "replicaScheduling": {"replicaSchedulingType": "Divided", "weightPreference": {"staticWeightList": [
+                {"targetCluster": {"clusterNames": ["lost"]}, "weight": 1}]}},
+        });
+        assert_eq!(
+            said(groups),
+            [
+                "spec.placement.clusterAffinities[0].clusterNames: there is no cluster \"gone\".",
+                "spec.placement.replicaScheduling.weightPreference.staticWeightList[0].targetCluster.clusterNames: there \
+                 is no cluster \"lost\".",
+            ]
+        );
+        let many: Vec<String> = (0..25).map(|n| format!("lost-{n}")).collect();
+        assert_eq!(said(json!({"clusterAffinity": {"clusterNames": many}})).len(), 21);
     }
 }

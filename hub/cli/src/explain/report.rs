@@ -126,11 +126,11 @@ pub(super) struct PolicyReport {
 }
 
 impl PlacementReport {
-    /// Of a decision with its grounds; `state` tells what a cluster has now.
+    /// Of a decision with its grounds; `state` tells what a cluster has now. A policy has no replicas of its own.
     pub(super) fn of(
         explained: &Explained,
         placement: &Placement,
-        replicas: i32,
+        replicas: Option<i32>,
         state: impl Fn(&str) -> String,
     ) -> Self {
         let groups = explained.groups.iter().map(|group| match &group.result {
@@ -171,24 +171,18 @@ impl Row {
     }
 }
 
-/// How replicas are handed out, in words.
-fn division(placement: &Placement, replicas: i32) -> String {
+/// How replicas are handed out, in words; nothing where it is not known how many there are.
+fn division(placement: &Placement, replicas: Option<i32>) -> String {
+    let many = replicas.map(|replicas| format!("{replicas} ")).unwrap_or_default();
     let how = match Strategy::of(placement) {
-        Strategy::Duplicated => {
-            return match replicas {
-                0 => "on every chosen cluster".to_owned(),
-                _ => format!("all {replicas} replicas on every chosen cluster (Duplicated)"),
-            };
-        }
+        _ if replicas == Some(0) => return "on every chosen cluster".to_owned(),
+        Strategy::Duplicated => return format!("all {many}replicas on every chosen cluster (Duplicated)"),
         Strategy::StaticWeights([]) => "equally (Divided, no weights)",
         Strategy::StaticWeights(_) => "by weights (Divided, staticWeightList)",
         Strategy::AvailableReplicas => "by the room that clusters have (Divided, dynamicWeight)",
         Strategy::Aggregated => "onto as few clusters as have room (Divided, Aggregated)",
     };
-    match replicas {
-        0 => "on every chosen cluster".to_owned(),
-        _ => format!("{replicas} replicas divided {how}"),
-    }
+    format!("{many}replicas divided {how}")
 }
 
 /// `member1:1, member2:2`, or only names where there are no replicas.
@@ -350,6 +344,32 @@ impl PolicyReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_policy_says_its_division_as_a_template_does() {
+        let placement = |scheduling: serde_json::Value| -> Placement {
+            serde_json::from_value(serde_json::json!({"replicaScheduling": scheduling})).unwrap()
+        };
+        let divided = |how: &str| serde_json::json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": how});
+        for (scheduling, replicas, want) in [
+            (
+                divided("Aggregated"),
+                Some(3),
+                "3 replicas divided onto as few clusters as have room (Divided, Aggregated)",
+            ),
+            (
+                divided("Aggregated"),
+                None,
+                "replicas divided onto as few clusters as have room (Divided, Aggregated)",
+            ),
+            (divided("Aggregated"), Some(0), "on every chosen cluster"),
+            (divided("Weighted"), None, "replicas divided equally (Divided, no weights)"),
+            (serde_json::Value::Null, None, "all replicas on every chosen cluster (Duplicated)"),
+            (serde_json::Value::Null, Some(2), "all 2 replicas on every chosen cluster (Duplicated)"),
+        ] {
+            assert_eq!(division(&placement(scheduling), replicas), want);
+        }
+    }
 
     #[test]
     fn a_template_for_people() {

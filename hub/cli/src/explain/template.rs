@@ -219,7 +219,7 @@ async fn explain_unbound(
     let fleet = placed::fleet(server, clusters, &spec).await?;
     let explained = place::explain(&place::Request::new(&spec, &fleet));
     let placement = &policy.spec().placement;
-    let placement = PlacementReport::of(&explained, placement, spec.replicas, |_| String::new());
+    let placement = PlacementReport::of(&explained, placement, Some(spec.replicas), |_| String::new());
     report.notes.extend(at_odds(clusters, &placement, &[]));
     report.placement = Some(placement);
     advise(&explained, &spec.resource.kind, report);
@@ -257,7 +257,7 @@ async fn explain_bound(
         explained = place::explain(&place::Request { left: None, ..request });
     }
     let state = |cluster: &str| state(bound, cluster, knowledge.get(cluster), now);
-    let placement = PlacementReport::of(&explained, placement, bound.spec.replicas, state);
+    let placement = PlacementReport::of(&explained, placement, Some(bound.spec.replicas), state);
     if let Some(decided) = &placement.clusters
         && !alike(decided, bound.placed())
     {
