@@ -230,6 +230,8 @@ pub struct Leaving {
     pub namespace: bool,
     /// It has a deletion timestamp.
     pub namespace_terminating: bool,
+    /// Bindings that are still scheduled to the cluster.
+    pub placed: usize,
 }
 
 /// The next step of a cluster's removal. Each is repeated until it is no longer the answer.
@@ -243,6 +245,8 @@ pub enum Removal {
     DropWorkFinalizers,
     /// Delete the execution namespace.
     DeleteNamespace,
+    /// Take the cluster out of the bindings that nobody has placed elsewhere: another one of its name would be taken for it.
+    LeaveBindings,
     /// Drop the Cluster's finalizer.
     Done,
 }
@@ -254,7 +258,7 @@ pub fn removal(state: &Leaving) -> Removal {
     } else if state.works_terminating > 0 {
         if state.reporting || state.fenced { Removal::Wait } else { Removal::DropWorkFinalizers }
     } else if !state.namespace {
-        Removal::Done
+        if state.placed > 0 { Removal::LeaveBindings } else { Removal::Done }
     } else if state.namespace_terminating {
         Removal::Wait
     } else {
@@ -430,6 +434,7 @@ mod tests {
             fenced: false,
             namespace: true,
             namespace_terminating: false,
+            placed: 0,
         };
         let gone = Leaving { works_alive: 0, works_terminating: 0, ..state };
         let table = [
@@ -443,6 +448,11 @@ mod tests {
             ),
             ("then the namespace", gone, Removal::DeleteNamespace),
             ("it takes a while", Leaving { namespace_terminating: true, ..gone }, Removal::Wait),
+            (
+                "then whoever is still placed there",
+                Leaving { namespace: false, placed: 1, ..gone },
+                Removal::LeaveBindings,
+            ),
             ("then the Cluster", Leaving { namespace: false, ..gone }, Removal::Done),
         ];
         for (message, state, want) in table {

@@ -3,7 +3,8 @@
 //! A Cluster that is deleted keeps its finalizer until its Works and its namespace are gone. While its agent
 //! reports, the agent takes down what the Works hold; when it does not, the Works' finalizers are dropped (of what may
 //! run in one place only when the agent has stopped it, so that no copy begins elsewhere before) and what
-//! is on the member stays there ([`karmada_core::delete::removal`]).
+//! is on the member stays there ([`karmada_core::delete::removal`]). Bindings that could not be placed elsewhere, or are not
+//! to be, lose it as their place at last: what registers by its name later is another cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +19,10 @@ use karmada_core::{
 };
 use karmada_meta::{object, path::aggregate};
 use karmada_objects::{
-    Part,
+    Part, bindings,
     key::Key,
     kinds::{CLUSTERS, NAMESPACES, SECRETS, WORKS},
+    scope::BindingKey,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +34,10 @@ use crate::{known::heads::ClusterHead, rules::hooks, write::checks};
 const WORKERS: usize = 4;
 /// How long a step of a removal is given before it is looked at again; watches usually say so earlier.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many bindings are taken off a cluster in one step.
+const BINDINGS: usize = 100;
+/// How long until the next such step.
+const MOMENT: Duration = Duration::from_millis(500);
 /// The event of a Cluster whose member is known by another name already.
 const DUPLICATE_ID: &str = "DuplicateClusterID";
 
@@ -78,6 +84,7 @@ impl ClusterController {
     pub(crate) async fn run(self, stop: CancellationToken) {
         self.context.known.clusters.synced().await;
         self.context.known.namespaces.synced().await;
+        self.context.known.bindings.synced().await;
         self.context.rules.customizations.synced().await;
         self.context.rules.webhooks.synced().await;
         work("cluster", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)).await;
@@ -212,6 +219,7 @@ impl ClusterController {
             works_alive: alive.len(),
             works_terminating: terminating.len(),
             fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work)),
+            placed: self.placed_on(&key.name).len(),
             namespace: namespace.is_some(),
             namespace_terminating: namespace
                 .as_ref()
@@ -310,12 +318,26 @@ impl ClusterController {
                 }
                 again
             }
+            Removal::LeaveBindings => {
+                let drop = |live: &mut Value| leave(live, &cluster.name);
+                for binding in self.placed_on(&cluster.name).into_iter().take(BINDINGS) {
+                    let resource = bindings::resource(binding.scope);
+                    objects.modify(resource, &binding.key, Part::Main, drop).await?;
+                }
+                // What was written is known in a moment.
+                Ok(Next::After(MOMENT))
+            }
             Removal::Done => {
                 let drop = |live: &mut Value| object::remove_finalizer(live, finalizer::CLUSTER);
                 objects.modify(&CLUSTERS, cluster, Part::Main, drop).await?;
                 Ok(Next::Done)
             }
         }
+    }
+
+    /// The bindings that are scheduled to a cluster.
+    fn placed_on(&self, cluster: &str) -> Vec<BindingKey> {
+        self.context.known.naming(cluster, |head| !head.deleting && head.clusters.contains(cluster))
     }
 
     /// A live list of a namespace's Works: those without a deletion timestamp, and those that only wait for the
@@ -343,6 +365,16 @@ impl ClusterController {
             .await?;
         Ok((alive, terminating))
     }
+}
+
+/// Takes a cluster out of a binding's placement.
+fn leave(binding: &mut Value, cluster: &str) -> bool {
+    let Some(clusters) = binding.pointer_mut("/spec/clusters").and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let before = clusters.len();
+    clusters.retain(|target| target["name"] != cluster);
+    clusters.len() != before
 }
 
 /// Exactly one object.

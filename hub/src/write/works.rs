@@ -145,11 +145,18 @@ async fn create(writer: &Writer, mut work: Value) -> Result<Made, Error> {
     write(writer, &work, writer.objects.create(&WORKS, &work)).await
 }
 
-/// A Work with a deletion timestamp cannot be called back, but what it holds can: without its finalizer it is gone
-/// at once, and the agent, which finds a new Work of the same name, adopts the object by its annotations.
+/// A Work with a deletion timestamp cannot be called back. An agent that reports is at it: a new Work is made when it has
+/// finished, so that it never deletes what that one holds. Of one that is silent, what the Work holds can be called back:
+/// without its finalizer it is gone at once, and the agent, which finds a new Work of the same name when it is back, adopts
+/// the object by its annotations.
 async fn make_anew(writer: &Writer, mut live: Value, maker: &Maker<'_>, new: Value) -> Result<Made, Error> {
     let manifest = new.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
-    if matches!(maker, Maker::Namespace(_)) || work::collision(&live, manifest).is_some() {
+    let cluster = names::cluster_of_namespace(object::namespace(&live)).map(Key::cluster_scoped);
+    let known = cluster.and_then(|cluster| writer.known.clusters.get(&cluster));
+    if known.is_some_and(|head| head.reporting())
+        || matches!(maker, Maker::Namespace(_))
+        || work::collision(&live, manifest).is_some()
+    {
         // A Namespace that is made again is another one; and another object would be left behind on the member.
         return Ok(Made::Going);
     }

@@ -115,7 +115,60 @@ async fn works_of_a_silent_cluster_are_marked_and_taken_back_or_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_work_that_is_terminating_is_made_anew() {
+async fn a_cluster_goes_when_nothing_is_placed_on_it() {
+    let world = World::start().await;
+    let member = world.join("m", json!({})).await;
+    world.create(&configmaps(), configmap("default", "c")).await;
+    world.create(&PROPAGATION_POLICIES, policy("p", "v1", "ConfigMap", "c", on(&["m"]))).await;
+    world.until("it is placed", || member.work("ConfigMap", "c")).await;
+    member.act().await;
+    // Nobody places it anew.
+    world
+        .change(&RESOURCE_BINDINGS, "default", "c-configmap", |binding| {
+            binding["spec"]["suspension"] = json!({"scheduling": true});
+        })
+        .await;
+    world.settle().await;
+    world.delete(&CLUSTERS, "", "m").await.expect("deleted");
+    world
+        .until("it is gone", || async {
+            member.act().await;
+            world.get(&CLUSTERS, "", "m").await.is_none().then_some(())
+        })
+        .await;
+    let binding = world.get(&RESOURCE_BINDINGS, "default", "c-configmap").await.expect("it is there");
+    assert!(placed_on(&binding).is_empty(), "{binding}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_its_agent_takes_down_is_made_again_when_it_is_gone() {
+    let world = World::start().await;
+    let member = world.join("m", json!({})).await;
+    world.create(&configmaps(), configmap("default", "c")).await;
+    world.create(&PROPAGATION_POLICIES, policy("p", "v1", "ConfigMap", "", json!({}))).await;
+    let first = world.until("it is placed", || member.work("ConfigMap", "c")).await;
+    world.settle().await;
+    world.delete(&configmaps(), "default", "c").await.expect("deleted");
+    let going = |work: &Value| object::deletion_timestamp(work).is_some();
+    world.until("it is terminating", || async { member.work("ConfigMap", "c").await.filter(going) }).await;
+    world.gone(&RESOURCE_BINDINGS, "default", "c-configmap").await;
+    world.create(&configmaps(), configmap("default", "c")).await;
+    sleep(Duration::from_secs(30)).await;
+    let still = member.work("ConfigMap", "c").await.expect("its agent is not done");
+    assert_eq!(object::uid(&still), object::uid(&first));
+    member.act().await;
+    let second = world
+        .until("it is made anew", || async {
+            member.work("ConfigMap", "c").await.filter(|work| !going(work))
+        })
+        .await;
+    assert_ne!(object::uid(&first), object::uid(&second));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_is_terminating_while_its_agent_is_silent_is_made_anew() {
     let world = World::start().await;
     let member = world.join("m", json!({})).await;
     world.create(&configmaps(), configmap("default", "c")).await;
@@ -128,6 +181,7 @@ async fn a_work_that_is_terminating_is_made_anew() {
             member.work("ConfigMap", "c").await.filter(|work| object::deletion_timestamp(work).is_some())
         })
         .await;
+    world.post_ready("m", "Unknown").await;
     let mut again = configmap("default", "c");
     again["data"]["a"] = json!("new");
     world.create(&configmaps(), again).await;
