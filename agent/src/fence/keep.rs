@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use futures::StreamExt;
-use karmada_api::consts::{extension, manager::AGENT};
+use karmada_api::consts::{event, manager::AGENT};
 use karmada_client::{Error, Patch};
 use karmada_core::judge::{fence, guard::State, history::History};
 use karmada_meta::{duration, time::Time};
@@ -245,9 +245,7 @@ impl Fence {
                     duration::format(after)
                 );
                 tracing::warn!(%cluster, %work, kind = %id.kind, namespace = %id.namespace, name = %id.name, "stopped: the hub has not confirmed it for too long");
-                about
-                    .iter()
-                    .for_each(|about| self.recorder.warning(about, extension::FENCED, message.as_str()));
+                about.iter().for_each(|about| self.recorder.warning(about, event::FENCED, message.as_str()));
             }
             Action::Resume => {
                 if written {
@@ -256,7 +254,7 @@ impl Fence {
                     tracing::info!(%cluster, %work, kind = %id.kind, namespace = %id.namespace, name = %id.name, "runs again: the hub has confirmed it");
                     about
                         .iter()
-                        .for_each(|about| self.recorder.normal(about, extension::UNFENCED, message.as_str()));
+                        .for_each(|about| self.recorder.normal(about, event::UNFENCED, message.as_str()));
                 }
                 (self.notice)(work);
             }

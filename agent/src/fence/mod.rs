@@ -25,7 +25,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use karmada_api::consts::extension;
+use karmada_api::consts::event;
 use karmada_client::{Error, ObjectRef, Recorder, Resource, Rest, Wake};
 use karmada_core::{
     health::Moment,
@@ -222,7 +222,7 @@ impl Fence {
             duration::format(after),
             duration::format(SKEW),
         );
-        about.iter().for_each(|about| self.recorder.warning(about, extension::FENCE_WAITS, message.as_str()));
+        about.iter().for_each(|about| self.recorder.warning(about, event::FENCE_WAITS, message.as_str()));
     }
 
     /// Whether an object of a Work may be applied now. It is guarded from now on; what is wanted of it is told to

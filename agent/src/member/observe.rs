@@ -57,7 +57,7 @@ impl Sight {
 
 /// What an object says of itself, for its Work's status.
 fn look(object: &Value) -> Seen {
-    Seen { status: reflect_status(object), health: health(object) }
+    Seen { status: reflect_status(object), health: health(object), ..Seen::default() }
 }
 
 /// Whether users' rules say what an object says of itself.
@@ -78,10 +78,12 @@ pub(crate) async fn sight(
     if by_rule(interpreter, object) {
         sight.seen.status = interpreter.reflect_status(object).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "a user's rule fails: the status is not reported");
+            sight.seen.reflect_error = Some(error.to_string());
             before.and_then(|seen| seen.status)
         });
         sight.seen.health = interpreter.health(object).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "a user's rule fails: the health is not known");
+            sight.seen.health_error = Some(error.to_string());
             Health::Unknown
         });
     }

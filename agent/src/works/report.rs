@@ -2,9 +2,10 @@
 
 use karmada_api::{
     conditions::{self, Condition},
-    consts::{condition, reason},
+    consts::{condition, event, reason},
     work::{ManifestStatus, ResourceHealth, ResourceIdentifier, WorkStatus},
 };
+use karmada_client::EventKind;
 use karmada_meta::time::Time;
 use serde_json::Value;
 
@@ -13,6 +14,10 @@ use serde_json::Value;
 pub(crate) struct Seen {
     pub(crate) status: Option<Value>,
     pub(crate) health: ResourceHealth,
+    /// Why a user's rule has no answer about the status, if so.
+    pub(crate) reflect_error: Option<String>,
+    /// And about the health.
+    pub(crate) health_error: Option<String>,
 }
 
 /// What became of one manifest.
@@ -48,6 +53,57 @@ impl Outcomes {
             [one] => Some((*one).to_owned()),
             many => Some(format!("[{}]", many.join(", "))),
         }
+    }
+
+    /// What people are told of the objects, given what was reported of them before: that a status is read for the first
+    /// time, that a health has changed, and that a rule fails. Karmada says it whenever it looks.
+    pub(crate) fn news(&self, old: &WorkStatus) -> Vec<(EventKind, &'static str, String)> {
+        let mut news = Vec::new();
+        for Outcome { identifier, seen, .. } in &self.manifests {
+            let Some(seen) = seen else { continue };
+            let ResourceIdentifier { kind, namespace, name, .. } = identifier;
+            let object = format!("object({kind}/{namespace}/{name})");
+            let is = |known: &&ManifestStatus| {
+                known.identifier.group == identifier.group
+                    && (&known.identifier.kind, &known.identifier.namespace, &known.identifier.name)
+                        == (kind, namespace, name)
+            };
+            let before = old.manifest_statuses.iter().find(is);
+            let known = before.is_some_and(|before| before.status.is_some());
+            match &seen.reflect_error {
+                Some(why) => news.push((
+                    EventKind::Warning,
+                    event::REFLECT_STATUS_FAILED,
+                    format!("Reflect status for {object} failed, err: {why}."),
+                )),
+                None if seen.status.is_some() && !known => news.push((
+                    EventKind::Normal,
+                    event::REFLECT_STATUS_SUCCEED,
+                    format!("Reflect status for {object} succeed."),
+                )),
+                None => {}
+            }
+            let changed = !known || before.and_then(|before| before.health) != Some(seen.health);
+            match (&seen.health_error, seen.health) {
+                (Some(why), _) => news.push((
+                    EventKind::Warning,
+                    event::INTERPRET_HEALTH_FAILED,
+                    format!("Interpret health of {object} failed, err: {why}."),
+                )),
+                (None, health @ (ResourceHealth::Healthy | ResourceHealth::Unhealthy))
+                    if seen.status.is_some() && changed =>
+                {
+                    let word = if health == ResourceHealth::Healthy { "healthy" } else { "unhealthy" };
+                    news.push((
+                        EventKind::Normal,
+                        event::INTERPRET_HEALTH_SUCCEED,
+                        format!("Interpret health of {object} as {word}."),
+                    ));
+                }
+                (None, _) => {}
+            }
+        }
+        news
     }
 
     /// The Work's status, given the one it had.
@@ -110,7 +166,7 @@ mod tests {
     fn outcome(ordinal: i64, error: Option<&str>, seen: bool) -> Outcome {
         let identifier =
             ResourceIdentifier { ordinal, kind: "ConfigMap".into(), ..ResourceIdentifier::default() };
-        let seen = seen.then(|| Seen { status: None, health: ResourceHealth::Healthy });
+        let seen = seen.then(|| Seen { health: ResourceHealth::Healthy, ..Seen::default() });
         Outcome { identifier, error: error.map(str::to_owned), seen }
     }
 
@@ -151,6 +207,52 @@ mod tests {
             status.conditions[1].reason, "AppliedFailed",
             "suspended: what was last applied stays as it was"
         );
+    }
+
+    #[test]
+    fn people_are_told_what_is_new_of_an_object() {
+        let reports = |seen: Seen| {
+            let mut one = outcome(0, None, true);
+            (one.identifier.kind, one.identifier.namespace) = ("Deployment".into(), "shop".into());
+            one.identifier.name = "web".into();
+            one.seen = Some(seen);
+            Outcomes { manifests: vec![one], ..Outcomes::default() }
+        };
+        let seen = |health| Seen { status: Some(Value::Null), health, ..Seen::default() };
+        let mut had = WorkStatus::default();
+        let failing =
+            Seen { reflect_error: Some("r".into()), health_error: Some("h".into()), ..Seen::default() };
+        let object = "object(Deployment/shop/web)";
+        let rows = [
+            (
+                seen(ResourceHealth::Unhealthy),
+                vec![
+                    format!("ReflectStatusSucceed Reflect status for {object} succeed."),
+                    format!("InterpretHealthSucceed Interpret health of {object} as unhealthy."),
+                ],
+            ),
+            (seen(ResourceHealth::Unhealthy), vec![]),
+            (
+                seen(ResourceHealth::Healthy),
+                vec![format!("InterpretHealthSucceed Interpret health of {object} as healthy.")],
+            ),
+            (
+                failing,
+                vec![
+                    format!("ReflectStatusFailed Reflect status for {object} failed, err: r."),
+                    format!("InterpretHealthFailed Interpret health of {object} failed, err: h."),
+                ],
+            ),
+            // What has no status is not spoken of.
+            (Seen { health: ResourceHealth::Healthy, ..Seen::default() }, vec![]),
+        ];
+        for (at_row, (seen, want)) in rows.into_iter().enumerate() {
+            let outcomes = reports(seen);
+            let said: Vec<_> =
+                outcomes.news(&had).into_iter().map(|(_, reason, text)| format!("{reason} {text}")).collect();
+            assert_eq!(said, want, "{at_row}");
+            had = outcomes.status(&had, at(1));
+        }
     }
 
     #[test]

@@ -409,7 +409,7 @@ impl Executor {
             tracing::warn!(%cluster, work = %work.name, %error, "the hub was not told that the Namespace stays");
         }
         if let Some(manifest) = work.manifests.iter().find(|manifest| manifest.id == *id) {
-            self.recorder.warning(&template(manifest), extension::NAMESPACE_RELEASED, message);
+            self.recorder.warning(&template(manifest), event::NAMESPACE_RELEASED, message);
         }
     }
 
@@ -492,6 +492,9 @@ impl Executor {
             let message = format!("Sync work({name}) to cluster({cluster}) successful.");
             self.recorder.normal(&reference, event::SYNC_SUCCEED, message);
         }
+        for (kind, reason, message) in outcomes.news(old) {
+            self.recorder.event(&reference, kind, reason, message);
+        }
         let status = outcomes.status(old, Time::now(&self.env));
         let dispatching = |status: &WorkStatus| {
             let condition =
@@ -536,7 +539,11 @@ type Recorded = BTreeMap<ObjectId, (ResourceIdentifier, Seen)>;
 
 fn recorded(status: &WorkStatus) -> Recorded {
     let entry = |manifest: &karmada_api::work::ManifestStatus| {
-        let seen = Seen { status: manifest.status.clone(), health: manifest.health.unwrap_or_default() };
+        let seen = Seen {
+            status: manifest.status.clone(),
+            health: manifest.health.unwrap_or_default(),
+            ..Seen::default()
+        };
         (ObjectId::from(&manifest.identifier), (manifest.identifier.clone(), seen))
     };
     status.manifest_statuses.iter().map(entry).collect()

@@ -370,125 +370,120 @@ pub mod reason {
     pub const APPLICATION_FAILURE: &str = "ApplicationFailure";
 }
 
-/// Reasons of events.
+/// Reasons of events, in one table: whatever is sent stands in it, and all that stands in it is sent. What Karmada has no
+/// word for is ours; some of it stands under [`extension`], too, since conditions say it as well.
 pub mod event {
-    /// Cluster: its execution namespace was made.
-    pub const CREATE_EXECUTION_SPACE_SUCCEED: &str = "CreateExecutionSpaceSucceed";
-    /// Cluster: its execution namespace could not be made.
-    pub const CREATE_EXECUTION_SPACE_FAILED: &str = "CreateExecutionSpaceFailed";
-    /// Cluster: its execution namespace was removed.
-    pub const REMOVE_EXECUTION_SPACE_SUCCEED: &str = "RemoveExecutionSpaceSucceed";
-    /// Cluster: its execution namespace could not be removed.
-    pub const REMOVE_EXECUTION_SPACE_FAILED: &str = "RemoveExecutionSpaceFailed";
-    /// Cluster: its taints were changed.
-    pub const TAINT_CLUSTER_SUCCEED: &str = "TaintClusterSucceed";
-    /// Cluster: its taints could not be changed.
-    pub const TAINT_CLUSTER_FAILED: &str = "TaintClusterFailed";
-    /// Hub: nothing is evicted from lost clusters for the time being. Ours.
-    pub const EVICTIONS_HELD: &str = "EvictionsHeld";
-    /// Hub: evictions go on. Ours.
-    pub const EVICTIONS_RESUMED: &str = "EvictionsResumed";
-    /// Cluster: the rules for impersonation were sent.
-    pub const SYNC_IMPERSONATION_CONFIG_SUCCEED: &str = "SyncImpersonationConfigSucceed";
-    /// Cluster: the rules for impersonation could not be sent.
-    pub const SYNC_IMPERSONATION_CONFIG_FAILED: &str = "SyncImpersonationConfigFailed";
+    use super::extension;
 
-    /// Cluster: its agent cannot reach a user's service that interprets objects. Ours.
-    pub const INTERPRETER_UNREACHABLE: &str = "InterpreterWebhookUnreachable";
+    macro_rules! reasons {
+        ($($(#[doc = $doc:literal])+ $name:ident = $text:expr;)+) => {
+            $($(#[doc = $doc])+ pub const $name: &str = $text;)+
 
-    /// Work: an object's status was read.
-    pub const REFLECT_STATUS_SUCCEED: &str = "ReflectStatusSucceed";
-    /// Work: an object's status could not be read.
-    pub const REFLECT_STATUS_FAILED: &str = "ReflectStatusFailed";
-    /// Work: an object's health was judged.
-    pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
-    /// Work: an object's health could not be judged.
-    pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
-    /// Work and template: applied on a member.
-    pub const SYNC_SUCCEED: &str = "SyncSucceed";
-    /// Work and template: not applied on a member.
-    pub const SYNC_FAILED: &str = "SyncFailed";
-    /// Work: whether it is being sent or held back changed.
-    pub const WORK_DISPATCHING: &str = "WorkDispatching";
+            /// All of them.
+            pub const ALL: &[&str] = &[$($name),+];
+        };
+    }
 
-    /// Binding: Works that are no longer wanted could not be removed.
-    pub const CLEANUP_WORK_FAILED: &str = "CleanupWorkFailed";
-    /// Binding and template: its Works are as they should be.
-    pub const SYNC_WORK_SUCCEED: &str = "SyncWorkSucceed";
-    /// Binding and template: its Works could not be made.
-    pub const SYNC_WORK_FAILED: &str = "SyncWorkFailed";
-    /// Binding and template: status was collected.
-    pub const AGGREGATE_STATUS_SUCCEED: &str = "AggregateStatusSucceed";
-    /// Binding and template: status could not be collected.
-    pub const AGGREGATE_STATUS_FAILED: &str = "AggregateStatusFailed";
-    /// Binding and template: clusters were chosen.
-    pub const SCHEDULE_BINDING_SUCCEED: &str = "ScheduleBindingSucceed";
-    /// Binding and template: no clusters could be chosen.
-    pub const SCHEDULE_BINDING_FAILED: &str = "ScheduleBindingFailed";
-    /// Binding and template: replicas were taken from a cluster.
-    pub const DESCHEDULE_BINDING_SUCCEED: &str = "DescheduleBindingSucceed";
-    /// Binding and template: replicas could not be taken from a cluster.
-    pub const DESCHEDULE_BINDING_FAILED: &str = "DescheduleBindingFailed";
-    /// Binding and template: the object leaves a cluster.
-    pub const EVICT_WORKLOAD_SUCCEED: &str = "EvictWorkloadFromClusterSucceed";
-    /// Binding and template: the object cannot leave a cluster.
-    pub const EVICT_WORKLOAD_FAILED: &str = "EvictWorkloadFromClusterFailed";
-    /// Binding: the bindings of its dependencies follow it.
-    pub const SYNC_DEPENDENCIES_SUCCEED: &str = "SyncScheduleResultToDependenciesSucceed";
-    /// Binding: the bindings of its dependencies do not follow it.
-    pub const SYNC_DEPENDENCIES_FAILED: &str = "SyncScheduleResultToDependenciesFailed";
-    /// Binding: two that need the same dependency disagree.
-    pub const DEPENDENCY_POLICY_CONFLICT: &str = "DependencyPolicyConflict";
-
-    /// Template: a policy claimed it.
-    pub const APPLY_POLICY_SUCCEED: &str = "ApplyPolicySucceed";
-    /// Template: no policy matches, or the one that does could not claim it.
-    pub const APPLY_POLICY_FAILED: &str = "ApplyPolicyFailed";
-    /// Template: an override policy changed what a cluster gets.
-    pub const APPLY_OVERRIDE_POLICY_SUCCEED: &str = "ApplyOverridePolicySucceed";
-    /// Template: an override policy could not be applied.
-    pub const APPLY_OVERRIDE_POLICY_FAILED: &str = "ApplyOverridePolicyFailed";
-    /// Template: its replicas were read.
-    pub const GET_REPLICAS_SUCCEED: &str = "GetReplicasSucceed";
-    /// Template: its replicas could not be read.
-    pub const GET_REPLICAS_FAILED: &str = "GetReplicasFailed";
-    /// Template: its parts were read.
-    pub const GET_COMPONENTS_SUCCEED: &str = "GetComponentsSucceed";
-    /// Template: its parts could not be read.
-    pub const GET_COMPONENTS_FAILED: &str = "GetComponentsFailed";
-    /// Template: its dependencies were read.
-    pub const GET_DEPENDENCIES_SUCCEED: &str = "GetDependenciesSucceed";
-    /// Template: its dependencies could not be read.
-    pub const GET_DEPENDENCIES_FAILED: &str = "GetDependenciesFailed";
-    /// Template: a policy took it from another.
-    pub const PREEMPT_POLICY_SUCCEED: &str = "PreemptPolicySucceed";
-    /// Template: a policy could not take it from another.
-    pub const PREEMPT_POLICY_FAILED: &str = "PreemptPolicyFailed";
-
-    /// FederatedResourceQuota: its ResourceQuotas are as they should be.
-    pub const SYNC_QUOTA_SUCCEED: &str = "SyncFederatedResourceQuotaSucceed";
-    /// FederatedResourceQuota: its ResourceQuotas could not be made.
-    pub const SYNC_QUOTA_FAILED: &str = "SyncFederatedResourceQuotaFailed";
-    /// FederatedResourceQuota: status was collected.
-    pub const COLLECT_QUOTA_SUCCEED: &str = "CollectFederatedResourceQuotaStatusSucceed";
-
-    /// ServiceImport: the derived Service is as it should be.
-    pub const SYNC_DERIVED_SERVICE_SUCCEED: &str = "SyncDerivedServiceSucceed";
-    /// ServiceImport: the derived Service could not be made.
-    pub const SYNC_DERIVED_SERVICE_FAILED: &str = "SyncDerivedServiceFailed";
-    /// MultiClusterService: EndpointSlices were sent.
-    pub const DISPATCH_ENDPOINT_SLICE_SUCCEED: &str = "DispatchEndpointSliceSucceed";
-    /// MultiClusterService: EndpointSlices could not be sent.
-    pub const DISPATCH_ENDPOINT_SLICE_FAILED: &str = "DispatchEndpointSliceFailed";
-    /// MultiClusterService: a cluster that it names is not there.
-    pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
-    /// MultiClusterService: a cluster lacks an API that it needs.
-    pub const API_INCOMPATIBLE: &str = "APIIncompatible";
-
-    /// The types of events.
-    pub const NORMAL: &str = "Normal";
-    /// The types of events.
-    pub const WARNING: &str = "Warning";
+    reasons! {
+        /// Cluster: its execution namespace was made.
+        CREATE_EXECUTION_SPACE_SUCCEED = "CreateExecutionSpaceSucceed";
+        /// Cluster: its execution namespace could not be made.
+        CREATE_EXECUTION_SPACE_FAILED = "CreateExecutionSpaceFailed";
+        /// Cluster: its execution namespace was removed.
+        REMOVE_EXECUTION_SPACE_SUCCEED = "RemoveExecutionSpaceSucceed";
+        /// Cluster: its execution namespace could not be removed.
+        REMOVE_EXECUTION_SPACE_FAILED = "RemoveExecutionSpaceFailed";
+        /// Cluster: its taints were changed.
+        TAINT_CLUSTER_SUCCEED = "TaintClusterSucceed";
+        /// Cluster: its taints could not be changed.
+        TAINT_CLUSTER_FAILED = "TaintClusterFailed";
+        /// Hub: nothing is evicted from lost clusters for the time being. Ours.
+        EVICTIONS_HELD = "EvictionsHeld";
+        /// Hub: evictions go on. Ours.
+        EVICTIONS_RESUMED = "EvictionsResumed";
+        /// Cluster: its agent cannot reach a user's service that interprets objects. Ours.
+        INTERPRETER_UNREACHABLE = "InterpreterWebhookUnreachable";
+        /// Work: an object's status was read.
+        REFLECT_STATUS_SUCCEED = "ReflectStatusSucceed";
+        /// Work: an object's status could not be read.
+        REFLECT_STATUS_FAILED = "ReflectStatusFailed";
+        /// Work: an object's health was judged.
+        INTERPRET_HEALTH_SUCCEED = "InterpretHealthSucceed";
+        /// Work: an object's health could not be judged.
+        INTERPRET_HEALTH_FAILED = "InterpretHealthFailed";
+        /// Work and template: applied on a member.
+        SYNC_SUCCEED = "SyncSucceed";
+        /// Work and template: not applied on a member.
+        SYNC_FAILED = "SyncFailed";
+        /// Work: whether it is being sent or held back changed.
+        WORK_DISPATCHING = "WorkDispatching";
+        /// Binding: Works that are no longer wanted could not be removed.
+        CLEANUP_WORK_FAILED = "CleanupWorkFailed";
+        /// Binding and template: its Works are as they should be.
+        SYNC_WORK_SUCCEED = "SyncWorkSucceed";
+        /// Binding and template: its Works could not be made.
+        SYNC_WORK_FAILED = "SyncWorkFailed";
+        /// Binding and template: status was collected.
+        AGGREGATE_STATUS_SUCCEED = "AggregateStatusSucceed";
+        /// Binding and template: status could not be collected.
+        AGGREGATE_STATUS_FAILED = "AggregateStatusFailed";
+        /// Binding and template: clusters were chosen.
+        SCHEDULE_BINDING_SUCCEED = "ScheduleBindingSucceed";
+        /// Binding and template: no clusters could be chosen.
+        SCHEDULE_BINDING_FAILED = "ScheduleBindingFailed";
+        /// Binding and template: the object leaves a cluster.
+        EVICT_WORKLOAD_SUCCEED = "EvictWorkloadFromClusterSucceed";
+        /// Binding and template: the object cannot leave a cluster.
+        EVICT_WORKLOAD_FAILED = "EvictWorkloadFromClusterFailed";
+        /// Binding: the bindings of its dependencies follow it.
+        SYNC_DEPENDENCIES_SUCCEED = "SyncScheduleResultToDependenciesSucceed";
+        /// Binding: the bindings of its dependencies do not follow it.
+        SYNC_DEPENDENCIES_FAILED = "SyncScheduleResultToDependenciesFailed";
+        /// Binding: two that need the same dependency disagree.
+        DEPENDENCY_POLICY_CONFLICT = "DependencyPolicyConflict";
+        /// Template: a policy claimed it.
+        APPLY_POLICY_SUCCEED = "ApplyPolicySucceed";
+        /// Template: no policy matches, or the one that does could not claim it.
+        APPLY_POLICY_FAILED = "ApplyPolicyFailed";
+        /// Template: an override policy changed what a cluster gets.
+        APPLY_OVERRIDE_POLICY_SUCCEED = "ApplyOverridePolicySucceed";
+        /// Template: an override policy could not be applied.
+        APPLY_OVERRIDE_POLICY_FAILED = "ApplyOverridePolicyFailed";
+        /// Template: its replicas were read.
+        GET_REPLICAS_SUCCEED = "GetReplicasSucceed";
+        /// Template: its replicas could not be read.
+        GET_REPLICAS_FAILED = "GetReplicasFailed";
+        /// Template: its parts were read.
+        GET_COMPONENTS_SUCCEED = "GetComponentsSucceed";
+        /// Template: its parts could not be read.
+        GET_COMPONENTS_FAILED = "GetComponentsFailed";
+        /// Template: its dependencies were read.
+        GET_DEPENDENCIES_SUCCEED = "GetDependenciesSucceed";
+        /// Template: its dependencies could not be read.
+        GET_DEPENDENCIES_FAILED = "GetDependenciesFailed";
+        /// Template: a policy took it from another.
+        PREEMPT_POLICY_SUCCEED = "PreemptPolicySucceed";
+        /// FederatedResourceQuota: its ResourceQuotas are as they should be.
+        SYNC_QUOTA_SUCCEED = "SyncFederatedResourceQuotaSucceed";
+        /// FederatedResourceQuota: its ResourceQuotas could not be made.
+        SYNC_QUOTA_FAILED = "SyncFederatedResourceQuotaFailed";
+        /// Cluster: its member is known by another name already. Ours.
+        DUPLICATE_CLUSTER_ID = "DuplicateClusterID";
+        /// Work and template: stopped, since the hub had not confirmed it. Ours.
+        FENCED = extension::FENCED;
+        /// Work and template: what was stopped runs again. Ours.
+        UNFENCED = extension::UNFENCED;
+        /// Work and template: it is not begun, since it may run elsewhere. Ours.
+        FENCE_WAITS = extension::FENCE_WAITS;
+        /// Binding and template: a new copy waits until those that are left have stopped. Ours.
+        FENCE_WAIT = extension::FENCE_WAIT;
+        /// Binding and template: what was evicted from a cluster goes back. Ours.
+        FAILBACK = extension::FAILBACK;
+        /// Namespace: it stays on a member. Ours.
+        NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
+        /// Template: annotations of ours ask for nothing as they are. Ours.
+        INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
+    }
 }
 
 /// Who reports events: Karmada's names of its controllers.

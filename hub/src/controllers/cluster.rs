@@ -38,8 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BINDINGS: usize = 100;
 /// How long until the next such step.
 const MOMENT: Duration = Duration::from_millis(500);
-/// The event of a Cluster whose member is known by another name already.
-const DUPLICATE_ID: &str = "DuplicateClusterID";
 
 /// Keeps execution namespaces.
 pub(crate) struct ClusterController {
@@ -132,7 +130,7 @@ impl ClusterController {
         let others = elders.map(|(other, _)| (other.name.as_str(), id));
         if let Some(why) = admit::duplicate_id(&key.name, id, others) {
             tracing::warn!(cluster = %key, why, "one member has two names");
-            self.context.writer.warning(component::CLUSTER, cluster, DUPLICATE_ID, why);
+            self.context.writer.warning(component::CLUSTER, cluster, event::DUPLICATE_CLUSTER_ID, why);
         }
     }
 

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use karmada_api::{
     conditions,
-    consts::{component, condition, extension},
+    consts::{component, condition, event},
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 use karmada_client::{Error, WorkQueue};
@@ -145,7 +145,7 @@ impl Failback {
         tracing::info!(binding = %key, cluster = %home, "goes back, as its policy asks");
         let text = format!("Cluster {home} is well again; what was evicted from it is placed anew.");
         for about in [&binding, &bindings::template_reference(&spec)] {
-            context.writer.normal(component::SCHEDULER, about, extension::FAILBACK, text.as_str());
+            context.writer.normal(component::SCHEDULER, about, event::FAILBACK, text.as_str());
         }
         Ok(Next::Done)
     }

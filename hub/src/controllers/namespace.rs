@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use karmada_api::consts::{annotation, component, event, extension, label};
+use karmada_api::consts::{annotation, component, event, label};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{names, overrides, select::Subject, work as core_work};
 use karmada_meta::object;
@@ -94,7 +94,7 @@ impl NamespaceController {
                 let (name, words) = released;
                 let about = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
                 // An agent may not say so itself: it tells only of its own objects.
-                let reason = extension::NAMESPACE_RELEASED;
+                let reason = event::NAMESPACE_RELEASED;
                 writer.warning(component::NAMESPACE_SYNC, &about, reason, words.as_str());
             }
         });

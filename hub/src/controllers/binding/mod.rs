@@ -442,7 +442,7 @@ impl Binder {
         for condition in wanted.iter().filter_map(|(_, condition)| condition.as_ref()) {
             let reason = match condition.reason.as_str() {
                 event::APPLY_OVERRIDE_POLICY_FAILED => event::APPLY_OVERRIDE_POLICY_FAILED,
-                extension::FENCE_WAIT => extension::FENCE_WAIT,
+                extension::FENCE_WAIT => event::FENCE_WAIT,
                 _ => event::SYNC_WORK_FAILED,
             };
             for about in [binding, &bindings::template_reference(spec)] {

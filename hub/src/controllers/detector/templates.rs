@@ -314,16 +314,14 @@ impl Detector {
                 self.update_binding(&key, binding, &live, &asked, keep_version).await?
             }
         };
+        if bound == Bound::Written {
+            self.tell_workload(&live, &asked.workload);
+        }
         let told = told.unwrap_or_default();
         if self.tell_problem(&key, &told, ANNOTATIONS, unread.as_deref()).await?
             && let Some(why) = &unread
         {
-            self.context.writer.warning(
-                component::DETECTOR,
-                &live,
-                extension::INVALID_ANNOTATION,
-                why.as_str(),
-            );
+            self.context.writer.warning(component::DETECTOR, &live, event::INVALID_ANNOTATION, why.as_str());
         }
         if known != Some(content) {
             if bound == Bound::Unchanged {

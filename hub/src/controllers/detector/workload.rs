@@ -34,6 +34,21 @@ impl Detector {
         })
     }
 
+    /// Says what a binding was made, or changed, with. What has neither replicas nor parts is not spoken of.
+    pub(super) fn tell_workload(&self, template: &Value, workload: &Workload) {
+        let (kind, key) = (object::kind(template), object::key(template));
+        let (reason, text) = match (workload.components.len(), workload.replicas.replicas) {
+            (0, 0) => return,
+            (0, replicas) => {
+                (event::GET_REPLICAS_SUCCEED, format!("Get replicas({replicas}) of {kind}({key}) succeed."))
+            }
+            (parts, _) => {
+                (event::GET_COMPONENTS_SUCCEED, format!("Get components({parts}) of {kind}({key}) succeed."))
+            }
+        };
+        self.context.writer.normal(component::DETECTOR, template, reason, text);
+    }
+
     /// Says in a condition of a binding what is wrong with its template. The condition is there only then. `told` are those
     /// that it has. Answers whether that is news.
     pub(super) async fn tell_problem(
