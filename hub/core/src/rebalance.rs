@@ -41,11 +41,16 @@ pub fn pending(observed: &[ObservedWorkload]) -> impl Iterator<Item = &WorkloadR
     observed.iter().filter(|seen| seen.result.is_none()).map(|seen| &seen.workload)
 }
 
-/// What a binding's `spec.rescheduleTriggeredAt` becomes for a wish made at `wished`; `None` where it heard of it
-/// already. Karmada writes the wish's own time, and loses a wish made just before the scheduler's last word: here it
-/// is never earlier than that (`last_scheduled`).
-pub fn trigger(triggered: Option<Time>, last_scheduled: Option<Time>, wished: Time) -> Option<Time> {
-    triggered.is_none_or(|at| wished > at).then(|| last_scheduled.map_or(wished, |last| last.max(wished)))
+/// What a binding's `spec.rescheduleTriggeredAt` becomes for a wish made at `wished`: that time, as in Karmada. `None` where
+/// it heard of it already.
+pub fn trigger(triggered: Option<Time>, wished: Time) -> Option<Time> {
+    triggered.is_none_or(|at| wished > at).then_some(wished)
+}
+
+/// What a binding's `status.lastScheduledTime` becomes first, where the scheduler's last word is younger than the wish and
+/// does not answer it: it would be taken for the answer, and Karmada loses such a wish.
+pub fn unanswered(last_scheduled: Option<Time>, wished: Time) -> Option<Time> {
+    last_scheduled.filter(|last| *last > wished).map(|_| wished)
 }
 
 /// Writes down what became of one object: its binding was told, or is not there.
@@ -153,11 +158,15 @@ mod tests {
     #[test]
     fn a_later_wish_counts() {
         let (early, late) = (time("2026-01-01T00:00:00Z"), time("2026-01-02T00:00:00Z"));
-        assert_eq!(trigger(None, None, early), Some(early));
-        assert_eq!(trigger(Some(early), Some(early), late), Some(late));
-        assert_eq!(trigger(Some(late), None, early), None);
-        assert_eq!(trigger(Some(late), Some(early), late), None);
-        assert_eq!(trigger(None, Some(late), early), Some(late), "what was placed meanwhile is placed anew");
+        assert_eq!(trigger(None, early), Some(early));
+        assert_eq!(trigger(Some(early), late), Some(late));
+        assert_eq!(trigger(Some(late), early), None);
+        assert_eq!(trigger(Some(late), late), None);
+        assert_eq!(unanswered(Some(late), early), Some(early), "what was placed meanwhile is placed anew");
+        assert_eq!(
+            [unanswered(Some(early), late), unanswered(Some(late), late), unanswered(None, late)],
+            [None; 3]
+        );
     }
 
     #[test]

@@ -20,8 +20,8 @@ use karmada_api::{
     },
     consts::subject,
     policy::{
-        ClusterPropagationPolicy, FederatedResourceQuota, FederatedResourceQuotaSpec, PropagationPolicy,
-        PropagationSpec, ResourceList, ResourceSelector,
+        ClusterPropagationPolicy, ClusterTaintPolicy, ClusterTaintPolicySpec, FederatedResourceQuota,
+        FederatedResourceQuotaSpec, PropagationPolicy, PropagationSpec, ResourceList, ResourceSelector,
     },
     work::ResourceBinding,
 };
@@ -103,6 +103,9 @@ impl KarmadaAdmission {
         }
         if is::<ResourceBinding>(request) {
             self.within_quota(request, object)?;
+        }
+        if is::<ClusterTaintPolicy>(request) {
+            own_taints(request, object)?;
         }
         if is::<ResourceInterpreterCustomization>(request) {
             self.scripts(request, object)?;
@@ -263,6 +266,30 @@ fn is<K: KarmadaKind>(request: &AdmissionRequest<'_>) -> bool {
 
 fn is_agent(request: &AdmissionRequest<'_>) -> bool {
     agent_cluster(request.user).is_some() && !request.user.in_group(subject::MASTERS)
+}
+
+/// A taint is one policy's: another one that names it is refused.
+fn own_taints(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
+    if object::deletion_timestamp(object).is_some() {
+        return Ok(());
+    }
+    let spec = |policy: &Value| ClusterTaintPolicySpec::deserialize(&policy["spec"]).ok();
+    let Some(new) = spec(object) else { return Ok(()) };
+    let name = object::name(object);
+    let snapshot = request.store.snapshot();
+    let others: Vec<(String, ClusterTaintPolicySpec)> = snapshot
+        .range(&request.kind.storage, None, None)
+        .filter(|entry| &*entry.key.name != name)
+        .filter_map(|entry| {
+            Some((entry.key.name.to_string(), spec(&serde_json::from_slice(&entry.value).ok()?)?))
+        })
+        .collect();
+    let others = others.iter().map(|(name, spec)| (name.as_str(), spec));
+    let errors = admit::taint_conflicts(&new, request.old.and_then(spec).as_ref(), others);
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Status::invalid(&request.kind.gvk.kind, &request.kind.gvk.group, name, errors)),
+    }
 }
 
 /// Judges what an agent writes, whatever it is: see [`agent`].

@@ -126,8 +126,9 @@ impl Failback {
         let Some(status) = key::read::<ResourceBindingStatus>(&binding, "status") else {
             return Ok(Next::Done);
         };
-        let Some(at) = rebalance::trigger(spec.reschedule_triggered_at, status.last_scheduled_time, now)
-        else {
+        // Never earlier than the scheduler's last word, which would be taken for the answer.
+        let wished = status.last_scheduled_time.map_or(now, |last| last.max(now));
+        let Some(at) = rebalance::trigger(spec.reschedule_triggered_at, wished) else {
             return Ok(Next::Done);
         };
         let before = spec.clusters.clone();

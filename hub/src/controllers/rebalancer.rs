@@ -109,17 +109,26 @@ impl Rebalancer {
     /// Tells an object's binding when the wish was made. Whether there is one.
     async fn trigger(&self, workload: &WorkloadReference, wished: Time) -> Result<bool, Error> {
         let key = BindingKey::of_template(&workload.kind, &workload.namespace, &workload.name);
+        let time = |at: &Value| at.as_str().and_then(|at| at.parse().ok());
+        let heard = |live: &Value| rebalance::trigger(time(&live["spec"]["rescheduleTriggeredAt"]), wished);
+        let (objects, resource) = (&self.writer.objects, bindings::resource(key.scope));
+        let reopen = |live: &mut Value| {
+            let last = time(&live["status"]["lastScheduledTime"]);
+            let Some(at) = heard(live).and_then(|_| rebalance::unanswered(last, wished)) else {
+                return false;
+            };
+            live["status"]["lastScheduledTime"] = json!(at);
+            true
+        };
+        objects.modify(resource, &key.key, Part::Status, reopen).await?;
         let mut found = false;
         let tell = |live: &mut Value| {
             found = true;
-            let time = |at: &Value| at.as_str().and_then(|at| at.parse().ok());
-            let before = time(&live["spec"]["rescheduleTriggeredAt"]);
-            let scheduled = time(&live["status"]["lastScheduledTime"]);
-            let Some(at) = rebalance::trigger(before, scheduled, wished) else { return false };
+            let Some(at) = heard(live) else { return false };
             object::ensure_map(live, "spec").insert("rescheduleTriggeredAt".into(), json!(at));
             true
         };
-        self.writer.objects.modify(bindings::resource(key.scope), &key.key, Part::Main, tell).await?;
+        objects.modify(resource, &key.key, Part::Main, tell).await?;
         Ok(found)
     }
 }

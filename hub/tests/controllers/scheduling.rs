@@ -125,6 +125,12 @@ async fn what_is_divided_by_room_is_divided_anew_on_request() {
         "apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer", "metadata": {"name": "again"},
         "spec": {"workloads": [workload("web"), workload("none")], "ttlSecondsAfterFinished": 30},
     });
+    // The scheduler's last word is younger than the wish, and no answer to it.
+    world
+        .report(&RESOURCE_BINDINGS, "default", "web-deployment", |binding| {
+            binding["status"]["lastScheduledTime"] = json!("2099-01-01T00:00:00Z");
+        })
+        .await;
     let wish = world.create(&WORKLOAD_REBALANCERS, wish).await;
     let binding = placed(&world, "web", &[("a", 2), ("b", 2)]).await;
     assert_eq!(binding["spec"]["rescheduleTriggeredAt"], wish["metadata"]["creationTimestamp"]);

@@ -39,6 +39,7 @@ use serde_json::Value;
 pub use self::{
     cluster::{duplicate_id, duplicate_id_for_agent, joining_name_errors},
     idle::{Found, idle},
+    taint_policy::conflicts as taint_conflicts,
 };
 
 /// What is done to the object.
@@ -218,9 +219,11 @@ impl Known {
                 quota::validate(object::name(obj), &shape::read::<FederatedResourceQuota>(obj)?.spec)
             }
             Self::ClusterTaintPolicy => taint_policy::validate(&shape::read::<ClusterTaintPolicy>(obj)?.spec),
-            Self::ResourceBinding => work::validate_binding(&shape::read::<ResourceBinding>(obj)?.spec),
+            Self::ResourceBinding => {
+                work::validate_binding(old, obj, &shape::read::<ResourceBinding>(obj)?.spec)
+            }
             Self::ClusterResourceBinding => {
-                work::validate_binding(&shape::read::<ClusterResourceBinding>(obj)?.spec)
+                work::validate_binding(old, obj, &shape::read::<ClusterResourceBinding>(obj)?.spec)
             }
             Self::Work => shape::read::<Work>(obj).map(|_| work::warnings(obj)),
             Self::Cluster => cluster::validate(old, &shape::read(obj)?),

@@ -1,10 +1,10 @@
 //! ClusterTaintPolicy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karmada_api::{
     consts::taint,
-    policy::{ClusterTaintPolicySpec, MatchCondition},
+    policy::{ClusterTaintPolicySpec, MatchCondition, PolicyTaint},
 };
 use karmada_meta::{
     names,
@@ -34,8 +34,7 @@ pub(super) const SHAPE: Shape = Shape {
     ],
 };
 
-/// Checks a policy. Taints that two policies name are not refused, as Karmada's webhook does: an API server without it
-/// could not either, and policies have their say in the order of their ages.
+/// Checks a policy. For taints that other policies name see [`conflicts`].
 pub(super) fn validate(spec: &ClusterTaintPolicySpec) -> Result<Vec<String>, Vec<FieldError>> {
     let path = Path::new("spec");
     let mut errors = Vec::new();
@@ -43,7 +42,10 @@ pub(super) fn validate(spec: &ClusterTaintPolicySpec) -> Result<Vec<String>, Vec
         errors.extend(affinity_errors(target, &path.child("targetClusters")));
     }
     let taints = path.child("taints");
-    let mut seen = BTreeSet::new();
+    let mut later = BTreeSet::new();
+    let twice =
+        spec.taints.iter().enumerate().rev().filter(|(_, taint)| !later.insert((&taint.key, &taint.effect)));
+    let twice: BTreeSet<usize> = twice.map(|(at, _)| at).collect();
     for (at, taint) in spec.taints.iter().enumerate() {
         let path = taints.index(at);
         if let Err(why) = names::qualified_name(&taint.key) {
@@ -52,8 +54,9 @@ pub(super) fn validate(spec: &ClusterTaintPolicySpec) -> Result<Vec<String>, Vec
         if let Err(why) = names::label_value(&taint.value) {
             errors.push(FieldError::invalid(&path.child("value"), taint.value.as_str(), why));
         }
-        if !seen.insert((&taint.key, &taint.effect)) {
-            errors.push(FieldError::duplicate(&path, format!("{}:{}", taint.key, taint.effect)));
+        if twice.contains(&at) {
+            let text = format!("taint({}:{}) already exist", taint.key, taint.effect);
+            errors.push(FieldError::duplicate(&path, text));
         }
     }
     if !errors.is_empty() {
@@ -72,4 +75,77 @@ pub(super) fn validate(spec: &ClusterTaintPolicySpec) -> Result<Vec<String>, Vec
         warnings.push(text.to_owned());
     }
     Ok(warnings)
+}
+
+/// The taints of a policy that `others`, by name, have too, and that it has not had: in Karmada's words. Where nobody
+/// refuses them the policies are taken together ([`crate::taint_policy`]).
+pub fn conflicts<'a>(
+    spec: &ClusterTaintPolicySpec,
+    old: Option<&ClusterTaintPolicySpec>,
+    others: impl IntoIterator<Item = (&'a str, &'a ClusterTaintPolicySpec)>,
+) -> Vec<FieldError> {
+    let id = |taint: &PolicyTaint| (taint.key.clone(), taint.effect.clone());
+    let mut theirs = BTreeMap::new();
+    for (name, other) in others {
+        for taint in &other.taints {
+            theirs.entry(id(taint)).or_insert(name);
+        }
+    }
+    let had: BTreeSet<_> = old.into_iter().flat_map(|old| &old.taints).map(id).collect();
+    let path = Path::new("spec").child("taints");
+    let new = spec.taints.iter().enumerate().filter(|(_, taint)| !had.contains(&id(taint)));
+    new.filter_map(|(at, taint)| {
+        let name = theirs.get(&id(taint))?;
+        let (key, effect) = (&taint.key, &taint.effect);
+        let detail = format!(
+            "add the same taint({key}:{effect}) conflicted with the exist clusterTaintPolicy({name})"
+        );
+        Some(FieldError::invalid(&path.index(at), format!("{key}:{effect}"), detail))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policy(taints: &[&str]) -> ClusterTaintPolicySpec {
+        let taints: Vec<Value> =
+            taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+        serde_json::from_value(json!({"taints": taints})).unwrap()
+    }
+
+    #[test]
+    fn a_taint_stands_once_in_a_policy() {
+        let wrong = validate(&policy(&["a", "b", "a", "a"])).unwrap_err();
+        let said: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "spec.taints[0]: Duplicate value: \"taint(a:NoSchedule) already exist\"",
+                "spec.taints[2]: Duplicate value: \"taint(a:NoSchedule) already exist\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_taint_is_one_policys() {
+        let (other, third) = (policy(&["a", "b"]), policy(&["b"]));
+        let others = || [("first", &other), ("third", &third)];
+        let said = |new: &[&str], old: Option<&[&str]>| -> Vec<String> {
+            let old = old.map(policy);
+            conflicts(&policy(new), old.as_ref(), others()).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(said(&["c"], None), [""; 0]);
+        assert_eq!(
+            said(&["c", "b"], None),
+            [
+                "spec.taints[1]: Invalid value: \"b:NoSchedule\": add the same taint(b:NoSchedule) conflicted with the exist \
+              clusterTaintPolicy(first)"
+            ]
+        );
+        assert_eq!(said(&["b"], Some(&["b"])), [""; 0], "it was let in before");
+    }
 }

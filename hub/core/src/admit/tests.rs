@@ -93,6 +93,56 @@ fn policies_get_their_defaults() {
 }
 
 #[test]
+fn parts_and_dependencies_of_bindings_are_checked() {
+    const RB: &str = "work.karmada.io/ResourceBinding";
+    let resource = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "namespace": "n"});
+    let binding = |components: Value, dependencies: Option<&str>| {
+        let mut binding = json!({"metadata": {"name": "b", "namespace": "n"},
+                                 "spec": {"resource": resource, "components": components}});
+        if let Some(text) = dependencies {
+            binding["metadata"]["annotations"] = json!({"resourcebinding.karmada.io/dependencies": text});
+        }
+        binding
+    };
+    let part = |name: &str| json!({"name": name, "replicas": 1});
+    let said = |new: Value| match create(RB, new) {
+        Ok(_) => String::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    };
+    let at = "metadata.annotations[resourcebinding.karmada.io/dependencies]: Invalid value: ";
+    let good = r#"[{"apiVersion": "v1", "kind": "Secret", "namespace": "n", "name": "s"}]"#;
+    for (components, dependencies, want) in [
+        (json!([part("a"), part("b")]), Some(good), ""),
+        (json!([]), Some("null"), ""),
+        (
+            json!([part("a"), part("a")]),
+            None,
+            "spec.components[1].name: Invalid value: \"a\": component names must be unique",
+        ),
+        (
+            json!([part("")]),
+            None,
+            "spec.components[0].name: Invalid value: \"\": component names must be non-empty",
+        ),
+        (json!([]), Some("{}"), "must be a JSON list of references"),
+        (json!([]), Some("[{"), at),
+        (json!([]), Some(r#"[{"kind": "Secret", "name": "s"}]"#), "[0].apiVersion must be given"),
+        (
+            json!([]),
+            Some(r#"[{"apiVersion": "v1", "kind": "Secret"}]"#),
+            "[0] must have a name or a labelSelector",
+        ),
+    ] {
+        let got = said(binding(components, dependencies));
+        assert!(if want.is_empty() { got.is_empty() } else { got.contains(want) }, "{got}, not {want}");
+    }
+    let old = binding(json!([]), Some("[{"));
+    let mut new = old.clone();
+    let kept = admit(RB, Verb::Update, Some(&old), &mut new, &mut || "id".into(), "2026-01-01T00:00:00Z");
+    assert!(kept.is_ok(), "what stands there already is no new mistake: {kept:?}");
+}
+
+#[test]
 fn taint_policies_and_preserved_state_are_checked() {
     let ready = json!({"conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"]});
     let lost = json!({"key": "shop.io/lost", "effect": "NoExecute"});
@@ -108,7 +158,7 @@ fn taint_policies_and_preserved_state_are_checked() {
     assert!(state(good).is_ok());
     let table = [
         (taints(json!({"taints": []})), "spec.taints"),
-        (taints(json!({"taints": [lost, lost]})), "spec.taints[1]"),
+        (taints(json!({"taints": [lost, lost]})), "spec.taints[0]"),
         (taints(json!({"taints": [{"key": "a b", "effect": "NoExecute"}]})), "spec.taints[0].key"),
         (taints(json!({"taints": [{"key": "a", "effect": "Never"}]})), "spec.taints[0].effect"),
         (

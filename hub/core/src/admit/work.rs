@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use karmada_api::{consts::label, work::ResourceBindingSpec};
+use karmada_api::{
+    consts::{annotation, label},
+    work::ResourceBindingSpec,
+};
 use karmada_meta::{
     object,
     path::{FieldError, Path},
@@ -48,9 +51,28 @@ pub(super) fn warnings(obj: &Value) -> Vec<String> {
 }
 
 /// Checks a binding.
-pub(super) fn validate_binding(spec: &ResourceBindingSpec) -> Result<Vec<String>, Vec<FieldError>> {
+pub(super) fn validate_binding(
+    old: Option<&Value>,
+    obj: &Value,
+    spec: &ResourceBindingSpec,
+) -> Result<Vec<String>, Vec<FieldError>> {
     let path = Path::new("spec");
-    let mut errors = Vec::new();
+    let mut errors: Vec<_> = dependencies_error(old, obj).into_iter().collect();
+    let mut parts = BTreeSet::new();
+    for (i, part) in spec.components.iter().enumerate() {
+        let path = path.child("components").index(i);
+        if part.name.is_empty() {
+            let detail = "component names must be non-empty";
+            errors.push(FieldError::invalid(&path.child("name"), part.name.as_str(), detail));
+        } else if !parts.insert(&part.name) {
+            let detail = "component names must be unique";
+            errors.push(FieldError::invalid(&path.child("name"), part.name.as_str(), detail));
+        }
+        if part.replicas < 0 {
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(&path.child("replicas"), part.replicas, detail));
+        }
+    }
     if spec.replicas < 0 {
         errors.push(FieldError::invalid(
             &path.child("replicas"),
@@ -70,4 +92,40 @@ pub(super) fn validate_binding(spec: &ResourceBindingSpec) -> Result<Vec<String>
         }
     }
     if errors.is_empty() { Ok(Vec::new()) } else { Err(errors) }
+}
+
+/// What is wrong with the annotation by which a binding says what its object refers to: it is a JSON list of references,
+/// or null. One that stands there already is left to whoever reads it.
+fn dependencies_error(old: Option<&Value>, obj: &Value) -> Option<FieldError> {
+    let text = object::annotation(obj, annotation::DEPENDENCIES)?;
+    if old.is_some_and(|old| object::annotation(old, annotation::DEPENDENCIES) == Some(text)) {
+        return None;
+    }
+    let path = Path::new("metadata").child("annotations").key(annotation::DEPENDENCIES);
+    let wrong = |detail: String| Some(FieldError::invalid(&path, shortened(text), detail));
+    let list = match serde_json::from_str(text) {
+        Ok(Value::Null) => return None,
+        Ok(Value::Array(list)) => list,
+        Ok(_) => return wrong("must be a JSON list of references".to_owned()),
+        Err(error) => return wrong(format!("must be a JSON list of references: {error}")),
+    };
+    let has = |reference: &Value, field: &str| reference[field].as_str().is_some_and(|text| !text.is_empty());
+    list.iter().enumerate().find_map(|(at, reference)| {
+        let missing = ["apiVersion", "kind"].into_iter().find(|field| !has(reference, field));
+        let selects = has(reference, "name") || reference["labelSelector"].is_object();
+        match missing {
+            Some(field) => wrong(format!("[{at}].{field} must be given")),
+            None if !selects => wrong(format!("[{at}] must have a name or a labelSelector")),
+            None => None,
+        }
+    })
+}
+
+/// The beginning of a text that may be long.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 128;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
