@@ -1,11 +1,12 @@
 //! Namespaces: provided on every cluster, so that what is placed there finds its own.
 //!
 //! A Work of a Namespace belongs to the Namespace and goes with it (owner reference). A cluster that has a Namespace
-//! of that name already keeps it: the manifest says `overwrite`, the agent adopts it, and releases it at the end.
+//! of that name already keeps it: the manifest says `overwrite`, the agent adopts it, and releases it at the end. One that a
+//! policy places goes everywhere all the same, as under Karmada: where its binding has a Work, by that one.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use karmada_api::consts::{annotation, component, event, label};
+use karmada_api::consts::{annotation, component, event};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{names, overrides, select::Subject, work as core_work};
 use karmada_meta::object;
@@ -73,6 +74,14 @@ impl NamespaceController {
         writer.known.works.listen(move |change| {
             let Some(writer) = shared.upgrade() else { return };
             let last = change.last();
+            // What a binding has let go of, or taken away, is provided from now on.
+            if let Some(binding) = change.old.and_then(|old| old.binding.as_ref())
+                && change.new.is_none_or(|new| new.binding.is_none())
+                && let Some(namespace) = works::namespace_of(binding)
+                && let Some(cluster) = names::cluster_of_namespace(&change.key.namespace)
+            {
+                places.add(Place { namespace: namespace.to_owned(), cluster: cluster.to_owned() });
+            }
             let news = change.new.is_none_or(|new| {
                 change.differs(|head| &head.content) && !writer.written.is_ours(change.key, new.content)
             });
@@ -162,7 +171,7 @@ impl NamespaceController {
     /// Queues one Namespace on all clusters.
     fn of_namespace(&self, namespace: &Key) {
         let known = &self.writer.known;
-        if known.namespaces.get(namespace).is_some_and(|head| provided(known, &namespace.name, &head)) {
+        if known.provides(&namespace.name) {
             for (cluster, _) in known.clusters.pages(None).flatten() {
                 let cluster = cluster.name.clone();
                 self.queue.add(Place { namespace: namespace.name.clone(), cluster });
@@ -172,9 +181,6 @@ impl NamespaceController {
 
     async fn reconcile(&self, place: Place) -> Result<Next, Error> {
         let writer = &self.writer;
-        let Some(head) = writer.known.namespaces.get(&Key::cluster_scoped(place.namespace.as_str())) else {
-            return Ok(Next::Done);
-        };
         let cluster = writer.known.clusters.get(&Key::cluster_scoped(place.cluster.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Next::Done) };
         let execution = names::execution_namespace(&place.cluster);
@@ -183,7 +189,7 @@ impl NamespaceController {
             .namespaces
             .get(&Key::cluster_scoped(execution.as_str()))
             .is_some_and(|n| !n.deleting);
-        if !ready || !provided(&writer.known, &place.namespace, &head) {
+        if !ready || !writer.known.provides(&place.namespace) {
             return Ok(Next::Done);
         }
         let Some(live) =
@@ -245,19 +251,10 @@ impl NamespaceController {
     }
 }
 
-/// Whether a Namespace goes to all clusters by itself: not the hub's own, not one whose label forbids it, and not
-/// one that a policy places.
-fn provided(known: &Known, name: &str, head: &TemplateHead) -> bool {
-    let claimed = [label::PROPAGATION_POLICY_ID, label::CLUSTER_PROPAGATION_POLICY_ID];
-    !head.deleting
-        && !claimed.iter().any(|key| head.labels.contains_key(*key))
-        && !known.skip.auto_provision(name, |key| head.labels.get(key).map(String::as_str))
-}
-
 /// Queues all Namespaces on one cluster.
 fn on_cluster(known: &Known, cluster: &str, places: &WorkQueue<Place>) {
-    for (key, head) in known.namespaces.group(TemplateHead::OF_USERS) {
-        if provided(known, &key.name, &head) {
+    for (key, _) in known.namespaces.group(TemplateHead::OF_USERS) {
+        if known.provides(&key.name) {
             places.add(Place { namespace: key.name, cluster: cluster.to_owned() });
         }
     }

@@ -115,6 +115,14 @@ impl Known {
         }
     }
 
+    /// Whether a Namespace goes to all clusters by itself: it is there, is not the hub's own, and no label forbids it.
+    pub(crate) fn provides(&self, namespace: &str) -> bool {
+        self.namespaces.get(&Key::cluster_scoped(namespace)).is_some_and(|head| {
+            !head.deleting
+                && !self.skip.auto_provision(namespace, |key| head.labels.get(key).map(String::as_str))
+        })
+    }
+
     /// The bindings that name a cluster, in whatever way, and that are `concerned`.
     pub(crate) fn naming(&self, cluster: &str, concerned: impl Fn(&BindingHead) -> bool) -> Vec<BindingKey> {
         let keys = self.by_cluster.naming(cluster).into_iter();

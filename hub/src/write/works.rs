@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use karmada_api::consts::{extension, finalizer};
+use karmada_api::consts::{annotation, extension, finalizer, label};
 use karmada_client::Error;
 use karmada_core::{
     delete::{self, Orphan, Wishes},
@@ -16,7 +16,12 @@ use karmada_meta::{
     path::{FieldError, aggregate},
     time::Time,
 };
-use karmada_objects::{Part, key::Key, kinds::WORKS, scope::BindingKey};
+use karmada_objects::{
+    Part,
+    key::Key,
+    kinds::WORKS,
+    scope::{BindingKey, Scope},
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -251,12 +256,19 @@ where
         return Ok(());
     }
     let Some(wishes) = reread().await? else { return Ok(()) };
+    // A Namespace that goes everywhere by itself stays where its binding leaves it.
+    let provided = namespace_of(binding).is_some_and(|namespace| writer.known.provides(namespace));
     let carrying: Vec<_> = read
         .iter()
         .filter_map(|live| {
             let cluster = names::cluster_of_namespace(object::namespace(live))?;
             let marked = object::annotation(live, extension::UNWANTED_SINCE).is_some();
-            Some(carry_out(writer, live, decide(writer, cluster, marked, &wishes)).boxed())
+            let decision = decide(writer, cluster, marked, &wishes);
+            let goes = matches!(decision, Orphan::Delete | Orphan::Mark);
+            Some(match goes && provided && is_namespace(live) {
+                true => let_go(writer, live).boxed(),
+                false => carry_out(writer, live, decision).boxed(),
+            })
         })
         .collect();
     // Together, so that one sync makes several of them durable.
@@ -267,6 +279,28 @@ fn decide(writer: &Writer, cluster: &str, marked: bool, wishes: &Wishes) -> Orph
     let reporting =
         writer.known.clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.reporting());
     delete::orphan(cluster, marked, wishes, reporting)
+}
+
+/// The Namespace that a binding is for, if it is for one.
+pub(crate) fn namespace_of(binding: &BindingKey) -> Option<&str> {
+    let of_cluster = binding.scope == Scope::Cluster;
+    binding.key.name.strip_suffix("-namespace").filter(|_| of_cluster)
+}
+
+/// Makes a Work no binding's any more, and leaves what it holds where it is.
+async fn let_go(writer: &Writer, work: &Value) -> Result<(), Error> {
+    let key = Key::of(work);
+    tracing::info!(work = %key, "its binding lets go of it, and it is provided from now on");
+    let uid = object::uid(work).to_owned();
+    let change = |live: &mut Value| {
+        if object::uid(live) != uid || object::deletion_timestamp(live).is_some() {
+            return false;
+        }
+        object::remove_label(live, label::CLUSTER_RESOURCE_BINDING_ID);
+        object::remove_annotation(live, extension::UNWANTED_SINCE);
+        object::remove_annotation(live, annotation::CLUSTER_RESOURCE_BINDING_NAME).is_some()
+    };
+    writer.objects.modify(&WORKS, &key, Part::Main, change).await.map(drop)
 }
 
 async fn carry_out(writer: &Writer, work: &Value, decision: Orphan) -> Result<(), Error> {

@@ -6,7 +6,9 @@ use crate::common::{
     World, cluster, condition, configmap, configmaps, deployment, deployments, placed_on, policy,
 };
 use karmada_meta::object;
-use karmada_objects::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
+use karmada_objects::kinds::{
+    CLUSTER_PROPAGATION_POLICIES, CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -287,6 +289,57 @@ async fn a_silent_cluster_becomes_unknown_and_comes_back_at_once() {
             world.get(&CLUSTERS, "", "m").await.filter(free)
         })
         .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_a_policy_places_goes_everywhere_all_the_same() {
+    let world = World::start().await;
+    let (m, n) = (world.join("m", json!({})).await, world.join("n", json!({})).await);
+    let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    let opted_out = json!({"namespace.karmada.io/skip-auto-propagation": "true"});
+    world.create(&NAMESPACES, namespace("shop", json!({}))).await;
+    world.create(&NAMESPACES, namespace("local", opted_out)).await;
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy", "metadata": {"name": "p"},
+        "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Namespace", "name": "shop"},
+                                       {"apiVersion": "v1", "kind": "Namespace", "name": "local"}],
+                 "placement": on(&["m"])},
+    });
+    world.create(&CLUSTER_PROPAGATION_POLICIES, policy).await;
+    let bound = |work: &Value| object::annotation(work, "clusterresourcebinding.karmada.io/name").is_some();
+    for name in ["shop", "local"] {
+        let find = || async { m.work("Namespace", name).await.filter(bound) };
+        world.until("the policy's cluster has it by its binding", find).await;
+    }
+    world
+        .until("the other one by itself", || async {
+            n.work("Namespace", "shop").await.filter(|work| !bound(work))
+        })
+        .await;
+    world.settle().await;
+    assert!(n.work("Namespace", "local").await.is_none());
+
+    // What its binding leaves, it does not leave.
+    let first = m.work("Namespace", "shop").await.expect("it is there");
+    world
+        .change(&CLUSTER_PROPAGATION_POLICIES, "", "p", |policy| policy["spec"]["placement"] = on(&["n"]))
+        .await;
+    let find = || async { n.work("Namespace", "shop").await.filter(bound) };
+    world.until("it moves", find).await;
+    let find = || async { m.work("Namespace", "shop").await.filter(|work| !bound(work)) };
+    let left = world.until("and stays", find).await;
+    assert_eq!((object::uid(&left), object::deletion_timestamp(&left)), (object::uid(&first), None));
+    world.settle().await;
+    let left = m.work("Namespace", "shop").await.expect("it stays");
+    assert_eq!(left["metadata"]["ownerReferences"][0]["kind"], "Namespace");
+    let manifest = &left["spec"]["workload"]["manifests"][0];
+    assert_eq!(object::annotation(manifest, "clusterresourcebinding.karmada.io/name"), None);
+    let gone = || async {
+        m.act().await;
+        m.work("Namespace", "local").await.is_none().then_some(())
+    };
+    world.until("what is kept off the members goes", gone).await;
     world.stop().await;
 }
 
