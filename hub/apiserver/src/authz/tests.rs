@@ -1,5 +1,7 @@
 //! Who may what, as tables.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 fn agent(cluster: &str) -> UserInfo {
@@ -242,16 +244,61 @@ fn rights_that_are_told_are_rights_that_are_had() {
     }
 }
 
-#[test]
-fn on_a_stock_server_agents_may_follow_users_rules_too() {
-    let manifest = include_str!("../../../../manifests/hub/agent-rbac.yaml");
-    let rules: Vec<_> = AGENT_RULES.iter().filter(|rule| rule.group == "config.karmada.io").collect();
-    assert_eq!(rules.len(), 2);
-    let (_, granted) = manifest.split_once("apiGroups: [config.karmada.io]").expect("a rule for the group");
-    let mut lines = granted.lines().skip(1);
-    let (resources, verbs) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    for rule in rules {
-        assert!(resources.contains(rule.resource), "{resources}");
-        assert!(rule.verbs.iter().all(|verb| verbs.contains(verb)), "{verbs}");
+/// Rights one by one: namespace, `group/resource`, name and verb. RBAC sees no names where objects are made, listed or
+/// watched.
+type Single = (String, String, String, String);
+
+fn singles(
+    namespace: &str,
+    groups: &[String],
+    resources: &[String],
+    names: &[String],
+    verbs: &[String],
+) -> Vec<Single> {
+    let mut all = Vec::new();
+    let nameless = [String::new()];
+    for verb in verbs {
+        let any = names.is_empty() || ["create", "list", "watch"].contains(&verb.as_str());
+        for name in if any { &nameless } else { names } {
+            for (group, resource) in groups.iter().flat_map(|g| resources.iter().map(move |r| (g, r))) {
+                all.push((namespace.to_owned(), format!("{group}/{resource}"), name.clone(), verb.clone()));
+            }
+        }
     }
+    all
+}
+
+#[test]
+fn on_a_stock_server_agents_have_the_same_rights() {
+    let manifest = include_str!("../../../../manifests/hub/agent-rbac.yaml");
+    let strings = |value: &serde_json::Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+    };
+    let mut granted = BTreeSet::new();
+    for document in manifest.split("\n---\n") {
+        let document: serde_json::Value = serde_saphyr::from_str(document).unwrap();
+        let namespace = document["metadata"]["namespace"].as_str().unwrap_or_default();
+        for rule in document["rules"].as_array().into_iter().flatten() {
+            let [groups, resources, names, verbs] =
+                ["apiGroups", "resources", "resourceNames", "verbs"].map(|field| strings(&rule[field]));
+            granted.extend(singles(namespace, &groups, &resources, &names, &verbs));
+        }
+    }
+    let mut ours = BTreeSet::new();
+    for rule in AGENT_RULES {
+        let namespace = match rule.place {
+            Place::Execution => "karmada-es-CLUSTER",
+            Place::Clusters => CLUSTER_NAMESPACE,
+            Place::Default => "default",
+            Place::Anywhere => "",
+        };
+        let (names, verbs) = (rule.names("CLUSTER"), owned(rule.verbs));
+        ours.extend(singles(namespace, &owned(&[rule.group]), &owned(&[rule.resource]), &names, &verbs));
+    }
+    let [missing, more] =
+        [ours.difference(&granted), granted.difference(&ours)].map(Iterator::collect::<Vec<_>>);
+    assert!(
+        missing.is_empty() && more.is_empty(),
+        "missing in the manifest: {missing:?}\nmore there: {more:?}"
+    );
 }
