@@ -16,7 +16,7 @@ use crate::{
         application::ApplicationFailover, binding::Binder, cluster::ClusterController, context::Context,
         credentials, dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
         graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
-        quota::QuotaController, rebalancer::Rebalancer, resync, scheduler::Scheduler,
+        quota::QuotaController, rebalancer::Rebalancer, remedy::Remedies, resync, scheduler::Scheduler,
         status::StatusController, taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
@@ -172,6 +172,7 @@ impl Hub {
         let application = ApplicationFailover::new(&context);
         let failback = Failback::new(&context);
         let taint_policies = TaintPolicies::new(&context);
+        let remedies = Remedies::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -190,6 +191,7 @@ impl Hub {
         spawn(&mut running, "application-failover", application.run(stop.clone()));
         spawn(&mut running, "failback", failback.run(stop.clone()));
         spawn(&mut running, "cluster-taint-policy", taint_policies.run(stop.clone()));
+        spawn(&mut running, "remedy", remedies.run(stop.clone()));
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));

@@ -12,11 +12,26 @@ use crate::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota,
         OverridePolicy, PropagationPolicy,
     },
+    remedy::Remedy,
+    search::ResourceRegistry,
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 
-/// The CustomResourceDefinitions of all our kinds.
+/// The CustomResourceDefinitions of all kinds of Karmada's groups, so that no client fails at discovery.
 pub fn crds() -> Vec<Value> {
+    let mut all = own();
+    all.extend(reserved());
+    all
+}
+
+/// Those that nothing here acts on yet: what is written of them is kept, and means what it means to Karmada when something
+/// does. Their shape is that of Karmada's own definitions, a line for each.
+fn reserved() -> Vec<Value> {
+    serde_json::from_str(include_str!("reserved.json")).expect("invariant: the file is read by every test")
+}
+
+/// Those of the kinds that we have types for.
+pub fn own() -> Vec<Value> {
     vec![
         definition::<Cluster>(),
         definition::<ResourceInterpreterCustomization>(),
@@ -31,6 +46,8 @@ pub fn crds() -> Vec<Value> {
         definition::<ResourceBinding>(),
         definition::<Work>(),
         definition::<WorkloadRebalancer>(),
+        definition::<Remedy>(),
+        definition::<ResourceRegistry>(),
     ]
 }
 

@@ -30,7 +30,9 @@ pub mod crd;
 pub mod kind;
 pub mod models;
 pub mod policy;
+pub mod remedy;
 pub mod schema;
+pub mod search;
 mod serde_util;
 pub mod work;
 

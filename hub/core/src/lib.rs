@@ -50,6 +50,7 @@ pub mod overrides;
 pub mod place;
 pub mod quota;
 pub mod rebalance;
+pub mod remedy;
 pub mod select;
 pub mod skip;
 pub mod status;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use karmada_api::{KarmadaKind, apps, cluster, config, policy, work};
+use karmada_api::{KarmadaKind, apps, cluster, config, policy, remedy, work};
 use karmada_client::Resource;
 
 /// How a Karmada kind is addressed.
@@ -35,6 +35,8 @@ kinds! {
     CLUSTER_OVERRIDE_POLICIES = of::<policy::ClusterOverridePolicy>();
     /// Taints that follow the conditions of clusters.
     CLUSTER_TAINT_POLICIES = of::<policy::ClusterTaintPolicy>();
+    /// What is done about clusters while their conditions ask for it.
+    REMEDIES = of::<remedy::Remedy>();
     /// Wishes that objects be placed anew.
     WORKLOAD_REBALANCERS = of::<apps::WorkloadRebalancer>();
     /// Users' own rules for what the fields of a kind mean.

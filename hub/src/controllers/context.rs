@@ -25,8 +25,8 @@ use crate::{
     known::{
         Known,
         heads::{
-            BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, TaintPolicyHead, TemplateHead,
-            WorkHead,
+            BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, RemedyHead, TaintPolicyHead,
+            TemplateHead, WorkHead,
         },
         index::{Index, follow},
     },
@@ -194,6 +194,7 @@ impl Context {
             taints,
             TaintPolicyHead::project,
         );
+        self.follow(running, "remedies", &self.known.remedies, all(&kinds::REMEDIES), RemedyHead::project);
         let services = all(&kinds::RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS);
         self.follow(running, "interpreter-webhooks", &self.rules.webhooks, services, hooks::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
@@ -249,6 +250,7 @@ impl Context {
             self.known.works.synced().await;
             self.known.leases.synced().await;
             self.known.taint_policies.synced().await;
+            self.known.remedies.synced().await;
             self.known.definitions.synced().await;
             self.rules.customizations.synced().await;
             self.accounts.quotas.synced().await;

@@ -33,6 +33,7 @@ pub(crate) mod lease;
 pub(crate) mod namespace;
 pub(crate) mod quota;
 pub(crate) mod rebalancer;
+pub(crate) mod remedy;
 pub(crate) mod resync;
 pub(crate) mod scheduler;
 pub(crate) mod status;

@@ -11,15 +11,17 @@ use karmada_api::{
     conditions,
     consts::{condition, extension, label},
     policy::{ClusterOverridePolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec},
+    remedy::{RemedyClusterAffinity, RemedySpec},
 };
 use karmada_client::lease;
-use karmada_core::{health::Ready, names};
+use karmada_core::{health::Ready, names, remedy};
 use karmada_meta::object;
 use karmada_objects::{
     key::Key,
     scope::Scope,
     typed::{lenient, trim},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::known::digest::{digest, digest_without};
@@ -129,6 +131,40 @@ impl TaintPolicyHead {
         trim(&mut policy.metadata, value);
         let born = value["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
         Self { policy, born: (born.to_owned(), object::name(value).to_owned()) }
+    }
+}
+
+/// A Remedy, in full: every cluster is held against those that mean it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RemedyHead {
+    /// What it says. One that cannot be read means no cluster.
+    pub spec: RemedySpec,
+}
+
+impl RemedyHead {
+    /// The group of those that mean all clusters.
+    pub(crate) const ALL: &'static str = "all";
+
+    /// Projects a Remedy.
+    pub(crate) fn project(value: &Value) -> Self {
+        let nothing = || RemedySpec {
+            cluster_affinity: Some(RemedyClusterAffinity::default()),
+            ..RemedySpec::default()
+        };
+        Self { spec: RemedySpec::deserialize(&value["spec"]).unwrap_or_else(|_| nothing()) }
+    }
+
+    /// The groups by which Remedies are found: the clusters that they name.
+    pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
+        match remedy::named(&head.spec) {
+            None => vec![Self::ALL.to_owned()],
+            Some(names) => names.iter().map(|name| Self::of_cluster(name)).collect(),
+        }
+    }
+
+    /// The group of those that name a cluster.
+    pub(crate) fn of_cluster(name: &str) -> String {
+        format!("cluster {name}")
     }
 }
 

@@ -33,8 +33,8 @@ use self::{
     by_cluster::ByCluster,
     by_placement::ByPlacement,
     heads::{
-        BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, TaintPolicyHead, TemplateHead,
-        WorkHead,
+        BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, RemedyHead, TaintPolicyHead,
+        TemplateHead, WorkHead,
     },
     index::Index,
     templates::Templates,
@@ -53,6 +53,7 @@ pub(crate) struct Known {
     pub(crate) works: Arc<Index<WorkHead>>,
     pub(crate) leases: Arc<Index<LeaseHead>>,
     pub(crate) taint_policies: Arc<Index<TaintPolicyHead>>,
+    pub(crate) remedies: Arc<Index<RemedyHead>>,
     /// Wishes that objects be placed anew, by their generation.
     pub(crate) rebalancers: Arc<Index<i64>>,
     pub(crate) definitions: Arc<Index<DefinitionHead>>,
@@ -109,6 +110,7 @@ impl Known {
             works: Index::grouped_by(WorkHead::groups),
             leases: Index::new(),
             taint_policies: Index::new(),
+            remedies: Index::grouped_by(RemedyHead::groups),
             rebalancers: Index::new(),
             definitions: Index::new(),
             templates: Arc::new(Templates::new()),

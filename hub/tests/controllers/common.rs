@@ -274,7 +274,8 @@ impl World {
                 "kubernetesVersion": "v1.36.2",
                 "apiEnablements": [
                     {"groupVersion": "v1", "resources": [
-                        {"name": "configmaps", "kind": "ConfigMap"}, {"name": "secrets", "kind": "Secret"}]},
+                        {"name": "configmaps", "kind": "ConfigMap"}, {"name": "secrets", "kind": "Secret"},
+                        {"name": "namespaces", "kind": "Namespace"}]},
                     {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
                     {"groupVersion": "rbac.authorization.k8s.io/v1",
                      "resources": [{"name": "clusterroles", "kind": "ClusterRole"}]},

@@ -12,6 +12,7 @@ mod common;
 mod counting;
 mod following;
 mod gathering;
+mod groups;
 mod interpreting;
 mod leaving;
 mod parity;

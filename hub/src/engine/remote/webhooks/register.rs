@@ -46,7 +46,7 @@ fn kinds() -> Vec<[String; 4]> {
         let names = &spec["names"];
         [&spec["group"], &spec["versions"][0]["name"], &names["plural"], &names["kind"]].map(text)
     };
-    karmada_api::crds().into_iter().map(read).collect()
+    karmada_api::crd::own().into_iter().map(read).collect()
 }
 
 impl Registration {
@@ -117,6 +117,9 @@ impl Registration {
                 rule("cluster.karmada.io", "clusters", &["CREATE", "UPDATE"]),
                 rule("work.karmada.io", "works", &["CREATE", "UPDATE"]),
                 rule("coordination.k8s.io", "leases", &["CREATE"]),
+                rule("", "secrets", &["CREATE", "UPDATE"]),
+                rule("", "events", &["CREATE"]),
+                rule("events.k8s.io", "events", &["CREATE"]),
             ]);
             let mut agents = hook("agents.karmada.io".to_owned(), AGENTS, rules);
             agents["failurePolicy"] = "Fail".into();
@@ -205,7 +208,7 @@ mod tests {
         let find = |at: usize, name: &str| {
             hooks(at).iter().find(|hook| hook["name"] == name).cloned().unwrap_or_default()
         };
-        assert_eq!(hooks(0).len(), karmada_api::crds().len());
+        assert_eq!(hooks(0).len(), karmada_api::crd::own().len());
         let works = find(0, "work.work.karmada.io");
         assert_eq!(works["clientConfig"]["url"], "https://hub:6443/mutate-work/k1");
         let other = "request.userInfo.username != \"system:karmada:hub\"";

@@ -1,0 +1,127 @@
+//! Karmada's groups: all are there from the start, and Remedies do what they say.
+
+use crate::common::{World, condition};
+use karmada_client::Resource;
+use karmada_objects::kinds::{CLUSTERS, REMEDIES};
+use serde_json::{Value, json};
+
+#[tokio::test(start_paused = true)]
+async fn all_of_karmadas_groups_are_served_from_the_start() {
+    let world = World::start().await;
+    let served = [
+        ("apps.karmada.io", "v1alpha1", "workloadrebalancers"),
+        ("autoscaling.karmada.io", "v1alpha1", "cronfederatedhpas federatedhpas"),
+        ("cluster.karmada.io", "v1alpha1", "clusters"),
+        (
+            "config.karmada.io",
+            "v1alpha1",
+            "resourceinterpretercustomizations resourceinterpreterwebhookconfigurations",
+        ),
+        ("multicluster.x-k8s.io", "v1alpha1", "serviceexports serviceimports"),
+        ("networking.karmada.io", "v1alpha1", "multiclusteringresses multiclusterservices"),
+        (
+            "policy.karmada.io",
+            "v1alpha1",
+            "clusteroverridepolicies clusterpropagationpolicies clustertaintpolicies federatedresourcequotas \
+             overridepolicies propagationpolicies",
+        ),
+        ("remedy.karmada.io", "v1alpha1", "remedies"),
+        ("search.karmada.io", "v1alpha1", "resourceregistries"),
+        ("work.karmada.io", "v1alpha1", "works"),
+        ("work.karmada.io", "v1alpha2", "clusterresourcebindings resourcebindings"),
+    ];
+    for (group, version, resources) in served {
+        let list = world.rest.get(&format!("/apis/{group}/{version}")).await.expect("served");
+        let names = list["resources"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str());
+        let mut names: Vec<_> = names.filter(|name| !name.contains('/')).collect();
+        names.sort_unstable();
+        assert_eq!(names.join(" "), resources, "{group}");
+    }
+    // What nothing acts on yet is kept as it was written.
+    let kept = [
+        ("multicluster.x-k8s.io", "serviceexports", "ServiceExport", json!({})),
+        (
+            "autoscaling.karmada.io",
+            "federatedhpas",
+            "FederatedHPA",
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                            "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                                         "target": {"type": "Utilization", "averageUtilization": 50}}}]}}),
+        ),
+        (
+            "networking.karmada.io",
+            "multiclusterservices",
+            "MultiClusterService",
+            json!({"spec": {"types": ["CrossCluster"], "ports": [{"port": 80}]}}),
+        ),
+    ];
+    for (group, plural, kind, mut object) in kept {
+        let resource = Resource::new(group, "v1alpha1", plural, kind, true);
+        object["apiVersion"] = resource.api_version().into();
+        object["kind"] = kind.into();
+        object["metadata"] = json!({"name": "web", "namespace": "default"});
+        world.create(&resource, object.clone()).await;
+        let live = world.get(&resource, "default", "web").await.expect("it is kept");
+        assert_eq!(live.get("spec"), object.get("spec"), "{kind}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn remedies_are_taken_while_conditions_ask_for_them() {
+    const RESOLVES: &str = "ServiceDomainNameResolutionReady";
+    let world = World::start().await;
+    world.join("m", json!({})).await;
+    world.join("n", json!({})).await;
+    // As an agent on each node says it, without a reason.
+    let resolves = async |status: &str| {
+        world
+            .report(&CLUSTERS, "", "m", |cluster| {
+                let list = cluster["status"]["conditions"].as_array_mut().expect("there are some");
+                list.retain(|condition| condition["type"] != RESOLVES);
+                list.push(json!({"type": RESOLVES, "status": status, "reason": "", "message": "",
+                                 "lastTransitionTime": "2026-09-21T13:46:40Z"}));
+            })
+            .await;
+    };
+    let acts = async |name: &str, want: Value| {
+        let is = |cluster: &Value| cluster["status"].get("remedyActions").unwrap_or(&Value::Null) == &want;
+        world.becomes("the actions", &CLUSTERS, "", name, is).await
+    };
+    let remedy = |name: &str, spec: Value| json!({"apiVersion": "remedy.karmada.io/v1alpha1", "kind": "Remedy", "metadata": {"name": name}, "spec": spec});
+    let lost = json!([{"clusterConditionMatch": {
+        "conditionType": RESOLVES, "operator": "Equal", "conditionStatus": "False"}}]);
+    let control = remedy(
+        "control",
+        json!({"clusterAffinity": {"clusterNames": ["m"]}, "decisionMatches": lost,
+                                           "actions": ["TrafficControl"]}),
+    );
+    world.create(&REMEDIES, control).await;
+    resolves("False").await;
+    let cluster = acts("m", json!(["TrafficControl"])).await;
+    assert_eq!(condition(&cluster, "Ready")["status"], "True", "the rest of its status stays");
+    // Without matches at once, and everywhere; each action once, in order.
+    world.create(&REMEDIES, remedy("all", json!({"actions": ["TrafficControl", "Alarm"]}))).await;
+    acts("m", json!(["Alarm", "TrafficControl"])).await;
+    acts("n", json!(["Alarm", "TrafficControl"])).await;
+    world.delete(&REMEDIES, "", "all").await.expect("deleted");
+    acts("n", Value::Null).await;
+    acts("m", json!(["TrafficControl"])).await;
+    resolves("True").await;
+    acts("m", Value::Null).await;
+    resolves("False").await;
+    acts("m", json!(["TrafficControl"])).await;
+    world.delete(&REMEDIES, "", "control").await.expect("deleted");
+    acts("m", Value::Null).await;
+    let bad = remedy(
+        "bad",
+        json!({"decisionMatches": [{"clusterConditionMatch": {
+        "conditionType": RESOLVES, "operator": "Like", "conditionStatus": "False"}}]}),
+    );
+    let refused = world.rest.post(&REMEDIES.collection(None), &bad).await.expect_err("no such operator");
+    assert!(
+        refused.to_string().contains("spec.decisionMatches[0].clusterConditionMatch.operator"),
+        "{refused}"
+    );
+    world.stop().await;
+}
