@@ -59,6 +59,14 @@ pub fn get_replicas(object: &Value) -> Result<Option<Replicas>, InterpretError> 
         (Native::Pod, None) => 1,
         _ => return Ok(None),
     };
+    // No more of a Job run at once than have to succeed.
+    let replicas = match native {
+        Native::Job => {
+            let completions = whole_number(object, &["spec", "completions"])?;
+            completions.map_or(replicas, |completions| replicas.min(completions))
+        }
+        _ => replicas,
+    };
     let pod = native.pod_spec().and_then(|path| at(object, path)).unwrap_or(&Value::Null);
     Ok(Some(Replicas { replicas, requirements: pod_requirements(object, pod)? }))
 }
@@ -163,6 +171,9 @@ mod tests {
             ("apps/v1", "ReplicaSet", json!({"replicas": 4}), Some(4)),
             ("apps/v1", "StatefulSet", json!({"replicas": 5}), Some(5)),
             ("batch/v1", "Job", json!({"parallelism": 6, "completions": 9}), Some(6)),
+            ("batch/v1", "Job", json!({"parallelism": 6, "completions": 4}), Some(4)),
+            ("batch/v1", "Job", json!({"parallelism": 6}), Some(6)),
+            ("batch/v1", "Job", json!({"completions": 4}), Some(1)),
             ("v1", "Pod", json!({"containers": []}), Some(1)),
             ("apps/v1", "DaemonSet", json!({"replicas": 3}), None),
             ("v1", "ConfigMap", json!({}), None),
