@@ -48,7 +48,10 @@ pub use self::{
     prune::prune,
     ready::ready,
     reflect::{reflect_status, reports_generations},
-    replicas::{Replicas, completions, get_components, get_replicas, revise_completions, revise_replicas},
+    replicas::{
+        Replicas, completions, get_components, get_replicas, has_components, revise_completions,
+        revise_replicas,
+    },
     requests::{pod_requests, pod_template_requests},
     retain::{Field, retain, retain_rules},
     runs::{Runs, runs},

@@ -79,6 +79,11 @@ pub fn get_components(object: &Value) -> Result<Vec<Component>, InterpretError> 
     thirdparty::components(object)
 }
 
+/// Whether an object is of a kind that has several kinds of replicas.
+pub fn has_components(object: &Value) -> bool {
+    thirdparty::has_components(object)
+}
+
 /// What a pod with this spec needs; none when it needs nothing in particular. Errors name the object.
 pub(crate) fn pod_requirements(
     object: &Value,

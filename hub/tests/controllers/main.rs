@@ -16,6 +16,7 @@ mod groups;
 mod interpreting;
 mod leaving;
 mod parity;
+mod parts;
 mod placing;
 mod quotas;
 mod scheduling;

@@ -21,7 +21,7 @@ use std::{
 };
 
 use karmada_api::work::{
-    AggregatedStatusItem, ComponentReplicaRequirements, ReplicaRequirements, ResourceBindingSpec,
+    AggregatedStatusItem, Component, ComponentReplicaRequirements, ReplicaRequirements, ResourceBindingSpec,
     ResourceBindingStatus, ResourceHealth, TargetCluster,
 };
 use serde::Serialize;
@@ -110,6 +110,14 @@ impl Assigned {
         left: Duration,
     ) -> Option<Self> {
         let together = spec.components.len() > 1;
+        // What is asked for beyond what was given is not on its way.
+        let given = clusters.iter().map(|target| target.components.as_slice()).find(|given| !given.is_empty());
+        let of = |component: &Component| match given {
+            None => component.replicas,
+            Some(given) => {
+                given.iter().find(|part| part.name == component.name).map_or(0, |part| part.replicas)
+            }
+        };
         let parts: Vec<Part> = match spec.components.as_slice() {
             [] if spec.replicas <= 0 => return None,
             [] => vec![Part {
@@ -119,7 +127,7 @@ impl Assigned {
             components => components
                 .iter()
                 .map(|component| Part {
-                    replicas: if together { i64::from(component.replicas.max(0)) } else { 1 },
+                    replicas: if together { i64::from(of(component).max(0)) } else { 1 },
                     requirements: of_component(component.replica_requirements.as_ref()),
                 })
                 .collect(),
@@ -532,6 +540,12 @@ mod tests {
             .map(|(cluster, parts)| (cluster, parts.into_iter().map(|(_, n)| n).collect::<Vec<_>>()))
             .collect();
         assert_eq!(way, [("b", vec![1, 3])]);
+
+        let given = json!([{"name": "a", "components": [{"name": "boss", "replicas": 1}, {"name": "hand", "replicas": 2}]}]);
+        spec.clusters = serde_json::from_value(given).unwrap();
+        let assigned = Assigned::just_now(&spec, &status(&[]), &spec.clusters).unwrap();
+        let way: Vec<_> = assigned.on_their_way().flat_map(|(_, parts)| parts).map(|(_, n)| n).collect();
+        assert_eq!(way, [1, 2], "not what is asked for beyond what was given");
     }
 
     #[test]

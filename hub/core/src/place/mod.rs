@@ -10,6 +10,7 @@
 mod advice;
 mod explain;
 mod filter;
+pub mod parts;
 mod reschedule;
 mod spread;
 mod waiting;
@@ -335,12 +336,10 @@ fn assign(
         return Err(PlaceError::Unschedulable { message, short: 1 });
     }
     if !has_replicas(spec) {
-        let full = |c: &&Candidate<'_>| !c.there && c.room.replicas < 1;
-        if let Some(c) = chosen.iter().find(full).filter(|_| goes_as_set(spec, placement)) {
-            let message = format!("{} has no room for all components together ({})", c.name(), c.room.limit);
-            return Err(PlaceError::Unschedulable { message, short: 1 });
+        if !goes_as_set(spec, placement) {
+            return Ok(everywhere(0));
         }
-        return Ok(everywhere(0));
+        return parts::assign(spec, chosen);
     }
     let ties = TieBreak::of_uid(&spec.resource.uid);
     let mode = if reschedule::asked(spec, request.last_scheduled) { Mode::Fresh } else { Mode::Steady };

@@ -9,7 +9,7 @@ use karmada_api::{
 };
 use karmada_meta::time::Time;
 
-use super::PlaceError;
+use super::{PlaceError, parts};
 use crate::divide::Strategy;
 
 /// Why a binding is scheduled.
@@ -71,7 +71,7 @@ pub fn need_schedule(
             placement_changed(placement, applied, &status.scheduler_observed_affinity_name),
             Trigger::PlacementChanged,
         ),
-        (replicas_changed(spec, placement), Trigger::ReplicasChanged),
+        (replicas_changed(spec, placement) || parts::changed(spec), Trigger::ReplicasChanged),
         (asked, Trigger::Requested),
         (spec.clusters.iter().any(|target| gone(&target.name)), Trigger::ClusterGone),
         (recomputed, Trigger::Recomputed),

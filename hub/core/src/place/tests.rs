@@ -369,6 +369,43 @@ fn components_that_go_to_one_cluster_need_room_there() {
 }
 
 #[test]
+fn components_are_given_to_their_cluster_by_name_and_grow_where_there_is_room() {
+    let fleet = Fleet::of([roomy("a", json!({}), 3), roomy("b", json!({}), 9)]);
+    let alone = json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
+    let parts = |x: i32, y: i32| {
+        json!([{"name": "x", "replicas": x, "replicaRequirements": core()},
+               {"name": "y", "replicas": y, "replicaRequirements": core()}])
+    };
+    let given = |x: i32, y: i32| json!([{"name": "x", "replicas": x}, {"name": "y", "replicas": y}]);
+    let decide = |placement: &Value, parts: Value, clusters: Value| {
+        let spec = spec(placement.clone(), json!({"replicas": 0, "components": parts, "clusters": clusters}));
+        let decision = schedule(&Request::new(&spec, &fleet)).map_err(|e| format!("{}: {e}", e.reason()));
+        decision.map(|decision| json!(decision.clusters))
+    };
+    let on_a = |parts: Value| json!([{"name": "a", "components": parts}]);
+    let anywhere = json!({"clusterAffinity": {"clusterNames": ["a"]}});
+    let one = json!([{"name": "x", "replicas": 2}]);
+    for (what, placement, parts, clusters, expected) in [
+        ("at first", &alone, parts(1, 2), json!([]), Ok(json!([{"name": "b", "components": given(1, 2)}]))),
+        ("it stays, and grows into the room that is left", &alone, parts(1, 4), on_a(given(1, 1)), Ok(on_a(given(1, 4)))),
+        ("it shrinks", &alone, parts(1, 0), on_a(given(9, 9)), Ok(on_a(given(1, 0)))),
+        (
+            "no room for what is added, though another cluster has it for all",
+            &alone,
+            parts(1, 5),
+            on_a(given(1, 1)),
+            Err("Unschedulable: failed to assign replicas: insufficient resources for component scale: a has no room for \
+                 4 of y more (pods)".to_owned()),
+        ),
+        ("given by an older hub", &alone, parts(1, 5), json!([{"name": "a"}]), Ok(on_a(given(1, 5)))),
+        ("not as a whole", &anywhere, parts(1, 2), json!([]), Ok(json!([{"name": "a"}]))),
+        ("one part", &alone, one, json!([]), Ok(json!([{"name": "b"}]))),
+    ] {
+        assert_eq!(decide(placement, parts, clusters), expected, "{what}");
+    }
+}
+
+#[test]
 fn every_cluster_gets_a_verdict() {
     let placement = json!({
         "clusterAffinities": [{"affinityName": "edge", "fieldSelector": {"matchExpressions": [{"key": "region", "operator": "In", "values": ["eu"]}]}}],

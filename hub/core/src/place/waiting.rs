@@ -23,7 +23,7 @@ use karmada_api::{
     work::{Component, ReplicaRequirements, ResourceBindingSpec},
 };
 
-use super::{PlaceError, applied_placement, ask, goes_as_set, retry_after, serves_kind};
+use super::{PlaceError, applied_placement, ask, goes_as_set, parts, retry_after, serves_kind};
 use crate::{
     affinity::Reach,
     estimate::Ask,
@@ -60,7 +60,7 @@ impl Wanted {
         ask(spec, placement)?;
         let set = goes_as_set(spec, placement);
         let requirements = spec.replica_requirements.clone().filter(|_| !set);
-        let components = if set { spec.components.clone() } else { Vec::new() };
+        let components = if set { parts::wanted(spec) } else { Vec::new() };
         let (api_version, kind) = (spec.resource.api_version.clone(), spec.resource.kind.clone());
         let text = serde_json::to_string(&(&requirements, &components, &api_version, &kind));
         let text = text.unwrap_or_default().into();

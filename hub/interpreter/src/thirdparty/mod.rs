@@ -137,6 +137,10 @@ pub(crate) fn runs(api_version: &str, kind: &str) -> Option<Runs> {
     }
 }
 
+pub(crate) fn has_components(value: &Value) -> bool {
+    of(value).is_some_and(|known| !matches!(known.parts, Parts::None))
+}
+
 pub(crate) fn components(value: &Value) -> Result<Vec<Component>, InterpretError> {
     of(value).map_or_else(|| Ok(Vec::new()), |known| known.parts.read(value))
 }

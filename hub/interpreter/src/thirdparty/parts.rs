@@ -1,6 +1,6 @@
 //! The parts of an object that has several kinds of replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karmada_api::work::{Component, ComponentReplicaRequirements, NodeClaim};
 use karmada_meta::Quantity;
@@ -30,9 +30,16 @@ pub(crate) enum Parts {
     Spark,
 }
 
+/// The longest name of a part in a binding.
+const LONGEST: usize = 32;
+
 impl Parts {
-    /// The parts of an object.
+    /// The parts of an object, each with a name of its own.
     pub(super) fn read(self, value: &Value) -> Result<Vec<Component>, InterpretError> {
+        self.found(value).map(with_own_names)
+    }
+
+    fn found(self, value: &Value) -> Result<Vec<Component>, InterpretError> {
         match self {
             Self::None => Ok(Vec::new()),
             Self::Named(path, idle) => {
@@ -97,6 +104,27 @@ impl Parts {
         });
         Ok(Replicas { replicas, requirements })
     }
+}
+
+/// Parts by whose names they can be told apart, and which a binding can hold: where that is not so, their places are added.
+/// Karmada leaves such an object without a binding.
+fn with_own_names(mut parts: Vec<Component>) -> Vec<Component> {
+    let mut taken = BTreeSet::new();
+    for (i, part) in parts.iter_mut().enumerate() {
+        let mut name = part.name.clone();
+        let mut number = i;
+        while name.is_empty() || name.len() > LONGEST || taken.contains(&name) {
+            number += 1;
+            let number = format!("-{number}");
+            let room = LONGEST.saturating_sub(number.len());
+            let begin = if part.name.is_empty() { "part" } else { part.name.as_str() };
+            let end = (0..=room.min(begin.len())).rev().find(|end| begin.is_char_boundary(*end));
+            name = format!("{}{number}", &begin[..end.unwrap_or_default()]);
+        }
+        taken.insert(name.clone());
+        part.name = name;
+    }
+    parts
 }
 
 /// A whole number, or a text that is one.

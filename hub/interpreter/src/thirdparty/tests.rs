@@ -117,6 +117,19 @@ fn replicas_and_parts() {
 }
 
 #[test]
+fn parts_have_names_that_a_binding_can_hold() {
+    let long = "a-task-with-a-name-that-is-long-enough";
+    let tasks: Vec<Value> = [long, "x", "x", "", "ä".repeat(16).as_str(), &"ä".repeat(20)]
+        .map(|name| json!({"name": name}))
+        .into();
+    let job = object("batch.volcano.sh/v1alpha1", "Job", &json!({"tasks": tasks}), &Value::Null);
+    let names: Vec<_> = get_components(&job).unwrap().into_iter().map(|part| part.name).collect();
+    let (kept, cut) = ("ä".repeat(16), "ä".repeat(15) + "-6");
+    assert_eq!(names, ["a-task-with-a-name-that-is-lon-1", "x", "x-3", "part-4", &kept, &cut]);
+    assert!(has_components(&job) && !has_components(&object("v1", "Pod", &json!({}), &Value::Null)));
+}
+
+#[test]
 fn spark_asks_for_memory_beside_the_heap() {
     for (kind, memory, overhead, expected) in [
         ("Java", "1g", Value::Null, "1408Mi"),

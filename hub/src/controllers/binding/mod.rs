@@ -18,10 +18,10 @@ use futures::{FutureExt, StreamExt, stream};
 use karmada_api::{
     conditions::{self, Condition},
     consts::{event, extension},
-    work::ResourceBindingSpec,
+    work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_client::Error;
-use karmada_core::{delete::Wishes, evict, judge::fence, names, select::Claim, work as core_work};
+use karmada_core::{delete::Wishes, evict, judge::fence, names, place, select::Claim, work as core_work};
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
@@ -188,6 +188,11 @@ impl Binder {
         let mut next = Next::Done;
         if problems.missing.is_empty() && !targets.is_empty() {
             let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
+            if self.waits_for_parts(&targets, &template).await {
+                // Once they are given, that brings us back.
+                self.report(key, binding, spec, &problems).await?;
+                return Ok(Next::Done);
+            }
             let render = render::Render::new(&self.context, key, binding, spec, &template);
             let (mut written, mut settled) = (Vec::new(), true);
             let fences = self.fences(key, binding, &targets, &render.work_name()).await?;
@@ -267,6 +272,16 @@ impl Binder {
         Ok(next)
     }
 
+    /// Whether a cluster was given other parts than the template has: then its Work stays as it is. What cannot be told is
+    /// said by the detector.
+    async fn waits_for_parts(&self, targets: &[TargetCluster], template: &Value) -> bool {
+        if targets.iter().all(|target| target.components.is_empty()) {
+            return false;
+        }
+        let parts = self.context.rules.interpreter.components(template).await;
+        parts.map_or(true, |parts| targets.iter().any(|target| place::parts::differs(&parts, target)))
+    }
+
     /// The clusters whose copies are removed before new ones are made, and still have them. One that cannot be reached is
     /// not waited for.
     fn purging(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> BTreeSet<String> {
@@ -307,7 +322,7 @@ impl Binder {
         &self,
         key: &BindingKey,
         render: &render::Render<'_>,
-        target: &karmada_api::work::TargetCluster,
+        target: &TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
         let cluster = self.context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));

@@ -16,11 +16,13 @@ use super::{Detector, desired::Workload};
 const REASON_LIMIT: usize = 1024;
 
 impl Detector {
-    /// The replicas or the parts of a template. A user's rule for parts replaces that for replicas, as in Karmada.
-    /// What cannot be told is an event.
+    /// The replicas or the parts of a template. Parts replace replicas, as in Karmada; but a user's rule for replicas
+    /// goes before the parts that are known of a kind. What cannot be told is an event.
     pub(super) async fn workload(&self, template: &Value) -> Result<Workload, RuleError> {
         let interpreter = &self.context.rules.interpreter;
-        let parts = interpreter.is_customized(template, Operation::InterpretComponent);
+        let by_user = |operation| interpreter.is_customized(template, operation);
+        let parts = by_user(Operation::InterpretComponent)
+            || karmada_interpreter::has_components(template) && !by_user(Operation::InterpretReplica);
         let asked = if parts {
             let components = interpreter.components(template).await;
             components.map(|components| Workload { components, ..Workload::default() })
