@@ -55,7 +55,8 @@ use hub::{
     services::AgentCaller,
 };
 use member::{
-    apply::Applier, discovery::Discovery, ground::Ground, observe::Observer, summary, summary::Figures,
+    apply::Applier, discovery::Discovery, ground::Ground, observe::Observer, quotas, quotas::Quotas, summary,
+    summary::Figures,
 };
 use phase::Phases;
 use works::{
@@ -340,6 +341,11 @@ impl Agent {
             config.member_back.clone(),
             Arc::clone(&figures),
         ));
+        let quotas: Arc<Mutex<Quotas>> = Arc::default();
+        if config.resource_modeling {
+            let (env, wake) = (env.clone(), config.member_back.clone());
+            loops.spawn(quotas::follow(member.clone(), env, wake, Arc::clone(&quotas)));
+        }
         let (view_for_rules, desired_for_rules) = (Arc::clone(&view), Arc::clone(&desired));
         let reporter = Reporter {
             hub: hub.clone(),
@@ -349,6 +355,8 @@ impl Agent {
             view,
             discovery,
             figures,
+            quotas,
+            desired: Arc::clone(&desired),
             works: queue.clone(),
             stats: Arc::clone(&stats),
             released: Arc::clone(&executor.released),

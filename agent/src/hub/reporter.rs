@@ -16,7 +16,7 @@ use karmada_core::nodes::report;
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::cluster::ClusterView;
@@ -25,11 +25,13 @@ use crate::{
     member::{
         discovery::{Apis, Discovery},
         health::{Health, Threshold},
+        quotas::Quotas,
         released::Released,
         summary::Figures,
     },
     phase::Phases,
     stats::Stats,
+    works::desired::Desired,
 };
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
@@ -41,10 +43,10 @@ const FIRST_LISTS: Duration = Duration::from_secs(3);
 /// Kinds that came or went on the member are told so much later: whoever installs something brings several.
 const KINDS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Between reports of what is free on nodes: pods come and go in groups.
+/// Between reports of what is free on nodes and left by quotas: pods come and go in groups.
 const ROOMS_PAUSE: Duration = Duration::from_secs(30);
 
-/// When what is free on nodes is reported again.
+/// When what is free on nodes, and left by quotas, is reported again.
 #[derive(Debug, Default)]
 struct Rooms {
     /// [`Env::now`].
@@ -112,6 +114,8 @@ pub(crate) struct Reporter {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) discovery: Arc<Discovery>,
     pub(crate) figures: Arc<Mutex<Figures>>,
+    pub(crate) quotas: Arc<Mutex<Quotas>>,
+    pub(crate) desired: Arc<Desired>,
     pub(crate) works: WorkQueue<String>,
     pub(crate) stats: Arc<Stats>,
     /// Namespaces that stay on the member.
@@ -259,32 +263,44 @@ impl Reporter {
         Ok(())
     }
 
-    /// Tells the hub what is free on each node, if that is other than what it has.
+    /// Tells the hub what is free on each node, and what ResourceQuotas leave, if that is other than what it has.
     async fn tell_rooms(&self, rooms: &mut Rooms) -> Result<(), Error> {
         let now = self.env.now();
         if !self.config.resource_modeling || rooms.forbidden || rooms.not_before > now {
             return Ok(());
         }
-        let text = {
+        let mut reports = Vec::new();
+        {
             let figures = self.figures.lock();
-            if !figures.synced() {
-                return Ok(());
+            if figures.synced() {
+                reports.push((extension::NODES, report::write(&figures.rooms())));
             }
-            report::write(&figures.rooms())
-        };
+        }
+        {
+            let quotas = self.quotas.lock();
+            if quotas.synced() {
+                let left = if quotas.is_empty() { None } else { quotas.report(&self.desired.namespaces()) };
+                reports.push((extension::QUOTAS, left));
+            }
+        }
         let cluster = self.view.fresh().await?;
-        if object::annotation(&cluster, extension::NODES) == text.as_deref() {
+        reports.retain(|(key, text)| object::annotation(&cluster, key) != text.as_deref());
+        if reports.is_empty() {
             return Ok(());
         }
         rooms.not_before = now + ROOMS_PAUSE;
-        let change = json!({"metadata": {"annotations": {extension::NODES: text}}});
+        let annotations: Map<_, _> =
+            reports.iter().map(|(key, text)| ((*key).to_owned(), json!(text))).collect();
+        let change = json!({"metadata": {"annotations": annotations}});
         match self.hub.patch_for_revision(&self.view.path(), Patch::Merge, &change).await {
             Ok(revision) => {
                 let mut reported = (*cluster).clone();
                 object::set_meta(&mut reported, "resourceVersion", revision);
-                match text {
-                    Some(text) => object::set_annotation(&mut reported, extension::NODES, text),
-                    None => drop(object::remove_annotation(&mut reported, extension::NODES)),
+                for (key, text) in reports {
+                    match text {
+                        Some(text) => object::set_annotation(&mut reported, key, text),
+                        None => drop(object::remove_annotation(&mut reported, key)),
+                    }
                 }
                 self.view.set(reported);
                 Ok(())
@@ -386,7 +402,7 @@ fn api_condition(holds: bool, reason: &str, message: String, now: Time) -> Condi
 fn merge(status: &mut Value, new: &ClusterStatus) {
     let Ok(Value::Object(fields)) = serde_json::to_value(new) else { return };
     if !status.is_object() {
-        *status = Value::Object(serde_json::Map::new());
+        *status = Value::Object(Map::new());
     }
     // Empty fields are not written; what they held before must not stay.
     for name in ["kubernetesVersion", "apiEnablements", "conditions", "nodeSummary", "resourceSummary"] {

@@ -8,5 +8,6 @@ pub(crate) mod ground;
 pub(crate) mod health;
 pub(crate) mod observe;
 pub(crate) mod occupants;
+pub(crate) mod quotas;
 pub(crate) mod released;
 pub(crate) mod summary;

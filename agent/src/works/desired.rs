@@ -303,6 +303,14 @@ impl Desired {
         kinds
     }
 
+    /// Namespaces that some Work makes, or holds an object of.
+    pub(crate) fn namespaces(&self) -> BTreeSet<String> {
+        let inner = self.inner.lock();
+        let held = inner.works.values().flat_map(|work| work.manifests.iter().map(|m| &m.id));
+        let of = held.map(|id| if id.kind == "Namespace" { &id.name } else { &id.namespace });
+        of.filter(|namespace| !namespace.is_empty()).cloned().collect()
+    }
+
     /// Kinds that some Work holds, with the versions that it holds them in.
     pub(crate) fn versioned_kinds(&self) -> Vec<GroupVersionKind> {
         let inner = self.inner.lock();

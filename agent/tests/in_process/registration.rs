@@ -63,6 +63,29 @@ async fn a_cluster_is_registered_and_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_resource_quotas_leave_is_told_of_namespaces_that_the_hub_knows() {
+    let world = World::new().await;
+    for (namespace, cpu) in [("shop", "4"), ("private", "9")] {
+        let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        world.member.post("/api/v1/namespaces", &made).await.unwrap();
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": namespace},
+            "spec": {"hard": {"cpu": cpu}}, "status": {"hard": {"cpu": cpu}, "used": {"cpu": "1500m"}}});
+        let path = format!("/api/v1/namespaces/{namespace}/resourcequotas");
+        world.member.post(&path, &quota).await.unwrap();
+        world.member.put(&format!("{path}/q/status"), &quota).await.unwrap();
+    }
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.work("shop", &[shop]).await;
+    let agent = world.active_agent().await;
+    let told = async || world.cluster().await["metadata"]["annotations"]["agent.karmada.io/quotas"].clone();
+    eventually(SECOND * 60, "it is told", async || told().await.is_string()).await;
+    assert_eq!(told().await, r#"{"shop":[{"free":{"cpu":"2500m"}}]}"#);
+    world.member.delete("/api/v1/namespaces/shop/resourcequotas/q", &json!({})).await.unwrap();
+    eventually(SECOND * 60, "nothing is limited", async || told().await.is_null()).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_black_hole_the_cluster_is_ready_within_seconds() {
     let world = World::new().await;
     let agent = world.active_agent().await;

@@ -138,6 +138,8 @@ pub mod extension {
     pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";
     /// On a Cluster: what is free on its nodes, as JSON, written by its agent. See `karmada_core::nodes::report`.
     pub const NODES: &str = "agent.karmada.io/nodes";
+    /// On a Cluster, by its agent: what the ResourceQuotas of its namespaces leave.
+    pub const QUOTAS: &str = "agent.karmada.io/quotas";
     /// In [`INTERPRETER_RULES`]: ResourceInterpreterCustomizations.
     pub const RULES_CUSTOMIZATIONS: &str = "customizations";
     /// In [`INTERPRETER_RULES`]: ResourceInterpreterWebhookConfigurations.

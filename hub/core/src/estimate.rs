@@ -9,6 +9,7 @@
 //!
 //! What is known decides: nodes where their free resources are reported, else the grades (`resourceModels` and
 //! `allocatableModelings`), else the sum. The sum can promise what no single node can hold; that is why grades exist.
+//! Nowhere is there more room than the ResourceQuotas of the object's namespace leave ([`crate::allowance`]).
 //! What was placed a moment ago is in no report yet: [`outstanding`] keeps the account of it, and takes it off.
 
 mod less;
@@ -46,6 +47,8 @@ pub enum Limit<'a> {
     NoNode,
     /// The cluster has not reported its resources.
     NotReported,
+    /// The ResourceQuotas of the object's namespace leave no more of this resource.
+    Quota(&'a str),
     /// It cannot be reached, and what is to be moved needs a place that can.
     OutOfReach,
 }
@@ -59,6 +62,7 @@ impl fmt::Display for Limit<'_> {
             Self::NoGrade(name) => write!(f, "no grade of nodes is certain to have enough {name}"),
             Self::NoNode => f.write_str("no node has the labels and taints that replicas ask for"),
             Self::NotReported => f.write_str("resources not reported"),
+            Self::Quota(name) => write!(f, "a ResourceQuota of its namespace for {name}"),
             Self::OutOfReach => f.write_str("it cannot be reached"),
         }
     }
@@ -97,6 +101,19 @@ pub struct Ask<'a> {
     claim: Option<&'a NodeClaim>,
     /// Whether one node has to hold all of it.
     together: bool,
+    /// Whose ResourceQuotas it counts against; empty for what has no namespace.
+    namespace: &'a str,
+    /// What counts against them.
+    shares: Vec<Share<'a>>,
+}
+
+/// Pods of one priority class.
+#[derive(Clone, Debug)]
+struct Share<'a> {
+    class: &'a str,
+    pods: i64,
+    /// What each asks for.
+    requests: Option<&'a BTreeMap<String, Quantity>>,
 }
 
 impl<'a> Ask<'a> {
@@ -105,6 +122,12 @@ impl<'a> Ask<'a> {
         let requests = requirements.into_iter().flat_map(|needs| &needs.resource_request);
         let mut ask = Self { pods: 1, together: true, ..Self::default() };
         ask.claim = requirements.and_then(|needs| needs.node_claim.as_ref());
+        ask.namespace = requirements.map_or("", |needs| needs.namespace.as_str());
+        ask.shares = vec![Share {
+            class: requirements.map_or("", |needs| needs.priority_class_name.as_str()),
+            pods: 1,
+            requests: requirements.map(|needs| &needs.resource_request),
+        }];
         ask.add(requests.map(|(name, request)| (name.as_str(), *request)).collect());
         ask
     }
@@ -113,17 +136,30 @@ impl<'a> Ask<'a> {
     pub fn set(components: &'a [Component]) -> Self {
         let mut sum = BTreeMap::<&str, Quantity>::new();
         let mut pods = 0;
+        let mut shares = Vec::with_capacity(components.len());
         for component in components {
             let times = component.replicas.max(0);
             pods += i64::from(times);
+            let needs = component.replica_requirements.as_ref();
+            shares.push(Share {
+                class: needs.map_or("", |needs| needs.priority_class_name.as_str()),
+                pods: times.into(),
+                requests: needs.map(|needs| &needs.resource_request),
+            });
             let requests = component.replica_requirements.iter().flat_map(|needs| &needs.resource_request);
             for (name, request) in requests {
                 *sum.entry(name).or_insert_with(Quantity::zero) += times_of(*request, i64::from(times));
             }
         }
-        let mut ask = Self { pods: pods.max(1), ..Self::default() };
+        let mut ask = Self { pods: pods.max(1), shares, ..Self::default() };
         ask.add(sum);
         ask
+    }
+
+    /// The same in a namespace, whose ResourceQuotas it counts against.
+    #[must_use]
+    pub fn within(self, namespace: &'a str) -> Self {
+        Self { namespace, ..self }
     }
 
     fn add(&mut self, requests: BTreeMap<&'a str, Quantity>) {
@@ -139,17 +175,40 @@ impl<'a> Ask<'a> {
             return Estimate::none(Limit::Resource(PODS));
         }
         let places = Estimate { replicas: (places / self.pods).min(UNLIMITED), limit: Limit::Resource(PODS) };
+        let places = places.least(self.allowed(member));
         if self.together && !member.nodes().is_empty() {
             return places.least(self.by_nodes(member.nodes()));
         }
         let graded =
             member.grades.as_ref().filter(|_| self.together).and_then(|grades| self.by_grades(grades));
-        places
-            .least(graded.unwrap_or_else(|| self.within(|name| left.get(name).copied().unwrap_or_default())))
+        places.least(
+            graded.unwrap_or_else(|| self.into_left(|name| left.get(name).copied().unwrap_or_default())),
+        )
+    }
+
+    /// How often the ResourceQuotas of its namespace allow it.
+    fn allowed(&self, member: &Member) -> Estimate<'a> {
+        let mut least = Estimate::UNLIMITED;
+        for allowance in member.allowances.get(self.namespace).into_iter().flatten() {
+            let mut sums = BTreeMap::<&str, Quantity>::new();
+            for share in self.shares.iter().filter(|share| allowance.is_for(share.class)) {
+                for (name, request) in share.requests.into_iter().flatten() {
+                    *sums.entry(name).or_default() += times_of(*request, share.pods);
+                }
+                *sums.entry(PODS).or_default() += Quantity::from_value(share.pods);
+            }
+            for (name, asked) in sums {
+                let asked = Amount::from(asked);
+                let Some(free) = allowance.free.get(name).filter(|_| asked.value > 0) else { continue };
+                let replicas = goes_into(name, asked, (*free).into());
+                least = least.least(Estimate { replicas, limit: Limit::Quota(name) });
+            }
+        }
+        least
     }
 
     /// How often it goes into what is left.
-    fn within(&self, left: impl Fn(&str) -> Amount) -> Estimate<'a> {
+    fn into_left(&self, left: impl Fn(&str) -> Amount) -> Estimate<'a> {
         let mut least = Estimate::UNLIMITED;
         for (name, request) in &self.requests {
             let fits = goes_into(name, *request, left(name));
@@ -219,7 +278,7 @@ impl<'a> Ask<'a> {
     fn on_node(&self, node: &Node) -> Estimate<'a> {
         let left = |name: &str| Amount::from(node.free.get(name).copied().unwrap_or_default());
         let places = Estimate { replicas: left(PODS).value.max(0), limit: Limit::Resource(PODS) };
-        places.least(self.within(left))
+        places.least(self.into_left(left))
     }
 }
 
@@ -400,6 +459,52 @@ mod tests {
         assert_eq!(Ask::replica(Some(&nowhere)).by_nodes(&nodes), Estimate::none(Limit::NoNode));
         let m = member(json!({}), json!({"allocatable": {"cpu": "100", "pods": "100"}})).with_nodes(nodes);
         assert_eq!(room(&m, json!({"cpu": "3"})), (1, "cpu".into()), "one node can, whatever the sum says");
+    }
+
+    #[test]
+    fn no_more_than_resource_quotas_of_the_namespace_leave() {
+        let allowances = serde_json::from_value(json!({"shop": [
+            {"free": {"cpu": "3", "pods": "50"}},
+            {"free": {"cpu": "1", "memory": "1Gi"}, "classes": [{"operator": "In", "values": ["high"]}]},
+        ]}))
+        .unwrap();
+        let m = member(json!({}), json!({"allocatable": {"cpu": "100", "memory": "64Gi", "pods": "99"}}))
+            .with_allowances(allowances);
+        let of = |namespace: &str, class: &str, requests: Value| {
+            let needs = ReplicaRequirements {
+                namespace: namespace.to_owned(),
+                priority_class_name: class.to_owned(),
+                ..needs(requests)
+            };
+            let estimate = Ask::replica(Some(&needs)).room(&m);
+            (estimate.replicas, estimate.limit.to_string())
+        };
+        let cpu = "a ResourceQuota of its namespace for cpu".to_owned();
+        assert_eq!(of("shop", "", json!({"cpu": "500m"})), (6, cpu.clone()));
+        assert_eq!(of("shop", "low", json!({"cpu": "500m", "memory": "1Gi"})), (6, cpu.clone()));
+        assert_eq!(of("shop", "high", json!({"cpu": "500m"})), (2, cpu.clone()));
+        assert_eq!(of("shop", "high", json!({"memory": "2Gi"})).0, 0);
+        assert_eq!(of("shop", "", json!({})), (50, "a ResourceQuota of its namespace for pods".to_owned()));
+        assert_eq!(of("bank", "", json!({"cpu": "500m"})), (99, "pods".to_owned()));
+        let parts: Vec<Component> = serde_json::from_value(json!([
+            {"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "500m"}, "priorityClassName": "high"}},
+            {"name": "b", "replicas": 2, "replicaRequirements": {"resourceRequest": {"cpu": "250m"}}},
+        ]))
+        .unwrap();
+        assert_eq!(Ask::set(&parts).within("shop").room(&m).replicas, 2, "half a core of one by its class");
+        assert_eq!(Ask::set(&parts).within("bank").room(&m).replicas, 33);
+
+        let part = |namespace: &str| outstanding::Part {
+            replicas: 1,
+            requirements: ReplicaRequirements {
+                namespace: namespace.to_owned(),
+                ..needs(json!({"cpu": "500m"}))
+            },
+        };
+        let (here, there) = (part("shop"), part("bank"));
+        let less = m.less([(&here, 2), (&there, 9)]);
+        let asked = ReplicaRequirements { namespace: "shop".to_owned(), ..needs(json!({"cpu": "500m"})) };
+        assert_eq!(Ask::replica(Some(&asked)).room(&less).replicas, 4, "what is on its way counts");
     }
 
     #[test]

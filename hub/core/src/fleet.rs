@@ -19,6 +19,7 @@ use karmada_meta::quantity::Quantity;
 
 use crate::{
     affinity,
+    allowance::{self, Allowances},
     nodes::{Node, PODS, report},
 };
 
@@ -87,6 +88,8 @@ pub struct Member {
     pub(crate) grades: Option<Grades>,
     /// What is free on each of its nodes, where that is known.
     nodes: Vec<Node>,
+    /// What the ResourceQuotas of its namespaces leave.
+    pub(crate) allowances: Allowances,
 }
 
 impl Member {
@@ -96,7 +99,9 @@ impl Member {
         let annotations = cluster.metadata.annotations.as_ref();
         let nodes =
             annotations.and_then(|all| report::read(all.get(extension::NODES)?).ok()).unwrap_or_default();
-        Self::with_summary(cluster, summary.as_ref()).with_nodes(nodes)
+        let allowances =
+            annotations.and_then(|all| allowance::read(all.get(extension::QUOTAS)?).ok()).unwrap_or_default();
+        Self::with_summary(cluster.clone(), summary.as_ref()).with_nodes(nodes).with_allowances(allowances)
     }
 
     /// The same, with the resources that the cluster has reported beside a Cluster that is kept without them.
@@ -106,13 +111,19 @@ impl Member {
         let left = summary.map(left);
         let grades = summary.and_then(|summary| grades(summary, &cluster.spec.resource_models));
         let plain = cluster.metadata.deletion_timestamp.is_none() && cluster.spec.taints.is_empty();
-        Self { cluster, plain, apis, left, grades, nodes: Vec::new() }
+        Self { cluster, plain, apis, left, grades, nodes: Vec::new(), allowances: Allowances::new() }
     }
 
     /// The same cluster, with what is free on each of its nodes.
     #[must_use]
     pub fn with_nodes(self, nodes: Vec<Node>) -> Self {
         Self { nodes, ..self }
+    }
+
+    /// The same cluster, with what the ResourceQuotas of its namespaces leave.
+    #[must_use]
+    pub fn with_allowances(self, allowances: Allowances) -> Self {
+        Self { allowances, ..self }
     }
 
     /// The Cluster.

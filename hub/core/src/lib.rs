@@ -31,6 +31,7 @@
 pub mod admit;
 pub mod affinity;
 pub mod aggregate;
+pub mod allowance;
 pub mod attach;
 pub mod copies;
 pub mod delete;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use karmada_api::work::{Component, NodeClaim, ReplicaRequirements};
-use karmada_meta::object;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -24,15 +23,12 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// The same with the namespace and the priority class that quotas are counted by. Karmada records these two
-    /// only when its feature ResourceQuotaEstimate is on, which it is not by default.
+    /// The same with the namespace whose ResourceQuotas count, where something is asked for. A user's rule may name another.
+    /// Karmada has it, and the priority class, only while its feature ResourceQuotaEstimate is on.
     #[must_use]
-    pub fn with_quota_fields(mut self, object: &Value) -> Self {
-        if let Some(requirements) = &mut self.requirements {
-            requirements.namespace = object::namespace(object).to_owned();
-            let pod = Native::of(object).and_then(Native::pod_spec).and_then(|path| at(object, path));
-            let class = pod.and_then(|spec| spec.get("priorityClassName")).and_then(Value::as_str);
-            requirements.priority_class_name = class.unwrap_or_default().to_owned();
+    pub fn within(mut self, namespace: &str) -> Self {
+        if let Some(requirements) = self.requirements.as_mut().filter(|needs| needs.namespace.is_empty()) {
+            namespace.clone_into(&mut requirements.namespace);
         }
         self
     }
@@ -92,7 +88,14 @@ pub(crate) fn pod_requirements(
     let node_claim = node_claim(object, pod)?;
     let resource_request = pod_template_requests(pod);
     let any = node_claim.is_some() || !resource_request.is_empty();
-    Ok(any.then(|| ReplicaRequirements { node_claim, resource_request, ..Default::default() }))
+    let priority_class_name =
+        pod.get("priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(any.then(|| ReplicaRequirements {
+        node_claim,
+        resource_request,
+        priority_class_name,
+        ..Default::default()
+    }))
 }
 
 /// The nodes that a pod may run on; none when it may run on any.
@@ -222,10 +225,13 @@ mod tests {
                     "tolerations": [{"key": "edge", "operator": "Exists"}],
                 },
                 "resourceRequest": {"cpu": "100m"},
+                "priorityClassName": "high",
             })
         );
-        let quota = found.with_quota_fields(&object).requirements.unwrap();
-        assert_eq!((quota.namespace.as_str(), quota.priority_class_name.as_str()), ("n", "high"));
+        let namespace = |found: Replicas| found.requirements.map(|needs| needs.namespace);
+        assert_eq!(namespace(found.clone().within("n")).as_deref(), Some("n"));
+        assert_eq!(namespace(found.within("n").within("m")).as_deref(), Some("n"), "a rule has said it");
+        assert_eq!(namespace(Replicas::default().within("n")), None, "nothing is asked for");
     }
 
     #[test]

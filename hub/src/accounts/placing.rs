@@ -19,6 +19,7 @@ use karmada_api::{
     work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster, WorkloadAffinityGroups},
 };
 use karmada_core::{
+    allowance::{self, Allowances},
     estimate::outstanding::{self, Assigned, Ledger},
     fleet::{self, Member},
     names,
@@ -54,6 +55,8 @@ struct Known {
     summaries: BTreeMap<String, ResourceSummary>,
     /// What agents report of single nodes.
     nodes: BTreeMap<String, Vec<Node>>,
+    /// What agents report that ResourceQuotas leave.
+    allowances: BTreeMap<String, Allowances>,
     /// How many pods more than at its last report of nodes a cluster has.
     grown: BTreeMap<String, i64>,
     /// Clusters with the room that they report.
@@ -87,7 +90,9 @@ impl Known {
             return member.clone();
         }
         let nodes = self.nodes.get(name).cloned().unwrap_or_default();
-        let made = Member::with_summary(head.cluster.clone(), self.summaries.get(name)).with_nodes(nodes);
+        let allowances = self.allowances.get(name).cloned().unwrap_or_default();
+        let made = Member::with_summary(head.cluster.clone(), self.summaries.get(name));
+        let made = made.with_nodes(nodes).with_allowances(allowances);
         let made = Arc::new(made);
         self.members.insert(name.to_owned(), made.clone());
         made
@@ -261,6 +266,27 @@ impl Fleet {
         self.news.notify_one();
     }
 
+    /// A Cluster was read: what it says that the ResourceQuotas of its namespaces leave.
+    pub(crate) fn seen_allowances(&self, cluster: &Value) {
+        let name = object::name(cluster);
+        let text = object::annotation(cluster, extension::QUOTAS);
+        let allowances = text.map(allowance::read).transpose().unwrap_or_else(|error| {
+            tracing::warn!(cluster = name, %error, "what the agent reports of ResourceQuotas cannot be read");
+            None
+        });
+        let mut known = self.known.lock();
+        if known.allowances.get(name) == allowances.as_ref() {
+            return;
+        }
+        match allowances {
+            Some(allowances) => drop(known.allowances.insert(name.to_owned(), allowances)),
+            None => drop(known.allowances.remove(name)),
+        }
+        known.has_other_room(name);
+        drop(known);
+        self.news.notify_one();
+    }
+
     /// Resolves when some cluster has reported other resources than before.
     pub(crate) async fn other_room(&self) {
         self.news.notified().await;
@@ -309,6 +335,7 @@ impl Fleet {
         if gone {
             known.summaries.remove(cluster);
             known.nodes.remove(cluster);
+            known.allowances.remove(cluster);
             known.grown.remove(cluster);
         }
         known.forget(cluster);

@@ -133,6 +133,7 @@ impl Context {
             figures.clusters().seen(object::name(cluster), cluster);
             fleet.seen(object::name(cluster), &cluster["status"]["resourceSummary"]);
             fleet.seen_nodes(cluster);
+            fleet.seen_allowances(cluster);
             ClusterHead::project(cluster)
         });
         self.follow(

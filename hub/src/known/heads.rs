@@ -48,6 +48,7 @@ impl ClusterHead {
         // Room for placement, which is told of it beside this.
         if let Some(annotations) = &mut cluster.metadata.annotations {
             annotations.remove(extension::NODES);
+            annotations.remove(extension::QUOTAS);
         }
         if let Some(status) = &mut cluster.status {
             status.resource_summary = None;

@@ -7,7 +7,9 @@ use http::Method;
 use crate::common::{World, condition, deployment, deployments, placed_on, policy};
 use karmada_client::Resource;
 use karmada_meta::object;
-use karmada_objects::kinds::{FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
+use karmada_objects::kinds::{
+    CLUSTERS, FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS,
+};
 use serde_json::{Value, json};
 
 fn quota(spec: Value) -> Value {
@@ -113,6 +115,43 @@ async fn nobody_uses_more_than_the_namespace_may() {
     let refused = world.rest.put(&path, &by_hand).await.expect_err("too much");
     assert_eq!(refused.code(), Some(403), "{refused}");
     assert!(refused.to_string().contains("FederatedResourceQuota(default/q) exceeded"), "{refused}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_resource_quotas_of_a_member_leave_is_the_room_there() {
+    let world = World::start().await;
+    world.join("m1", json!({})).await;
+    let left = async |cpu: &str| {
+        let text = json!({"default": [{"free": {"cpu": cpu}}]}).to_string();
+        let tell = |cluster: &mut Value| {
+            object::set_annotation(cluster, "agent.karmada.io/quotas", text.as_str());
+        };
+        world.change(&CLUSTERS, "", "m1", tell).await;
+    };
+    left("1").await;
+    world
+        .report(&CLUSTERS, "", "m1", |cluster| {
+            cluster["status"]["resourceSummary"] =
+                json!({"allocatable": {"cpu": "99", "memory": "99Gi", "pods": "99"}});
+        })
+        .await;
+    let divided = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}});
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", divided)).await;
+    let mut urgent = asking("a", 4, "500m");
+    urgent["spec"]["template"]["spec"]["priorityClassName"] = json!("urgent");
+    world.create(&deployments(), urgent).await;
+    let lacks = |b: &Value| condition(b, "Scheduled")["reason"] == "Unschedulable";
+    let refused = binding(&world, "a", "the namespace may not have so much there", lacks).await;
+    assert_eq!(
+        refused["spec"]["replicaRequirements"],
+        json!({"resourceRequest": {"cpu": "500m"}, "namespace": "default", "priorityClassName": "urgent"})
+    );
+    let why = condition(&refused, "Scheduled")["message"].to_string();
+    assert!(why.contains("m1 has room for 2 (a ResourceQuota of its namespace for cpu)"), "{why}");
+    left("2").await;
+    binding(&world, "a", "placed", |b| placed_on(b) == ["m1"]).await;
     world.stop().await;
 }
 

@@ -19,6 +19,7 @@ impl Member {
         for (part, number) in parts {
             let ask = Ask::replica(Some(&part.requirements));
             ask.take_from_sum(&mut less, number);
+            ask.take_from_allowances(&mut less, number);
             if !nodes.is_empty() {
                 nodes = ask.take_from_nodes(nodes, number);
             } else if let Some(grades) = &mut less.grades {
@@ -37,6 +38,24 @@ impl Ask<'_> {
             if let Some(left) = left.get_mut(name) {
                 left.value = left.value.saturating_sub(request.value.saturating_mul(number));
                 left.milli = left.milli.saturating_sub(request.milli.saturating_mul(number));
+            }
+        }
+    }
+
+    fn take_from_allowances(&self, member: &mut Member, number: i64) {
+        for allowance in member.allowances.get_mut(self.namespace).into_iter().flatten() {
+            for share in &self.shares {
+                if !allowance.is_for(share.class) {
+                    continue;
+                }
+                for (name, request) in share.requests.into_iter().flatten() {
+                    if let Some(free) = allowance.free.get_mut(name) {
+                        *free -= times_of(*request, number.saturating_mul(share.pods));
+                    }
+                }
+                if let Some(free) = allowance.free.get_mut(PODS) {
+                    *free -= Quantity::from_value(number.saturating_mul(share.pods));
+                }
             }
         }
     }

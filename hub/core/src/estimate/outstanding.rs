@@ -111,7 +111,8 @@ impl Assigned {
     ) -> Option<Self> {
         let together = spec.components.len() > 1;
         // What is asked for beyond what was given is not on its way.
-        let given = clusters.iter().map(|target| target.components.as_slice()).find(|given| !given.is_empty());
+        let given =
+            clusters.iter().map(|target| target.components.as_slice()).find(|given| !given.is_empty());
         let of = |component: &Component| match given {
             None => component.replicas,
             Some(given) => {
@@ -128,7 +129,10 @@ impl Assigned {
                 .iter()
                 .map(|component| Part {
                     replicas: if together { i64::from(of(component).max(0)) } else { 1 },
-                    requirements: of_component(component.replica_requirements.as_ref()),
+                    requirements: of_component(
+                        component.replica_requirements.as_ref(),
+                        &spec.resource.namespace,
+                    ),
                 })
                 .collect(),
         };
@@ -151,9 +155,11 @@ impl Assigned {
     }
 }
 
-fn of_component(requirements: Option<&ComponentReplicaRequirements>) -> ReplicaRequirements {
-    let Some(of) = requirements else { return ReplicaRequirements::default() };
+fn of_component(requirements: Option<&ComponentReplicaRequirements>, namespace: &str) -> ReplicaRequirements {
+    let namespace = namespace.to_owned();
+    let Some(of) = requirements else { return ReplicaRequirements { namespace, ..Default::default() } };
     ReplicaRequirements {
+        namespace,
         node_claim: of.node_claim.clone(),
         resource_request: of.resource_request.clone(),
         priority_class_name: of.priority_class_name.clone(),

@@ -301,11 +301,12 @@ fn ask<'a>(spec: &'a ResourceBindingSpec, placement: &Placement) -> Option<Ask<'
     {
         return None;
     }
-    Some(if goes_as_set(spec, placement) {
+    let ask = if goes_as_set(spec, placement) {
         Ask::set(&spec.components)
     } else {
         Ask::replica(spec.replica_requirements.as_ref())
-    })
+    };
+    Some(ask.within(&spec.resource.namespace))
 }
 
 /// Whether components go to one cluster together; only then is it known what one cluster has to hold.

@@ -22,7 +22,7 @@ pub(super) fn assign(
             return refused(message);
         }
         let more = growth(&spec.components, given(spec, c.name()));
-        let room = Ask::set(&more).room(c.member);
+        let room = Ask::set(&more).within(&spec.resource.namespace).room(c.member);
         if !more.is_empty() && room.replicas < 1 {
             let parts: Vec<_> =
                 more.iter().map(|part| format!("{} of {}", part.replicas, part.name)).collect();

@@ -51,6 +51,7 @@ struct Wanted {
     /// The kind of the object, which a cluster has to serve.
     api_version: String,
     kind: String,
+    namespace: String,
     /// The same as text: many ask for the same.
     text: Arc<str>,
 }
@@ -62,15 +63,16 @@ impl Wanted {
         let requirements = spec.replica_requirements.clone().filter(|_| !set);
         let components = if set { parts::wanted(spec) } else { Vec::new() };
         let (api_version, kind) = (spec.resource.api_version.clone(), spec.resource.kind.clone());
-        let text = serde_json::to_string(&(&requirements, &components, &api_version, &kind));
+        let namespace = spec.resource.namespace.clone();
+        let text = serde_json::to_string(&(&requirements, &components, &api_version, &kind, &namespace));
         let text = text.unwrap_or_default().into();
-        Some(Box::new(Self { requirements, components, set, api_version, kind, text }))
+        Some(Box::new(Self { requirements, components, set, api_version, kind, namespace, text }))
     }
 
     fn room(&self, member: &Member) -> i64 {
         let ask =
             if self.set { Ask::set(&self.components) } else { Ask::replica(self.requirements.as_ref()) };
-        ask.room(member).replicas
+        ask.within(&self.namespace).room(member).replicas
     }
 
     /// The room of a cluster that the placement means; none on one that takes nothing new.

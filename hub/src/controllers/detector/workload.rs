@@ -28,7 +28,10 @@ impl Detector {
             components.map(|components| Workload { components, ..Workload::default() })
         } else {
             let replicas = interpreter.replicas(template).await;
-            replicas.map(|r| Workload { replicas: r.unwrap_or_default(), ..Workload::default() })
+            replicas.map(|replicas| Workload {
+                replicas: replicas.unwrap_or_default().within(object::namespace(template)),
+                ..Workload::default()
+            })
         };
         asked.inspect_err(|error| {
             let reason = if parts { event::GET_COMPONENTS_FAILED } else { event::GET_REPLICAS_FAILED };
