@@ -465,10 +465,10 @@ pub mod event {
         GET_DEPENDENCIES_FAILED = "GetDependenciesFailed";
         /// Template: a policy took it from another.
         PREEMPT_POLICY_SUCCEED = "PreemptPolicySucceed";
-        /// FederatedResourceQuota: its ResourceQuotas are as they should be.
-        SYNC_QUOTA_SUCCEED = "SyncFederatedResourceQuotaSucceed";
-        /// FederatedResourceQuota: its ResourceQuotas could not be made.
-        SYNC_QUOTA_FAILED = "SyncFederatedResourceQuotaFailed";
+        /// FederatedResourceQuota: what is used was summed up. Of its ResourceQuotas tell the reasons of Works and status.
+        COLLECT_OVERALL_STATUS_SUCCEED = "CollectOverallStatusSucceed";
+        /// FederatedResourceQuota: what is used could not be summed up.
+        COLLECT_OVERALL_STATUS_FAILED = "CollectOverallStatusFailed";
         /// Cluster: its member is known by another name already. Ours.
         DUPLICATE_CLUSTER_ID = "DuplicateClusterID";
         /// Work and template: stopped, since the hub had not confirmed it. Ours.
@@ -524,6 +524,10 @@ pub mod component {
     pub const DEPENDENCIES_DISTRIBUTOR: &str = "dependencies-distributor";
     /// What splits quotas over clusters.
     pub const QUOTA_SYNC: &str = "federated-resource-quota-sync-controller";
+    /// What collects what the ResourceQuotas of clusters say.
+    pub const QUOTA_STATUS: &str = "federated-resource-quota-status-controller";
+    /// What sums up what a namespace uses.
+    pub const QUOTA_ENFORCEMENT: &str = "federated-resource-quota-enforcement-controller";
     /// What propagates namespaces.
     pub const NAMESPACE_SYNC: &str = "namespace-sync-controller";
     /// What applies Works on members.

@@ -71,17 +71,15 @@ pub fn take(sum: &mut ResourceList, usage: &ResourceList) {
     sum.retain(|_, amount| !amount.is_zero());
 }
 
-/// A sum of usages, of the resources that a quota limits: those that nobody uses are named with nothing.
-pub fn used<'a>(overall: &ResourceList, usages: impl IntoIterator<Item = &'a ResourceList>) -> ResourceList {
-    let mut sums: ResourceList = overall.keys().map(|name| (name.clone(), Quantity::zero())).collect();
-    for usage in usages {
-        for (name, amount) in usage {
-            if let Some(sum) = sums.get_mut(name) {
-                *sum += *amount;
-            }
-        }
-    }
-    sums
+/// What is used of the resources that a quota limits. Those that nobody uses are not named.
+pub fn used(overall: &ResourceList, used: &ResourceList) -> ResourceList {
+    let limited = used.iter().filter(|(name, amount)| overall.contains_key(*name) && !amount.is_zero());
+    limited.map(|(name, amount)| (name.clone(), *amount)).collect()
+}
+
+/// A refusal as people know it: of the webhook that judges bindings in Karmada.
+pub fn denied(why: &str) -> String {
+    format!("admission webhook \"resourcebinding.karmada.io\" denied the request: {why}")
 }
 
 /// Why a binding may not use what it is to use. `others`: what all other bindings of the namespace use; `before`: what
@@ -225,10 +223,7 @@ mod tests {
         );
         assert_eq!(said(&[("cpu", "20")], &[("cpu", "4")], &[("cpu", "3")]), None, "less than before");
         assert_eq!(said(&[("cpu", "20")], &[], &[("gpu", "3")]), None, "not limited");
-        assert_eq!(
-            used(&quota.overall, [&list(&[("cpu", "1"), ("gpu", "1")])]),
-            list(&[("cpu", "1"), ("memory", "0")])
-        );
+        assert_eq!(used(&quota.overall, &list(&[("cpu", "10m"), ("gpu", "1")])), list(&[("cpu", "10m")]));
     }
 
     #[test]

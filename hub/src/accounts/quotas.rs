@@ -133,7 +133,8 @@ pub(crate) fn refusal(
     }
     let others = used(accounts, &key.key.namespace, Some(key));
     let specs = quotas.iter().filter_map(|(key, head)| Some((key.as_str(), &head.as_ref().as_ref()?.0)));
-    quota::refusal(specs, &[&others], &quota::usage(before), &quota::usage(wanted))
+    let why = quota::refusal(specs, &[&others], &quota::usage(before), &quota::usage(wanted))?;
+    Some(quota::denied(&why))
 }
 
 #[cfg(test)]

@@ -188,7 +188,10 @@ impl KarmadaAdmission {
             quota::refusal(specs, &[others], &before, &wanted)
         };
         match self.usages.ask(request.store, &request.kind.storage, asking, self.env.now(), refuse) {
-            Some(why) => Err(Status::forbidden(&request.kind.group_resource(), name, why)),
+            Some(why) => {
+                let status = Status::forbidden(&request.kind.group_resource(), name, "");
+                Err(Status { message: quota::denied(&why), ..status })
+            }
             None => Ok(()),
         }
     }

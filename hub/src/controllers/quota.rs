@@ -34,8 +34,16 @@ use crate::{
 const WORKERS: usize = 2;
 /// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Who reports.
-const COMPONENT: &str = component::QUOTA_SYNC;
+
+/// Who collects what, and how they say that it failed or succeeded: what clusters report, and what is used on all.
+const COLLECTORS: [(&str, &str, &str); 2] = [
+    (component::QUOTA_STATUS, event::AGGREGATE_STATUS_FAILED, event::AGGREGATE_STATUS_SUCCEED),
+    (
+        component::QUOTA_ENFORCEMENT,
+        event::COLLECT_OVERALL_STATUS_FAILED,
+        event::COLLECT_OVERALL_STATUS_SUCCEED,
+    ),
+];
 
 /// Splits quotas and adds up what is used.
 pub(crate) struct QuotaController {
@@ -132,6 +140,9 @@ impl QuotaController {
         let assigned: BTreeSet<String> =
             spec.static_assignments.iter().map(|assignment| assignment.cluster_name.clone()).collect();
         self.remove_others(&key, &assigned).await?;
+        // At the first look at a quota, and when its limits are other ones, everything is told that Karmada tells at every look.
+        let present: FederatedResourceQuotaStatus = key::read(&live, "status").unwrap_or_default();
+        let news = present.overall != spec.overall;
         let (mut written, mut problems, mut next) = (false, Vec::new(), Next::Done);
         for cluster in &assigned {
             match self.make(&key, &live, &spec, cluster).await? {
@@ -145,12 +156,27 @@ impl QuotaController {
             }
         }
         if !problems.is_empty() {
-            self.context.writer.warning(COMPONENT, &live, event::SYNC_QUOTA_FAILED, problems.join("; "));
-        } else if written {
+            let text = problems.join("; ");
+            self.context.writer.warning(component::QUOTA_SYNC, &live, event::SYNC_WORK_FAILED, text);
+        } else if written || news {
             let text = format!("Sync works for FederatedResourceQuota({key}) succeed.");
-            self.context.writer.normal(COMPONENT, &live, event::SYNC_QUOTA_SUCCEED, text);
+            self.context.writer.normal(component::QUOTA_SYNC, &live, event::SYNC_WORK_SUCCEED, text);
         }
-        self.collect(&key, &live, &spec).await?;
+        let collected = self.collect(&key, &live, &spec).await;
+        if let Err(error) = &collected
+            && !error.is_conflict()
+        {
+            for (who, reason, _) in COLLECTORS {
+                self.context.writer.warning(who, &live, reason, error.to_string());
+            }
+        }
+        let changed = collected?;
+        for ((who, _, reason), changed) in COLLECTORS.into_iter().zip(changed) {
+            if changed || news {
+                let text = format!("Collect status of FederatedResourceQuota({key}) succeed.");
+                self.context.writer.normal(who, &live, reason, text);
+            }
+        }
         Ok(next)
     }
 
@@ -200,8 +226,14 @@ impl QuotaController {
         Ok(())
     }
 
-    /// Writes down what is allowed and what is used.
-    async fn collect(&self, key: &Key, live: &Value, spec: &FederatedResourceQuotaSpec) -> Result<(), Error> {
+    /// Writes down what is allowed and what is used. Whether what clusters report is other than before, and whether the rest
+    /// is.
+    async fn collect(
+        &self,
+        key: &Key,
+        live: &Value,
+        spec: &FederatedResourceQuotaSpec,
+    ) -> Result<[bool; 2], Error> {
         let mut reports = Vec::new();
         for (work, head) in self.context.known.works.group(&WorkHead::of_quota(key)) {
             let cluster = names::cluster_of_namespace(&work.namespace).filter(|_| !head.deleting);
@@ -219,15 +251,20 @@ impl QuotaController {
         let used = quotas::used(&self.context.accounts, &key.namespace, None);
         let wanted = FederatedResourceQuotaStatus {
             overall: spec.overall.clone(),
-            overall_used: quota::used(&spec.overall, [&used]),
+            overall_used: quota::used(&spec.overall, &used),
             aggregated_status,
         };
         let differs = |live: &Value| {
             key::read(live, "status").is_some_and(|present: FederatedResourceQuotaStatus| present != wanted)
         };
         if !differs(live) {
-            return Ok(());
+            return Ok([false, false]);
         }
+        let before: FederatedResourceQuotaStatus = key::read(live, "status").unwrap_or_default();
+        let changed = [
+            before.aggregated_status != wanted.aggregated_status,
+            (&before.overall, &before.overall_used) != (&wanted.overall, &wanted.overall_used),
+        ];
         let generation = object::generation(live);
         let apply = |live: &mut Value| {
             let stale = object::generation(live) != generation || !differs(live);
@@ -237,7 +274,7 @@ impl QuotaController {
             !stale
         };
         self.context.writer.objects.modify(&FEDERATED_RESOURCE_QUOTAS, key, Part::Status, apply).await?;
-        Ok(())
+        Ok(changed)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 17] = [
+const COMPONENTS: [&str; 19] = [
     component::CLUSTER,
     component::DETECTOR,
     component::SCHEDULER,
@@ -28,6 +28,8 @@ const COMPONENTS: [&str; 17] = [
     component::CLUSTER_GRACEFUL_EVICTION,
     component::CLUSTER_TAINT_POLICY,
     component::QUOTA_SYNC,
+    component::QUOTA_STATUS,
+    component::QUOTA_ENFORCEMENT,
 ];
 
 /// One recorder per component.

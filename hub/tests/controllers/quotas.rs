@@ -62,20 +62,29 @@ fn exceeded(binding: &Value) -> bool {
 async fn nobody_uses_more_than_the_namespace_may() {
     let world = World::start().await;
     world.join("m1", json!({})).await;
-    world.create(&FEDERATED_RESOURCE_QUOTAS, quota(json!({"overall": {"cpu": "4"}}))).await;
+    world.create(&FEDERATED_RESOURCE_QUOTAS, quota(json!({"overall": {"cpu": "4", "memory": "1Gi"}}))).await;
+    for (reason, says) in [
+        ("SyncWorkSucceed", "Sync works for FederatedResourceQuota(default/q) succeed."),
+        ("AggregateStatusSucceed", "Collect status of FederatedResourceQuota(default/q) succeed."),
+        ("CollectOverallStatusSucceed", "Collect status of FederatedResourceQuota(default/q) succeed."),
+    ] {
+        world.event("q", reason, says).await;
+    }
     let on = json!({"clusterAffinity": {"clusterNames": ["m1"]}});
     world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", on)).await;
     world.create(&deployments(), asking("a", 3, "1")).await;
     binding(&world, "a", "placed", |b| placed_on(b) == ["m1"]).await;
     let used = |amount: &'static str| move |q: &Value| q["status"]["overallUsed"]["cpu"] == amount;
-    world.becomes("3 of 4", &FEDERATED_RESOURCE_QUOTAS, "default", "q", used("3")).await;
+    let status = world.becomes("3 of 4", &FEDERATED_RESOURCE_QUOTAS, "default", "q", used("3")).await;
+    assert_eq!(status["status"]["overallUsed"], json!({"cpu": "3"}), "what nobody uses is not named");
 
     world.create(&deployments(), asking("b", 2, "1")).await;
     let refused = binding(&world, "b", "refused", exceeded).await;
     assert_eq!(placed_on(&refused), [] as [&str; 0]);
     assert_eq!(
         condition(&refused, "Scheduled")["message"],
-        "FederatedResourceQuota(default/q) exceeded for resource cpu: requested sum 5, limit 4."
+        "admission webhook \"resourcebinding.karmada.io\" denied the request: FederatedResourceQuota(default/q) \
+         exceeded for resource cpu: requested sum 5, limit 4."
     );
 
     // One that is placed does not grow beyond it either, in number or in size, and stays as it is.
@@ -114,7 +123,8 @@ async fn nobody_uses_more_than_the_namespace_may() {
     let path = RESOURCE_BINDINGS.object(Some("default"), "c-deployment");
     let refused = world.rest.put(&path, &by_hand).await.expect_err("too much");
     assert_eq!(refused.code(), Some(403), "{refused}");
-    assert!(refused.to_string().contains("FederatedResourceQuota(default/q) exceeded"), "{refused}");
+    let denied = "admission webhook \"resourcebinding.karmada.io\" denied the request: FederatedResourceQuota(default/q)";
+    assert!(refused.to_string().contains(denied), "{refused}");
     world.stop().await;
 }
 
@@ -199,7 +209,7 @@ async fn a_quota_is_split_over_clusters_and_summed_up() {
     assert_eq!(
         summed["status"],
         json!({
-            "overall": {"cpu": "9"}, "overallUsed": {"cpu": "0"},
+            "overall": {"cpu": "9"},
             "aggregatedStatus": [{"clusterName": "m1", "hard": {"cpu": "3"}, "used": {"cpu": "1"}}],
         })
     );

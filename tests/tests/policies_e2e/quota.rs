@@ -64,7 +64,7 @@ pub(crate) async fn story(fleet: &Fleet) {
         assert_eq!(
             condition_of(&told, "Scheduled").unwrap()["message"],
             format!(
-                "FederatedResourceQuota({}/ration) exceeded for resource cpu: requested sum {sum}, limit 2.",
+                "admission webhook \"resourcebinding.karmada.io\" denied the request: FederatedResourceQuota({}/ration) exceeded for resource cpu: requested sum {sum}, limit 2.",
                 fleet.namespace
             )
         );
