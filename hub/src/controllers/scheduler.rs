@@ -543,7 +543,8 @@ impl Scheduler {
         for about in [binding, &template] {
             match result {
                 Ok(decision) => {
-                    let text = place::event_message(&decision.clusters);
+                    let namespaced = !object::namespace(binding).is_empty();
+                    let text = place::event_message(&decision.clusters, namespaced);
                     self.context.writer.normal(
                         component::SCHEDULER,
                         about,

@@ -22,7 +22,7 @@ pub fn advice(explained: &Explained, kind: &str) -> Vec<String> {
         Err(PlaceError::Select(_)) => lines.push(
             "Lower minGroups in spec.placement.spreadConstraints, or let more clusters take it.".to_owned(),
         ),
-        Err(PlaceError::Nothing(_)) if explained.verdicts.is_empty() => {
+        Err(PlaceError::Nothing(_) | PlaceError::NoFit(_)) if explained.verdicts.is_empty() => {
             lines.push("Join a cluster, or give the policy a placement.".to_owned());
         }
         _ => {}

@@ -43,7 +43,10 @@ impl fmt::Display for Reason {
             }
             Self::Taint(taint) => write!(f, "cluster(s) had untolerated taint {{{taint}}}"),
             Self::Api => f.write_str("cluster(s) did not have the API resource"),
-            Self::NoField(field) => write!(f, "cluster(s) did not have {field} property"),
+            Self::NoField(field) => {
+                let field = if field == "zone" { "zones" } else { field };
+                write!(f, "cluster(s) did not have {field} property")
+            }
             Self::GroupElsewhere => {
                 f.write_str("ResourceBinding with the same affinity group does not target this cluster")
             }
@@ -67,6 +70,9 @@ pub struct NoFit {
 
 impl fmt::Display for NoFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reasons.is_empty() {
+            return write!(f, "0/{} clusters are available: no cluster exists.", self.clusters);
+        }
         let mut reasons: Vec<_> = self.reasons.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
         // Karmada sorts the finished texts, counts and all.
         reasons.sort();

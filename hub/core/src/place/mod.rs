@@ -112,7 +112,7 @@ pub enum PlaceError {
     /// No cluster can take the object. The binding's clusters are emptied.
     #[error("{0}")]
     NoFit(NoFit),
-    /// There is no cluster at all, or the binding has no placement: nothing is changed.
+    /// The binding has no placement: nothing is changed.
     #[error("{0}")]
     Nothing(String),
     /// The clusters that can take the object cannot be spread as the placement asks: nothing is changed.
@@ -179,10 +179,12 @@ pub fn explained_condition(explained: &Explained, now: Time) -> Option<Condition
     (!message.is_empty()).then(|| Condition::new(type_, true, error.reason(), message, now))
 }
 
-/// What the event of a decision says: `Binding has been scheduled successfully. Result: {member1:1, member2:2}`.
-pub fn event_message(clusters: &[TargetCluster]) -> String {
+/// What the event of a decision says: `Binding has been scheduled successfully. Result: {member1:1, member2:2}`. Of objects
+/// without a namespace Karmada says it without the colon.
+pub fn event_message(clusters: &[TargetCluster], namespaced: bool) -> String {
     let list: Vec<_> = clusters.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
-    format!("{} Result: {{{}}}", reason::SCHEDULED_MESSAGE, list.join(", "))
+    let colon = if namespaced { ":" } else { "" };
+    format!("{} Result{colon} {{{}}}", reason::SCHEDULED_MESSAGE, list.join(", "))
 }
 
 /// The text of the annotation `policy.karmada.io/applied-placement`.
@@ -212,7 +214,7 @@ fn terms<'a>(request: &Request<'a>) -> Result<(&'a Placement, Vec<Term<'a>>), Pl
     let placement = request.spec.placement.as_ref();
     let placement = placement.ok_or_else(|| PlaceError::Nothing("the binding has no placement".into()))?;
     if request.fleet.members().is_empty() {
-        return Err(PlaceError::Nothing("no clusters available to schedule".into()));
+        return Err(PlaceError::NoFit(NoFit::default()));
     }
     let groups = &placement.cluster_affinities;
     if groups.is_empty() {
@@ -236,6 +238,8 @@ fn schedule_term(
     for member in request.fleet.members() {
         match filter.judge(member) {
             Ok(tier) => fitting.push((&**member, tier)),
+            // It is one of all, and no reason.
+            Err(Reason::Deleting) => {}
             Err(reason) => *nowhere.reasons.entry(reason).or_default() += 1,
         }
     }

@@ -144,8 +144,28 @@ fn why_nothing_fits_is_said_in_karmadas_words() {
              2 cluster(s) did not match the placement cluster affinity constraint."
             .into())
     );
-    let none = schedule(&Request::new(&binding, &Fleet::default())).unwrap_err();
-    assert_eq!((none.reason(), none.empties()), ("SchedulerError", false));
+    let going = || -> Cluster {
+        serde_json::from_value(json!({"spec": {"syncMode": "Pull"}, "status": enabled(),
+            "metadata": {"name": "going", "deletionTimestamp": "2026-01-01T00:00:00Z"}}))
+        .unwrap()
+    };
+    let nowhere = "1 cluster(s) did not match the placement cluster affinity constraint";
+    let here = cluster("here", json!({}), json!({}), enabled());
+    for (what, clusters, expected) in [
+        ("none", vec![], "0/0 clusters are available: no cluster exists.".to_owned()),
+        ("one that goes", vec![going()], "0/1 clusters are available: no cluster exists.".to_owned()),
+        ("its going is no reason", vec![going(), here], format!("0/2 clusters are available: {nowhere}.")),
+    ] {
+        let none = schedule(&Request::new(&binding, &Fleet::of(clusters))).unwrap_err();
+        assert_eq!(
+            (none.reason(), none.empties(), none.to_string()),
+            ("NoClusterFit", true, expected),
+            "{what}"
+        );
+    }
+    let by_zone = json!({"spreadConstraints": [{"spreadByField": "zone", "minGroups": 1, "maxGroups": 1}]});
+    let error = placed_on(&fleet, by_zone, json!({})).unwrap_err();
+    assert_eq!(error, "NoClusterFit: 0/2 clusters are available: 2 cluster(s) did not have zones property.");
 }
 
 #[test]
@@ -439,8 +459,12 @@ fn placements_are_recorded_as_karmada_does() {
     let placement: Placement = serde_json::from_str(text).unwrap();
     assert_eq!(applied_placement(&placement), text);
     assert_eq!(
-        event_message(&[TargetCluster::new("a", 1), TargetCluster::new("b", 2)]),
+        event_message(&[TargetCluster::new("a", 1), TargetCluster::new("b", 2)], true),
         "Binding has been scheduled successfully. Result: {a:1, b:2}"
+    );
+    assert_eq!(
+        event_message(&[TargetCluster::new("a", 0)], false),
+        "Binding has been scheduled successfully. Result {a:0}"
     );
 }
 
