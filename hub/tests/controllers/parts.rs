@@ -1,6 +1,6 @@
 //! Objects of several parts: counted, given to a cluster, and grown there.
 
-use crate::common::{Member, World, condition, policy, widget_definition};
+use crate::common::{Member, World, condition, configmap, configmaps, policy, widget_definition};
 use karmada_client::Resource;
 use karmada_objects::kinds::{
     CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, FEDERATED_RESOURCE_QUOTAS, PROPAGATION_POLICIES,
@@ -69,9 +69,14 @@ async fn parts_are_given_to_one_cluster_counted_and_grown_where_there_is_room() 
         "metadata": {"name": "q", "namespace": "default"}, "spec": {"overall": {"cpu": "99"}},
     });
     world.create(&FEDERATED_RESOURCE_QUOTAS, quota).await;
-    let p = policy("p", "flink.apache.org/v1beta1", "FlinkDeployment", "", placement());
+    let mut p = policy("p", "flink.apache.org/v1beta1", "FlinkDeployment", "", placement());
+    p["spec"]["propagateDeps"] = json!(true);
     world.create(&PROPAGATION_POLICIES, p).await;
-    make(&world, &flink(2)).await;
+    world.create(&configmaps(), configmap("default", "settings")).await;
+    let mut needy = flink(2);
+    needy["spec"]["podTemplate"] =
+        json!({"spec": {"volumes": [{"name": "v", "configMap": {"name": "settings"}}]}});
+    make(&world, &needy).await;
     let placed = binding(&world, "placed", |b| b["spec"]["clusters"].is_array()).await;
     let part = |name: &str, replicas: i64, cpu: &str| {
         json!({"name": name, "replicas": replicas,
@@ -94,6 +99,7 @@ async fn parts_are_given_to_one_cluster_counted_and_grown_where_there_is_room() 
         let change = |f: &mut Value| f["spec"]["taskManager"]["replicas"] = task_managers.into();
         world.change(&flinks(), "default", "f", change).await;
     };
+    world.until("what it needs is delivered", || member.work("ConfigMap", "settings")).await;
     world.until("2 are delivered", || async { delivered().await.filter(|n| *n == 2) }).await;
     scale(4).await;
     binding(&world, "4 are given", |b| b["spec"]["clusters"] == given(4)).await;

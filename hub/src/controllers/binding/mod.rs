@@ -188,7 +188,7 @@ impl Binder {
         let mut next = Next::Done;
         if problems.missing.is_empty() && !targets.is_empty() {
             let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
-            if self.waits_for_parts(&targets, &template).await {
+            if self.waits_for_parts(spec, &template).await {
                 // Once they are given, that brings us back.
                 self.report(key, binding, spec, &problems).await?;
                 return Ok(Next::Done);
@@ -274,12 +274,13 @@ impl Binder {
 
     /// Whether a cluster was given other parts than the template has: then its Work stays as it is. What cannot be told is
     /// said by the detector.
-    async fn waits_for_parts(&self, targets: &[TargetCluster], template: &Value) -> bool {
-        if targets.iter().all(|target| target.components.is_empty()) {
+    async fn waits_for_parts(&self, spec: &ResourceBindingSpec, template: &Value) -> bool {
+        // Not those of what requires it, which are another object's.
+        if spec.clusters.iter().all(|target| target.components.is_empty()) {
             return false;
         }
         let parts = self.context.rules.interpreter.components(template).await;
-        parts.map_or(true, |parts| targets.iter().any(|target| place::parts::differs(&parts, target)))
+        parts.map_or(true, |parts| spec.clusters.iter().any(|target| place::parts::differs(&parts, target)))
     }
 
     /// The clusters whose copies are removed before new ones are made, and still have them. One that cannot be reached is
