@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use karmada_apiserver::authn::epochs::Epochs;
-use karmada_client::latest;
+use karmada_client::{WorkQueue, latest};
 use karmada_core::{evict, judge, skip::Skip};
 use karmada_env::Env;
 use kube::Client;
@@ -16,7 +16,7 @@ use crate::{
         application::ApplicationFailover, binding::Binder, cluster::ClusterController, context::Context,
         credentials, dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
         graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
-        quota::QuotaController, rebalancer::Rebalancer, remedy::Remedies, resync, scheduler::Scheduler,
+        quota::QuotaController, rebalancer::Rebalancer, remedy::Remedies, resync, scaling::Scaling, scheduler::Scheduler,
         status::StatusController, taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
@@ -36,6 +36,8 @@ pub struct HubConfig {
     pub skipped_apis: String,
     /// Whether clusters that get no replicas get the object all the same.
     pub empty_workloads: bool,
+    /// Whether what members' HorizontalPodAutoscalers scale is marked, and templates follow.
+    pub hpa_scale_targets: bool,
 }
 
 impl Default for HubConfig {
@@ -46,6 +48,7 @@ impl Default for HubConfig {
             skipped_namespaces: vec!["kube-.*".to_owned()],
             skipped_apis: String::new(),
             empty_workloads: false,
+            hpa_scale_targets: false,
         }
     }
 }
@@ -156,6 +159,7 @@ impl Hub {
         let mut context =
             Context::new(self.client, self.env, self.skip, settings, figures.clone(), stop.clone());
         context.epochs = self.epochs;
+        context.to_scale = self.config.hpa_scale_targets.then(|| WorkQueue::new(context.env.clone()));
         let context = Arc::new(context);
         self.new_templates.ask(&context.known);
 
@@ -173,6 +177,7 @@ impl Hub {
         let failback = Failback::new(&context);
         let taint_policies = TaintPolicies::new(&context);
         let remedies = Remedies::new(&context);
+        let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -192,6 +197,9 @@ impl Hub {
         spawn(&mut running, "failback", failback.run(stop.clone()));
         spawn(&mut running, "cluster-taint-policy", taint_policies.run(stop.clone()));
         spawn(&mut running, "remedy", remedies.run(stop.clone()));
+        if let Some(scaling) = scaling {
+            spawn(&mut running, "scaling", scaling.run(stop.clone()));
+        }
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));

@@ -52,6 +52,7 @@ pub mod place;
 pub mod quota;
 pub mod rebalance;
 pub mod remedy;
+pub mod scaling;
 pub mod select;
 pub mod skip;
 pub mod status;

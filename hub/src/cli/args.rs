@@ -106,6 +106,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true",
           action = clap::ArgAction::Set)]
     pub enable_empty_workload_propagation: bool,
+    /// Leave the replicas of what a propagated HorizontalPodAutoscaler scales to the members, by the label
+    /// resourcetemplate.karmada.io/retain-replicas on the template, and write the sum of them back into a divided
+    /// Deployment: Karmada's controllers hpaScaleTargetMarker and deploymentReplicasSyncer.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub enable_hpa_scale_targets: bool,
     #[command(flatten)]
     pub failover: FailoverArgs,
     #[command(flatten)]

@@ -50,6 +50,8 @@ pub(crate) struct Context {
     pub env: Env,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
+    /// Bindings whose templates members may have scaled, where the hub asks for that.
+    pub to_scale: Option<WorkQueue<BindingKey>>,
     /// Who looks at what again, now and then.
     pub resync: Resync,
     /// What the controllers count for people.
@@ -86,6 +88,7 @@ impl Context {
             known,
             epochs: None,
             to_bind: WorkQueue::new(env.clone()),
+            to_scale: None,
             resync: Resync::default(),
             env,
             figures,

@@ -13,6 +13,7 @@
 //!   clusters that are well again ─▶ failback ─▶ bindings, to be placed anew
 //!   agents' certificates that end soon ─▶ credentials ─▶ clusters' conditions
 //!   ClusterTaintPolicies, conditions ─▶ taint_policy ─▶ clusters' taints
+//!   autoscalers, members' replicas ─▶ scaling ─▶ templates
 //! ```
 //!
 //! Each is level-triggered: a key in its queue says "look at this", never what happened. It reads what is there,
@@ -35,6 +36,7 @@ pub(crate) mod quota;
 pub(crate) mod rebalancer;
 pub(crate) mod remedy;
 pub(crate) mod resync;
+pub(crate) mod scaling;
 pub(crate) mod scheduler;
 pub(crate) mod status;
 pub(crate) mod taint_policy;

@@ -17,7 +17,7 @@ use karmada_client::{Error, Resource, WorkQueue};
 use karmada_core::{
     aggregate::{self, Report},
     gather::Rounds,
-    names,
+    names, scaling,
 };
 use karmada_interpreter::{RuleError, rules::Operation};
 use karmada_meta::{object, time::Time};
@@ -245,7 +245,13 @@ impl StatusController {
         let sum = |live: &mut Value| {
             object::uid(live) == spec.resource.uid && karmada_interpreter::aggregate_status(live, items, now)
         };
-        objects.modify(&resource, &template.key, Part::Status, sum).await?;
+        let summed = objects.modify(&resource, &template.key, Part::Status, sum).await?;
+        if let (Some(to_scale), Some(live)) = (&self.context.to_scale, summed)
+            && scaling::is_marked(&live)
+            && live["spec"]["replicas"] != live["status"]["replicas"]
+        {
+            to_scale.add(BindingKey { scope, key: Key::of(binding) });
+        }
         Ok(())
     }
 

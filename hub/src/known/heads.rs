@@ -14,10 +14,10 @@ use karmada_api::{
     remedy::{RemedyClusterAffinity, RemedySpec},
 };
 use karmada_client::lease;
-use karmada_core::{health::Ready, names, remedy};
-use karmada_meta::object;
+use karmada_core::{health::Ready, names, remedy, scaling};
+use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::{
-    key::Key,
+    key::{Key, TemplateKey},
     scope::Scope,
     typed::{lenient, trim},
 };
@@ -180,6 +180,10 @@ pub(crate) struct TemplateHead {
     pub labels: BTreeMap<String, String>,
     /// A digest of everything but status and bookkeeping: what a user decides.
     pub content: u64,
+    /// Of a HorizontalPodAutoscaler: what it scales.
+    pub scales: Option<Box<TemplateKey>>,
+    /// Whether its replicas are the members' to decide.
+    marked: bool,
 }
 
 impl TemplateHead {
@@ -190,7 +194,26 @@ impl TemplateHead {
             deleting: object::deletion_timestamp(value).is_some(),
             labels: object::label_map(value),
             content: template_content(value),
+            scales: scale_target(value).map(Box::new),
+            marked: scaling::is_marked(value),
         }
+    }
+
+    /// Whether its replicas are the members' to decide.
+    pub(crate) fn marked(&self) -> &bool {
+        &self.marked
+    }
+
+    /// What it scales on members: what a policy has claimed goes there.
+    pub(crate) fn scaled(&self) -> Option<&TemplateKey> {
+        let goes = !self.deleting
+            && [Scope::Namespaced, Scope::Cluster].into_iter().any(|s| self.claim(s).is_some());
+        self.scales.as_deref().filter(|_| goes)
+    }
+
+    /// The group of the HorizontalPodAutoscalers that scale a template.
+    pub(crate) fn scaled_by(template: &TemplateKey) -> String {
+        format!("scales {} {}", template.kind, template.key)
     }
 
     /// The permanent id of the policy that claimed it, by the policy's scope.
@@ -202,12 +225,13 @@ impl TemplateHead {
         self.labels.get(id).map(String::as_str)
     }
 
-    /// The groups by which templates are found: the policies that claimed them.
+    /// The groups by which templates are found: the policies that claimed them, and what they scale.
     pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
         [Scope::Namespaced, Scope::Cluster]
             .into_iter()
             .filter_map(|s| head.claim(s))
             .map(str::to_owned)
+            .chain(head.scales.as_deref().map(Self::scaled_by))
             .collect()
     }
 
@@ -225,6 +249,16 @@ impl TemplateHead {
     pub(crate) fn of_uid(uid: &str) -> String {
         format!("uid {uid}")
     }
+}
+
+/// What a HorizontalPodAutoscaler scales.
+fn scale_target(value: &Value) -> Option<TemplateKey> {
+    let is = object::kind(value) == "HorizontalPodAutoscaler"
+        && object::api_version(value).split('/').next() == Some("autoscaling");
+    let target = value["spec"].get("scaleTargetRef").filter(|_| is)?;
+    let text = |field: &str| target[field].as_str().filter(|text| !text.is_empty());
+    let kind = GroupVersionKind::from_api_version(text("apiVersion")?, text("kind")?)?;
+    Some(TemplateKey { kind, key: Key::new(object::namespace(value), text("name")?) })
 }
 
 /// A digest of an object without its status and without the metadata that servers keep.

@@ -90,6 +90,13 @@ impl Templates {
         self.watched.read().get(kind).cloned()
     }
 
+    /// The watches of a kind, one for each of its versions.
+    pub(crate) fn versions(&self, group: &str, kind: &str) -> Vec<Watched> {
+        let watched = self.watched.read();
+        let versions = watched.iter().filter(|(known, _)| known.group == group && known.kind == kind);
+        versions.map(|(_, watched)| watched.clone()).collect()
+    }
+
     /// All kinds that are watched.
     pub(crate) fn kinds(&self) -> Vec<(GroupVersionKind, Watched)> {
         self.watched.read().iter().map(|(kind, watched)| (kind.clone(), watched.clone())).collect()

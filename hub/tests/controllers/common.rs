@@ -101,6 +101,7 @@ pub(crate) struct World {
     engine: Memory,
     stop: CancellationToken,
     hub: JoinHandle<Result<(), HubError>>,
+    config: HubConfig,
     soon: Duration,
 }
 
@@ -112,23 +113,31 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 impl World {
     pub(crate) async fn start() -> Self {
-        Self::over(Memory::new(), Env::seeded(Paused(Instant::now()), 11), SOON).await
+        Self::start_with(HubConfig::default()).await
+    }
+
+    pub(crate) async fn start_with(config: HubConfig) -> Self {
+        let env = Env::seeded(Paused(Instant::now()), 11);
+        Self::over_after(Memory::new(), env, config, SOON, async |_| {}).await
     }
 
     /// For a test whose time is not paused.
     pub(crate) async fn start_in_real_time() -> Self {
-        Self::over(Memory::new(), Env::seeded(Paused(Instant::now()), 11), PATIENCE).await
+        let env = Env::seeded(Paused(Instant::now()), 11);
+        Self::over_after(Memory::new(), env, HubConfig::default(), PATIENCE, async |_| {}).await
     }
 
-    async fn over(engine: Memory, env: Env, soon: Duration) -> Self {
-        Self::over_after(engine, env, soon, async |_| {}).await
-    }
-
-    async fn over_after(engine: Memory, env: Env, soon: Duration, before: impl AsyncFnOnce(Rest)) -> Self {
+    async fn over_after(
+        engine: Memory,
+        env: Env,
+        config: HubConfig,
+        soon: Duration,
+        before: impl AsyncFnOnce(Rest),
+    ) -> Self {
         let stop = CancellationToken::new();
         let embedded = Embedded::start(engine.clone(), &env, stop.clone()).await.expect("the store opens");
         before(Rest::new(embedded.client())).await;
-        let hub = embedded.hub(HubConfig::default(), &env).expect("the configuration is good");
+        let hub = embedded.hub(config.clone(), &env).expect("the configuration is good");
         let asked = Asked::default();
         let hub = hub.with_client(asked.through(embedded.client()));
         let figures = hub.figures().clone();
@@ -136,7 +145,7 @@ impl World {
         let hub = tokio::spawn(hub.run(stop.clone()));
         timeout(soon, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");
         let rest = Rest::new(embedded.client());
-        Self { rest, asked, figures, env, embedded, engine, stop, hub, soon }
+        Self { rest, asked, figures, env, embedded, engine, stop, hub, config, soon }
     }
 
     /// How often the scheduler has tried to place something.
@@ -153,11 +162,11 @@ impl World {
 
     /// The same, and something happens while the API is there and no controller.
     pub(crate) async fn restart_after(self, before: impl AsyncFnOnce(Rest)) -> Self {
-        let Self { env, engine, embedded, stop, hub, soon, .. } = self;
+        let Self { env, engine, embedded, stop, hub, config, soon, .. } = self;
         stop.cancel();
         timeout(soon, hub).await.expect("the hub stops").expect("without a panic").expect("without an error");
         embedded.close().await.expect("everything is written");
-        Self::over_after(engine, env, soon, before).await
+        Self::over_after(engine, env, config, soon, before).await
     }
 
     pub(crate) async fn stop(self) {

@@ -19,6 +19,7 @@ mod parity;
 mod parts;
 mod placing;
 mod quotas;
+mod scaling;
 mod scheduling;
 mod services;
 mod telling;

@@ -91,6 +91,7 @@ fn config(args: &ServeArgs) -> Result<HubConfig, Failure> {
         skipped_namespaces: args.skipped_propagating_namespaces.clone(),
         skipped_apis: args.skipped_propagating_apis.clone(),
         empty_workloads: args.enable_empty_workload_propagation,
+        hpa_scale_targets: args.enable_hpa_scale_targets,
     })
 }
 

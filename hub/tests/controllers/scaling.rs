@@ -1,0 +1,138 @@
+//! HorizontalPodAutoscalers that go to members with what they scale.
+
+use crate::common::{Member, World, deployment, deployments, policy};
+use karmada_apiserver::authn::UserInfo;
+use karmada_client::{Resource, Rest};
+use karmada_hub::HubConfig;
+use karmada_meta::object;
+use karmada_objects::kinds::{PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
+use serde_json::{Value, json};
+
+const MARK: &str = "resourcetemplate.karmada.io/retain-replicas";
+
+fn autoscalers() -> Resource {
+    Resource::new("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true)
+}
+
+fn autoscaler(name: &str, target: &str) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minReplicas": 3, "maxReplicas": 9,
+                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}},
+    })
+}
+
+async fn world() -> World {
+    World::start_with(HubConfig { hpa_scale_targets: true, ..HubConfig::default() }).await
+}
+
+async fn marked(world: &World, what: &str, name: &str, is: bool) {
+    let has = |d: &Value| (object::label(d, MARK) == Some("true")) == is;
+    world.becomes(what, &deployments(), "default", name, has).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_autoscaler_scales_is_marked_while_one_does() {
+    let world = world().await;
+    let of = |name: &str, kind: &str| policy(name, "autoscaling/v2", kind, "", json!({}));
+    world.create(&PROPAGATION_POLICIES, of("hpas", "HorizontalPodAutoscaler")).await;
+    world.create(&autoscalers(), autoscaler("one", "web")).await;
+    world.create(&autoscalers(), autoscaler("two", "web")).await;
+    for name in ["web", "other", "by-hand"] {
+        let mut made = deployment(name, 1);
+        let path = deployments().collection(Some("default"));
+        let user = UserInfo::new("alice", ["system:masters"]);
+        let kubectl = Rest::new(world.embedded.server().client(user, "kubectl/v1.36.2"));
+        if name == "by-hand" {
+            object::set_label(&mut made, MARK, "true");
+        }
+        kubectl.post(&path, &made).await.expect("created");
+    }
+    let p = policy("deployments", "apps/v1", "Deployment", "", json!({}));
+    world.create(&PROPAGATION_POLICIES, p).await;
+    marked(&world, "one that comes after its autoscalers", "web", true).await;
+    world.delete(&autoscalers(), "default", "one").await.expect("deleted");
+    world.settle().await;
+    marked(&world, "the other one is there", "web", true).await;
+    world
+        .change(&autoscalers(), "default", "two", |hpa| {
+            hpa["spec"]["scaleTargetRef"]["name"] = json!("other");
+        })
+        .await;
+    marked(&world, "it points elsewhere", "web", false).await;
+    marked(&world, "there", "other", true).await;
+
+    // What happens while no hub is there.
+    let world = world
+        .restart_after(async |rest| {
+            let path = autoscalers().object(Some("default"), "two");
+            rest.delete(&path, &json!({})).await.expect("deleted");
+        })
+        .await;
+    marked(&world, "its autoscaler is gone", "other", false).await;
+    marked(&world, "a user's mark stays", "by-hand", true).await;
+    world.stop().await;
+}
+
+/// What the agent of a member reports of the Deployment, which has so many replicas there.
+async fn report(world: &World, member: &Member, replicas: i64) {
+    let work = world.until("a Work", || member.work("Deployment", "web")).await;
+    let manifest = &work["spec"]["workload"]["manifests"][0];
+    let of = object::annotation(manifest, "resourcetemplate.karmada.io/generation");
+    let of: i64 = of.and_then(|text| text.parse().ok()).unwrap_or_default();
+    world
+        .report(&WORKS, &member.namespace(), object::name(&work), |work| {
+            work["status"] = json!({
+                "conditions": [{"type": "Applied", "status": "True", "reason": "AppliedSuccessful",
+                                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "manifestStatuses": [{
+                    "identifier": {"ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment",
+                                   "resource": "", "namespace": "default", "name": "web"},
+                    "status": {"replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas,
+                        "availableReplicas": replicas, "generation": 3, "observedGeneration": 3,
+                        "resourceTemplateGeneration": of},
+                    "health": "Healthy"}],
+            });
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_divided_template_follows_what_its_members_were_scaled_to() {
+    let world = world().await;
+    let members = [world.join("m1", json!({})).await, world.join("m2", json!({})).await];
+    let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}});
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", divided)).await;
+    let mut web = deployment("web", 4);
+    object::set_label(&mut web, MARK, "true");
+    world.create(&deployments(), web).await;
+    let replicas = |n: i64| move |d: &Value| d["spec"]["replicas"] == n;
+    for member in &members {
+        report(&world, member, 2).await;
+    }
+    world.becomes("as asked", &deployments(), "default", "web", |d| d["status"]["replicas"] == 4).await;
+    // One after the other, and again when the template has changed.
+    let scaled = || async {
+        for member in &members {
+            report(&world, member, 3).await;
+        }
+        world.get(&deployments(), "default", "web").await.filter(|d| d["spec"]["replicas"] == 6)
+    };
+    world.until("3 and 3", scaled).await;
+    world
+        .becomes("the binding follows", &RESOURCE_BINDINGS, "default", "web-deployment", |b| {
+            b["spec"]["replicas"] == 6
+        })
+        .await;
+
+    // A user's edit holds until the members have seen it, and one that says nothing holds it up.
+    world.change(&deployments(), "default", "web", |d| d["spec"]["replicas"] = json!(10)).await;
+    world.settle().await;
+    report(&world, &members[0], 3).await;
+    world.settle().await;
+    world.becomes("m2 is silent", &deployments(), "default", "web", replicas(10)).await;
+    report(&world, &members[1], 3).await;
+    world.becomes("both have it", &deployments(), "default", "web", replicas(6)).await;
+    world.stop().await;
+}
