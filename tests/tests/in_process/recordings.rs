@@ -37,6 +37,7 @@ const BY_DESIGN: &[(&str, &str, &str, &str)] = &[
         ADOPTED,
     ),
     ("*", "ns", "shop/metadata/annotations/*", ADOPTED),
+    ("*", "rb", "*/spec/replicaRequirements/namespace", "quotas of members count without a feature gate"),
     ("*", "rb", "*/status/conditions/PlacementExplained/**", "our condition names the clusters, and why not"),
     ("*", "rb", "*/status/conditions/Scheduled/observedGeneration", "a refusal says which wish it is about"),
 ];
