@@ -244,7 +244,7 @@ mod tests {
             text,
             r#"{"bank":[{"free":{"cpu":"2"},"classes":[{"operator":"Exists"}]}],"shop":[{"free":{"cpu":"2"},"classes":[{"operator":"Exists"}]}]}"#
         );
-        assert_eq!(read(&text).unwrap()["shop"], [allowance.clone()]);
+        assert_eq!(read(&text).unwrap()["shop"], std::slice::from_ref(&allowance));
         let many: Vec<_> = (0..1000).map(|i| format!("n{i:04}")).collect();
         let text = write(many.iter().map(|name| (name.as_str(), &allowance))).unwrap();
         assert!(text.len() <= LIMIT && read(&text).unwrap().contains_key("n0000"), "{}", text.len());

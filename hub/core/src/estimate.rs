@@ -182,7 +182,7 @@ impl<'a> Ask<'a> {
         let graded =
             member.grades.as_ref().filter(|_| self.together).and_then(|grades| self.by_grades(grades));
         places.least(
-            graded.unwrap_or_else(|| self.into_left(|name| left.get(name).copied().unwrap_or_default())),
+            graded.unwrap_or_else(|| self.times_in(|name| left.get(name).copied().unwrap_or_default())),
         )
     }
 
@@ -208,7 +208,7 @@ impl<'a> Ask<'a> {
     }
 
     /// How often it goes into what is left.
-    fn into_left(&self, left: impl Fn(&str) -> Amount) -> Estimate<'a> {
+    fn times_in(&self, left: impl Fn(&str) -> Amount) -> Estimate<'a> {
         let mut least = Estimate::UNLIMITED;
         for (name, request) in &self.requests {
             let fits = goes_into(name, *request, left(name));
@@ -278,7 +278,7 @@ impl<'a> Ask<'a> {
     fn on_node(&self, node: &Node) -> Estimate<'a> {
         let left = |name: &str| Amount::from(node.free.get(name).copied().unwrap_or_default());
         let places = Estimate { replicas: left(PODS).value.max(0), limit: Limit::Resource(PODS) };
-        places.least(self.into_left(left))
+        places.least(self.times_in(left))
     }
 }
 
@@ -482,7 +482,7 @@ mod tests {
         let cpu = "a ResourceQuota of its namespace for cpu".to_owned();
         assert_eq!(of("shop", "", json!({"cpu": "500m"})), (6, cpu.clone()));
         assert_eq!(of("shop", "low", json!({"cpu": "500m", "memory": "1Gi"})), (6, cpu.clone()));
-        assert_eq!(of("shop", "high", json!({"cpu": "500m"})), (2, cpu.clone()));
+        assert_eq!(of("shop", "high", json!({"cpu": "500m"})), (2, cpu));
         assert_eq!(of("shop", "high", json!({"memory": "2Gi"})).0, 0);
         assert_eq!(of("shop", "", json!({})), (50, "a ResourceQuota of its namespace for pods".to_owned()));
         assert_eq!(of("bank", "", json!({"cpu": "500m"})), (99, "pods".to_owned()));

@@ -101,7 +101,7 @@ impl Member {
             annotations.and_then(|all| report::read(all.get(extension::NODES)?).ok()).unwrap_or_default();
         let allowances =
             annotations.and_then(|all| allowance::read(all.get(extension::QUOTAS)?).ok()).unwrap_or_default();
-        Self::with_summary(cluster.clone(), summary.as_ref()).with_nodes(nodes).with_allowances(allowances)
+        Self::with_summary(cluster, summary.as_ref()).with_nodes(nodes).with_allowances(allowances)
     }
 
     /// The same, with the resources that the cluster has reported beside a Cluster that is kept without them.

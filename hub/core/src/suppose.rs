@@ -32,7 +32,8 @@ pub fn changed(fleet: &Fleet, changes: &Changes) -> Fleet {
             cluster.spec.taints.retain(|old| (&old.key, &old.effect) != (&taint.key, &taint.effect));
             cluster.spec.taints.push(taint.clone());
         }
-        Arc::new(Member::new(Arc::new(cluster)).with_nodes(member.nodes().to_vec()))
+        let anew = Member::new(Arc::new(cluster)).with_nodes(member.nodes().to_vec());
+        Arc::new(anew.with_allowances(member.allowances.clone()))
     }))
 }
 

@@ -48,7 +48,7 @@ impl Scaling {
             let template = TemplateKey { kind: kind.clone(), key: change.key.clone() };
             let of_mark = change.differs(|head| &head.uid) || change.differs(TemplateHead::marked);
             if of_mark && (*new.marked() || is_scaled(&autoscalers(&context), &template)) {
-                queue.add(template.clone());
+                queue.add(template);
             }
             if *new.marked()
                 && is_deployment(kind)

@@ -163,7 +163,6 @@ fn of_component(requirements: Option<&ComponentReplicaRequirements>, namespace: 
         node_claim: of.node_claim.clone(),
         resource_request: of.resource_request.clone(),
         priority_class_name: of.priority_class_name.clone(),
-        ..ReplicaRequirements::default()
     }
 }
 
