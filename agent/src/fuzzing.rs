@@ -27,12 +27,12 @@ pub fn works(data: &[u8]) {
     let (name, deleting) = (work.name.clone(), work.deleting);
     let ids: Vec<_> = work.manifests.iter().map(|manifest| manifest.id.clone()).collect();
     let desired = Desired::default();
-    assert_eq!(desired.apply(Event::Upsert(work)), [name.as_str()]);
+    assert_eq!(desired.apply(Event::Upsert(work), 0), [name.as_str()]);
     for id in &ids {
         assert_eq!(desired.claims(&name, id), !deleting, "{}", id.path());
     }
     assert!(desired.kinds().len() <= text.len());
-    desired.apply(Event::Delete(again));
+    desired.apply(Event::Delete(again), 0);
     assert_eq!(desired.len(), 0);
 }
 

@@ -36,7 +36,7 @@ mod works;
 use std::{sync::Arc, time::Duration};
 
 use karmada_client::{
-    Recorder, Rest, WatchConfig, Watcher, WorkQueue, events::RecorderTask, latest, metrics::Queues,
+    Event, Recorder, Rest, WatchConfig, Watcher, WorkQueue, events::RecorderTask, latest, metrics::Queues,
 };
 use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
@@ -181,7 +181,8 @@ impl Agent {
         let namespace = config.execution_namespace();
         let (recorder, recorder_task) = Recorder::new(hub.clone(), COMPONENT, env.clone());
         let (hub, member) = (Rest::new(hub), Rest::new(member));
-        let view = Arc::new(ClusterView::new(hub.clone(), config.cluster.clone()));
+        let phases = Phases::new();
+        let view = Arc::new(ClusterView::new(hub.clone(), config.cluster.clone(), phases.clone()));
         let desired = Arc::new(Desired::default());
         let stats = Arc::new(Stats::default());
         let queue: WorkQueue<String> = WorkQueue::new(env.clone());
@@ -246,6 +247,9 @@ impl Agent {
             ground,
             released: Arc::default(),
             fence,
+            waits: Default::default(),
+            rules: Arc::default(),
+            phases: phases.clone(),
         });
         Self {
             config,
@@ -253,7 +257,7 @@ impl Agent {
             member,
             env,
             state,
-            phases: Phases::new(),
+            phases,
             view,
             desired,
             queue,
@@ -331,9 +335,8 @@ impl Agent {
         });
         drains.spawn(self.recorder_task.run(last.clone()));
         loops.spawn({
-            let (view, env, wake, phases) =
-                (Arc::clone(&view), env.clone(), config.hub_back.clone(), phases.clone());
-            async move { view.follow(env, wake, &phases).await }
+            let (view, env, wake) = (Arc::clone(&view), env.clone(), config.hub_back.clone());
+            async move { view.follow(env, wake).await }
         });
         loops.spawn(summary::follow(
             member.clone(),
@@ -365,6 +368,7 @@ impl Agent {
             let phases = phases.clone();
             async move { reporter.run(&phases).await }
         });
+        let executor_rules = Arc::clone(&executor.rules);
         loops.spawn({
             let (executor, queue, desired) = (Arc::clone(&executor), queue.clone(), Arc::clone(&desired));
             let changed = move |kinds: &[(String, String)]| {
@@ -381,10 +385,14 @@ impl Agent {
                 phases: phases.clone(),
                 view: view_for_rules,
                 interpreter: self.interpreter,
+                heard: Arc::clone(&executor_rules),
             };
             follower.run(move || held.versioned_kinds(), changed)
         });
-        loops.spawn(pull(hub, config.clone(), env, Arc::clone(&desired), queue.clone(), phases.clone()));
+        loops.spawn(
+            Pull { hub, config: config.clone(), env, executor: Arc::clone(&executor), queue: queue.clone() }
+                .run(),
+        );
         loops.spawn(hurry(config.clone(), queue.clone(), Arc::clone(&outbox)));
         loops.spawn({
             let executor = Arc::clone(&executor);
@@ -456,21 +464,45 @@ async fn until(limit: Duration, done: impl Fn() -> bool) {
 }
 
 /// Watches this cluster's Works.
-async fn pull(
+struct Pull {
     hub: Rest,
     config: AgentConfig,
     env: Env,
-    desired: Arc<Desired>,
+    executor: Arc<Executor>,
     queue: WorkQueue<String>,
-    phases: Phases,
-) {
-    phases.active().await;
-    let path = works().collection(Some(&config.execution_namespace()));
-    let watch = WatchConfig::new(path).wake(&config.hub_back);
-    let mut watcher = Watcher::new(hub.client().clone(), watch, env, DesiredWork::parse);
-    loop {
-        for work in desired.apply(watcher.next().await) {
-            queue.add(work);
+}
+
+impl Pull {
+    /// Watches for ever. Of a hub that turns out to be another, and when there is a Cluster again, everything is listed
+    /// anew.
+    async fn run(self) {
+        let Executor { desired, view, phases, .. } = &*self.executor;
+        let path = works().collection(Some(&self.config.execution_namespace()));
+        let mut doubts = desired.doubts();
+        loop {
+            phases.active().await;
+            let life = desired.life();
+            let watch = WatchConfig::new(path.clone()).wake(&self.config.hub_back);
+            let mut watcher =
+                Watcher::new(self.hub.client().clone(), watch, self.env.clone(), DesiredWork::parse);
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    () = doubts.woken() => break,
+                    () = phases.withdrawn() => break,
+                    event = watcher.next() => event,
+                };
+                if matches!(event, Event::Synced) && desired.would_lose() {
+                    // A hub that has lost them may have lost the Cluster, too. Then they are kept as they are.
+                    view.doubt();
+                }
+                if !view.is_ours(&self.env).await {
+                    break;
+                }
+                for work in desired.apply(event, life) {
+                    self.queue.add(work);
+                }
+            }
         }
     }
 }
@@ -493,7 +525,7 @@ async fn hurry(config: AgentConfig, queue: WorkQueue<String>, outbox: Arc<Outbox
 /// One worker: carries out Works, one at a time, until the queue is closed.
 async fn carry_out(executor: Arc<Executor>, queue: WorkQueue<String>, phases: Phases) {
     while let Some(item) = queue.next().await {
-        phases.active().await;
+        phases.keeping().await;
         let name = item.clone();
         let again = executor.sync(&name).await;
         if again.failed {

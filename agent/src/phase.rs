@@ -15,7 +15,8 @@ pub enum Phase {
     StandingBy,
     /// At work.
     Active,
-    /// The Cluster was deleted on the hub. Ends with the process.
+    /// The Cluster was deleted on the hub. What runs here is kept as it is; whether there is a Cluster again is asked now
+    /// and then.
     Removed,
 }
 
@@ -29,6 +30,11 @@ impl Phase {
             Self::Active => "active",
             Self::Removed => "removed",
         }
+    }
+
+    /// Whether there is no Cluster, or one that is another's.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        matches!(self, Self::Removed | Self::Refused(_))
     }
 }
 
@@ -49,17 +55,23 @@ impl Phases {
         *self.0.borrow() == Phase::Active
     }
 
-    /// Moves on. `Removed` is the end: nothing leads out of it.
+    /// Whether there is no Cluster of ours.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.0.borrow().is_withdrawn()
+    }
+
+    /// Moves on. Nobody is at work, or stands by, while there is no Cluster: that comes first ([`Phase::Joining`]).
     pub(crate) fn set(&self, phase: Phase) {
         self.0.send_if_modified(|current| {
-            if *current == phase || *current == Phase::Removed {
+            let follows = matches!(phase, Phase::Active | Phase::StandingBy) && current.is_withdrawn();
+            if *current == phase || follows {
                 return false;
             }
             match &phase {
-                Phase::Refused(why) => tracing::error!(%why, "this agent may not register"),
+                Phase::Refused(why) => tracing::error!(%why, "this agent may not work for this Cluster"),
                 Phase::Removed => tracing::warn!(
-                    "the Cluster was deleted on the hub: nothing is applied or reported any more; what runs here \
-                     stays; restart the agent to register again"
+                    "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any \
+                     more; what runs here is kept as it is; restart the agent to register again"
                 ),
                 other => tracing::info!(from = current.as_str(), to = other.as_str(), "phase"),
             }
@@ -68,11 +80,37 @@ impl Phases {
         });
     }
 
-    /// Waits until the agent is at work.
-    pub(crate) async fn active(&self) {
+    /// There is a Cluster of ours: if there was none, everything that takes one begins anew.
+    pub(crate) fn rejoin(&self) {
+        if self.is_withdrawn() {
+            self.set(Phase::Joining);
+        }
+    }
+
+    /// Waits until there is no Cluster of ours any more.
+    pub(crate) async fn withdrawn(&self) {
+        self.when(Phase::is_withdrawn).await;
+    }
+
+    /// Waits until there may be a Cluster of ours.
+    pub(crate) async fn joined(&self) {
+        self.when(|phase| !phase.is_withdrawn()).await;
+    }
+
+    /// Waits until what is known to be wanted may be kept so: that goes on when there is no Cluster any more.
+    pub(crate) async fn keeping(&self) {
+        self.when(|phase| *phase == Phase::Active || phase.is_withdrawn()).await;
+    }
+
+    async fn when(&self, is: impl FnMut(&Phase) -> bool) {
         let mut phase = self.0.subscribe();
-        if phase.wait_for(|phase| *phase == Phase::Active).await.is_err() {
+        if phase.wait_for(is).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Waits until the agent is at work.
+    pub(crate) async fn active(&self) {
+        self.when(|phase| *phase == Phase::Active).await;
     }
 }

@@ -57,7 +57,7 @@ impl Fence {
                     object::deletion_timestamp(&live).is_none()
                         && object::annotation(&live, extension::UNWANTED_SINCE).is_none()
                 }
-                Err(error) if error.is_not_found() => false,
+                Err(error) if error.is_absence_of(&name) => false,
                 Err(error) => {
                     tracing::debug!(cluster = %self.cluster, work = %name, %error, "cannot ask whether the Work is wanted");
                     all = false;

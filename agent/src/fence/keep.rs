@@ -43,7 +43,8 @@ impl Fence {
         let mut said = String::new();
         loop {
             let now = phase.borrow_and_update().clone();
-            if matches!(now, Phase::StandingBy | Phase::Removed) {
+            // Without a Cluster nobody confirms anything, and what is fenced may be begun elsewhere.
+            if now == Phase::StandingBy {
                 self.step_aside();
                 if phase.changed().await.is_err() {
                     return;
@@ -91,7 +92,7 @@ impl Fence {
         inner.loaded && inner.guards.is_empty()
     }
 
-    /// Another agent is at work here, or none is to be: what is known is forgotten.
+    /// Another agent is at work here: what is known is forgotten.
     fn step_aside(&self) {
         self.idle.store(true, Ordering::Relaxed);
         let mut inner = self.inner.lock();
@@ -186,7 +187,7 @@ impl Fence {
     async fn stop(&self, id: &ObjectId, path: &str) -> Result<bool, Error> {
         let live = match self.member.get(path).await {
             Ok(live) => live,
-            Err(error) if error.is_not_found() => {
+            Err(error) if error.is_absence_of(&id.name) => {
                 let unwanted = {
                     let inner = self.inner.lock();
                     inner.guards.get(id).is_some_and(|guarded| self.desired.get(&guarded.work).is_none())

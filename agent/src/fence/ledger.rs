@@ -28,6 +28,9 @@ pub(super) struct Ledger {
     revision: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     another_since: Option<Time>,
+    /// The first revision that was seen of that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    another_from: Option<u64>,
     objects: Vec<Entry>,
 }
 
@@ -77,7 +80,7 @@ fn since_1970(time: Time) -> Option<Duration> {
 
 impl Fence {
     /// Reads the ledger, once.
-    pub(super) async fn load(&self) -> Result<(), Error> {
+    pub(crate) async fn load(&self) -> Result<(), Error> {
         let _one = self.ledger.lock().await;
         if self.inner.lock().loaded {
             return Ok(());
@@ -91,7 +94,8 @@ impl Fence {
         inner.written = confirmed;
         inner.written_revision = ledger.revision;
         let now = self.moment();
-        let doubtful = inner.history.recall(ledger.revision, ledger.another_since.and_then(since_1970), now);
+        let another = ledger.another_since.and_then(since_1970);
+        let doubtful = inner.history.recall(ledger.revision, another, ledger.another_from, now);
         for entry in &ledger.objects {
             let id = entry.id();
             let entry = entry.clone();
@@ -138,7 +142,7 @@ impl Fence {
                     "{error}; it says what may run in one place only: mend its {KEY}, or delete it when nothing fenced runs elsewhere"
                 ),
             }),
-            Err(error) if error.is_not_found() => Ok(Ledger::default()),
+            Err(error) if error.is_absence_of(&self.ledger_name()) => Ok(Ledger::default()),
             Err(error) => Err(error),
         }
     }
@@ -171,6 +175,7 @@ impl Fence {
                 confirmed,
                 revision: inner.history.revision(),
                 another_since: another,
+                another_from: inner.history.first(),
                 objects: objects.collect(),
             }
         };
@@ -239,6 +244,7 @@ mod tests {
             confirmed: Some(Time::from_system(UNIX_EPOCH + Duration::from_secs(77))),
             revision: Some(500),
             another_since: None,
+            another_from: None,
             objects: vec![Entry {
                 work: "web-1".to_owned(),
                 api_version: "apps/v1".to_owned(),

@@ -95,7 +95,7 @@ pub(crate) struct Fence {
     inner: Mutex<Inner>,
     /// One at a time reads or writes the ledger.
     ledger: tokio::sync::Mutex<()>,
-    /// Another agent of this name is at work, or the Cluster is gone.
+    /// Another agent of this name is at work.
     idle: AtomicBool,
     /// Something is to be done on the member.
     changed: Wake,
@@ -188,8 +188,23 @@ impl Fence {
         self.asking.wake();
     }
 
+    /// What is known of the hub's past.
+    pub(crate) fn history(&self) -> History {
+        self.inner.lock().history
+    }
+
+    /// The hub has answered with this revision; `before` is what was known of it when it was asked.
+    pub(crate) fn answered(&self, before: History, revision: u64) {
+        let now = self.moment();
+        if self.inner.lock().history.answered(before, revision, now) {
+            self.doubts();
+            self.changed.wake();
+        }
+    }
+
     /// The hub has turned out to be another than the one that confirmed what is here.
     fn doubts(&self) {
+        self.desired.doubt();
         tracing::warn!(
             cluster = %self.cluster,
             "the hub is not as it was: it was made anew of an older copy, or a billion changes were made meanwhile; what \
@@ -294,6 +309,11 @@ impl Fence {
             self.forget(id);
         }
         Ok(())
+    }
+
+    /// Whether an object is known to be fenced.
+    pub(crate) fn guards(&self, id: &ObjectId) -> bool {
+        self.inner.lock().guards.contains_key(id)
     }
 
     /// An object is gone.

@@ -1,9 +1,18 @@
 //! Our Cluster as the hub has it: one object, kept whole.
 //!
+//! It is ours by the id in its spec, the uid of the member's `kube-system` Namespace. One that was deleted, and made again
+//! by another machine, is not; so its uid is looked at on every new connection, before anything of the hub's is believed.
+//!
 //! Its status is most of it, and most of its changes are reports of our own. So the watch asks for metadata alone, and
 //! the object is fetched only when it has a revision that we have not made.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, Watcher, latest};
 use karmada_env::Env;
@@ -22,19 +31,44 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// Between attempts to read the Cluster.
 const FETCH: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(30));
 
+/// How often it is asked whether there is a Cluster of ours again.
+const ASK_AGAIN: Duration = Duration::from_secs(120);
+
+/// Of an object only the metadata.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
 /// The hub's Cluster object, newest known state.
 #[derive(Debug)]
 pub(crate) struct ClusterView {
     hub: Rest,
     name: String,
+    phases: Phases,
+    /// The member's id, once it is known.
+    id: OnceLock<String>,
+    /// The Cluster has been seen to be ours since the last connection was made.
+    sure: AtomicBool,
     current: latest::Sender<Option<Arc<Value>>>,
     /// The newest metadata of a state that was not fetched yet.
     unseen: Mutex<Option<Value>>,
 }
 
 impl ClusterView {
-    pub(crate) fn new(hub: Rest, name: String) -> Self {
-        Self { hub, name, current: latest::Sender::new(None), unseen: Mutex::new(None) }
+    pub(crate) fn new(hub: Rest, name: String, phases: Phases) -> Self {
+        Self {
+            hub,
+            name,
+            phases,
+            id: OnceLock::new(),
+            sure: AtomicBool::new(false),
+            current: latest::Sender::new(None),
+            unseen: Mutex::new(None),
+        }
+    }
+
+    /// The member's id is this.
+    pub(crate) fn is_of(&self, id: &str) {
+        // It does not change while this process lives.
+        let _ = self.id.set(id.to_owned());
     }
 
     pub(crate) fn path(&self) -> String {
@@ -49,8 +83,15 @@ impl ClusterView {
         self.current.subscribe()
     }
 
-    /// Takes in an answer or an event; an older state of the same object than the known one is ignored.
+    /// Takes in an answer or an event; an older state of the same object than the known one is ignored, and so is a
+    /// Cluster that is not ours: then nothing is to be done for it.
     pub(crate) fn set(&self, cluster: Value) {
+        if let Some(why) = self.foreign(&cluster) {
+            self.phases.set(Phase::Refused(why.into()));
+            return;
+        }
+        self.sure.store(true, Ordering::Release);
+        self.phases.rejoin();
         self.current.send_if_modified(|current| {
             if current.as_deref().is_some_and(|known| *known == cluster || is_older(&cluster, known)) {
                 return false;
@@ -58,6 +99,54 @@ impl ClusterView {
             *current = Some(Arc::new(cluster));
             true
         });
+    }
+
+    /// Why a Cluster is not ours, if it is not.
+    fn foreign(&self, cluster: &Value) -> Option<String> {
+        let ours = self.id.get()?;
+        let id = cluster["spec"]["id"].as_str().filter(|id| !id.is_empty() && id != ours)?;
+        Some(format!(
+            "the hub's Cluster {} has the id {id}, but this member's id is {ours}: it was deleted, and registered anew by \
+             another member. Give one of them another --cluster-name, or, if that member is gone, delete the Cluster: \
+             kubectl delete cluster {}",
+            self.name, self.name
+        ))
+    }
+
+    /// Whether the Cluster is ours, as far as the present connection has shown; asks if it has not.
+    pub(crate) async fn is_ours(&self, env: &Env) -> bool {
+        let mut backoff = Backoff::new(FETCH);
+        while !self.sure.load(Ordering::Acquire) {
+            match self.meet().await {
+                Ok(()) => break,
+                Err(error) if error.is_absence_of(&self.name) => self.phases.set(Phase::Removed),
+                Err(error) => {
+                    tracing::debug!(cluster = %self.name, %error, "cannot tell whether the Cluster is ours");
+                    tokio::time::sleep(backoff.next(env)).await;
+                }
+            }
+            if self.phases.is_withdrawn() {
+                return false;
+            }
+        }
+        !self.phases.is_withdrawn()
+    }
+
+    /// It is not sure any more that there is a Cluster of ours.
+    pub(crate) fn doubt(&self) {
+        self.sure.store(false, Ordering::Release);
+    }
+
+    /// Looks whether the Cluster is the one that is known, and at its spec if it is not.
+    async fn meet(&self) -> Result<(), Error> {
+        let bytes = self.hub.get_bytes(&self.path(), METADATA).await?;
+        let same = serde_json::from_slice::<Value>(&bytes)
+            .is_ok_and(|news| self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)));
+        if same {
+            self.sure.store(true, Ordering::Release);
+            return Ok(());
+        }
+        self.refresh().await.map(drop)
     }
 
     pub(crate) fn is_terminating(&self) -> bool {
@@ -80,7 +169,8 @@ impl ClusterView {
     }
 
     /// Follows the object, and tells when it was deleted.
-    pub(crate) async fn follow(&self, env: Env, wake: Wake, phases: &Phases) {
+    pub(crate) async fn follow(&self, env: Env, wake: Wake) {
+        let mut connected = wake.listen();
         let config = WatchConfig::new(clusters().collection(None))
             .fields(format!("metadata.name={}", self.name))
             .metadata_only()
@@ -100,6 +190,7 @@ impl ClusterView {
             };
             tokio::select! {
                 biased;
+                () = connected.woken() => self.doubt(),
                 event = watcher.next() => match event {
                     Event::Init => listed = false,
                     Event::Upsert(news) if object::name(&news) == self.name => {
@@ -115,14 +206,14 @@ impl ClusterView {
                     Event::Delete(_) | Event::Synced => {
                         // The question is whether it is there at all.
                         *self.unseen.lock() = None;
-                        fetch = self.fetch(phases, &mut backoff, &env).await;
+                        fetch = self.fetch(&mut backoff, &env).await;
                     }
                 },
                 () = wait => {
                     let unsure = self.unseen.lock().is_none();
                     // Meanwhile the answer to a report of our own may have brought it.
-                    let wanted = unsure || self.is_behind();
-                    fetch = if wanted { self.fetch(phases, &mut backoff, &env).await } else { None };
+                    let wanted = unsure || self.is_behind() || self.phases.is_withdrawn();
+                    fetch = if wanted { self.fetch(&mut backoff, &env).await } else { None };
                 }
             }
         }
@@ -140,17 +231,18 @@ impl ClusterView {
     }
 
     /// Asks for the object: before a deletion is believed, and for what has changed. Answers when to ask again.
-    async fn fetch(&self, phases: &Phases, backoff: &mut Backoff, env: &Env) -> Option<Instant> {
+    async fn fetch(&self, backoff: &mut Backoff, env: &Env) -> Option<Instant> {
         match self.hub.get(&self.path()).await {
             Ok(cluster) => self.set(cluster),
-            Err(error) if error.is_not_found() => phases.set(Phase::Removed),
+            // Not by whatever else answers 404 on the way.
+            Err(error) if error.is_absence_of(&self.name) => self.phases.set(Phase::Removed),
             Err(error) => {
                 tracing::warn!(cluster = %self.name, %error, "cannot read the Cluster");
                 return Some(Instant::now() + backoff.next(env));
             }
         }
         backoff.reset();
-        None
+        self.phases.is_withdrawn().then(|| Instant::now() + env.jitter(ASK_AGAIN, 0.5))
     }
 }
 

@@ -93,12 +93,16 @@ impl Heartbeat {
         }
     }
 
-    /// Renews until shutdown or until the Cluster is gone; then lets the next agent begin at once.
+    /// Renews until shutdown, while there is a Cluster of ours; then lets the next agent begin at once.
     pub(crate) async fn run(mut self, phases: &Phases, shutdown: &CancellationToken) {
         let mut backoff = Backoff::new(RETRY);
         let mut back = self.config.hub_back.listen();
-        let mut phase = phases.subscribe();
-        while *phase.borrow_and_update() != Phase::Removed {
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                () = phases.joined() => {}
+            }
             let asked = self.fence.moment();
             let pause = match self.beat().await {
                 Ok(true) => {
@@ -124,7 +128,7 @@ impl Heartbeat {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                _ = phase.wait_for(|phase| *phase == Phase::Removed) => {}
+                () = phases.withdrawn() => {}
                 () = back.woken() => {}
                 () = tokio::time::sleep(pause) => {}
             }

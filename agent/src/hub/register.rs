@@ -133,9 +133,10 @@ async fn attempt(
 ) -> Result<Option<String>, Error> {
     let system = member.get("/api/v1/namespaces/kube-system").await?;
     let (name, id) = (config.cluster.as_str(), object::uid(&system));
+    view.is_of(id);
     let live = match hub.get(&view.path()).await {
         Ok(live) => Some(live),
-        Err(error) if error.is_not_found() => None,
+        Err(error) if error.is_absence_of(name) => None,
         Err(error) => return Err(error),
     };
     match plan(live.as_ref(), name, id, &config.facts) {

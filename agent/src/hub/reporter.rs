@@ -168,6 +168,10 @@ impl Reporter {
             if refresh && let Err(error) = self.view.refresh().await {
                 tracing::debug!(%error, "cannot read the Cluster");
             }
+            if !phases.is_active() {
+                // It is not ours any more.
+                continue;
+            }
             if let Some(look) = &last
                 && let Err(error) = self.tell(look, &mut threshold).await
             {

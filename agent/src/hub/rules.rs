@@ -3,8 +3,17 @@
 //! Most hubs have none, and a watch that never tells of anything costs bytes every minute. A hub of ours says in the
 //! annotations of our Cluster which sorts there are ([`extension::INTERPRETER_RULES`]); others are asked now and then.
 //! From the first rule of a sort on there is a watch.
+//!
+//! Nothing is applied before both sorts have been heard of ([`Heard`]): what a rule would retain would be overwritten.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use karmada_api::{
     KarmadaKind,
@@ -14,7 +23,7 @@ use karmada_api::{
     },
     consts::extension,
 };
-use karmada_client::{Event, Resource, Rest, Wake, WatchConfig, Watcher};
+use karmada_client::{Backoff, Error, Event, Policy, Resource, Rest, Wake, WatchConfig, Watcher};
 use karmada_env::Env;
 use karmada_interpreter::{Interpreter, rules::Rules, webhook::Hooks};
 use karmada_meta::{gvk::GroupVersionKind, gvk::parse_api_version, object};
@@ -31,6 +40,27 @@ const ASK: Duration = Duration::from_secs(300);
 /// After the hub said that there is a rule and there was none.
 const NOTHING_THERE: Duration = Duration::from_secs(5);
 
+/// Before the first answer.
+const FIRST: Policy = Policy::full(Duration::from_millis(500), Duration::from_secs(5));
+
+/// A hub that says so often that there is no such kind, or that it is none of ours, is believed: one that has just
+/// started may say so before it has read its definitions and its roles.
+const REFUSALS: u32 = 4;
+
+/// Which sorts of rules have been heard of since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    scripts: AtomicBool,
+    services: AtomicBool,
+}
+
+impl Heard {
+    /// Whether all rules that there are are known.
+    pub(crate) fn all(&self) -> bool {
+        self.scripts.load(Ordering::Acquire) && self.services.load(Ordering::Acquire)
+    }
+}
+
 /// What following the rules takes.
 #[derive(Debug)]
 pub(crate) struct Follower {
@@ -40,11 +70,30 @@ pub(crate) struct Follower {
     pub(crate) phases: Phases,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) interpreter: Arc<Interpreter>,
+    pub(crate) heard: Arc<Heard>,
+}
+
+/// One sort of rules.
+struct Sort<'a> {
+    word: &'static str,
+    collection: String,
+    /// The field of the object that holds the rules.
+    body: &'static str,
+    /// By how much later than every [`ASK`] it is asked.
+    offset: Duration,
+    heard: &'a AtomicBool,
+}
+
+impl<'a> Sort<'a> {
+    fn of<K: KarmadaKind>(word: &'static str, offset: Duration, heard: &'a AtomicBool) -> Self {
+        let resource = Resource::new(K::GROUP, K::VERSION, K::PLURAL, K::KIND, K::NAMESPACED);
+        Self { word, collection: resource.collection(None), body: K::BODY, offset, heard }
+    }
 }
 
 impl Follower {
     /// Keeps the interpreter's rules those of the hub. `kinds` are those that matter here; those with other rules than
-    /// before are told to `changed`, as group and kind.
+    /// before are told to `changed`, as group and kind. It is called with none when all rules are known.
     pub(crate) async fn run(
         self,
         kinds: impl Fn() -> Vec<GroupVersionKind> + Send + Sync,
@@ -64,58 +113,65 @@ impl Follower {
             let others = kinds().into_iter().filter(|kind| now.differ_for(&before, kind));
             others.map(|kind| (kind.group, kind.kind)).collect()
         };
-        let first = self.sort::<ResourceInterpreterCustomization, _>(
+        let first = Sort::of::<ResourceInterpreterCustomization>(
             extension::RULES_CUSTOMIZATIONS,
             Duration::ZERO,
-            scripts,
-            &changed,
+            &self.heard.scripts,
         );
-        let second = self.sort::<ResourceInterpreterWebhookConfiguration, _>(
+        let second = Sort::of::<ResourceInterpreterWebhookConfiguration>(
             extension::RULES_WEBHOOKS,
             ASK / 2,
-            services,
-            &changed,
+            &self.heard.services,
         );
-        tokio::join!(first, second);
+        tokio::join!(self.sort(first, scripts, &changed), self.sort(second, services, &changed));
     }
 
     /// Follows one sort of rules.
-    async fn sort<K: KarmadaKind, T: DeserializeOwned + Send + 'static>(
+    async fn sort<T: DeserializeOwned + Send + 'static>(
         &self,
-        word: &str,
-        offset: Duration,
+        sort: Sort<'_>,
         replace: impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)> + Send + Sync,
         changed: &(impl Fn(&[(String, String)]) + Send + Sync),
     ) {
-        let collection =
-            Resource::new(K::GROUP, K::VERSION, K::PLURAL, K::KIND, K::NAMESPACED).collection(None);
         let mut back = self.wake.listen();
         let mut clusters = self.view.subscribe();
+        let mut backoff = Backoff::new(FIRST);
+        let mut refusals = 0;
         let mut first = true;
         loop {
             self.phases.active().await;
             let says = |cluster: &Option<Arc<Value>>| {
                 let rules =
                     cluster.as_deref().and_then(|c| object::annotation(c, extension::INTERPRETER_RULES));
-                rules.is_some_and(|rules| rules.split(',').any(|sort| sort == word))
+                rules.is_some_and(|rules| rules.split(',').any(|said| said == sort.word))
             };
             let said = says(&clusters.borrow_and_update());
-            // The services' turn comes later, unless the hub says that there are some.
-            if said || !first || offset.is_zero() {
-                // An error is no news: the rules stay as they are. Karmada before 1.4 has no scripts.
-                let any = self.hub.get(&format!("{collection}?limit=1")).await;
-                if any.is_ok_and(|list| list["items"].as_array().is_some_and(|items| !items.is_empty())) {
-                    self.watch::<T>(&collection, K::BODY, &replace, changed).await;
+            match self.hub.get(&format!("{}?limit=1", sort.collection)).await {
+                Ok(list) if list["items"].as_array().is_some_and(|items| !items.is_empty()) => {
+                    self.watch::<T>(&sort, &replace, changed).await;
+                }
+                Ok(list) if list["items"].is_array() => self.hear(&sort, changed),
+                Ok(_) => {}
+                // Later it is no news: the rules stay as they are. Karmada before 1.4 has no scripts.
+                Err(error) => {
+                    refusals += u32::from(error.is_not_found() || error.is_forbidden());
+                    if refusals >= REFUSALS {
+                        self.hear(&sort, changed);
+                    }
+                    self.tell_unheard(&sort, &error);
                 }
             }
-            let pause = if said {
+            let heard = sort.heard.load(Ordering::Acquire);
+            let pause = if !heard {
+                backoff.next(&self.env)
+            } else if said {
                 NOTHING_THERE
             } else if first {
-                ASK * 2 - offset
+                first = false;
+                ASK * 2 - sort.offset
             } else {
                 ASK * 2
             };
-            first = false;
             let hint = async {
                 if said || clusters.wait_for(says).await.is_err() {
                     std::future::pending::<()>().await;
@@ -130,15 +186,29 @@ impl Follower {
         }
     }
 
+    /// The rules of a sort are known from now on.
+    fn hear(&self, sort: &Sort<'_>, changed: &impl Fn(&[(String, String)])) {
+        if !sort.heard.swap(true, Ordering::AcqRel) && self.heard.all() {
+            // What has waited for that.
+            changed(&[]);
+        }
+    }
+
+    fn tell_unheard(&self, sort: &Sort<'_>, error: &Error) {
+        if !sort.heard.load(Ordering::Acquire) {
+            tracing::warn!(%error, sort = sort.word, "nothing is applied before the hub has said which rules users have");
+        }
+    }
+
     /// Follows the rules until there are none any more.
     async fn watch<T: DeserializeOwned + Send + 'static>(
         &self,
-        collection: &str,
-        body: &'static str,
+        sort: &Sort<'_>,
         replace: &(impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)> + Send + Sync),
         changed: &(impl Fn(&[(String, String)]) + Send + Sync),
     ) {
-        let config = WatchConfig::new(collection.to_owned()).wake(&self.wake);
+        let config = WatchConfig::new(sort.collection.clone()).wake(&self.wake);
+        let body = sort.body;
         let read = move |text: &str| {
             let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
             let rule = serde_json::from_value::<T>(value[body].take()).map_err(|error| error.to_string())?;
@@ -164,6 +234,7 @@ impl Follower {
             if !kinds.is_empty() {
                 changed(&kinds);
             }
+            self.hear(sort, changed);
             if known.is_empty() {
                 return;
             }

@@ -1,5 +1,6 @@
 //! Users' services that say what the fields of a kind mean, asked from the edge. Few can be reached from here: what
-//! cannot is answered by the rules of its kind, and the Cluster has an event that says so.
+//! cannot is answered by the rules of its kind, but for what the member may keep, and the Cluster has an event that says
+//! so.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use karmada_api::consts::event;
@@ -59,7 +60,8 @@ impl AgentCaller {
             away.push(url);
         }
         let message = format!(
-            "cluster {} cannot reach the interpreter {hook}: {why}; the built-in rules answer in its stead",
+            "cluster {} cannot reach the interpreter {hook}: {why}; the built-in rules answer in its stead, and objects of \
+             which it says what they may keep (Retain) stay as they are",
             self.cluster
         );
         tracing::warn!(cluster = %self.cluster, "{message}");

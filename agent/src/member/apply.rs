@@ -16,15 +16,16 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{annotation, extension, manager::AGENT};
-use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest};
+use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest, rest::query_value};
 use karmada_core::{
     delete::{Budget, Verdict, WorkFacts, may_delete},
+    judge::fence,
     members::{self, Written},
     vacancy::{Ours, Vacancy},
 };
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use karmada_smd::adoption_patch;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ use super::{
     ground::Need,
     observe::{Observer, Sight, sight},
     occupants::vacancy,
+    served::Served,
 };
 use crate::works::{
     desired::{Desired, Manifest, ObjectId},
@@ -510,15 +512,23 @@ impl Applier {
         facts: &WorkFacts<'_>,
         id: &ObjectId,
     ) -> Result<Removed, Failure> {
-        // A kind that is not served any more has no objects.
-        let Some(resource) = discovery.preferred(&id.group, &id.kind).await? else {
-            return Ok(Removed::Left);
+        let resource = match discovery.locate(&id.group, &id.kind).await? {
+            Served::At(resource) => resource,
+            // A kind that there is not has no objects.
+            Served::Absent => return Ok(self.forgotten(id, Removed::Left)),
+            Served::Unknown(why) => {
+                let (kind, path) = (&id.kind, id.path());
+                return Err(Failure::sometime(format!("{kind} {path} may still be there: {why}")));
+            }
         };
         let path = resource.object(Some(&id.namespace), &id.name);
+        let mut last = None;
         for _ in 0..LOOKS {
             let live = match self.member.get(&path).await {
                 Ok(live) => live,
-                Err(error) if error.is_not_found() => break,
+                Err(error) if error.is_not_found() => {
+                    return self.gone(discovery, &resource, id, &error).await;
+                }
                 Err(error) => return Err(error.into()),
             };
             let mut verdict = may_delete(facts, &live, Budget::UNLIMITED);
@@ -543,8 +553,14 @@ impl Applier {
                 }
                 Verdict::Keep(why) => {
                     tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "not deleted");
-                    break;
+                    return Ok(self.forgotten(id, Removed::Left));
                 }
+                Verdict::Ending => return Ok(Removed::Ending),
+                Verdict::Spare(why) => match self.still(facts, &path, &live).await? {
+                    Still::Yes => return Ok(self.forgotten(id, Removed::Spared(why.to_owned()))),
+                    Still::No => return Ok(Removed::Ending),
+                    Still::Again(error) => Err(error),
+                },
                 Verdict::Release(why) => {
                     tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "released");
                     let target = format!("{path}?fieldManager={AGENT}");
@@ -552,28 +568,115 @@ impl Applier {
                     let patched = self.member.patch(&target, Patch::Json, &config::release(&live)).await;
                     patched.map(|_| Removed::Released(released))
                 }
-                Verdict::Delete { uid } => {
+                Verdict::Delete { uid, whole } => {
+                    let propagation = if whole { "Foreground" } else { "Background" };
                     let options = json!({
                         "apiVersion": "v1", "kind": "DeleteOptions",
-                        "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+                        "preconditions": {"uid": uid}, "propagationPolicy": propagation,
                     });
                     tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, %uid, "deleted");
-                    self.member.delete(&path, &options).await.map(|_| Removed::Deleted)
+                    let deleted = self.member.delete(&path, &options).await;
+                    deleted.map(|_| if whole { Removed::Ending } else { Removed::Deleted })
                 }
             };
             match answer {
-                Ok(removed) => {
-                    self.records.lock().remove(id);
-                    return Ok(removed);
+                Ok(removed) => return Ok(self.forgotten(id, removed)),
+                Err(error) if error.is_conflict() => last = Some(error),
+                Err(error) if error.is_not_found() => {
+                    return self.gone(discovery, &resource, id, &error).await;
                 }
-                Err(error) if error.is_conflict() => {}
-                Err(error) if error.is_not_found() => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        self.records.lock().remove(id);
-        Ok(Removed::Left)
+        // Nobody has said that it may stay, or that it is not ours.
+        let why = last.map(|error| error.to_string()).unwrap_or_default();
+        Err(Failure::soon(format!(
+            "{} {} changes faster than it can be taken away: {why}",
+            id.kind,
+            id.path()
+        )))
     }
+
+    /// What holds an object on the member that is on its way out, or is to go when that has: nothing if there is something
+    /// to be decided about it.
+    pub(crate) async fn waits(
+        &self,
+        discovery: &Discovery,
+        id: &ObjectId,
+    ) -> Result<Option<String>, Failure> {
+        let Served::At(resource) = discovery.locate(&id.group, &id.kind).await? else { return Ok(None) };
+        let live = match self.member.get(&resource.object(Some(&id.namespace), &id.name)).await {
+            Ok(live) => live,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let going = object::deletion_timestamp(&live).is_some();
+        if !is_namespace(&live) || going {
+            return Ok((going && !is_namespace(&live)).then(String::new));
+        }
+        let has_work = |work: &str| self.desired.get(work).is_some();
+        let ours = Ours { execution_namespace: &self.execution_namespace, has_work: &has_work };
+        match vacancy(&self.member, discovery, &id.name, ours).await? {
+            Vacancy::Emptying(what) => Ok(Some(what)),
+            Vacancy::Empty | Vacancy::Occupied(_) => Ok(None),
+        }
+    }
+
+    /// An object was not found: it is gone if that was said by somebody who has looked for it, where it has to be.
+    async fn gone(
+        &self,
+        discovery: &Discovery,
+        resource: &Resource,
+        id: &ObjectId,
+        error: &Error,
+    ) -> Result<Removed, Failure> {
+        if error.is_absence_of(&id.name) && discovery.confirms(resource).await? {
+            return Ok(self.forgotten(id, Removed::Left));
+        }
+        let (kind, path) = (&id.kind, id.path());
+        Err(Failure::sometime(format!(
+            "{kind} {path} may still be there: {resource} is not served for now: {error}"
+        )))
+    }
+
+    /// Stops what may run in one place only, if that is asked for, before it is let go although it stays.
+    async fn still(&self, facts: &WorkFacts<'_>, path: &str, live: &Value) -> Result<Still, Error> {
+        if !facts.is_fenced(live) {
+            return Ok(Still::Yes);
+        }
+        if let fence::Stop::Patch(patch) = fence::stop(live, &Time::now(&self.env).to_string()) {
+            let target = format!("{path}?fieldManager={AGENT}");
+            return match self.member.patch(&target, Patch::Merge, &patch).await {
+                Ok(_) => Ok(Still::No),
+                Err(error) if error.is_conflict() || error.is_not_found() => Ok(Still::Again(error)),
+                Err(error) => Err(error),
+            };
+        }
+        if !fence::is_reported_still(live) {
+            return Ok(Still::No);
+        }
+        // A status does not count what is ending.
+        let Some(selector) = fence::selector(live) else { return Ok(Still::Yes) };
+        let (namespace, selector) = (object::namespace(live), query_value(&selector));
+        let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&limit=1");
+        let pods = self.member.get(&path).await?;
+        let none = pods["items"].as_array().is_some_and(Vec::is_empty);
+        Ok(if none { Still::Yes } else { Still::No })
+    }
+
+    /// An object is none of ours any more.
+    fn forgotten(&self, id: &ObjectId, removed: Removed) -> Removed {
+        self.records.lock().remove(id);
+        removed
+    }
+}
+
+/// Whether nothing of an object runs.
+enum Still {
+    Yes,
+    No,
+    /// It has changed meanwhile.
+    Again(Error),
 }
 
 /// What became of an object that was to go.
@@ -585,8 +688,12 @@ pub(crate) enum Removed {
     Left,
     /// It stays, without our marks; the text says why.
     Released(String),
+    /// It stays as it is, although the hub wants it gone; the text says why.
+    Spared(String),
     /// A Namespace whose contents are on their way out; the text names them.
     Emptying(String),
+    /// It may run in one place only, and is on its way out: something of it may run yet.
+    Ending,
 }
 
 /// What a write came to.

@@ -16,6 +16,8 @@ use karmada_env::Env;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
+use super::served::{Registered, Served, judge};
+
 /// Aggregated discovery in the newest form the server has, else the legacy form.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
@@ -46,6 +48,35 @@ impl Apis {
     /// Where objects of a kind live, in the server's preferred version.
     pub(crate) fn preferred(&self, group: &str, kind: &str) -> Option<&Resource> {
         self.kinds.get(&(group.to_owned(), kind.to_owned()))?.first()
+    }
+
+    /// A group version that could not be asked, of a group that is meant.
+    pub(crate) fn silent(&self, means: impl Fn(&str) -> bool) -> Option<&str> {
+        let group = |missing: &&String| missing.rsplit_once('/').is_some_and(|(group, _)| means(group));
+        self.missing.iter().find(group).map(String::as_str)
+    }
+
+    /// Whether a group version has answered, and has kinds.
+    pub(crate) fn answers(&self, group: &str, version: &str) -> bool {
+        let is_it = |resource: &Resource| resource.group == group && resource.version == version;
+        !self.missing.contains(&format!("{group}/{version}")) && self.kinds.values().flatten().any(is_it)
+    }
+
+    /// Whether a group has a resource of this plural, in some version.
+    pub(crate) fn serves(&self, group: &str, plural: &str) -> bool {
+        let is_it = |resource: &Resource| resource.group == group && resource.plural == plural;
+        self.kinds.values().flatten().any(is_it)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(resources: &[&Resource], missing: &[String]) -> Self {
+        let mut apis = Self::default();
+        for resource in resources {
+            let kind = (resource.group.clone(), resource.kind.clone());
+            apis.kinds.entry(kind).or_default().push((*resource).clone());
+        }
+        apis.missing = missing.iter().cloned().collect();
+        apis
     }
 
     /// All kinds whose objects are in namespaces, each in the server's preferred version.
@@ -308,17 +339,30 @@ impl Discovery {
         Ok(find(&self.look().await?.0))
     }
 
-    /// The same for an object whose version does not matter.
-    pub(crate) async fn preferred(&self, group: &str, kind: &str) -> Result<Option<Resource>, Error> {
+    /// Where an object is that is to go, whatever its version.
+    pub(crate) async fn locate(&self, group: &str, kind: &str) -> Result<Served, Error> {
         if let Some(found) = self.known().and_then(|apis| apis.preferred(group, kind).cloned()) {
-            return Ok(Some(found));
+            return Ok(Served::At(found));
         }
-        let just_now =
-            self.known.lock().looked.is_some_and(|at| self.env.now().saturating_sub(at) < LOOK_AGAIN);
-        if just_now {
-            return Ok(None);
-        }
-        Ok(self.look().await?.0.preferred(group, kind).cloned())
+        let (apis, _) = self.look().await?;
+        let unsaid = apis.preferred(group, kind).is_none() && apis.silent(|of| of == group).is_none();
+        let registered = if unsaid { Some(Registered::ask(&self.member, &apis).await?) } else { None };
+        Ok(judge(&apis, registered.as_ref(), group, kind))
+    }
+
+    /// Whether the member serves this for sure, now: only then a missing object is gone.
+    pub(crate) async fn confirms(&self, resource: &Resource) -> Result<bool, Error> {
+        let known = {
+            let known = self.known.lock();
+            let just_now = known.looked.is_some_and(|at| self.env.now().saturating_sub(at) < LOOK_AGAIN);
+            known.apis.clone().filter(|_| just_now)
+        };
+        let apis = match known {
+            Some(apis) => apis,
+            None => self.look().await?.0,
+        };
+        let (group, version) = (&resource.group, &resource.version);
+        Ok(apis.answers(group, version) && apis.resource(group, version, &resource.kind) == Some(resource))
     }
 }
 

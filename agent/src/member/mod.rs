@@ -10,4 +10,5 @@ pub(crate) mod observe;
 pub(crate) mod occupants;
 pub(crate) mod quotas;
 pub(crate) mod released;
+pub(crate) mod served;
 pub(crate) mod summary;

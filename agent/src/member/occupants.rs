@@ -4,7 +4,7 @@ use karmada_client::{Error, Rest};
 use karmada_core::vacancy::{self, Occupants, Ours, Vacancy};
 use serde_json::Value;
 
-use super::discovery::Discovery;
+use super::{discovery::Discovery, served::Registered};
 
 /// Of the objects only the metadata are wanted; older servers send all of them.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
@@ -25,12 +25,16 @@ pub(crate) async fn vacancy(
 ) -> Result<Vacancy, Error> {
     // Anew: a kind that came just now may have objects.
     let (apis, _) = discovery.look().await?;
-    let unknown = apis.missing.iter().find(|missing| {
-        let group = missing.split_once('/').map_or("", |(group, _)| group);
-        vacancy::counts(group, "")
-    });
-    if let Some(group) = unknown {
+    let counts = |group: &str| vacancy::counts(group, "");
+    if let Some(group) = apis.silent(counts) {
         return Ok(Vacancy::Emptying(format!("{group} does not answer, and may have objects")));
+    }
+    let unserved = match Registered::ask(member, &apis).await? {
+        Ok(registered) => registered.missing(&apis, counts),
+        Err(why) => Some(why),
+    };
+    if let Some(why) = unserved {
+        return Ok(Vacancy::Emptying(format!("{why}, and there may be objects of it")));
     }
     let mut found = Occupants::default();
     for resource in apis.namespaced().filter(|r| vacancy::counts(&r.group, &r.kind)) {
@@ -44,8 +48,15 @@ pub(crate) async fn vacancy(
             }
             let bytes = match member.get_bytes(&path, METADATA).await {
                 Ok(bytes) => bytes,
-                // Not every kind can be listed, and one may just have gone.
-                Err(error) if matches!(error.code(), Some(404 | 405)) => break,
+                // Not every kind can be listed.
+                Err(error) if error.code() == Some(405) => break,
+                // One that has gone is not named the next time.
+                Err(error) if error.is_not_found() => {
+                    let kind = &resource.kind;
+                    return Ok(Vacancy::Emptying(format!(
+                        "{kind} is not served for now, and may have objects"
+                    )));
+                }
                 Err(error) if error.is_forbidden() => {
                     let kind = &resource.kind;
                     return Ok(Vacancy::Occupied(format!("what the agent may not list: {kind}")));

@@ -47,7 +47,7 @@ impl Released {
                     object::label(&namespace, MANAGED) == Some(MANAGED_VALUE)
                         && object::annotation(&namespace, WORK_NAMESPACE) == Some(execution_namespace)
                 }
-                Err(error) => error.is_not_found(),
+                Err(error) => error.is_absence_of(&name),
             };
             if over {
                 self.forget(&name);

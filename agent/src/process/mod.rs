@@ -7,7 +7,9 @@ mod metrics;
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    fs::File,
+    io::{ErrorKind, Write},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -172,24 +174,40 @@ fn member_endpoint(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<E
 fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
     let fresh = State::fresh(env);
     let Some(dir) = dir else { return Ok(fresh) };
-    let wrong = |path: &PathBuf, error: &dyn std::fmt::Display| {
-        ProcessError::Usage(format!("--state-dir: {}: {error}", path.display()))
+    let wrong = |path: &Path, error: &std::io::Error| {
+        let text = format!("--state-dir: {}: {error}", path.display());
+        match error.kind() {
+            // Nobody but the operator can help that.
+            ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::AlreadyExists
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput => ProcessError::Usage(text),
+            // A disk that is full, or fails for a while: whoever starts this tries again.
+            _ => ProcessError::Failed(text),
+        }
     };
-    let dir = dir.to_owned();
-    std::fs::create_dir_all(&dir).map_err(|error| wrong(&dir, &error))?;
+    std::fs::create_dir_all(dir).map_err(|error| wrong(dir, &error))?;
     let file = dir.join("instance");
     match std::fs::read_to_string(&file) {
         Ok(text) if !text.trim().is_empty() => Ok(State { instance: text.trim().to_owned() }),
-        Ok(_) => save(&file, fresh).map_err(|error| wrong(&file, &error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            save(&file, fresh).map_err(|error| wrong(&file, &error))
+        // One that is no text was damaged.
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
+            Err(wrong(&file, &error))
         }
-        Err(error) => Err(wrong(&file, &error)),
+        _ => save(dir, &file, fresh).map_err(|error| wrong(&file, &error)),
     }
 }
 
-fn save(file: &Path, state: State) -> std::io::Result<State> {
-    std::fs::write(file, format!("{}\n", state.instance))?;
+/// Writes the state so that a power cut leaves all of it or nothing.
+fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
+    let draft = dir.join("instance.new");
+    let mut written = File::create(&draft)?;
+    written.write_all(format!("{}\n", state.instance).as_bytes())?;
+    written.sync_all()?;
+    std::fs::rename(&draft, file)?;
+    File::open(dir)?.sync_all()?;
     Ok(state)
 }
 
@@ -207,5 +225,19 @@ mod tests {
         assert_ne!(open_state(None, &env).unwrap(), open_state(None, &env).unwrap());
         let error = open_state(Some(&path.join("instance")), &env).unwrap_err();
         assert!(error.to_string().starts_with("--state-dir: "), "{error}");
+        assert!(matches!(error, ProcessError::Usage(_)), "a file is no folder, however often one tries");
+        // What a power cut or another version has left.
+        std::fs::write(path.join("instance"), "").unwrap();
+        std::fs::write(path.join("instance.new"), "half").unwrap();
+        let second = open_state(Some(&path), &env).unwrap();
+        assert_eq!(open_state(Some(&path), &env).unwrap(), second);
+        assert!(!path.join("instance.new").exists());
+        std::fs::write(path.join("instance"), [0xff, 0xfe]).unwrap();
+        assert_ne!(open_state(Some(&path), &env).unwrap(), second);
+        // Whatever else is wrong with the disk may pass.
+        std::os::unix::fs::symlink("instance", path.join("instance.loop")).unwrap();
+        std::fs::remove_file(path.join("instance")).unwrap();
+        std::os::unix::fs::symlink("instance.loop", path.join("instance")).unwrap();
+        assert!(matches!(open_state(Some(&path), &env).unwrap_err(), ProcessError::Failed(_)));
     }
 }

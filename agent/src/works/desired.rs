@@ -10,10 +10,10 @@ use std::{
 };
 
 use karmada_api::{
-    consts::{extension, finalizer},
+    consts::{extension, finalizer, label},
     work::{ResourceIdentifier, WorkStatus},
 };
-use karmada_client::Event;
+use karmada_client::{Event, Wake, wake::Listener};
 use karmada_core::judge::fence;
 use karmada_meta::{gvk::GroupVersionKind, object};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Which object, whatever version of its kind it is spoken of in.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectId {
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -72,6 +72,9 @@ pub(crate) struct Manifest {
 pub(crate) struct DesiredWork {
     pub(crate) name: String,
     pub(crate) uid: String,
+    /// Its permanent id, which it keeps when it is moved to another hub.
+    pub(crate) id: String,
+    pub(crate) generation: i64,
     pub(crate) deleting: bool,
     /// Our finalizer is on it.
     pub(crate) held: bool,
@@ -80,7 +83,20 @@ pub(crate) struct DesiredWork {
     /// The hub has given up on it while this cluster was away, and decides about it.
     unwanted: bool,
     pub(crate) manifests: Vec<Manifest>,
+    /// What it was before, under the same uid and in the same life of the hub.
+    past: Past,
+    /// In which life of the hub it was heard of: see [`Desired::doubt`].
+    life: u64,
     on_hub: Mutex<OnHub>,
+}
+
+/// What a Work was before it became what it is.
+#[derive(Debug, Default)]
+struct Past {
+    /// It was there to stay.
+    alive: bool,
+    /// It listed these, and does not any more.
+    left: BTreeSet<ObjectId>,
 }
 
 /// What the hub has, as of a revision. Changes with our own reports.
@@ -107,8 +123,10 @@ struct MetaIn {
     namespace: Option<String>,
     uid: String,
     resource_version: String,
+    generation: i64,
     deletion_timestamp: Option<String>,
     finalizers: Option<Vec<String>>,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -146,9 +164,12 @@ impl DesiredWork {
         let status = work.status.and_then(|status| serde_json::from_value(status).ok()).unwrap_or_default();
         let manifests = work.spec.workload.and_then(|workload| workload.manifests).unwrap_or_default();
         let finalizers = work.metadata.finalizers.unwrap_or_default();
+        let id = work.metadata.labels.and_then(|mut labels| labels.remove(label::WORK_ID));
         Ok(Self {
             name: work.metadata.name,
             uid: work.metadata.uid,
+            id: id.unwrap_or_default(),
+            generation: work.metadata.generation,
             on_hub: Mutex::new(OnHub { revision: work.metadata.resource_version, status: Arc::new(status) }),
             deleting: work.metadata.deletion_timestamp.is_some(),
             held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
@@ -156,7 +177,20 @@ impl DesiredWork {
             preserve: work.spec.preserve_resources_on_deletion.unwrap_or(false),
             unwanted: annotation(text, extension::UNWANTED_SINCE).is_some(),
             manifests: manifests.into_iter().map(|raw| Manifest::parse(raw.get())).collect(),
+            past: Past::default(),
+            life: 0,
         })
+    }
+
+    /// Takes over what was known of an earlier state of the same Work.
+    fn succeed(&mut self, known: &Self) {
+        if known.uid != self.uid || known.life != self.life {
+            return;
+        }
+        self.past.alive = known.past.alive || !known.deleting;
+        let listed: BTreeSet<&ObjectId> = self.manifests.iter().map(|m| &m.id).collect();
+        let before = known.past.left.iter().chain(known.manifests.iter().map(|m| &m.id));
+        self.past.left = before.filter(|id| !listed.contains(id)).cloned().collect();
     }
 
     /// The status that the hub has.
@@ -212,32 +246,67 @@ fn annotation(text: &str, key: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct Desired {
     inner: Mutex<Inner>,
+    doubted: Wake,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     works: BTreeMap<String, Arc<DesiredWork>>,
+    /// How often the hub turned out to be another.
+    life: u64,
     /// Names seen in the full list that is under way.
     listing: Option<Vec<String>>,
     synced: bool,
 }
 
 impl Desired {
-    /// Takes in what the watch tells, and answers which Works there is something to do about.
-    pub(crate) fn apply(&self, event: Event<DesiredWork>) -> Vec<String> {
+    /// The hub has turned out to be another: what was seen of Works before is nothing that this one has said. Whoever
+    /// watches them has to list them anew.
+    pub(crate) fn doubt(&self) {
+        self.inner.lock().life += 1;
+        self.doubted.wake();
+    }
+
+    /// An ear for doubts.
+    pub(crate) fn doubts(&self) -> Listener {
+        self.doubted.listen()
+    }
+
+    /// The hub's life, to be handed in with what it tells.
+    pub(crate) fn life(&self) -> u64 {
+        self.inner.lock().life
+    }
+
+    /// Whether the hub has said in its present life that a Work is there to stay.
+    pub(crate) fn was_alive(&self, work: &DesiredWork) -> bool {
+        work.life == self.life() && (work.past.alive || !work.deleting)
+    }
+
+    /// Whether the hub has said in its present life that a Work lists an object.
+    pub(crate) fn has_listed(&self, work: &DesiredWork, id: &ObjectId) -> bool {
+        work.life == self.life() && work.past.left.contains(id)
+    }
+
+    /// Takes in what a watch tells that was begun in some life of the hub, and answers which Works there is something to
+    /// do about.
+    pub(crate) fn apply(&self, event: Event<DesiredWork>, life: u64) -> Vec<String> {
         let mut inner = self.inner.lock();
         match event {
             Event::Init => {
                 inner.listing = Some(Vec::new());
                 Vec::new()
             }
-            Event::Upsert(work) => {
+            Event::Upsert(mut work) => {
                 let name = work.name.clone();
+                work.life = life;
                 if let Some(listing) = &mut inner.listing {
                     listing.push(name.clone());
                 }
-                if inner.works.get(&name).is_some_and(|known| is_older(&work, known)) {
-                    return Vec::new();
+                if let Some(known) = inner.works.get(&name) {
+                    if is_older(&work, known) {
+                        return Vec::new();
+                    }
+                    work.succeed(known);
                 }
                 inner.works.insert(name.clone(), Arc::new(work));
                 vec![name]
@@ -260,6 +329,14 @@ impl Desired {
         }
     }
 
+    /// Whether the list that is under way lacks Works that are known.
+    pub(crate) fn would_lose(&self) -> bool {
+        let inner = self.inner.lock();
+        let Some(listing) = &inner.listing else { return false };
+        let listed: BTreeSet<&String> = listing.iter().collect();
+        inner.works.keys().any(|name| !listed.contains(name))
+    }
+
     /// A full list was had.
     pub(crate) fn synced(&self) -> bool {
         self.inner.lock().synced
@@ -274,11 +351,13 @@ impl Desired {
         self.get(work).is_some_and(|work| !work.deleting && !work.unwanted)
     }
 
-    /// Whether a Work is there to stay and holds an object.
+    /// Whether a Work is there to stay and holds an object. A manifest may name a namespace although its kind has none: of
+    /// an object without one it does not count.
     pub(crate) fn claims(&self, work: &str, id: &ObjectId) -> bool {
         let Some(work) = self.get(work) else { return false };
         let same = |m: &Manifest| m.id.group == id.group && m.id.kind == id.kind && m.id.name == id.name;
-        !work.deleting && work.manifests.iter().any(|m| same(m) && m.id.namespace == id.namespace)
+        let there = |m: &Manifest| id.namespace.is_empty() || m.id.namespace == id.namespace;
+        !work.deleting && work.manifests.iter().any(|m| same(m) && there(m))
     }
 
     /// The names of all Works.
@@ -338,7 +417,9 @@ impl Desired {
 /// the numbers that they have been on every server so far; what is no number is taken for new.
 fn is_older(work: &DesiredWork, known: &DesiredWork) -> bool {
     let number = |work: &DesiredWork| work.on_hub.lock().revision.parse::<u64>().ok();
-    work.uid == known.uid && matches!((number(work), number(known)), (Some(new), Some(old)) if new < old)
+    work.uid == known.uid
+        && work.life == known.life
+        && matches!((number(work), number(known)), (Some(new), Some(old)) if new < old)
 }
 
 #[cfg(test)]
@@ -346,6 +427,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    impl Desired {
+        fn hear(&self, event: Event<DesiredWork>) -> Vec<String> {
+            self.apply(event, self.life())
+        }
+    }
 
     fn work(name: &str, revision: u64) -> DesiredWork {
         let manifest =
@@ -407,23 +494,58 @@ mod tests {
     #[test]
     fn an_answer_that_overtook_the_watch_is_not_undone() {
         let desired = Desired::default();
-        assert_eq!(desired.apply(Event::Upsert(work("a", 5))), ["a"]);
-        assert!(desired.apply(Event::Upsert(work("a", 4))).is_empty());
-        assert_eq!(desired.apply(Event::Upsert(work("a", 6))), ["a"]);
+        assert_eq!(desired.hear(Event::Upsert(work("a", 5))), ["a"]);
+        assert!(desired.hear(Event::Upsert(work("a", 4))).is_empty());
+        assert_eq!(desired.hear(Event::Upsert(work("a", 6))), ["a"]);
         desired.reported("a", "9", &WorkStatus::default());
-        assert!(desired.apply(Event::Upsert(work("a", 8))).is_empty());
+        assert!(desired.hear(Event::Upsert(work("a", 8))).is_empty());
+    }
+
+    #[test]
+    fn what_was_said_in_another_life_of_the_hub_was_not_said() {
+        let desired = Desired::default();
+        let hears = |names: &[&str], deleting: bool, revision: u64| {
+            let manifest =
+                |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+            let manifests: Vec<_> = names.iter().map(manifest).collect();
+            let deleted = deleting.then_some("2026-01-01T00:00:00Z");
+            let text = json!({
+                "metadata": {"name": "w", "uid": "u", "resourceVersion": revision.to_string(), "deletionTimestamp": deleted,
+                             "labels": {"work.karmada.io/permanent-id": "id"}},
+                "spec": {"workload": {"manifests": manifests}},
+            });
+            desired.hear(Event::Upsert(DesiredWork::parse(&text.to_string()).unwrap()));
+            desired.get("w").unwrap()
+        };
+        let c = ObjectId { kind: "ConfigMap".into(), name: "c".into(), ..ObjectId::default() };
+        let said = |work: &DesiredWork| (desired.was_alive(work), desired.has_listed(work, &c));
+        assert_eq!(hears(&["a", "c"], false, 1).id, "id");
+        assert_eq!(said(&hears(&["a"], false, 2)), (true, true));
+        let gone = hears(&["a"], true, 3);
+        assert_eq!(said(&gone), (true, true));
+        let mut doubts = desired.doubts();
+        desired.doubt();
+        assert!(futures::FutureExt::now_or_never(doubts.woken()).is_some());
+        assert_eq!(said(&gone), (false, false));
+        assert_eq!(
+            said(&hears(&["a"], true, 1)),
+            (false, false),
+            "an older state, by number, of another life"
+        );
+        assert_eq!(said(&hears(&["a", "c"], false, 4)), (true, false));
+        assert_eq!(said(&hears(&["a"], true, 5)), (true, true));
     }
 
     #[test]
     fn a_full_list_tells_what_is_gone() {
         let desired = Desired::default();
         for event in [Event::Init, Event::Upsert(work("a", 1)), Event::Upsert(work("b", 2)), Event::Synced] {
-            desired.apply(event);
+            desired.hear(event);
         }
         assert!(desired.synced());
-        desired.apply(Event::Init);
-        desired.apply(Event::Upsert(work("b", 2)));
-        assert_eq!(desired.apply(Event::Synced), ["a"]);
+        desired.hear(Event::Init);
+        desired.hear(Event::Upsert(work("b", 2)));
+        assert_eq!(desired.hear(Event::Synced), ["a"]);
         assert!(desired.get("a").is_none() && desired.get("b").is_some());
         assert_eq!(desired.kinds().len(), 1);
     }

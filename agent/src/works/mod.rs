@@ -4,3 +4,4 @@ pub(crate) mod desired;
 pub(crate) mod outbox;
 pub(crate) mod report;
 pub(crate) mod sync;
+pub(crate) mod waits;

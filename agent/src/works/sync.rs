@@ -12,7 +12,7 @@ use karmada_api::{
     consts::{annotation, component, event, extension},
     work::{ResourceIdentifier, WorkStatus},
 };
-use karmada_client::{Error, ObjectRef, Patch, Recorder, Rest};
+use karmada_client::{Error, ObjectRef, Patch, Recorder, Rest, rest::query_value};
 use karmada_core::{
     delete::{Cause, WorkFacts},
     install_order,
@@ -25,10 +25,11 @@ use super::{
     desired::{Desired, DesiredWork, Manifest, ObjectId},
     outbox::{Outbox, works},
     report::{Outcome, Outcomes, Seen},
+    waits::Waits,
 };
 use crate::{
     fence::Fence,
-    hub::cluster::ClusterView,
+    hub::{cluster::ClusterView, rules::Heard},
     member::{
         apply::{Applier, Failure, Hope, Order, Removed},
         discovery::Discovery,
@@ -36,14 +37,12 @@ use crate::{
         observe::Observer,
         released::Released,
     },
+    phase::Phases,
     stats::Stats,
 };
 
 /// What waits for a deletion or somebody else's change is tried again at least this often.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
-
-/// How often it is looked whether a Namespace that is to go is empty by now.
-const EMPTYING: Duration = Duration::from_secs(1);
 
 /// The component that Karmada's events come from.
 pub(crate) const COMPONENT: &str = component::EXECUTION;
@@ -92,6 +91,11 @@ pub(crate) struct Executor {
     pub(crate) released: Arc<Released>,
     /// What may run in one place only.
     pub(crate) fence: Arc<Fence>,
+    /// What Works that go wait for.
+    pub(crate) waits: Waits,
+    /// Which of users' rules are known.
+    pub(crate) rules: Arc<Heard>,
+    pub(crate) phases: Phases,
 }
 
 impl Executor {
@@ -101,9 +105,18 @@ impl Executor {
         let Some(work) = self.desired.get(name) else {
             // Not a deletion: what it put here stays, and is found again by its annotations.
             self.applier.forget_work(name);
+            self.waits.forget(name);
             self.observer.keep_only(&self.desired.kinds());
             return Again::default();
         };
+        // Without a Cluster nothing is taken away; Works come again when there is one.
+        if work.deleting && !self.phases.is_active() {
+            return Again::default();
+        }
+        if !work.deleting && !self.rules.all() {
+            // It comes again when they are known.
+            return Again::default();
+        }
         self.stats.syncs.add();
         let begun = self.env.now();
         let again = if work.deleting { self.take_away(&work).await } else { self.bring(&work, begun).await };
@@ -176,7 +189,7 @@ impl Executor {
             // Nothing has been begun; there is nothing to tell yet.
             return again;
         }
-        if !work.suspended {
+        if !work.suspended && self.phases.is_active() {
             again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
         } else {
             outcomes.leftovers =
@@ -227,20 +240,52 @@ impl Executor {
             return again;
         }
         let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
-        let facts = self.facts(work, Cause::LeftTheWork, false);
         leftovers.sort_by_key(|(id, _)| Reverse(rank(id)));
+        if settled && leftovers.iter().any(|(id, _)| self.believes(work, id)) {
+            match self.ask(work).await {
+                Ok(Some(live)) if is_as_known(&live, work) => {}
+                // The watch will tell what is there now.
+                Ok(_) => {
+                    outcomes.leftovers.extend(leftovers.into_iter().map(|(_, outcome)| outcome));
+                    return again;
+                }
+                Err(error) => {
+                    tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the hub still has the Work as it is known here");
+                    outcomes.leftovers.extend(leftovers.into_iter().map(|(_, outcome)| outcome));
+                    return Again::SOON;
+                }
+            }
+        }
+        let facts = self.facts(work, Cause::LeftTheWork, false);
+        let mut waits = BTreeMap::new();
         for (id, mut outcome) in leftovers {
             if !settled {
                 outcomes.leftovers.push(outcome);
                 continue;
             }
+            if !self.believes(work, &id) {
+                // What the hub's record says is as old as the hub; what the member's says is not this hub's word.
+                self.tell_spared(
+                    work,
+                    &id,
+                    "the hub was made anew of an older copy, in which its Work does not list it",
+                );
+                continue;
+            }
+            let (witnessed, fenced) = (self.desired.has_listed(work, &id), self.fence.guards(&id));
+            let facts = WorkFacts { witnessed, fenced, ..facts };
             match self.remove(&facts, &id).await {
                 Ok(Removed::Deleted) => self.stats.deletions.add(),
                 Ok(Removed::Left | Removed::Released(_)) => {}
+                Ok(Removed::Spared(why)) => self.tell_spared(work, &id, &why),
                 Ok(Removed::Emptying(what)) => {
-                    again = again.and(Again::after(EMPTYING));
                     outcome.error = Some(format!("the Namespace waits for what leaves it: {what}"));
                     outcomes.leftovers.push(outcome);
+                    waits.insert(id, what);
+                }
+                Ok(Removed::Ending) => {
+                    outcomes.leftovers.push(outcome);
+                    waits.insert(id, String::new());
                 }
                 Err(failure) => {
                     again = again.and(self.again(&work.name, &failure));
@@ -250,12 +295,18 @@ impl Executor {
             }
         }
         outcomes.leftovers.sort_by_key(|outcome| outcome.identifier.ordinal);
-        again
+        again.and(self.waits.note(&work.name, waits).map(Again::after).unwrap_or_default())
+    }
+
+    /// Whether the hub is believed that an object has left its Work: it is the hub that it always was, or has been seen to
+    /// list the object.
+    fn believes(&self, work: &DesiredWork, id: &ObjectId) -> bool {
+        self.fence.history().another_at().is_none() || self.desired.has_listed(work, id)
     }
 
     async fn remove(&self, facts: &WorkFacts<'_>, id: &ObjectId) -> Result<Removed, Failure> {
         let removed = self.applier.remove(&self.discovery, facts, id).await?;
-        if !matches!(removed, Removed::Emptying(_)) {
+        if !matches!(removed, Removed::Emptying(_) | Removed::Ending) {
             self.fence.forget(id);
         }
         Ok(removed)
@@ -317,11 +368,15 @@ impl Executor {
         WorkFacts {
             namespace: &self.namespace,
             name: &work.name,
+            id: &work.id,
             cause,
             preserve: work.preserve,
+            fenced: false,
             namespace_terminating,
             cluster_terminating: self.view.is_terminating(),
-            hub_is_known: true,
+            hub_is_known: self.fence.history().another_at().is_none(),
+            witnessed: cause == Cause::WorkDeleted && self.desired.was_alive(work),
+            recent: false,
         }
     }
 
@@ -329,6 +384,14 @@ impl Executor {
     async fn take_away(&self, work: &DesiredWork) -> Again {
         if !work.held {
             return Again::default();
+        }
+        match self.still_waits(work).await {
+            Ok(None) => {}
+            Ok(Some(pause)) => return Again::after(pause),
+            Err(failure) => {
+                tracing::debug!(cluster = %self.cluster, work = %work.name, %failure, "cannot tell what the Work still waits for");
+                return Again::FAILED;
+            }
         }
         let namespace_terminating = match self.namespace_is_terminating().await {
             Ok(terminating) => terminating,
@@ -339,38 +402,48 @@ impl Executor {
         };
         // Asked after the namespace: an execution namespace that was deleted and made again is not on its way out, but
         // the Work that we know went with the first one.
-        match self.is_still_deleting(work).await {
-            Ok(true) => {}
+        let revision = match self.ask(work).await {
+            Ok(Some(live)) if object::deletion_timestamp(&live).is_some() => {
+                object::resource_version(&live).parse::<u64>().ok()
+            }
             // The watch will tell what is there now; a Work that is missing is no deletion.
-            Ok(false) => return Again::default(),
+            Ok(_) => return Again::default(),
             Err(error) => {
                 tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the Work is still being deleted");
                 return Again::SOON;
             }
-        }
+        };
         let old = work.status();
         let recorded = recorded(&old);
-        let facts = self.facts(work, Cause::WorkDeleted, namespace_terminating);
+        let first = self.fence.history().first();
+        let recent = first.zip(revision).is_some_and(|(first, revision)| revision > first);
+        let facts = WorkFacts { recent, ..self.facts(work, Cause::WorkDeleted, namespace_terminating) };
         let listed = work.manifests.iter().filter(|m| m.problem.is_none()).map(|m| m.id.clone());
         let left = self.leftovers(work, &recorded).into_iter().map(|(id, _)| id);
         let mut ids: Vec<ObjectId> = listed.rev().chain(left).collect();
         ids.sort_by_key(|id| Reverse(rank(id)));
         let mut failed = false;
-        let mut emptying = false;
+        let mut waits = BTreeMap::new();
         for id in ids {
-            match self.remove(&facts, &id).await {
+            let is_fenced = |m: &Manifest| m.id == id && m.fence.is_some();
+            let fenced = self.fence.guards(&id) || work.manifests.iter().any(is_fenced);
+            match self.remove(&WorkFacts { fenced, ..facts }, &id).await {
                 Ok(Removed::Deleted) => self.stats.deletions.add(),
                 Ok(Removed::Left) => {}
+                Ok(Removed::Spared(why)) => self.tell_spared(work, &id, &why),
                 Ok(Removed::Released(why)) => {
                     if id.group.is_empty() && id.kind == "Namespace" {
                         self.tell_released(work, &old, &id, &why).await;
                     }
                 }
                 Ok(Removed::Emptying(what)) => {
-                    emptying = true;
                     let message = format!("Namespace {} waits for what leaves it: {what}", id.name);
                     let status = removal(&old, extension::NAMESPACE_EMPTYING, message, Time::now(&self.env));
                     self.outbox.status(&work.name, &work.uid, &old, status);
+                    waits.insert(id, what);
+                }
+                Ok(Removed::Ending) => {
+                    waits.insert(id, String::new());
                 }
                 Err(failure) => {
                     failed = true;
@@ -385,15 +458,38 @@ impl Executor {
                 }
             }
         }
+        let pause = self.waits.note(&work.name, waits);
         if failed {
             return Again::FAILED;
         }
-        if emptying {
-            return Again::after(EMPTYING);
+        if let Some(pause) = pause {
+            return Again::after(pause);
         }
         self.applier.forget_work(&work.name);
         self.outbox.finished(&work.name, &work.uid);
         Again::default()
+    }
+
+    /// Looks on the member whether all that a Work waited for there is still as it was, or nearly so: then there is nothing
+    /// to be decided yet, nor to be asked of the hub. Answers when to look again.
+    async fn still_waits(&self, work: &DesiredWork) -> Result<Option<Duration>, Failure> {
+        let mut what = BTreeMap::new();
+        for id in self.waits.of(&work.name) {
+            let Some(holds) = self.applier.waits(&self.discovery, &id).await? else { return Ok(None) };
+            what.insert(id, holds);
+        }
+        Ok(if what.is_empty() { None } else { self.waits.note(&work.name, what) })
+    }
+
+    /// Says that an object stays although the hub wants it gone.
+    fn tell_spared(&self, work: &DesiredWork, id: &ObjectId, why: &str) {
+        let (cluster, path) = (&self.cluster, id.path());
+        let message = format!(
+            "{} {path} stays on cluster({cluster}): {why}. Apply its template again to keep it, or delete it there",
+            id.kind
+        );
+        tracing::warn!(%cluster, work = %work.name, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "not deleted");
+        self.recorder.warning(&self.reference(work), extension::OBJECT_SPARED, message);
     }
 
     /// Says that a Namespace stays: in the condition of its Work, before that goes, in one of the Cluster, for as long as it
@@ -413,13 +509,19 @@ impl Executor {
         }
     }
 
-    /// Whether the very Work that we know is there and being deleted, as the hub has it now.
-    async fn is_still_deleting(&self, work: &DesiredWork) -> Result<bool, Error> {
-        match self.hub.get(&works().object(Some(&self.namespace), &work.name)).await {
-            Ok(live) => Ok(object::uid(&live) == work.uid && object::deletion_timestamp(&live).is_some()),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
+    /// The very Work that we know, as the hub has it now; nothing if that is gone. Asked as a list, which tells the hub's
+    /// revision, too: whether this is the hub that it was is known afterwards.
+    async fn ask(&self, work: &DesiredWork) -> Result<Option<Value>, Error> {
+        self.fence.load().await?;
+        let before = self.fence.history();
+        let selector = query_value(&format!("metadata.name={}", work.name));
+        let path = format!("{}?fieldSelector={selector}&limit=1", works().collection(Some(&self.namespace)));
+        let mut list = self.hub.get(&path).await?;
+        if let Ok(revision) = object::resource_version(&list).parse() {
+            self.fence.answered(before, revision);
         }
+        let live = list.pointer_mut("/items/0").map(Value::take);
+        Ok(live.filter(|live| object::uid(live) == work.uid))
     }
 
     /// Whether the execution namespace is being deleted. A hub that does not let us ask does not delete it behind our
@@ -519,6 +621,11 @@ impl Executor {
             resource_version: String::new(),
         }
     }
+}
+
+/// Whether a Work, as the hub has it, lists what it is known to list, and is there to stay.
+fn is_as_known(live: &Value, work: &DesiredWork) -> bool {
+    object::deletion_timestamp(live).is_none() && object::generation(live) == work.generation
 }
 
 /// The status of a Work whose Namespace is not gone.

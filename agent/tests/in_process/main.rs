@@ -4,5 +4,6 @@
 
 mod registration;
 mod storm;
+mod unsure;
 mod works;
 mod world;

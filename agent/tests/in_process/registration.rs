@@ -201,6 +201,97 @@ async fn a_deleted_cluster_is_not_registered_again_before_a_restart() {
     world.cluster().await;
 }
 
+/// Whatever answers 404 on the way to the hub does not end an agent.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_not_found_is_no_cluster_that_is_gone() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    for body in ["<html>404</html>", "404 page not found\n"] {
+        world.wire.answer(format!("GET {CLUSTER}"), 404, body);
+        // Now it asks.
+        world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+        sleep(SECOND * 60).await;
+        assert_ne!(*agent.handle.phase().borrow(), Phase::Removed, "{body}");
+        world.wire.pass();
+        agent.phase(Phase::Removed).await;
+        world.hub.post(CLUSTERS, &with_id(&id(&world).await)).await.unwrap();
+        agent.phase(Phase::Active).await;
+    }
+}
+
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+
+/// Our Cluster with an id.
+fn with_id(id: &Value) -> Value {
+    json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1"},
+           "spec": {"syncMode": "Pull", "id": id}})
+}
+
+/// Without a Cluster what runs is kept, nothing is taken away, and when there is one again everything goes on.
+#[tokio::test(start_paused = true)]
+async fn an_agent_without_its_cluster_keeps_what_runs_until_there_is_one_again() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    for name in ["a", "b", "c"] {
+        world.work(name, &[config_map("default", name, "1")]).await;
+        world.applied(name).await;
+    }
+    let path = |name: &str| format!("/api/v1/namespaces/default/configmaps/{name}");
+    let value = async |name: &str| world.member.get(&path(name)).await.unwrap()["data"]["v"].clone();
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    agent.phase(Phase::Removed).await;
+    world.delete_work("b").await;
+    world.work("c", &[config_map("default", "c", "2")]).await;
+    world.meddle(&path("a"), json!({"data": {"v": "3"}})).await.unwrap();
+    eventually(SECOND * 5, "drift is corrected", async || value("a").await == "1").await;
+    sleep(SECOND * 300).await;
+    assert_eq!((value("b").await, value("c").await), (json!("1"), json!("1")));
+    let asked = world.wire.count("GET /apis/cluster.karmada.io");
+    sleep(SECOND * 3600).await;
+    let asked = world.wire.count("GET /apis/cluster.karmada.io") - asked;
+    assert!((10..=60).contains(&asked), "asked {asked} times in an hour");
+
+    world.hub.post(CLUSTERS, &with_id(&id(&world).await)).await.unwrap();
+    agent.phase(Phase::Active).await;
+    eventually(SECOND * 10, "what was deleted goes", async || world.is_missing(&path("b")).await).await;
+    eventually(SECOND * 10, "what was changed arrives", async || value("c").await == "2").await;
+    agent.stop().await;
+}
+
+/// While the link was down another machine has taken the name.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_another_machine_registered_anew_is_not_ours() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    for name in ["a", "b"] {
+        world.work(name, &[config_map("default", name, "1")]).await;
+        world.applied(name).await;
+    }
+    let path = |name: &str| format!("/api/v1/namespaces/default/configmaps/{name}");
+    let value = async |name: &str| world.member.get(&path(name)).await.unwrap()["data"]["v"].clone();
+    world.wire.cut();
+    sleep(SECOND * 5).await;
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    world.hub.post(CLUSTERS, &with_id(&json!("another"))).await.unwrap();
+    world.work("a", &[config_map("default", "a", "theirs")]).await;
+    world.delete_work("b").await;
+    world.wire.mend();
+    let mut phase = agent.handle.phase();
+    let refused = phase.wait_for(|phase| matches!(phase, Phase::Refused(_)));
+    let refused = timeout(SECOND * 60, refused).await.expect("it sees that").unwrap().clone();
+    let Phase::Refused(why) = refused else { unreachable!() };
+    assert!(why.contains("has the id another"), "{why}");
+    sleep(SECOND * 300).await;
+    assert_eq!((value("a").await, value("b").await), (json!("1"), json!("1")), "their Works are theirs");
+    assert!(world.hub.get(&World::work_path("b")).await.is_ok(), "and so is what they take away");
+
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    world.hub.post(CLUSTERS, &with_id(&id(&world).await)).await.unwrap();
+    timeout(SECOND * 300, agent.phase(Phase::Active)).await.expect("it is ours again");
+    eventually(SECOND * 10, "our Works count again", async || value("a").await == "theirs").await;
+    agent.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_changed_region_arrives_and_what_users_set_stays() {
     let world = World::new().await;

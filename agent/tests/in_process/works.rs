@@ -521,6 +521,25 @@ async fn two_works_with_one_object_do_not_fight_over_it() {
         .await;
 }
 
+/// Of a kind without namespaces one manifest names one all the same.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_a_kind_does_not_have_makes_no_other_object() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let class = |namespace: Value, value: i64| {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value,
+               "metadata": {"name": "p", "namespace": namespace}})
+    };
+    world.work("a", &[class(json!("somewhere"), 1)]).await;
+    world.applied("a").await;
+    world.work("b", &[class(Value::Null, 1)]).await;
+    eventually(SECOND * 5, "the second is told", async || {
+        world.condition("b", "Applied").await.1.contains("is in the Work a, too")
+    })
+    .await;
+    agent.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_member_rejects_is_told_and_does_not_hold_up_the_rest() {
     let world = World::new().await;

@@ -2,6 +2,7 @@
 //! cut. The hub here is an API server with Karmada's definitions and nobody behind it: tests play its controllers.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -47,9 +48,14 @@ pub(crate) struct Wire {
     pub(crate) back: Wake,
     /// `METHOD /path` of every request, without the query.
     sent: Arc<Mutex<Vec<String>>>,
-    /// What a request begins with that the hub forbids.
-    forbidden: Arc<Mutex<Option<String>>>,
+    /// What is answered in the server's stead, by what a request begins with.
+    canned: Arc<Mutex<BTreeMap<String, Canned>>>,
+    /// What requests begin with that wait.
+    held: latest::Sender<Option<String>>,
 }
+
+/// An answer: its code, and its body.
+type Canned = (u16, String);
 
 impl Wire {
     pub(crate) fn new() -> Self {
@@ -57,7 +63,8 @@ impl Wire {
             cut: latest::Sender::new(false),
             back: Wake::new(),
             sent: Arc::default(),
-            forbidden: Arc::default(),
+            canned: Arc::default(),
+            held: latest::Sender::new(None),
         }
     }
 
@@ -72,7 +79,25 @@ impl Wire {
 
     /// Lets the hub answer 403 to requests that begin with `METHOD /path`.
     pub(crate) fn forbid(&self, request: impl Into<String>) {
-        *self.forbidden.lock() = Some(request.into());
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": "forbidden: that is not what this agent was registered for"});
+        self.answer(request, 403, status.to_string());
+    }
+
+    /// Answers requests that begin with `METHOD /path` in the server's stead, or that are `METHOD /path$`; where several
+    /// fit, by the longest.
+    pub(crate) fn answer(&self, request: impl Into<String>, code: u16, body: impl Into<String>) {
+        self.canned.lock().insert(request.into(), (code, body.into()));
+    }
+
+    /// Lets the server answer again.
+    pub(crate) fn pass(&self) {
+        self.canned.lock().clear();
+    }
+
+    /// Lets requests that begin with `METHOD /path` wait, until another is named, or none.
+    pub(crate) fn hold(&self, request: Option<&str>) {
+        self.held.send_replace(request.map(str::to_owned));
     }
 
     /// How many requests that began with `METHOD /path` were sent so far.
@@ -88,15 +113,22 @@ impl Wire {
             async move {
                 let line = format!("{} {}", request.method(), request.uri().path());
                 wire.sent.lock().push(line.clone());
-                if wire.forbidden.lock().as_ref().is_some_and(|start| line.starts_with(start)) {
-                    let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
-                        "message": "forbidden: that is not what this agent was registered for"});
-                    let body = Body::from(status.to_string().into_bytes());
-                    return Ok(Response::builder()
-                        .status(403)
-                        .body(Carried::whole(body))
-                        .expect("constants"));
+                let canned = {
+                    let canned = wire.canned.lock();
+                    let fits = |known: &str| match known.strip_suffix('$') {
+                        Some(whole) => line == whole,
+                        None => line.starts_with(known),
+                    };
+                    canned.iter().rev().find(|(known, _)| fits(known)).map(|(_, answer)| answer.clone())
+                };
+                if let Some((code, body)) = canned {
+                    let body = Carried::whole(Body::from(body.into_bytes()));
+                    return Ok(Response::builder().status(code).body(body).expect("constants"));
                 }
+                let mut held = wire.held.subscribe();
+                let passes =
+                    |held: &Option<String>| held.as_ref().is_none_or(|start| !line.starts_with(start));
+                held.wait_for(passes).await.map_err(|_| std::io::Error::other("the test is over"))?;
                 let mut cut = wire.cut.subscribe();
                 let answer = async {
                     if *cut.borrow_and_update() {
@@ -174,6 +206,8 @@ pub(crate) struct World {
     pub(crate) hub: Rest,
     pub(crate) member: Rest,
     pub(crate) wire: Wire,
+    /// Between the agent and its member.
+    pub(crate) member_wire: Wire,
     hub_server: ApiServer,
     member_server: ApiServer,
     _shutdown: tokio_util::sync::DropGuard,
@@ -238,6 +272,7 @@ impl World {
             hub,
             member,
             wire: Wire::new(),
+            member_wire: Wire::new(),
             hub_server,
             member_server,
             _shutdown: shutdown.drop_guard(),
@@ -255,6 +290,7 @@ impl World {
             UserInfo::new(format!("system:karmada:agent:{}", config.cluster), ["system:karmada:agents"]);
         let hub = self.wire.client(&self.hub_server.client(user, "karmada-agent/1"));
         let member = self.member_server.client(UserInfo::system("agent"), "karmada-agent/1");
+        let member = self.member_wire.client(&member);
         let state = State::fresh(&self.env);
         let agent = Agent::new(config, hub, member, self.env.clone(), state);
         let (handle, shutdown) = (agent.handle(), CancellationToken::new());

@@ -190,6 +190,9 @@ pub mod extension {
     pub const NAMESPACE_EMPTYING: &str = "NamespaceEmptying";
     /// A reason of [`NAMESPACE_REMOVED`], and of an event: the Namespace stays, without our marks.
     pub const NAMESPACE_RELEASED: &str = "NamespaceReleased";
+    /// The reason of an event: an object stays on the member, since the hub that wants it gone is an older one than the
+    /// object.
+    pub const OBJECT_SPARED: &str = "ObjectSpared";
     /// The condition of a Cluster whose member keeps Namespaces that were deleted on the hub: which, and what lives there.
     pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
     /// The condition of a binding whose template a user's rule cannot make sense of.

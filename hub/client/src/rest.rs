@@ -3,7 +3,7 @@
 //! Objects stay JSON here: what is propagated may hold fields newer than any struct we know. Paths are built by
 //! [`Resource`], so that nothing else concatenates them.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, StatusCode, header};
@@ -64,19 +64,21 @@ impl Resource {
     pub fn collection(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         match namespace.filter(|n| self.namespaced && !n.is_empty()) {
-            Some(namespace) => format!("{root}/{}/namespaces/{namespace}/{}", self.version, self.plural),
+            Some(namespace) => {
+                format!("{root}/{}/namespaces/{}/{}", self.version, segment(namespace), self.plural)
+            }
             None => format!("{root}/{}/{}", self.version, self.plural),
         }
     }
 
     /// The path of one object.
     pub fn object(&self, namespace: Option<&str>, name: &str) -> String {
-        format!("{}/{name}", self.collection(namespace))
+        format!("{}/{}", self.collection(namespace), segment(name))
     }
 
     /// The path of a subresource of one object.
     pub fn subresource(&self, namespace: Option<&str>, name: &str, subresource: &str) -> String {
-        format!("{}/{name}/{subresource}", self.collection(namespace))
+        format!("{}/{}/{subresource}", self.collection(namespace), segment(name))
     }
 }
 
@@ -175,6 +177,15 @@ impl Error {
     /// 404: the object, or its kind, is not there.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
+    }
+
+    /// 404, by a server that has looked for the object of this name: not by one that does not serve its kind (yet), and not
+    /// by whatever else is on the way.
+    pub fn is_absence_of(&self, name: &str) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        self.is_not_found()
+            && self.reason() == "NotFound"
+            && details.is_some_and(|details| details.name == name && !details.kind.is_empty())
     }
 
     /// 409 because the object has changed or an apply met another owner.
@@ -526,9 +537,26 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Percent-encodes a value for a query.
 pub fn query_value(value: &str) -> String {
-    let mut encoded = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+    encode_but(value, b"-._~")
+}
+
+/// Percent-encodes a segment of a path. Names are not always what a server would accept.
+fn segment(name: &str) -> Cow<'_, str> {
+    const PLAIN: &[u8] = b"-._~:@!$&'()*+,;=";
+    if name == "." || name == ".." {
+        return Cow::Owned(encode_but(name, b""));
+    }
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || PLAIN.contains(&byte)) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(encode_but(name, PLAIN))
+}
+
+/// Percent-encodes all but letters, digits and these.
+fn encode_but(text: &str, plain: &[u8]) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             encoded.push(char::from(byte));
         } else {
             encoded.push_str(&format!("%{byte:02X}"));
@@ -555,6 +583,10 @@ mod tests {
             ),
             (nodes.object(None, "n1"), "/api/v1/nodes/n1"),
             (nodes.object(Some("ignored"), "n1"), "/api/v1/nodes/n1"),
+            (nodes.object(None, "system:node"), "/api/v1/nodes/system:node"),
+            (nodes.object(None, "n1/status?a#b%c"), "/api/v1/nodes/n1%2Fstatus%3Fa%23b%25c"),
+            (nodes.object(None, ".."), "/api/v1/nodes/%2E%2E"),
+            (deployments.collection(Some("a/b")), "/apis/apps/v1/namespaces/a%2Fb/deployments"),
             (deployments.api_version(), "apps/v1"),
             (nodes.api_version(), "v1"),
             (deployments.to_string(), "deployments.apps"),
@@ -579,6 +611,26 @@ mod tests {
         for (code, body, message) in rows {
             let status = failure(StatusCode::from_u16(code).unwrap(), body);
             assert_eq!((status.code, status.message.as_str()), (code, message));
+        }
+    }
+
+    #[test]
+    fn only_a_server_that_has_looked_says_that_an_object_is_absent() {
+        let absent = |code, body: &str| {
+            let status = failure(StatusCode::from_u16(code).unwrap(), body.as_bytes());
+            Error::Api(Box::new(status)).is_absence_of("x")
+        };
+        let said = r#"{"kind":"Status","status":"Failure","message":"pods \"x\" not found","reason":"NotFound","code":404,
+            "details":{"name":"x","kind":"pods"}}"#;
+        assert!(absent(404, said));
+        assert!(!absent(404, &said.replace("\"name\":\"x\"", "\"name\":\"y\"")));
+        assert!(!absent(403, said));
+        for text in [
+            "404 page not found\n",
+            r#"{"kind":"Status","message":"the server could not find the requested resource","reason":"NotFound","code":404,"details":{}}"#,
+            "<html>nginx</html>",
+        ] {
+            assert!(!absent(404, text), "{text}");
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use karmada_api::{
-    consts::extension::ADOPTED,
+    consts::{extension::ADOPTED, label::WORK_ID},
     policy::PurgeMode,
     work::{ResourceBindingSpec, ResourceIdentifier, Work},
 };
@@ -17,11 +17,15 @@ use serde_json::Value;
 
 use crate::{
     evict,
+    judge::fence,
     members::{self, Owner},
 };
 
 /// Namespaces that a cluster cannot do without.
 const VITAL: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// The finalizer of an object that goes when all that it owns, and that holds it, has gone.
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// How many objects may still be deleted for now. The caller makes it smaller with each deletion and fills it up
 /// with time, so that a mistake somewhere else takes a while to do its work and can be seen meanwhile.
@@ -59,16 +63,32 @@ pub struct WorkFacts<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
+    /// Its permanent id, which what it applies carries, too; empty where it has none.
+    pub id: &'a str,
     /// Why the question is asked.
     pub cause: Cause,
     /// `spec.preserveResourcesOnDeletion`.
     pub preserve: bool,
+    /// The object may run in one place only, as far as is known; it says so itself, too.
+    pub fenced: bool,
     /// The execution namespace is being deleted.
     pub namespace_terminating: bool,
     /// So is the Cluster, by its own object.
     pub cluster_terminating: bool,
     /// The hub has met this agent before and does not know less than it did then.
     pub hub_is_known: bool,
+    /// The agent has seen this hub, in its present life, say otherwise before: that the Work is there to stay, or that it
+    /// lists the object.
+    pub witnessed: bool,
+    /// The Work has changed since the hub was first seen in its present life: what it says is this hub's own word.
+    pub recent: bool,
+}
+
+impl WorkFacts<'_> {
+    /// Whether an object may run in one place only.
+    pub fn is_fenced(&self, live: &Value) -> bool {
+        self.fenced || fence::after(live).is_some()
+    }
 }
 
 /// What is done about an object on a member.
@@ -78,11 +98,17 @@ pub enum Verdict {
     Delete {
         /// The uid that was judged.
         uid: String,
+        /// Whether it may only be gone when all that it owns has ended (foreground deletion).
+        whole: bool,
     },
+    /// It is being deleted so: it counts as there until it is gone.
+    Ending,
     /// Take our marks off and leave it.
     Release(&'static str),
     /// Leave it as it is; nothing more is to be done about it.
     Keep(&'static str),
+    /// The same for an object that the hub would rather keep, if it knew what it knew once. People are told.
+    Spare(&'static str),
     /// Not now.
     Later(&'static str),
 }
@@ -92,15 +118,15 @@ pub fn may_delete(work: &WorkFacts<'_>, live: &Value, budget: Budget) -> Verdict
     if members::owner(live, work.namespace, work.name) != Owner::This {
         return Verdict::Keep("the object is not of this Work");
     }
-    match work.cause {
-        Cause::WorkMissing => return Verdict::Later("a missing Work is no deletion"),
-        _ if !work.hub_is_known => {
-            return Verdict::Later("the hub knows less than it did: an older copy or another hub");
-        }
-        Cause::WorkDeleted if work.namespace_terminating && !work.cluster_terminating => {
-            return Verdict::Later("the execution namespace is being deleted but its Cluster is not");
-        }
-        Cause::WorkDeleted | Cause::LeftTheWork => {}
+    if work.cause == Cause::WorkMissing {
+        return Verdict::Later("a missing Work is no deletion");
+    }
+    let going = object::deletion_timestamp(live).is_some();
+    if let Some(why) = outlived(work, live).filter(|_| !going) {
+        return Verdict::Spare(why);
+    }
+    if work.cause == Cause::WorkDeleted && work.namespace_terminating && !work.cluster_terminating {
+        return Verdict::Later("the execution namespace is being deleted but its Cluster is not");
     }
     if work.cause == Cause::WorkDeleted && work.preserve {
         return Verdict::Release("the Work preserves its resources");
@@ -117,13 +143,37 @@ pub fn may_delete(work: &WorkFacts<'_>, live: &Value, budget: Budget) -> Verdict
     if uid.is_empty() {
         return Verdict::Later("the object has no uid to delete it by");
     }
-    if object::deletion_timestamp(live).is_some() {
-        return Verdict::Keep("the object is being deleted already");
+    let whole = work.is_fenced(live);
+    if going {
+        let waits = object::finalizers(live).contains(&FOREGROUND);
+        match (whole, waits) {
+            (false, _) => return Verdict::Keep("the object is being deleted already"),
+            (true, true) => return Verdict::Ending,
+            // By somebody who does not wait for what it owns.
+            (true, false) => {}
+        }
     }
     if budget.left == 0 {
         return Verdict::Later("enough was deleted for now");
     }
-    Verdict::Delete { uid: uid.to_owned() }
+    Verdict::Delete { uid: uid.to_owned(), whole }
+}
+
+/// Why what the hub says of an object may be older than the object. A hub that was made anew of a copy still wants gone
+/// what was to go then, although a later Work has made it again; and it lists what a Work held then.
+fn outlived(work: &WorkFacts<'_>, live: &Value) -> Option<&'static str> {
+    if work.hub_is_known || work.witnessed {
+        return None;
+    }
+    let by = object::label(live, WORK_ID).unwrap_or_default();
+    let is_told = !by.is_empty() && !work.id.is_empty();
+    match work.cause {
+        Cause::WorkDeleted if work.recent || (is_told && by == work.id) => None,
+        Cause::WorkDeleted if is_told => Some(
+            "it was applied for another Work of that name, and the hub was made anew of an older copy since",
+        ),
+        _ => Some("the hub was made anew of an older copy, and does not know it as it is"),
+    }
 }
 
 /// The objects that a Work had on its cluster, as its status lists them, and does not list any more: the recorded
@@ -291,11 +341,15 @@ mod tests {
     const FACTS: WorkFacts<'static> = WorkFacts {
         namespace: "karmada-es-m",
         name: "w",
+        id: "id-2",
         cause: Cause::WorkDeleted,
         preserve: false,
+        fenced: false,
         namespace_terminating: false,
         cluster_terminating: false,
         hub_is_known: true,
+        witnessed: false,
+        recent: false,
     };
 
     fn live(kind: &str, name: &str) -> Value {
@@ -311,9 +365,12 @@ mod tests {
 
     fn kind_of(verdict: &Verdict) -> &'static str {
         match verdict {
-            Verdict::Delete { .. } => "delete",
+            Verdict::Delete { whole: false, .. } => "delete",
+            Verdict::Delete { whole: true, .. } => "delete as a whole",
+            Verdict::Ending => "ending",
             Verdict::Release(_) => "release",
             Verdict::Keep(_) => "keep",
+            Verdict::Spare(_) => "spare",
             Verdict::Later(_) => "later",
         }
     }
@@ -325,7 +382,6 @@ mod tests {
             ("the Work is deleted", FACTS, "delete"),
             ("it left the Work", WorkFacts { cause: Cause::LeftTheWork, ..FACTS }, "delete"),
             ("the Work is missing", WorkFacts { cause: Cause::WorkMissing, ..FACTS }, "later"),
-            ("the hub is younger", WorkFacts { hub_is_known: false, ..FACTS }, "later"),
             ("only the namespace goes", WorkFacts { namespace_terminating: true, ..FACTS }, "later"),
             (
                 "the cluster goes too",
@@ -353,6 +409,73 @@ mod tests {
         let mut foreign = config;
         foreign["metadata"]["managedFields"] = json!([]);
         assert_eq!(kind_of(&may_delete(&FACTS, &foreign, Budget::UNLIMITED)), "keep", "not ours");
+    }
+
+    #[test]
+    fn what_may_run_in_one_place_only_is_there_until_all_of_it_has_ended() {
+        let fenced = WorkFacts { fenced: true, ..FACTS };
+        let going = || {
+            let mut going = live("Deployment", "d");
+            going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            going
+        };
+        let mut ending = going();
+        ending["metadata"]["finalizers"] = json!([FOREGROUND]);
+        let mut marked = live("Deployment", "d");
+        marked["metadata"]["annotations"][karmada_api::consts::extension::FENCE_AFTER] = json!("60s");
+        let table = [
+            ("it is there", fenced, live("Deployment", "d"), "delete as a whole"),
+            ("it says so itself", FACTS, marked, "delete as a whole"),
+            ("it goes as a whole", fenced, ending.clone(), "ending"),
+            ("somebody deletes it otherwise", fenced, going(), "delete as a whole"),
+            ("it may run anywhere", FACTS, ending, "keep"),
+        ];
+        for (message, facts, live, want) in table {
+            assert_eq!(kind_of(&may_delete(&facts, &live, Budget::UNLIMITED)), want, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_an_older_hub_does_not_know_is_spared() {
+        let left = WorkFacts { cause: Cause::LeftTheWork, ..FACTS };
+        let older = WorkFacts { hub_is_known: false, ..FACTS };
+        let table = [
+            // (what, the Work, whose id the object carries, what becomes of it)
+            ("its own Work goes", FACTS, Some("id-2"), "delete"),
+            ("so it does for an older hub", older, Some("id-2"), "delete"),
+            ("a later Work has made it", older, Some("id-3"), "spare"),
+            ("another Work has made it, and the hub is the same", FACTS, Some("id-1"), "delete"),
+            (
+                "an older hub has made it anew since",
+                WorkFacts { recent: true, ..older },
+                Some("id-1"),
+                "delete",
+            ),
+            (
+                "an earlier one has, and this one was there to stay",
+                WorkFacts { witnessed: true, ..older },
+                Some("id-1"),
+                "delete",
+            ),
+            ("ids are not known", FACTS, None, "delete"),
+            ("nor is the hub", older, None, "spare"),
+            ("but it has said otherwise", WorkFacts { witnessed: true, ..older }, None, "delete"),
+            ("it has no id", WorkFacts { id: "", ..older }, Some("id-2"), "spare"),
+            ("preserved by an older hub", WorkFacts { preserve: true, ..older }, Some("id-3"), "spare"),
+            ("it left its Work", left, Some("id-2"), "delete"),
+            ("an older hub's Work", WorkFacts { hub_is_known: false, ..left }, Some("id-2"), "spare"),
+            (
+                "which has listed it since",
+                WorkFacts { hub_is_known: false, witnessed: true, ..left },
+                Some("id-2"),
+                "delete",
+            ),
+        ];
+        for (message, facts, id, want) in table {
+            let mut live = live("ConfigMap", "c");
+            live["metadata"]["labels"] = json!({WORK_ID: id});
+            assert_eq!(kind_of(&may_delete(&facts, &live, Budget::UNLIMITED)), want, "{message}");
+        }
     }
 
     #[test]

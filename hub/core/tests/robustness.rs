@@ -165,9 +165,13 @@ proptest! {
         work::collision(&object, &manifest);
         work::build_namespace(&manifest, &Applied::default(), "m", Some(&object), || "id".into());
         let facts = delete::WorkFacts {
-            namespace: "karmada-es-m", name: "n", cause: delete::Cause::WorkDeleted, preserve: false,
-            namespace_terminating: false, cluster_terminating: false, hub_is_known: true,
+            namespace: "karmada-es-m", name: "n", id: "id", cause: delete::Cause::WorkDeleted, preserve: false,
+            fenced: false, namespace_terminating: false, cluster_terminating: false, hub_is_known: true,
+            witnessed: false, recent: false,
         };
-        delete::may_delete(&facts, &manifest, delete::Budget::UNLIMITED);
+        for (fenced, hub_is_known) in [(false, true), (true, true), (true, false)] {
+            let facts = delete::WorkFacts { fenced, hub_is_known, ..facts };
+            delete::may_delete(&facts, &manifest, delete::Budget::UNLIMITED);
+        }
     }
 }

@@ -54,7 +54,8 @@ pub enum RuleError {
 pub enum Unreachable {
     /// It stays without an answer, and what was decided before stays as it is.
     Fails,
-    /// The next rule answers it: that of a known kind, or the general one.
+    /// The next rule answers it: that of a known kind, or the general one. Not so what the member may keep, which would be
+    /// lost: [`Interpreter::retained`] stays without an answer.
     FallsBack,
 }
 
@@ -143,7 +144,11 @@ impl Interpreter {
             .map_err(|problem| fail(CallError::Failed(problem)))?;
         let answer = match caller.call(&hook, &question).await {
             Ok(answer) => answer,
-            Err(CallError::Unreachable(_)) if *unreachable == Unreachable::FallsBack => return Ok(None),
+            Err(CallError::Unreachable(_))
+                if *unreachable == Unreachable::FallsBack && operation != Operation::Retain =>
+            {
+                return Ok(None);
+            }
             Err(problem) => return Err(fail(problem)),
         };
         Response::read(answer, &uid, operation)

@@ -10,13 +10,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use karmada_client::{Event, Patch, Rest, WatchConfig, Watcher};
 use karmada_env::Env;
 use karmada_meta::{
-    object::{name, namespace, resource_version, uid},
+    object::{deletion_timestamp, name, namespace, resource_version, uid},
     time::Time,
 };
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{
+    Config,
     plan::{self, Action, Resource},
     quota,
 };
@@ -45,6 +46,8 @@ fn id(resource: Resource, object: &Value) -> Id {
 struct World {
     objects: BTreeMap<Id, Value>,
     dirty: BTreeSet<Id>,
+    /// How long Pods take to end.
+    ending: Duration,
 }
 
 impl World {
@@ -97,6 +100,22 @@ impl World {
 
     fn owned(&self, resource: Resource, owner: &Value) -> Vec<&Value> {
         self.all(resource).filter(|o| plan::controls(owner, o)).collect()
+    }
+
+    /// Whether a Pod has been told to end and has not yet.
+    fn is_ending(&self, key: &Id, now: SystemTime) -> bool {
+        let Some(pod) = self.objects.get(key).filter(|_| key.0 == Resource::Pods) else { return false };
+        let Some(Ok(end)) = deletion_timestamp(pod).map(str::parse::<Time>) else { return false };
+        let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(0);
+        let grace = Duration::from_secs(grace);
+        // The timestamp says when the grace is over.
+        end.elapsed(now + grace) < self.ending.min(grace)
+    }
+
+    /// Whether a Pod that is deleted has to be told to end first.
+    fn ends_gracefully(&self, key: &Id) -> bool {
+        let deleting = self.objects.get(key).is_some_and(|object| deletion_timestamp(object).is_some());
+        key.0 == Resource::Pods && !self.ending.is_zero() && !deleting
     }
 
     fn plan(&self, key: &Id, now: &str) -> Vec<Action> {
@@ -161,9 +180,9 @@ async fn listen(resource: Resource, client: kube::Client, env: Env, heard: mpsc:
 }
 
 /// Runs the controllers until `stop`. Creates the nodes first.
-pub(super) async fn run(client: kube::Client, env: Env, nodes: usize, stop: CancellationToken) {
+pub(super) async fn run(client: kube::Client, env: Env, config: Config, stop: CancellationToken) {
     let rest = Rest::new(client.clone());
-    for n in 1..=nodes {
+    for n in 1..=config.nodes {
         let node = plan::new_node(&format!("node-{n}"));
         match rest.post(&collection(Resource::Nodes, ""), &node).await {
             Ok(_) => {}
@@ -176,7 +195,7 @@ pub(super) async fn run(client: kube::Client, env: Env, nodes: usize, stop: Canc
     for resource in Resource::ALL {
         tasks.spawn(listen(resource, client.clone(), env.clone(), heard.clone()));
     }
-    let mut world = World::default();
+    let mut world = World { ending: config.ending, ..World::default() };
     let mut later: BTreeSet<Id> = BTreeSet::new();
     loop {
         tokio::select! {
@@ -189,6 +208,10 @@ pub(super) async fn run(client: kube::Client, env: Env, nodes: usize, stop: Canc
             take(&mut world, message);
         }
         while let Some(key) = world.dirty.pop_first() {
+            if world.is_ending(&key, env.wall()) {
+                later.insert(key);
+                continue;
+            }
             let now = Time::from_system(env.wall()).to_string();
             for action in world.plan(&key, &now) {
                 if !act(&rest, &mut world, action).await {
@@ -236,9 +259,13 @@ async fn act(rest: &Rest, world: &mut World, action: Action) -> bool {
         }
         Action::Delete(resource, namespace, name) => {
             let path = format!("{}/{name}", collection(*resource, namespace));
-            let options = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
+            let mut options = json!({ "propagationPolicy": "Background" });
+            let gracefully = world.ends_gracefully(&(*resource, namespace.clone(), name.clone()));
+            if !gracefully {
+                options["gracePeriodSeconds"] = 0.into();
+            }
             let done = rest.delete(&path, &options).await.map(|_| None);
-            if done.is_ok() {
+            if done.is_ok() && !gracefully {
                 world.remove(&(*resource, namespace.clone(), name.clone()));
             }
             done

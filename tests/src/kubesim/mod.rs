@@ -14,7 +14,7 @@ mod driver;
 pub mod plan;
 pub mod quota;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use karmada_apiserver::{
     ApiServer, Registration,
@@ -41,11 +41,13 @@ pub struct Config {
     pub workloads: bool,
     /// How many nodes there are.
     pub nodes: usize,
+    /// How long Pods take to end once they are told to, at most the grace that they ask for.
+    pub ending: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { workloads: true, nodes: 1 }
+        Self { workloads: true, nodes: 1, ending: Duration::ZERO }
     }
 }
 
@@ -89,7 +91,7 @@ impl Kubesim {
         if config.workloads {
             let client = sim.server.client(UserInfo::system("kube-controller-manager"), "kubesim");
             sim.tasks.reopen();
-            sim.tasks.spawn(driver::run(client, env.clone(), config.nodes, stop));
+            sim.tasks.spawn(driver::run(client, env.clone(), config.clone(), stop));
             sim.tasks.close();
         }
         sim
@@ -177,7 +179,7 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
         tokens.insert(token, user);
     }
 
-    let config = Config { workloads: args.workloads == Switch::On, nodes: args.nodes };
+    let config = Config { workloads: args.workloads == Switch::On, nodes: args.nodes, ..Config::default() };
     let sim = Kubesim::over(store, &env, &config, stop.clone()).await;
     let written = pki
         .write_admin_kubeconfig(&pki.server_url(address.port()))

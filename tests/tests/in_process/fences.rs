@@ -33,6 +33,16 @@ fn web() -> String {
 /// A fleet that moves what was on a lost cluster at once, and a Deployment that is fenced, on one of its clusters.
 /// Answers where that is, and where it is not.
 async fn singleton(seed: u64, after: &str, failover: bool) -> (World, usize, usize) {
+    singleton_on(seed, after, failover, &kubesim::Config::default()).await
+}
+
+/// The same on members of a kind.
+async fn singleton_on(
+    seed: u64,
+    after: &str,
+    failover: bool,
+    sim: &kubesim::Config,
+) -> (World, usize, usize) {
     let evictions = Settings {
         cluster_failover: failover,
         failover_after: Duration::from_secs(5),
@@ -40,7 +50,7 @@ async fn singleton(seed: u64, after: &str, failover: bool) -> (World, usize, usi
         ..Settings::default()
     };
     let hub = HubConfig { evictions, ..HubConfig::default() };
-    let world = World::configured(seed, 2, hub, &kubesim::Config::default()).await;
+    let world = World::configured(seed, 2, hub, sim).await;
     let mut template = deployment("web", 3);
     template["metadata"]["annotations"] = json!({ extension::FENCE_AFTER: after });
     let mut policy = deployment_policy("web", &["member1", "member2"]);
@@ -265,6 +275,86 @@ async fn what_is_moved_by_hand_goes_before_it_comes() {
     world.api().patch(&path, Patch::Merge, &only).await.unwrap();
     once_at_most(&world, "it has moved back", async || runs(&world, here).await).await;
     gone(&world.members[there].api, &deployment_path("web"), PATIENCE).await;
+    world.stop().await;
+}
+
+/// The Pods of the Deployment on a member, those that are ending included.
+async fn pods(world: &World, member: usize) -> usize {
+    let list = world.members[member].api.get("/api/v1/namespaces/shop/pods").await.unwrap();
+    list["items"].as_array().unwrap().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_moved_begins_when_its_last_pod_has_ended() {
+    let ending = Duration::from_secs(20);
+    let sim = kubesim::Config { ending, ..kubesim::Config::default() };
+    let (mut world, here, there) = singleton_on(170, "60s", false, &sim).await;
+    let works = karmada_tests::samples::works_path(&world.members[here].name);
+    let name = world.members[here].name.clone();
+    let taints = json!({ "spec": { "taints": [{ "key": "maintenance", "effect": "NoExecute" }] } });
+    world.api().patch(&cluster_path(&name), Patch::Merge, &taints).await.unwrap();
+    let goes = async || {
+        let live = world.members[here].api.get(&deployment_path("web")).await;
+        live.map_or(true, |live| live["metadata"]["deletionTimestamp"].is_string())
+    };
+    let begun = once_at_most(&world, "it goes", goes).await;
+    assert!(pods(&world, here).await > 0, "its Pods take their time");
+    // An agent that starts meanwhile waits on.
+    world.stop_agent(here).await;
+    world.start_agent(here);
+    let begun = begun
+        + once_at_most(&world, "it has moved", async || {
+            let (old, new) = (pods(&world, here).await, pods(&world, there).await);
+            assert!(old == 0 || new == 0, "{old} Pods end while {new} have begun");
+            new > 0
+        })
+        .await;
+    assert!(begun >= ending, "begun after {begun:?}");
+    gone(&world.members[here].api, &deployment_path("web"), PATIENCE).await;
+    let without = |list: &Value| {
+        let all = list["items"].as_array().cloned().unwrap_or_default();
+        all.iter().all(|work| work["spec"]["workload"]["manifests"][0]["kind"] != "Deployment")
+    };
+    world.hub_until(&works, "without its Work", PATIENCE, without).await;
+    world.stop().await;
+}
+
+/// A backup is made while it is on its way out, it comes back, and the hub is restored: there a later Work has made it,
+/// and it runs in one place only all the same.
+#[tokio::test(start_paused = true)]
+async fn what_an_older_hub_wants_gone_stays_and_stops() {
+    let sim = kubesim::Config { ending: Duration::from_secs(10), ..kubesim::Config::default() };
+    let (mut world, here, _) = singleton_on(171, "60s", false, &sim).await;
+    let policy = karmada_tests::samples::policy_path(World::NAMESPACE, "propagationpolicies", "web");
+    let only = json!({ "spec": { "placement": { "clusterAffinity": {
+        "clusterNames": [world.members[here].name] } } } });
+    world.api().patch(&policy, Patch::Merge, &only).await.unwrap();
+    world.stop_agent(here).await;
+    world.delete(&deployment_path("web")).await;
+    let works = karmada_tests::samples::works_path(&world.members[here].name);
+    let leaving = |list: &Value| {
+        let all = list["items"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|work| work["metadata"]["deletionTimestamp"].is_string())
+    };
+    world.hub_until(&works, "with a Work that is being deleted", PATIENCE, leaving).await;
+    let copy = world.copy();
+    world.start_agent(here);
+    world.hub_until(&works, "without it", PATIENCE, |list| !leaving(list)).await;
+    let mut template = deployment("web", 2);
+    template["metadata"]["annotations"] = json!({ extension::FENCE_AFTER: "60s" });
+    world.create([template]).await;
+    let bound = world.hub_until(&web(), "placed", PATIENCE, |b| !clusters(b).is_empty()).await;
+    let now = usize::from(clusters(&bound) != ["member1"]);
+    let runs = |o: &Value| o["spec"]["replicas"] == 2;
+    let live = world.member_until(now, &deployment_path("web"), "that runs", PATIENCE, runs).await;
+    assert_eq!(now, here);
+    tokio::time::sleep(SETTLED).await;
+
+    world.restore_hub(&copy).await;
+    world.hub_until(&works, "without the Work of then", PATIENCE * 2, |list| !leaving(list)).await;
+    let still = world.members[here].api.get(&deployment_path("web")).await.unwrap();
+    assert_eq!(crate::uid(&still), crate::uid(&live));
+    assert_eq!((still["spec"]["replicas"].as_i64(), pods(&world, here).await), (Some(0), 0));
     world.stop().await;
 }
 

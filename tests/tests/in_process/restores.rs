@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use karmada_api::consts::extension;
+use karmada_client::Patch;
 use karmada_tests::{
     inprocess::{PATIENCE, World},
     samples,
     wait::gone,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{config_map_is, config_map_path, placed_config_map, set_config_map, uid};
+use crate::{config_map_is, config_map_path, event, placed_config_map, set_config_map, uid};
 
 /// For members to do what they should not.
 const WHILE: Duration = Duration::from_secs(300);
@@ -116,5 +118,110 @@ async fn a_deletion_that_had_begun_is_carried_out_again() {
     assert_eq!(uids(&world, 1, &["stays"]).await, before);
     let found = world.members[0].api.get(&config_map_path("goes")).await;
     assert!(found.is_err_and(|e| e.is_not_found()));
+    world.stop().await;
+}
+
+/// Waits until a hub that was restored has no Work on its way out.
+async fn nothing_is_leaving(world: &World) {
+    let leaving = |list: &Value| {
+        let all = list["items"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|work| work["metadata"]["deletionTimestamp"].is_string())
+    };
+    let works = samples::works_path("member1");
+    world.hub_until(&works, "without a Work that leaves", PATIENCE, |list| !leaving(list)).await;
+}
+
+/// The same, but it was made anew after the backup: that one is another, and nobody has said that it is to go.
+#[tokio::test(start_paused = true)]
+async fn what_a_later_work_has_made_outlives_a_deletion_of_before() {
+    let mut world = World::start(43, 1).await;
+    placed_config_map(&world, "again", "one").await;
+    world.stop_agent(0).await;
+    world.delete(&config_map_path("again")).await;
+    let works = samples::works_path("member1");
+    let goes = |list: &Value| list["items"][0]["metadata"]["deletionTimestamp"].is_string();
+    world.hub_until(&works, "with a Work that is being deleted", PATIENCE, goes).await;
+    let copy = world.copy();
+    world.start_agent(0);
+    gone(&world.members[0].api, &config_map_path("again"), PATIENCE).await;
+    world.create([samples::config_map("again", "two")]).await;
+    config_map_is(&world, 0, "again", "two", PATIENCE).await;
+    let before = uids(&world, 1, &["again"]).await;
+
+    world.restore_hub(&copy).await;
+    world.ready("member1", PATIENCE).await;
+    nothing_is_leaving(&world).await;
+    let text = "another Work of that name";
+    let namespace = "karmada-es-member1";
+    let events = format!("/api/v1/namespaces/{namespace}/events");
+    let told = |list: &Value| {
+        let all = list["items"].as_array().cloned().unwrap_or_default();
+        all.iter()
+            .any(|e| e["reason"] == extension::OBJECT_SPARED && e["message"].as_str().unwrap().contains(text))
+    };
+    world.hub_until(&events, "that say so", PATIENCE, told).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(uids(&world, 1, &["again"]).await, before, "it stays");
+
+    // Who applies it again finds it, and what is deleted now is deleted.
+    world.create([samples::config_map("again", "three")]).await;
+    config_map_is(&world, 0, "again", "three", PATIENCE).await;
+    assert_eq!(uids(&world, 1, &["again"]).await, before);
+    world.delete(&config_map_path("again")).await;
+    gone(&world.members[0].api, &config_map_path("again"), PATIENCE).await;
+    world.stop().await;
+}
+
+/// A Work of several objects: the copy does not know that one was added.
+#[tokio::test(start_paused = true)]
+async fn what_a_work_got_after_the_backup_stays() {
+    let mut world = World::start(44, 1).await;
+    let path = format!("{}/several", samples::works_path("member1"));
+    let spec = |names: &[&str]| {
+        let manifests: Vec<Value> = names.iter().map(|name| samples::config_map(name, "one")).collect();
+        let placed = manifests.into_iter().map(|mut manifest| {
+            manifest["metadata"]["namespace"] = World::NAMESPACE.into();
+            manifest
+        });
+        json!({ "workload": { "manifests": placed.collect::<Vec<_>>() } })
+    };
+    let lists = async |world: &World, names: &[&str]| {
+        world.api().patch(&path, Patch::Merge, &json!({ "spec": spec(names) })).await.unwrap();
+        for name in names {
+            config_map_is(world, 0, name, "one", PATIENCE).await;
+        }
+        let reported = |w: &Value| {
+            w["status"]["manifestStatuses"].as_array().is_some_and(|all| all.len() == names.len())
+        };
+        world.hub_until(&path, "reported", PATIENCE, reported).await;
+    };
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "spec": spec(&["one"]),
+        "metadata": { "name": "several", "namespace": "karmada-es-member1",
+                      "finalizers": ["karmada.io/execution-controller"] },
+    });
+    world.api().post(&samples::works_path("member1"), &work).await.unwrap();
+    lists(&world, &["one", "back"]).await;
+    lists(&world, &["one"]).await;
+    gone(&world.members[0].api, &config_map_path("back"), PATIENCE).await;
+    // One of them is on its way out when the backup is made, and comes back, too.
+    lists(&world, &["one", "back"]).await;
+    world.stop_agent(0).await;
+    world.api().patch(&path, Patch::Merge, &json!({ "spec": spec(&["one"]) })).await.unwrap();
+    let copy = world.copy();
+    world.start_agent(0);
+    lists(&world, &["one", "back", "later"]).await;
+    let before = uids(&world, 1, &["one", "back", "later"]).await;
+
+    world.restore_hub(&copy).await;
+    world.ready("member1", PATIENCE).await;
+    event(&world, "karmada-es-member1", "several", extension::OBJECT_SPARED, "later stays").await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(uids(&world, 1, &["one", "back", "later"]).await, before, "the copy's list is not its word");
+
+    lists(&world, &["one", "later"]).await;
+    lists(&world, &["one"]).await;
+    gone(&world.members[0].api, &config_map_path("later"), PATIENCE).await;
+    assert_eq!(uids(&world, 1, &["one", "back"]).await[0], before[0]);
     world.stop().await;
 }

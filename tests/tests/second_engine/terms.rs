@@ -35,7 +35,7 @@ async fn put(api: &Rest, path: &str, part: &str, change: impl Fn(&mut Value)) {
 async fn a_hub_that_leads_again_gives_everyone_fresh_grace() {
     let env = env_of_runtime(5);
     let stop = CancellationToken::new();
-    let bare = Config { workloads: false, nodes: 0 };
+    let bare = Config { workloads: false, nodes: 0, ..Config::default() };
     let server = Kubesim::in_memory(&env, &bare, stop.clone()).await;
     let api = Rest::new(server.admin());
     let health = Settings { period: SECOND, grace: 8 * SECOND, startup_grace: 20 * SECOND };

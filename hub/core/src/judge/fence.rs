@@ -154,6 +154,25 @@ pub fn resume(live: &Value) -> Option<Value> {
     Some(at_this_version(patch, live))
 }
 
+/// Whether an object that was stopped reports that nothing of it runs. What is ending is not counted in most statuses.
+pub fn is_reported_still(live: &Value) -> bool {
+    let status = &live["status"];
+    let is_old = status["observedGeneration"].as_i64().is_some_and(|seen| seen < object::generation(live));
+    let none = |field: &str| match &status[field] {
+        Value::Array(all) => all.is_empty(),
+        count => count.as_i64().unwrap_or(0) == 0,
+    };
+    !is_old && ["replicas", "active", "terminating"].into_iter().all(none)
+}
+
+/// The selector of the Pods that an object runs, in query syntax; none if it does not say.
+pub fn selector(live: &Value) -> Option<String> {
+    let labels = live.pointer("/spec/selector/matchLabels")?.as_object()?;
+    let pairs = labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    let all: Vec<String> = pairs.collect();
+    (!all.is_empty()).then(|| all.join(","))
+}
+
 /// The patch, for nothing but this state of the object.
 fn at_this_version(mut patch: Value, live: &Value) -> Value {
     let version = object::resource_version(live);
@@ -218,6 +237,28 @@ mod tests {
             let got = if is_overdue(contact, ago(after).unwrap()) { "stops" } else { "runs" };
             assert_eq!(got, want, "{after} {monotonic} {wall}");
         }
+    }
+
+    #[test]
+    fn nothing_runs_when_the_newest_status_counts_nothing() {
+        let live = |status: Value| json!({"metadata": {"generation": 3}, "status": status});
+        let table = [
+            (json!({}), true),
+            (json!({"observedGeneration": 3}), true),
+            (json!({"observedGeneration": 2}), false),
+            (json!({"observedGeneration": 3, "replicas": 1}), false),
+            (json!({"active": 1}), false),
+            (json!({"active": [{"name": "j"}]}), false),
+            (json!({"active": []}), true),
+            (json!({"terminating": 1}), false),
+        ];
+        for (status, want) in table {
+            assert_eq!(is_reported_still(&live(status.clone())), want, "{status}");
+        }
+        let selects = |selector: Value| super::selector(&json!({"spec": {"selector": selector}}));
+        assert_eq!(selects(json!({"matchLabels": {"a": "b", "c": "d"}})).as_deref(), Some("a=b,c=d"));
+        assert_eq!(selects(json!({"matchLabels": {}})), None);
+        assert_eq!(selects(Value::Null), None);
     }
 
     #[test]

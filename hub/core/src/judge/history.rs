@@ -23,6 +23,8 @@ const OLD: u64 = 1 << 28;
 pub struct History {
     revision: Option<u64>,
     another: Option<Another>,
+    /// The first revision that was seen of the hub that turned out to be another.
+    first: Option<u64>,
 }
 
 /// That the hub turned out to be another.
@@ -56,6 +58,11 @@ impl History {
         self.revision
     }
 
+    /// The first revision that was seen of the hub that turned out to be another.
+    pub fn first(&self) -> Option<u64> {
+        self.first
+    }
+
     /// The time of day since 1970 at which the hub turned out to be another.
     pub fn another_at(&self) -> Option<Duration> {
         self.another.map(|another| another.wall)
@@ -67,17 +74,40 @@ impl History {
         self.revision = Some(revision);
         if another {
             self.another = Some(Another::at(now));
+            self.first = Some(revision);
         }
         another
     }
 
-    /// This was written down before: the revision, and the time of day at which a hub had turned out to be another.
-    /// Whether the hub that has answered meanwhile turns out to be another by that.
-    pub fn recall(&mut self, revision: Option<u64>, another: Option<Duration>, now: Moment) -> bool {
+    /// The hub has answered a question with this revision, and `before` is what was known when it was asked: answers
+    /// may come in another order than questions. Whether it turns out to be another.
+    pub fn answered(&mut self, before: Self, revision: u64, now: Moment) -> bool {
+        let is_news = before.another == self.another;
+        let another = is_news && before.revision.is_some_and(|known| is_another(known, revision));
+        if another {
+            // Renewals say where it is from now on.
+            self.revision = None;
+            self.another = Some(Another::at(now));
+            self.first = Some(revision);
+        }
+        another
+    }
+
+    /// This was written down before: the revision, and the time of day at which a hub had turned out to be another, with
+    /// the first revision that was seen of it. Whether the hub that has answered meanwhile turns out to be another by that.
+    pub fn recall(
+        &mut self,
+        revision: Option<u64>,
+        another: Option<Duration>,
+        first: Option<u64>,
+        now: Moment,
+    ) -> bool {
+        self.first = self.first.or(first);
         self.another = self.another.or_else(|| another.map(|wall| Another::recalled(wall, now)));
         match (revision, self.revision) {
             (Some(before), Some(seen)) if is_another(before, seen) => {
                 self.another = Some(Another::at(now));
+                self.first = Some(seen);
                 true
             }
             (before, seen) => {
@@ -132,13 +162,29 @@ mod tests {
     }
 
     #[test]
+    fn answers_are_held_against_what_was_known_when_it_was_asked() {
+        let mut history = History::default();
+        history.seen(500, at(1));
+        let before = history;
+        history.seen(510, at(2));
+        assert!(!history.answered(before, 505, at(3)), "asked before the renewal that overtook it");
+        assert_eq!(history.revision(), Some(510));
+        assert!(history.answered(before, 400, at(4)));
+        assert_eq!(history.another(at(6)), Some(Duration::from_secs(2)));
+        assert!(!history.answered(before, 401, at(7)), "that is known by now");
+        assert!(!history.seen(402, at(8)), "and where it is now");
+        assert!(!history.answered(history, 403, at(9)));
+    }
+
+    #[test]
     fn what_was_written_down_is_recalled() {
         let second = Duration::from_secs;
         let mut history = History::default();
-        assert!(!history.recall(Some(7), Some(at(3).wall), at(10)));
+        assert!(!history.recall(Some(7), Some(at(3).wall), Some(5), at(10)));
         assert_eq!((history.revision(), history.another(at(10))), (Some(7), Some(second(7))));
+        assert_eq!(history.first(), Some(5));
         let mut back = History::default();
-        assert!(!back.recall(Some(7), Some(at(3).wall), Moment { wall: second(1), ..at(10) }));
+        assert!(!back.recall(Some(7), Some(at(3).wall), None, Moment { wall: second(1), ..at(10) }));
         assert_eq!(back.another(at(30)), Some(second(20)), "yet to come by a clock that was set back");
         assert!(history.seen(6, at(20)));
         assert_eq!(history.another(at(25)), Some(second(5)));
@@ -149,8 +195,9 @@ mod tests {
         assert!(!history.seen(LEAP * 3, at(10)));
         assert!(history.is_unwritten(None) && !history.is_unwritten(Some(LEAP * 3 - 1)));
         assert!(history.is_unwritten(Some(LEAP)));
-        assert!(history.recall(Some(LEAP), None, at(11)));
+        assert!(history.recall(Some(LEAP), None, None, at(11)));
         assert_eq!((history.revision(), history.another(at(11))), (Some(LEAP * 3), Some(second(0))));
+        assert_eq!(history.first(), Some(LEAP * 3));
         assert!(!History::default().is_unwritten(Some(1)) && !History::default().is_unwritten(None));
     }
 }
