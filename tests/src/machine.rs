@@ -14,13 +14,14 @@ use std::{
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{Request, Response};
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use karmada_client::latest;
 use karmada_env::{Clock, Env, Random};
 use kube::client::Body;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::time::Instant;
 
 /// When every fleet's time begins: 2026-01-01.
@@ -143,6 +144,15 @@ impl Machine {
                 if gate.breaks(request.uri().path()) {
                     return Err(kube::Error::Service("the connection is broken".into()));
                 }
+                if let Some(group) = gate.unserved() {
+                    let path = request.uri().path().to_owned();
+                    if path.strip_prefix("/apis/").is_some_and(|path| path.split('/').next() == Some(group)) {
+                        return Ok(page(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()));
+                    }
+                    if path == "/apis" {
+                        return without(group, client.send(request).await?).await;
+                    }
+                }
                 let answer = client.send(request).await?;
                 gate.open(None).await;
                 Ok::<_, kube::Error>(gate.hold(collection, answer))
@@ -150,6 +160,25 @@ impl Machine {
         });
         kube::Client::new(service, "default")
     }
+}
+
+fn page(code: StatusCode, body: String) -> Response<Passing> {
+    let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+    Response::builder().status(code).body(body.boxed_unsync()).expect("constants")
+}
+
+/// What a server says that it serves, but for one group.
+async fn without(group: &str, answer: Response<Body>) -> Result<Response<Passing>, kube::Error> {
+    let (head, body) = answer.into_parts();
+    let bytes = body.collect().await.map_err(|error| kube::Error::Service(error.into()))?.to_bytes();
+    let mut apis: Value = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
+    let name = |group: &Value| group.pointer("/metadata/name").or_else(|| group.get("name")).cloned();
+    for list in ["items", "groups"] {
+        if let Some(groups) = apis[list].as_array_mut() {
+            groups.retain(|known| name(known).is_none_or(|name| name != group));
+        }
+    }
+    Ok(page(head.status, apis.to_string()))
 }
 
 /// The path of the collection that a request watches, if it does.
@@ -167,6 +196,7 @@ struct Held {
     paused: bool,
     stalled: Option<&'static str>,
     broken: Option<&'static str>,
+    unserved: Option<&'static str>,
 }
 
 impl Held {
@@ -189,6 +219,15 @@ impl Gate {
     /// Ends watches of collections whose path ends so, and refuses what is asked of them; none if nothing is named.
     pub fn cut(&self, collection: Option<&'static str>) {
         self.0.send_modify(|held| held.broken = collection);
+    }
+
+    /// Lets the server behind it not know an API group, as one that has just started; all again if nothing is named.
+    pub fn unserve(&self, group: Option<&'static str>) {
+        self.0.send_modify(|held| held.unserved = group);
+    }
+
+    fn unserved(&self) -> Option<&'static str> {
+        self.0.borrow().unserved
     }
 
     fn breaks(&self, path: &str) -> bool {

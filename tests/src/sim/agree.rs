@@ -34,7 +34,8 @@ pub(super) async fn disagreement(api: &Rest, members: usize, ledger: &Ledger) ->
                 }
                 let forgotten = ledger.forgotten().contains(name);
                 let left = |m: &usize| intent.left.contains(m);
-                let there = (0..members).find(|m| !left(m) && ledger.on(*m, name).is_some());
+                let stays = |m: &usize| ledger.on(*m, name).is_some() && !ledger.is_older(*m, name);
+                let there = (0..members).find(|m| !left(m) && stays(m));
                 if let Some(member) = there.filter(|_| !forgotten) {
                     return Err(format!("{name} is not wanted and still on member{}", member + 1));
                 }
@@ -135,7 +136,7 @@ async fn workload(
             if work.is_some() {
                 return Err(format!("{at} is not scheduled and has a Work"));
             }
-            if on.is_some() && !ledger.forgotten().contains(name) {
+            if on.is_some() && !ledger.forgotten().contains(name) && !ledger.is_older(member, name) {
                 return Err(format!("{at} is not scheduled and still there"));
             }
             continue;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_agent::Phase;
 use karmada_api::{consts::extension, policy::PurgeMode};
-use karmada_client::{Error, Patch};
+use karmada_client::{Error, Patch, Rest};
 use karmada_core::{evict, judge::flaps};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
@@ -82,13 +82,14 @@ impl Driver {
         let mut world = World::on(plan.seed, ground, settings(plan)).await;
         world.status_interval = STATUS;
         let mut members = JoinSet::new();
-        let config = kubesim::Config { workloads: false, nodes: 0 };
+        let config = kubesim::Config { workloads: false, nodes: 0, ..kubesim::Config::default() };
         for n in 0..plan.members {
             world.join_as(&format!("member{}", n + 1), &config).await;
             let member = &world.members[n];
             let (client, env) = (member.sim.admin(), member.machine.env().clone());
             member::furnish(&member.api, &env).await;
             members.spawn(member::deployments(n, client.clone(), env.clone(), ledger.clone()));
+            members.spawn(member::pods(n, client.clone(), env.clone(), ledger.clone()));
             members.spawn(member::config_maps(n, client, env, ledger.clone()));
         }
         let observers = hub::observe(world.api().client(), world.env(), &ledger);
@@ -259,6 +260,8 @@ impl Driver {
             Act::FlowHub => self.world.machine.gate().stall(None),
             Act::Stall(member, collection) => self.world.members[*member].wire.gate.stall(Some(collection)),
             Act::Flow(member) => self.world.members[*member].wire.gate.stall(None),
+            Act::Unserve(member) => self.world.members[*member].machine.gate().unserve(Some("apps")),
+            Act::Serve(member) => self.world.members[*member].machine.gate().unserve(None),
             Act::StopHub => {
                 self.observers.shutdown().await;
                 self.world.stop_hub().await;
@@ -268,8 +271,9 @@ impl Driver {
                 self.observe();
             }
             Act::Backup => {
+                let going = going(&self.world.api()).await;
                 self.copy = Some(self.world.copy());
-                self.ledger.backup();
+                self.ledger.backup(going);
             }
             Act::Restore => self.restore().await,
             Act::StopAgent(member, kill) => {
@@ -330,7 +334,7 @@ impl Driver {
             // Whoever takes a cluster out takes its agent down.
             Act::StartAgent(member) => !runs(*member) && !self.ledger.intent().left.contains(member),
             Act::Restore => self.copy.is_some() && self.answers(),
-            Act::Backup => self.world.is_running(),
+            Act::Backup => self.answers(),
             Act::Drift(member, name) | Act::Lose(member, name) => {
                 self.ledger.intent().clusters(name).contains(member)
                     && self.ledger.on(*member, name).is_some()
@@ -457,6 +461,20 @@ fn settings(plan: &Plan) -> HubConfig {
         ..evict::Settings::default()
     };
     HubConfig { evictions, ..HubConfig::default() }
+}
+
+/// What the hub has told members to take away, and they have not yet: workloads and members.
+async fn going(api: &Rest) -> BTreeSet<(String, usize)> {
+    let list = api.get("/apis/work.karmada.io/v1alpha1/works").await.expect("a hub that answers lists Works");
+    let works = list["items"].as_array().into_iter().flatten();
+    let going = works.filter(|work| object::deletion_timestamp(work).is_some());
+    going
+        .filter_map(|work| {
+            let member = hub::number(object::namespace(work).strip_prefix("karmada-es-")?)?;
+            let name = work.pointer("/spec/workload/manifests/0/metadata/name")?.as_str()?;
+            Some((name.to_owned(), member))
+        })
+        .collect()
 }
 
 /// Tries until it is done.

@@ -27,8 +27,11 @@ use super::{
 /// How long after the end of a disturbance a cluster may still turn Unknown because of it: the grace and a look.
 const ECHO: Duration = Duration::from_secs(46);
 
-/// How long an agent that runs again may take to stop what it should have stopped meanwhile.
-const AWAKE: Duration = Duration::from_secs(10);
+/// How long an agent that runs again may take to stop what it should have stopped meanwhile, Pods included.
+const AWAKE: Duration = Duration::from_secs(10).saturating_add(ENDING);
+
+/// How long Pods of what may run on one member only take to end.
+pub(super) const ENDING: Duration = Duration::from_secs(6);
 
 /// How long a copy that is to go waits for its replacement.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
@@ -121,6 +124,16 @@ struct State {
     lost: BTreeSet<(usize, String)>,
     /// Reasons when the hub's copy was made.
     then: (BTreeSet<(String, usize)>, BTreeSet<String>),
+    /// What members were told to take away then, and had not yet.
+    going: BTreeSet<(String, usize)>,
+    /// Copies that were made since.
+    made: BTreeSet<(String, usize)>,
+    /// Objects that were there when a hub was restored: their members may not believe all that it says of them.
+    older: BTreeMap<(usize, String), String>,
+    /// Objects that are being deleted, by uid: that has been judged.
+    ending: BTreeSet<String>,
+    /// Pods by member and workload.
+    pods: BTreeMap<(usize, String), BTreeSet<String>>,
     evicted: BTreeMap<(String, usize), Evicted>,
     /// Members from which users have driven workloads.
     driven: BTreeSet<usize>,
@@ -200,6 +213,13 @@ impl Ledger {
         self.state.lock().forgotten.clone()
     }
 
+    /// Whether an object was there before the hub was restored.
+    pub fn is_older(&self, member: usize, name: &str) -> bool {
+        let state = self.state.lock();
+        let key = (member, name.to_owned());
+        state.objects.get(&key).is_some_and(|seen| state.older.get(&key) == Some(&seen.uid))
+    }
+
     /// What is on a member of a workload.
     pub fn on(&self, member: usize, name: &str) -> Option<Seen> {
         self.state.lock().objects.get(&(member, name.to_owned())).cloned()
@@ -213,10 +233,12 @@ impl Ledger {
         state.reason(&before);
     }
 
-    /// A copy of the hub is made.
-    pub fn backup(&self) {
+    /// A copy of the hub is made. Members have not yet taken away what is `going`.
+    pub fn backup(&self, going: BTreeSet<(String, usize)>) {
         let mut state = self.state.lock();
         state.backup = Some(state.intent.clone());
+        state.going = going;
+        state.made.clear();
         state.then = (state.may_leave.clone(), state.may_shrink.clone());
         state.copied.clear();
         state.grown.clear();
@@ -243,6 +265,12 @@ impl Ledger {
         let (leave, shrink) = state.then.clone();
         state.may_leave.extend(leave);
         state.may_shrink.extend(shrink);
+        state.older = state.objects.iter().map(|(key, seen)| (key.clone(), seen.uid.clone())).collect();
+        // What has gone and come again since is not what was to go.
+        let again: Vec<_> = state.going.intersection(&state.made).cloned().collect();
+        for key in again {
+            state.may_leave.remove(&key);
+        }
         state.evicted.clear();
         state.bindings.clear();
         state.found.clear();
@@ -405,10 +433,20 @@ impl Ledger {
             }
             _ => {
                 state.copied.insert(name.clone());
+                state.made.insert((name.clone(), member));
                 state.tell(now, format!("member{}: {name} is there, {replicas} replicas", member + 1));
             }
         }
         let same = known.filter(|known| known.uid == object::uid(object));
+        if let Some(known) = same.as_ref().filter(|_| object::deletion_timestamp(object).is_some()) {
+            let lost = state.lost.contains(&key);
+            if state.ending.insert(known.uid.clone())
+                && !lost
+                && !state.goes_rightly(now, &name, member, known)
+            {
+                self.wrong.cancel();
+            }
+        }
         let (ready, told) = same.map_or((0, (0, 0, 0)), |known| (known.ready, known.told));
         let uid = object::uid(object).to_owned();
         state.objects.insert(key, Seen { uid, replicas, ready: ready.min(replicas), told, value });
@@ -417,6 +455,27 @@ impl Ledger {
             self.wrong.cancel();
         }
         startup
+    }
+
+    /// Whether a workload may run on one member only.
+    pub(super) fn is_fenced(&self, name: &str) -> bool {
+        self.state.lock().fence(name).is_some()
+    }
+
+    /// A Pod of a workload is there, or has ended.
+    pub(super) fn pod(&self, member: usize, name: &str, pod: &str, is: bool) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let key = (member, name.to_owned());
+        let pods = state.pods.entry(key).or_default();
+        if is && pods.insert(pod.to_owned()) {
+            if let Err(why) = state.fenced(now, name) {
+                state.accuse(now, why);
+                self.wrong.cancel();
+            }
+        } else if !is && pods.remove(pod) {
+            state.tell(now, format!("member{}: a Pod of {name} has ended", member + 1));
+        }
     }
 
     /// The status that a Deployment is to have, if it has another one.
@@ -448,10 +507,8 @@ impl Ledger {
         if state.lost.remove(&key) {
             return;
         }
-        if !state.leaves(name, member)
-            && let Err(why) = state.evicts(now, name, member, &gone)
-        {
-            state.accuse(now, format!("{name} was deleted on member{} and {why}", member + 1));
+        let judged = state.ending.remove(&gone.uid);
+        if !judged && !state.goes_rightly(now, name, member, &gone) {
             self.wrong.cancel();
         }
         if !state.intent.unwanted(name, member) {
@@ -564,8 +621,10 @@ impl State {
         if self.fence(name).is_none() {
             return Ok(());
         }
-        let runs = |(at, seen): &(&(usize, String), &Seen)| at.1 == name && seen.replicas > 0;
-        let members: Vec<usize> = self.objects.iter().filter(runs).map(|((member, _), _)| *member).collect();
+        let wanted = self.objects.iter().filter(|(at, seen)| at.1 == name && seen.replicas > 0);
+        let ending = self.pods.iter().filter(|(at, pods)| at.1 == name && !pods.is_empty());
+        let members: BTreeSet<usize> =
+            wanted.map(|((member, _), _)| *member).chain(ending.map(|((member, _), _)| *member)).collect();
         let excused = |member: &usize| {
             let slept = self.asleep.get(member);
             let slept = slept.is_some_and(|until| until.is_none_or(|until| now <= until + AWAKE));
@@ -578,6 +637,16 @@ impl State {
         }
         let members: Vec<String> = members.iter().map(|member| format!("member{}", member + 1)).collect();
         Err(format!("{name} may run once only and runs on {}", members.join(" and ")))
+    }
+
+    /// Whether somebody has asked for the deletion of an object, or it is an eviction that keeps service. Says so if not.
+    fn goes_rightly(&mut self, now: Duration, name: &str, member: usize, gone: &Seen) -> bool {
+        if self.leaves(name, member) {
+            return true;
+        }
+        let Err(why) = self.evicts(now, name, member, gone) else { return true };
+        self.accuse(now, format!("{name} was deleted on member{} and {why}", member + 1));
+        false
     }
 
     fn leaves(&self, name: &str, member: usize) -> bool {

@@ -1,5 +1,5 @@
-//! What runs on a member of a simulation: the least that is a workload. No Pods; a Deployment's replicas become ready
-//! after a while, and go at once.
+//! What runs on a member of a simulation: the least that is a workload. A Deployment's replicas become ready after a
+//! while, and go at once. Only what may run on one member has Pods: one, that takes its time to end.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::ledger::Ledger;
+use super::ledger::{ENDING, Ledger};
 use crate::{inprocess::World, kubesim::plan};
 
 /// How often a member looks at how its workloads are.
@@ -36,6 +36,100 @@ pub(super) async fn furnish(api: &Rest, env: &Env) {
         if let plan::Action::Patch { patch, status, .. } = action {
             let path = if status { "/api/v1/nodes/node-1/status" } else { "/api/v1/nodes/node-1" };
             api.patch(path, Patch::Merge, &patch).await.expect("a node's kubelet may write it");
+        }
+    }
+}
+
+/// Holds a Pod until it has ended.
+const ENDS: &str = "simulation.karmada.io/ends";
+
+/// A Deployment's Pods.
+#[derive(Debug, Default)]
+struct Pods {
+    /// Each with the time at which it ends, once it was told to.
+    all: BTreeMap<String, Option<Instant>>,
+    made: u32,
+}
+
+impl Pods {
+    /// Brings them to what a Deployment wants.
+    async fn follow(&mut self, api: &Rest, deployment: &Value) {
+        let path = format!("/api/v1/namespaces/{}/pods", World::NAMESPACE);
+        let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1) > 0
+            && object::deletion_timestamp(deployment).is_none();
+        let running: Vec<String> =
+            self.all.iter().filter(|(_, ends)| ends.is_none()).map(|(name, _)| name.clone()).collect();
+        if wanted && running.is_empty() {
+            self.made += 1;
+            let name =
+                format!("{}-{}-{}", object::name(deployment), &object::uid(deployment)[..8], self.made);
+            let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": object::name(deployment),
+                "uid": object::uid(deployment), "controller": true, "blockOwnerDeletion": true}]);
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": { "name": name, "finalizers": [ENDS], "ownerReferences": owner },
+                "spec": { "containers": [{ "name": "c", "image": "i" }] },
+            });
+            if api.post(&path, &pod).await.is_ok() {
+                self.all.insert(name, None);
+            }
+        } else if !wanted {
+            for name in running {
+                // One that has gone is told of by the watch.
+                let _ = api.delete(&format!("{path}/{name}"), &json!({})).await;
+            }
+        }
+    }
+
+    /// Ends those whose time has come.
+    async fn end(&mut self, api: &Rest, now: Instant) {
+        for (name, _) in self.all.iter().filter(|(_, ends)| ends.is_some_and(|at| at <= now)) {
+            let path = format!("/api/v1/namespaces/{}/pods/{name}", World::NAMESPACE);
+            let _ = api.patch(&path, Patch::Merge, &json!({ "metadata": { "finalizers": null } })).await;
+        }
+    }
+}
+
+/// Runs the Pods of a member's fenced Deployments, and tells the ledger of them.
+pub(super) async fn pods(member: usize, client: kube::Client, env: Env, ledger: Arc<Ledger>) {
+    let api = Rest::new(client.clone());
+    let mut deployments = watch(client.clone(), "/apis/apps/v1", "deployments", env.clone());
+    let mut watcher = watch(client, "/api/v1", "pods", env);
+    let mut known: BTreeMap<String, Pods> = BTreeMap::new();
+    let of = |pod: &Value| object::owner_references(pod).first().map(|owner| owner.name.clone());
+    loop {
+        let now = Instant::now();
+        let due = known.values().flat_map(|pods| pods.all.values()).filter_map(|ends| *ends).min();
+        tokio::select! {
+            biased;
+            event = deployments.next() => if let Event::Upsert(deployment) = event {
+                let name = object::name(&deployment).to_owned();
+                if ledger.is_fenced(&name) || known.contains_key(&name) {
+                    known.entry(name).or_default().follow(&api, &deployment).await;
+                }
+            },
+            event = watcher.next() => match event {
+                Event::Upsert(pod) => {
+                    let Some(name) = of(&pod) else { continue };
+                    ledger.pod(member, &name, object::name(&pod), true);
+                    let going = object::deletion_timestamp(&pod).is_some();
+                    let ends = known.entry(name).or_default().all.entry(object::name(&pod).to_owned()).or_default();
+                    if going {
+                        *ends = ends.or(Some(now + ENDING));
+                    }
+                }
+                Event::Delete(pod) => {
+                    let Some(name) = of(&pod) else { continue };
+                    ledger.pod(member, &name, object::name(&pod), false);
+                    known.entry(name).or_default().all.remove(object::name(&pod));
+                }
+                Event::Init | Event::Synced => {}
+            },
+            () = sleep_until(due.unwrap_or(now + LOOK).max(now + Duration::from_millis(200))) => {
+                for pods in known.values_mut() {
+                    pods.end(&api, Instant::now()).await;
+                }
+            }
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! - nothing goes from a member, or shrinks there, without a reason that somebody gave on the hub;
 //! - nothing is placed outside of its policy;
-//! - what is fenced never runs on two members, unless no agent runs on one of them, or it has left, or the hub is one
+//! - what is fenced never runs on two members, Pods that are still ending included, unless no agent runs on one of them, or it has left, or the hub is one
 //!   that was made anew of a copy in which the other is not;
 //! - what is evicted goes only when as many replicas are ready elsewhere as were before, up to what is wanted, unless a
 //!   user drives it away, or it does not do its job, and the grace period is over, or a user drives it away and there is

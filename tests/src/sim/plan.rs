@@ -104,6 +104,10 @@ pub enum Act {
     Stall(usize, &'static str),
     /// It does again.
     Flow(usize),
+    /// A member does not serve Deployments, as if it had just started.
+    Unserve(usize),
+    /// It does again.
+    Serve(usize),
     /// The hub stops.
     StopHub,
     /// It starts on what it left.
@@ -141,7 +145,7 @@ pub enum Act {
 }
 
 /// What may be said to have happened to a fleet.
-pub const KINDS: [&str; 11] = [
+pub const KINDS: [&str; 12] = [
     "partition",
     "one-way loss",
     "clock jump",
@@ -151,12 +155,13 @@ pub const KINDS: [&str; 11] = [
     "hub restore",
     "agent restart",
     "slow link",
+    "stale discovery",
     "application failure",
     "user's taint",
 ];
 
 /// Those that a seed has some of; the others have a chance of their own.
-const DRAWN: usize = 9;
+const DRAWN: usize = 10;
 
 impl Act {
     /// Whether a user does this, by asking the hub.
@@ -176,8 +181,9 @@ impl Act {
             Self::Restore => KINDS[6],
             Self::StopAgent(..) => KINDS[7],
             Self::Cut(_, Cut::Late(_)) => KINDS[8],
-            Self::Ail(_) => KINDS[9],
-            Self::Taint(_) => KINDS[10],
+            Self::Unserve(_) => KINDS[9],
+            Self::Ail(_) => KINDS[10],
+            Self::Taint(_) => KINDS[11],
             _ => return None,
         })
     }
@@ -351,6 +357,11 @@ impl Line {
                     self.span(|line| &mut line.links[member], stall, lasts, Act::Flow(member));
                 }
             }
+            "stale discovery" => {
+                let lasts = self.dice.lasts();
+                let mut free = 0;
+                self.span_of(&mut free, Act::Unserve(member), lasts, Act::Serve(member));
+            }
             "hub restart" => {
                 let lasts = self.dice.lasts();
                 self.span(|line| &mut line.hub, Act::StopHub, lasts, Act::StartHub);
@@ -426,6 +437,32 @@ impl Line {
     }
 }
 
+impl Line {
+    /// A copy of the hub is made while a workload is on its way out of a member whose agent is away. It comes back, and
+    /// the hub is lost: of what is there then the copy only knows that it was to go.
+    fn comes_back(&mut self, wants: &BTreeMap<String, Want>, members: usize) {
+        let member = self.dice.below(members as u64) as usize;
+        let names: Vec<&String> =
+            wants.iter().filter(|(_, want)| want.clusters.contains(&member)).map(|(name, _)| name).collect();
+        if names.is_empty() {
+            return;
+        }
+        let name = names[self.dice.below(names.len() as u64) as usize].clone();
+        let at = self.dice.between(1, 30).max(self.agents[member]);
+        let restored = (at + self.dice.between(30, 50)).max(self.hub);
+        self.agents[member] = at + 7;
+        self.hub = restored + 2;
+        self.acts.extend([
+            (at, Act::StopAgent(member, self.dice.chance(50))),
+            (at + 1, Act::Delete(name.clone())),
+            (at + 4, Act::Backup),
+            (at + 6, Act::StartAgent(member)),
+            (at + 14, Act::Set(name.clone(), wants[&name].clone())),
+            (restored, Act::Restore),
+        ]);
+    }
+}
+
 /// What a workload's policy asks for when a cluster is lost, and when it fails itself.
 type Asks = (Option<PurgeMode>, Option<Patience>);
 
@@ -474,6 +511,10 @@ impl Plan {
         for _ in 0..line.dice.between(3, 4) {
             let kind = kinds.swap_remove(line.dice.below(kinds.len() as u64) as usize);
             line.fault(kind, members);
+        }
+        let restores = line.acts.iter().any(|(_, act)| *act == Act::Restore);
+        if !restores && line.dice.chance(15) {
+            line.comes_back(&wants, members);
         }
         let mut later = wants.clone();
         for _ in 0..line.dice.between(2, 4) {
