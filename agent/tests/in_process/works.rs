@@ -336,6 +336,34 @@ async fn a_deleted_work_takes_its_objects_along_unless_they_are_to_stay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_work_is_let_go_by_a_small_patch_where_the_hub_allows_it() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let of = |verb: &str, name: &str| format!("{verb} {}", World::work_path(name));
+    world.wire.forbid(of("PATCH", "forbidden"));
+    for name in ["alone", "shared", "forbidden"] {
+        world.work(name, &[config_map("default", name, "1")]).await;
+        world.applied(name).await;
+    }
+    let others =
+        json!({"metadata": {"finalizers": ["example.com/other", "karmada.io/execution-controller"]}});
+    world.hub.patch(&World::work_path("shared"), Patch::Merge, &others).await.unwrap();
+    for name in ["alone", "shared", "forbidden"] {
+        world.delete_work(name).await;
+    }
+    for name in ["alone", "forbidden"] {
+        let what = format!("{name} is let go");
+        eventually(SECOND * 60, &what, async || world.is_missing(&World::work_path(name)).await).await;
+    }
+    let left =
+        async || world.hub.get(&World::work_path("shared")).await.unwrap()["metadata"]["finalizers"].clone();
+    eventually(SECOND * 60, "ours goes", async || left().await == json!(["example.com/other"])).await;
+    let counts = |name: &str| (world.wire.count(&of("PATCH", name)), world.wire.count(&of("PUT", name)));
+    assert_eq!((counts("alone"), counts("shared"), counts("forbidden")), ((1, 0), (1, 1), (1, 1)));
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_work_that_is_just_missing_deletes_nothing() {
     let world = World::new().await;
     let agent = world.active_agent().await;

@@ -339,9 +339,9 @@ pub const AGENT_RULES: &[Rule] = &[
         "works",
         Place::Execution,
         Name::Any,
-        // create, delete: what Karmada's controllers for ServiceExports collect, and `karmadactl unregister`. No agent
-        // patches a Work. Which fields of what may be written is for admission to say, here and below.
-        &["get", "list", "watch", "create", "update", "delete"],
+        // create, delete: what Karmada's controllers for ServiceExports collect, and `karmadactl unregister`. patch: ours
+        // takes its finalizer off so. Which fields of what may be written is for admission to say, here and below.
+        &["get", "list", "watch", "create", "update", "patch", "delete"],
     ),
     rule("work.karmada.io", "works/status", Place::Execution, Name::Any, &["get", "update", "patch"]),
     rule(

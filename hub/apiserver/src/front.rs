@@ -301,13 +301,13 @@ impl Front {
         }
         let reads = matches!(exchange.parts.method, Method::GET | Method::HEAD);
         let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), !reads)?;
+        let limit = answers.body_limit(info);
+        // Where nobody wants a body it is not looked at. One that comes slowly has its own time.
+        let received = match reads || limit == 0 {
+            true => Received::default(),
+            false => self.gate.receive(&exchange.guest, info, body, limit, deadline).await?,
+        };
         let work = async {
-            let limit = answers.body_limit(info);
-            // Where nobody wants a body it is not looked at.
-            let received = match reads || limit == 0 {
-                true => Received::default(),
-                false => self.gate.receive(&exchange.guest, info, body, limit).await?,
-            };
             let patience = Limits::patience(deadline);
             let _seat = self.gate.enter(&exchange.guest, info, &received, patience).await?;
             let received = received.decoded(&self.gate, &self.pool, &exchange.parts.headers, limit).await?;

@@ -9,7 +9,7 @@
 //!                                  └── "the link is back" ────┘      WorkQueue: what to do next, once each, with patience
 //! ```
 //!
-//! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API.
+//! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API; [`names`] looks hosts up for both.
 //!
 //! [`Link`] is the transport: it dials, holds one connection and tells when it came back. Everything above it takes a
 //! `kube::Client` and does not care whether requests cross a satellite or stay in the process.
@@ -24,6 +24,7 @@ pub mod leader;
 pub mod lease;
 pub mod link;
 pub mod metrics;
+pub mod names;
 pub mod queue;
 pub mod rest;
 #[cfg(test)]

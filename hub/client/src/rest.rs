@@ -7,6 +7,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{
     Client,
@@ -17,8 +18,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time;
 
-/// How long a server may take to begin its answer, and how long it may then say nothing in the midst of it. Longer than
-/// the Link's wait for headers, so that the nearer limit speaks first.
+use crate::link::pace;
+
+/// How long a server may take to begin its answer, beyond what the request has to bring, and how long it may then say
+/// nothing in the midst of it. Longer than the Link's wait for headers, so that the nearer limit speaks first.
 pub const DEADLINE: Duration = Duration::from_secs(31);
 
 /// How many deadlines an answer may take as long as it makes progress: ten minutes, in which a page of 100 objects of
@@ -408,8 +411,9 @@ impl Rest {
         let timeout = |after| Error::Timeout { method: method.clone(), path: path.clone(), after };
         let answer = async {
             let silent = |_| timeout(self.deadline);
-            let response =
-                time::timeout(self.deadline, open(&self.client, request)).await.map_err(silent)??;
+            let begins = self.deadline + pace::crossing(request.body().size_hint().lower());
+            let response = time::timeout(begins, open(&self.client, request));
+            let response = response.await.map_err(|_| timeout(begins))??;
             let (code, mut body) = (response.status(), Limited::new(response.into_body(), ANSWER_LIMIT));
             let mut answer = BytesMut::new();
             while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {

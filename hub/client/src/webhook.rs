@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     backoff::{Backoff, Policy},
+    names::Names,
     rest::chain,
 };
 
@@ -24,6 +25,9 @@ const ANSWER_LIMIT: usize = 4 << 20;
 
 /// So many clients are kept: one per authority and address.
 const CLIENTS: usize = 64;
+
+/// Names that are looked up at a time.
+const LOOKUPS: usize = 2;
 
 /// Where to.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +66,7 @@ struct Away {
 /// Posts to services. One for a process, so that connections are kept.
 pub struct WebhookClient {
     env: Env,
+    names: Names,
     clients: Mutex<BTreeMap<Key, Client>>,
     away: Mutex<BTreeMap<String, Away>>,
 }
@@ -75,7 +80,8 @@ impl fmt::Debug for WebhookClient {
 impl WebhookClient {
     /// A client without connections.
     pub fn new(env: Env) -> Self {
-        Self { env, clients: Mutex::default(), away: Mutex::default() }
+        let names = Names::system(LOOKUPS, CLIENTS);
+        Self { env, names, clients: Mutex::default(), away: Mutex::default() }
     }
 
     /// Sends an object and answers with the one that comes back.
@@ -157,6 +163,7 @@ impl WebhookClient {
         let tls = tls(target.authorities).map_err(PostError::Failed)?;
         let mut builder = Client::builder()
             .tls_backend_preconfigured(tls)
+            .dns_resolver(self.names.clone())
             .redirect(redirect::Policy::none())
             .pool_idle_timeout(Duration::from_secs(60));
         if let Some(address) = target.address {

@@ -27,7 +27,7 @@ fn target(text: &str) -> ResourceTarget<'_> {
 fn agents_reach_their_own_cluster_only() {
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
     let cases = [
-        ("work.karmada.io/works karmada-es-m1/w", "get list watch create update delete"),
+        ("work.karmada.io/works karmada-es-m1/w", "get list watch create update patch delete"),
         ("work.karmada.io/works karmada-es-m2/w", ""),
         ("work.karmada.io/works -/-", ""),
         ("work.karmada.io/works/status karmada-es-m1/w", "get update patch"),

@@ -21,12 +21,14 @@ use http_body_util::BodyExt as _;
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_telemetry::metrics::{Counter, Family, Sheet};
+use tokio::time::Instant;
 
 use super::{
     Limits,
     budget::{Budget, Counted, Room},
     pool::{EACH, Pace, Pool, Seat},
     seats::Rules,
+    too_late,
     who::Guest,
     within,
 };
@@ -36,6 +38,8 @@ use crate::{
     request::{Lane, RequestInfo},
 };
 
+/// The slowest line on which a body is waited for, in bytes per second: half of one at the edge of a cell.
+const SLOWEST: usize = 2 << 10;
 /// What is smaller is read and shown without asking for room.
 const SMALL_LIST: usize = 16 << 10;
 /// Answers below this are not counted while they are on their way.
@@ -229,26 +233,37 @@ impl Gate {
         response.map(|body| room.hold(body))
     }
 
-    /// Reads a body of at most `limit` bytes.
+    /// Reads a body of at most `limit` bytes, within `deadline` and what its bytes take on the slowest line that is served.
     ///
     /// # Errors
     /// 413 for a longer one, 429 when the bodies of this guest, or of all, are too much at a time, 400 when the
-    /// connection broke.
+    /// connection broke, 504 when it does not come.
     pub(crate) async fn receive(
         &self,
         guest: &Guest,
         info: &RequestInfo,
         body: Body,
         limit: usize,
+        deadline: Duration,
     ) -> Result<Received, Status> {
         if body.is_end_stream() {
             return Ok(Received::default());
         }
+        let begun = Instant::now();
         let mut body = body;
         let mut large = info.lane != Lane::Lease;
         let mut room = self.room(guest, large, 0)?;
         let mut bytes = BytesMut::new();
-        while let Some(frame) = body.frame().await {
+        loop {
+            let left = (begun + deadline + Duration::from_secs_f64(bytes.len() as f64 / SLOWEST as f64))
+                .saturating_duration_since(Instant::now());
+            let Some(frame) = within(left, body.frame()).await.ok_or_else(|| {
+                self.refuse("timeout");
+                too_late()
+            })?
+            else {
+                break;
+            };
             let frame = frame.map_err(|error| Status::bad_request(format!("reading the body: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             let length = bytes.len() + data.len();
@@ -402,6 +417,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_body_has_the_time_of_a_slow_line_and_no_more() {
+        let gate = gate(Limits::default());
+        let trickle = |bytes: usize, every: u64| {
+            let pieces = futures::stream::unfold(0, move |sent| async move {
+                tokio::time::sleep(Duration::from_secs(every)).await;
+                (sent < 64 << 10).then(|| (Ok::<_, std::io::Error>(vec![b'x'; bytes]), sent + bytes))
+            });
+            Body::from_stream(pieces)
+        };
+        let receive = async |bytes, every| {
+            gate.receive(&guest("a"), &write(), trickle(bytes, every), 3 << 20, PATIENCE).await
+        };
+        assert_eq!(receive(4 << 10, 1).await.unwrap().bytes.len(), 64 << 10, "16 s at 4 kB/s");
+        assert_eq!(receive(1, 1).await.unwrap_err().code(), 504, "a byte a second holds nothing for long");
+        assert_eq!(receive(4 << 10, 60).await.unwrap_err().code(), 504);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_flood_leaves_seats_to_others_and_leases_have_their_own() {
         let gate = gate(Limits { writing: 16, ..Limits::default() });
         // 4 for Leases, 12 for other writes, 3 of them for one.
@@ -467,7 +500,7 @@ mod tests {
         let gate = gate(Limits { body_bytes: 4 << 20, ..Limits::default() });
         let receive = async |name: &str, info: &RequestInfo, size: usize| {
             let body = Body::from(vec![b'x'; size]);
-            gate.receive(&guest(name), info, body, 3 << 20).await
+            gate.receive(&guest(name), info, body, 3 << 20, PATIENCE).await
         };
         let large = 1_000_000;
         let held = receive("a", &write(), large).await.unwrap();
@@ -544,7 +577,7 @@ mod tests {
             [(http::header::CONTENT_ENCODING, "gzip".parse().unwrap())].into_iter().collect();
         let (pool, limit) = (heavy::Pool::default(), 3 << 20);
         let inflated = async |size: usize| {
-            let received = gate.receive(&guest("a"), &write(), packed(size), limit).await.unwrap();
+            let received = gate.receive(&guest("a"), &write(), packed(size), limit, PATIENCE).await.unwrap();
             received.decoded(&gate, &pool, &headers, limit).await
         };
         let held = inflated(900_000).await.unwrap();

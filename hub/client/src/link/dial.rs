@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Protocol,
     io::{Counted, Counters, Io},
+    pace,
 };
-use crate::{kubeconfig::Tls, rest::chain};
+use crate::{kubeconfig::Tls, names::Names, rest::chain};
 use karmada_env::Env;
 
 /// The next address is tried beside the first after this long (RFC 8305 recommends 250 ms).
@@ -29,8 +30,13 @@ const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
 /// renewals, which keep an agent's connection from being idle at all: pings cost nothing where there is traffic.
 const PING_AFTER: Duration = Duration::from_secs(11);
 
-/// How long the answer to a ping may take. Together with [`PING_AFTER`]: a dead link is known after 17 s at most.
+/// How long its peer may then bring nothing. Together with [`PING_AFTER`]: a dead link is known after 17 s, and what
+/// [`pace::silence`] adds for bytes that are on their way.
 const PING_ANSWER: Duration = Duration::from_secs(6);
+
+/// A ping waits behind whatever is being uploaded, so that its own answer has more time. It is what ends a connection
+/// that only ever brings.
+const PING_LIMIT: Duration = Duration::from_secs(120);
 
 /// Flow-control windows. Small, since an agent has little memory and many streams; a page of a list needs a few
 /// round trips more.
@@ -50,16 +56,25 @@ pub trait Dial: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct TcpDialer {
     /// Name or address.
-    pub host: String,
-    /// Port.
-    pub port: u16,
+    host: String,
+    port: u16,
+    /// For this name alone.
+    names: Names,
+}
+
+impl TcpDialer {
+    /// By a name or address, and a port.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port, names: Names::system(1, 1) }
+    }
 }
 
 impl Dial for TcpDialer {
     fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>> {
-        let (host, port) = (self.host.clone(), self.port);
+        let Self { host, port, names } = self.clone();
         Box::pin(async move {
-            let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
+            let mut found = names.addresses(&host).await?.to_vec();
+            found.iter_mut().for_each(|address| address.set_port(port));
             let mut addresses = alternate(found).into_iter();
             let mut attempts = FuturesUnordered::new();
             let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
@@ -134,6 +149,23 @@ impl fmt::Debug for Established {
 }
 
 impl Established {
+    /// Resolves when the peer has brought nothing for too long, though it was asked to.
+    pub(super) async fn falls_silent(&self, counters: &Counters, env: &Env) {
+        if let Sender::H1(_) = self.sender {
+            // Nobody pings it.
+            return std::future::pending().await;
+        }
+        loop {
+            let (heard, unanswered) = counters.heard();
+            let end = heard + pace::silence(PING_AFTER + PING_ANSWER, unanswered);
+            let left = end.saturating_sub(env.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+
     pub(super) fn protocol(&self) -> Protocol {
         match self.sender {
             Sender::H2(_) => Protocol::Http2,
@@ -172,7 +204,7 @@ pub(super) async fn establish(
         builder
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
-            .keep_alive_timeout(PING_ANSWER)
+            .keep_alive_timeout(PING_LIMIT)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -224,10 +256,10 @@ mod tests {
     #[tokio::test]
     async fn a_dead_first_address_does_not_matter() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dialer = TcpDialer { host: "localhost".into(), port: listener.local_addr().unwrap().port() };
+        let dialer = TcpDialer::new("localhost", listener.local_addr().unwrap().port());
         let (_, peer) = dialer.dial().await.expect("localhost resolves to ::1 first on many machines");
         assert!(peer.starts_with("127.0.0.1:"), "{peer}");
-        let none = TcpDialer { host: "127.0.0.1".into(), port: 1 };
+        let none = TcpDialer::new("127.0.0.1", 1);
         let error = none.dial().await.err().expect("nobody listens on port 1");
         assert!(error.to_string().starts_with("127.0.0.1:1: "), "{error}");
     }

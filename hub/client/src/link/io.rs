@@ -28,6 +28,12 @@ pub struct Counters {
     connections: AtomicU64,
     /// [`Env::now`] in microseconds.
     last_read: AtomicU64,
+    /// Of the bytes sent, those that went before that.
+    sent_then: AtomicU64,
+    /// Bytes of the bodies of requests that are not answered yet.
+    uploading: AtomicU64,
+    /// When the first request began that was not answered in its time, likewise; zero once another is.
+    unanswered: AtomicU64,
 }
 
 impl Counters {
@@ -51,8 +57,44 @@ impl Counters {
         Duration::from_micros(self.last_read.load(Ordering::Relaxed))
     }
 
+    /// When anything was last read, and how many bytes may be on their way since.
+    pub(super) fn heard(&self) -> (Duration, u64) {
+        let unanswered = self.sent().saturating_sub(self.sent_then.load(Ordering::Relaxed));
+        (self.last_read(), unanswered.max(self.uploading.load(Ordering::Relaxed)))
+    }
+
+    /// A request begins that brings so many bytes, and lasts as long as what this returns; beside it what others bring.
+    pub(super) fn upload(&self, body: u64) -> (Upload<'_>, u64) {
+        let others = self.uploading.fetch_add(body, Ordering::Relaxed);
+        (Upload(self, body), others)
+    }
+
+    /// A request was answered, or a connection made.
+    pub(super) fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+
+    /// A request that began at `begun` was not answered in its time. When the first such began since one was.
+    pub(super) fn missed(&self, begun: Duration) -> Duration {
+        let begun = (begun.as_micros() as u64).max(1);
+        let first = self
+            .unanswered
+            .compare_exchange(0, begun, Ordering::Relaxed, Ordering::Relaxed)
+            .unwrap_or_else(|first| first);
+        Duration::from_micros(if first == 0 { begun } else { first })
+    }
+
     pub(super) fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A request's body that may be on its way.
+pub(super) struct Upload<'a>(&'a Counters, u64);
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        self.0.uploading.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
@@ -93,6 +135,7 @@ impl AsyncRead for Counted {
             self.counters.received.fetch_add(read as u64, Ordering::Relaxed);
             let now = self.env.now().as_micros() as u64;
             self.counters.last_read.fetch_max(now, Ordering::Relaxed);
+            self.counters.sent_then.store(self.counters.sent(), Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }

@@ -15,8 +15,9 @@
 //! kube's own client has a pool without limits in time: a connection that died silently is handed out again, a
 //! request on it hangs until the kernel gives up after a quarter of an hour. Here
 //!
-//! - an idle connection is pinged, and one that does not answer is closed with all that it carries;
-//! - a request whose headers do not come in time fails, and takes the connection with it if nothing at all was read;
+//! - an idle connection is pinged, and one that brings nothing then is closed with all that it carries;
+//! - a request whose headers do not come in time fails, and takes the connection with it if nothing at all was read, or
+//!   nothing was answered for as long again; what a slow line needs for the bytes that are on it counts for neither;
 //! - a server that says GOAWAY keeps what is in flight while new requests go to a new connection;
 //! - a request that provably was not sent is sent again, once;
 //! - where bytes are dear they go in gzip, if the server takes that.
@@ -25,6 +26,7 @@
 
 mod dial;
 mod io;
+pub(crate) mod pace;
 mod service;
 mod zip;
 
@@ -81,7 +83,8 @@ pub struct LinkConfig {
     pub user_agent: HeaderValue,
     /// Makes the byte streams.
     pub dialer: Arc<dyn Dial>,
-    /// How long a request may wait for its answer's headers. Distinct from the other limits around ten seconds.
+    /// How long a request may wait for its answer's headers, beyond what it and others on the connection have to bring.
+    /// Distinct from the other limits around ten seconds.
     pub headers_timeout: Duration,
     /// Bytes are dear: they go in gzip, both ways where the server takes that, and answers are wanted without what
     /// nobody here reads (`Prefer: return=minimal`), managedFields above all.
@@ -99,10 +102,8 @@ impl LinkConfig {
     pub fn new(endpoint: Endpoint, user_agent: &'static str) -> Self {
         let default_port = if endpoint.tls.is_some() { 443 } else { 80 };
         let host = endpoint.server.host().unwrap_or_default();
-        let dialer = TcpDialer {
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: endpoint.server.port_u16().unwrap_or(default_port),
-        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let dialer = TcpDialer::new(host, endpoint.server.port_u16().unwrap_or(default_port));
         Self {
             server: endpoint.server,
             tls: endpoint.tls,
@@ -290,6 +291,7 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
         }
         let connection = Arc::new(connection);
         let since = shared.env.now();
+        shared.counters.answered();
         let peer = Arc::from(connection.peer.as_str());
         tracing::info!(server = %shared.config.server, %peer, "connected");
         *shared.current.lock() = Some(Arc::clone(&connection));
@@ -304,6 +306,7 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
             }
             () = connection.kill.cancelled() => {}
             () = connection.ended.cancelled() => {}
+            () = connection.falls_silent(&shared.counters, &shared.env) => connection.kill.cancel(),
         }
         *shared.current.lock() = None;
         shared.idle.lock().clear();

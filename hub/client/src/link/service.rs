@@ -15,19 +15,23 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, u
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http1};
 use kube::client::Body;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
 use super::{
     Link, Shared,
     dial::{Established, Sender},
-    zip,
+    pace, zip,
 };
 use crate::{kubeconfig::Credentials, rest::chain};
 
 /// A token file is looked at again after this long. Kubelets replace tokens at four fifths of their life, which is
 /// ten minutes at least.
 const TOKEN_REREAD: Duration = Duration::from_secs(59);
+
+/// A connection on which nothing was answered for so many times what a request may take is deaf, even if it brings
+/// something now and then.
+const DEAF: u32 = 2;
 
 /// HTTP/1.1 connections kept for a next request.
 const IDLE_CONNECTIONS: usize = 4;
@@ -97,22 +101,23 @@ impl Shared {
             if self.config.narrow && connection.takes_gzip.load(Ordering::Relaxed) {
                 request = zip::shrink(request).await?;
             }
-            let sent = self.env.now();
+            let (sent, body) = (self.env.now(), request.body().size_hint().lower());
             let answer = match &connection.sender {
                 Sender::H2(sender) => {
                     let mut sender = sender.clone();
-                    let answer = timeout(self.config.headers_timeout, sender.try_send_request(request));
+                    let answer = self.answered(body, sender.try_send_request(request));
                     answer.await.map(|result| result.map(|response| (response, None)).map_err(unsent))
                 }
                 Sender::H1(_) => {
                     let mut sender = self.http1(&connection).await?;
                     relative(&mut request);
-                    let answer = timeout(self.config.headers_timeout, sender.try_send_request(request)).await;
+                    let answer = self.answered(body, sender.try_send_request(request)).await;
                     answer.map(|result| result.map(|response| (response, Some(sender))).map_err(unsent))
                 }
             };
             match answer {
                 Ok(Ok((response, sender))) => {
+                    self.counters.answered();
                     if response.status() == StatusCode::UNAUTHORIZED {
                         // The token may have been replaced before its time.
                         *self.token.lock() = None;
@@ -132,14 +137,39 @@ impl Shared {
                     connection.ended.cancel();
                 }
                 Ok(Err((_, error))) => return Err(error),
-                Err(_) => {
-                    if self.counters.last_read() <= sent {
+                Err(after) => {
+                    let first = self.counters.missed(sent);
+                    let deaf = first < sent
+                        && self.env.now().saturating_sub(first) >= self.config.headers_timeout * DEAF;
+                    if deaf || self.counters.last_read() <= sent {
                         tracing::info!(server = %self.config.server, "nothing is heard any more, connecting anew");
                         connection.kill.cancel();
                     }
-                    return Err(LinkError::Headers { after: self.config.headers_timeout });
+                    return Err(LinkError::Headers { after });
                 }
             }
+        }
+    }
+
+    /// What a request that brings `body` comes to in its time, or how long that was.
+    async fn answered<F: Future>(&self, body: u64, answer: F) -> Result<F::Output, Duration> {
+        let counters = &self.counters;
+        let (_upload, others) = counters.upload(body);
+        let body = body.saturating_add(others);
+        let (begun, sent, received) = (Instant::now(), counters.sent(), counters.received());
+        let mut answer = std::pin::pin!(answer);
+        let mut patience = pace::patience(self.config.headers_timeout, body, 0, 0);
+        loop {
+            if let Ok(answer) = timeout_at(begun + patience, &mut answer).await {
+                return Ok(answer);
+            }
+            // What has moved meanwhile took its time from this.
+            let (sent, received) = (counters.sent() - sent, counters.received() - received);
+            let longer = pace::patience(self.config.headers_timeout, body, sent, received);
+            if longer <= patience {
+                return Err(patience);
+            }
+            patience = longer;
         }
     }
 

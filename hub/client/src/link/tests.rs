@@ -37,6 +37,8 @@ enum Weather {
     Fine,
     /// Bytes vanish, connections seem to open: a black hole.
     Swallow,
+    /// 4 kB/s towards the server, behind a buffer that takes in everything at once.
+    Slow,
     /// Nobody is there.
     Refuse,
 }
@@ -94,14 +96,18 @@ impl Server {
         std::mem::take(&mut *self.drain.lock()).cancel();
     }
 
-    /// `/echo` answers with what it saw, `/watch` sends a line each second, `/mute` never answers.
+    /// `/echo` answers with what it saw, `/watch` sends a line each second, `/mute` never answers, `/count` says how long
+    /// the body was.
     async fn answer(request: Request<Incoming>) -> Result<Response<ServerBody>, Infallible> {
         let header =
             |name| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or("-").to_owned();
         let (sender, receiver) = mpsc::channel(1);
         let path = request.uri().path().to_owned();
-        let line =
+        let mut line =
             format!("{:?} {path} {} {}", request.version(), header("authorization"), header("user-agent"));
+        if path.ends_with("/count") {
+            line = request.into_body().collect().await.map_or(0, |body| body.to_bytes().len()).to_string();
+        }
         if path.ends_with("/mute") {
             std::future::pending::<()>().await;
         }
@@ -138,15 +144,16 @@ impl Dial for Server {
             if *server.weather.borrow() == Weather::Refuse {
                 return Err(std::io::Error::other("connection refused"));
             }
-            let (ours, wire) = duplex(64 << 10);
+            let (ours, wire) = duplex(256 << 10);
             let (far, theirs) = duplex(64 << 10);
             let ((r1, w1), (r2, w2)) = (tokio::io::split(wire), tokio::io::split(far));
-            for (mut from, mut to) in [
+            for (mut from, mut to, up) in [
                 (
                     Box::new(r1) as Box<dyn tokio::io::AsyncRead + Send + Unpin>,
                     Box::new(w2) as Box<dyn tokio::io::AsyncWrite + Send + Unpin>,
+                    true,
                 ),
-                (Box::new(r2), Box::new(w1)),
+                (Box::new(r2), Box::new(w1), false),
             ] {
                 let weather = server.weather.subscribe();
                 tokio::spawn(async move {
@@ -155,6 +162,9 @@ impl Dial for Server {
                     while let Ok(n) = from.read(&mut buffer).await {
                         // What was swallowed is lost, and with it the connection: no byte after it makes sense.
                         lost |= *weather.borrow() == Weather::Swallow;
+                        if up && *weather.borrow() == Weather::Slow {
+                            sleep(Duration::from_micros(250) * n as u32).await;
+                        }
                         if n == 0 && !lost {
                             let _ = to.shutdown().await;
                         }
@@ -260,6 +270,58 @@ async fn a_server_that_is_slow_to_answer_keeps_its_connection() {
     assert_eq!(error.to_string(), "no answer within 13s");
     assert!(link.status().is_connected());
     assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_line_gets_the_time_that_its_bytes_take() {
+    for protocol in ["h2", "http/1.1"] {
+        let server = server(&[protocol]);
+        let link = server.link();
+        let watch = open(&link, "/watch").await.unwrap();
+        server.set(Weather::Slow);
+        let begun = Instant::now();
+        let upload = async {
+            let request = Request::post("/count").body(Body::from(vec![b'x'; 100 << 10])).unwrap();
+            let answer = link.clone().ready().await?.call(request).await?;
+            Ok::<_, LinkError>(answer.into_body().collect().await.unwrap().to_bytes())
+        };
+        // What is asked for meanwhile waits behind it.
+        let (counted, echo) = tokio::join!(upload, async {
+            sleep(Duration::from_secs(1)).await;
+            text(&link, "/echo").await
+        });
+        assert_eq!(counted.unwrap(), "102400", "{protocol}");
+        echo.unwrap();
+        assert!(begun.elapsed() > Duration::from_secs(25), "{:?}", begun.elapsed());
+        assert!(link.status().is_connected());
+        assert_eq!(link.status().counters().connections(), if protocol == "h2" { 1 } else { 3 });
+        drop(watch);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_connection_is_not_killed_under_an_upload() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    text(&link, "/echo").await.unwrap();
+    server.set(Weather::Slow);
+    let request = Request::post("/count").body(Body::from(vec![b'x'; 100 << 10])).unwrap();
+    let answer = link.clone().ready().await.unwrap().call(request).await.expect("it takes 26 s");
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "102400");
+    assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_nothing_any_more_is_left_although_it_speaks() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    let _watch = open(&link, "/watch").await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+        text(&link, "/mute").await.unwrap_err();
+    }
+    assert!(text(&link, "/echo").await.is_ok());
+    assert_eq!(server.dials.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
