@@ -30,6 +30,7 @@ mod hub;
 mod member;
 mod phase;
 pub mod process;
+mod revision;
 mod stats;
 mod works;
 

@@ -135,9 +135,9 @@ impl Machine {
 
     /// A client of this machine's: what goes through it passes the gate.
     pub fn through(&self, client: kube::Client) -> kube::Client {
-        let gate = self.gate.clone();
+        let (gate, env) = (self.gate.clone(), self.env.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (gate, client) = (gate.clone(), client.clone());
+            let (gate, env, client) = (gate.clone(), env.clone(), client.clone());
             async move {
                 let collection = watched(request.uri());
                 gate.open(None).await;
@@ -154,6 +154,9 @@ impl Machine {
                     }
                 }
                 let answer = client.send(request).await?;
+                if collection.is_none() {
+                    gate.late(&env).await;
+                }
                 gate.open(None).await;
                 Ok::<_, kube::Error>(gate.hold(collection, answer))
             }
@@ -197,6 +200,8 @@ struct Held {
     stalled: Option<&'static str>,
     broken: Option<&'static str>,
     unserved: Option<&'static str>,
+    /// What is asked is answered by so much later, at most. Watches are not.
+    late: Duration,
 }
 
 impl Held {
@@ -228,6 +233,19 @@ impl Gate {
 
     fn unserved(&self) -> Option<&'static str> {
         self.0.borrow().unserved
+    }
+
+    /// Lets answers come late, each by a time of its own up to this: watches are ahead of them.
+    pub fn delay(&self, by: Duration) {
+        self.0.send_modify(|held| held.late = by);
+    }
+
+    async fn late(&self, env: &Env) {
+        let by = self.0.borrow().late;
+        if !by.is_zero() {
+            let whole = env.jitter(by, 1.0);
+            tokio::time::sleep(whole - by).await;
+        }
     }
 
     fn breaks(&self, path: &str) -> bool {

@@ -22,7 +22,10 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::clusters;
-use crate::phase::{Phase, Phases};
+use crate::{
+    phase::{Phase, Phases},
+    revision::Revision,
+};
 
 /// How long a change may rest before the Cluster is read: changes come in groups, and the watch often tells of a
 /// report of ours before its answer does.
@@ -248,7 +251,5 @@ impl ClusterView {
 
 /// Whether a state of an object was overtaken by another: an answer may be faster than the watch.
 fn is_older(cluster: &Value, known: &Value) -> bool {
-    let revision = |object: &Value| object::resource_version(object).parse::<u64>().ok();
-    object::uid(cluster) == object::uid(known)
-        && matches!((revision(cluster), revision(known)), (Some(new), Some(old)) if new < old)
+    object::uid(cluster) == object::uid(known) && Revision::of(cluster).is_before(Revision::of(known))
 }

@@ -295,7 +295,11 @@ impl Reporter {
         rooms.not_before = now + ROOMS_PAUSE;
         let annotations: Map<_, _> =
             reports.iter().map(|(key, text)| ((*key).to_owned(), json!(text))).collect();
-        let change = json!({"metadata": {"annotations": annotations}});
+        // What is kept afterwards is what was known with this changed: nothing else may have.
+        let change = json!({"metadata": {
+            "resourceVersion": object::resource_version(&cluster),
+            "annotations": annotations,
+        }});
         match self.hub.patch_for_revision(&self.view.path(), Patch::Merge, &change).await {
             Ok(revision) => {
                 let mut reported = (*cluster).clone();
@@ -312,6 +316,11 @@ impl Reporter {
             Err(error) if error.is_forbidden() => {
                 rooms.forbidden = true;
                 Err(error)
+            }
+            Err(error) if error.is_conflict() => {
+                rooms.not_before = Duration::ZERO;
+                self.view.refresh().await?;
+                Ok(())
             }
             Err(error) => Err(error),
         }

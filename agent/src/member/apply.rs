@@ -277,8 +277,7 @@ impl Applier {
             let before = observer.get(id).map(|sight| sight.seen);
             let sight = sight(&self.interpreter, live, &self.execution_namespace, before).await;
             if self.is_settled(id, &order, &sight) {
-                let seen = sight.seen.clone();
-                observer.note(id, sight);
+                let seen = observer.note(id, sight).seen;
                 return Ok(Step::Done(Done { written: false, by_put: None, seen, later: None }));
             }
             if sight.going {
@@ -291,7 +290,10 @@ impl Applier {
         }
         if let Some(later) = self.pause(id, &order) {
             let seen = match &live {
-                Some(live) => sight(&self.interpreter, live, &self.execution_namespace, None).await.seen,
+                Some(live) => {
+                    let sight = sight(&self.interpreter, live, &self.execution_namespace, None).await;
+                    observer.note(id, sight).seen
+                }
                 None => Seen::default(),
             };
             return Ok(Step::Done(Done { written: false, by_put: None, seen, later: Some(later) }));
@@ -306,8 +308,7 @@ impl Applier {
                 let before = observer.get(id).map(|sight| sight.seen);
                 let sight = sight(&self.interpreter, &object, &self.execution_namespace, before).await;
                 self.remember(id, &order, &sight, by_put.is_some());
-                let seen = sight.seen.clone();
-                observer.note(id, sight);
+                let seen = observer.note(id, sight).seen;
                 Ok(Step::Done(Done { written: true, by_put, seen, later: None }))
             }
         }

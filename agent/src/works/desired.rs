@@ -20,6 +20,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::revision::Revision;
+
 /// Which object, whatever version of its kind it is spoken of in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectId {
@@ -102,7 +104,7 @@ struct Past {
 /// What the hub has, as of a revision. Changes with our own reports.
 #[derive(Debug)]
 struct OnHub {
-    revision: String,
+    revision: Revision,
     status: Arc<WorkStatus>,
 }
 
@@ -170,7 +172,10 @@ impl DesiredWork {
             uid: work.metadata.uid,
             id: id.unwrap_or_default(),
             generation: work.metadata.generation,
-            on_hub: Mutex::new(OnHub { revision: work.metadata.resource_version, status: Arc::new(status) }),
+            on_hub: Mutex::new(OnHub {
+                revision: Revision::read(&work.metadata.resource_version),
+                status: Arc::new(status),
+            }),
             deleting: work.metadata.deletion_timestamp.is_some(),
             held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
             suspended: work.spec.suspend_dispatching.unwrap_or(false),
@@ -404,22 +409,22 @@ impl Desired {
         kinds.into_iter().collect()
     }
 
-    /// The hub has taken this status: what it answered with.
-    pub(crate) fn reported(&self, name: &str, resource_version: &str, status: &WorkStatus) {
-        if let Some(work) = self.get(name) {
-            *work.on_hub.lock() =
-                OnHub { revision: resource_version.to_owned(), status: Arc::new(status.clone()) };
+    /// The hub has taken this status, of the Work with this uid: what it answered with. The watch may have told of
+    /// something newer before, or of another Work of that name.
+    pub(crate) fn reported(&self, name: &str, uid: &str, resource_version: &str, status: &WorkStatus) {
+        let Some(work) = self.get(name).filter(|work| work.uid == uid) else { return };
+        let revision = Revision::read(resource_version);
+        let mut on_hub = work.on_hub.lock();
+        if !revision.is_before(on_hub.revision) {
+            *on_hub = OnHub { revision, status: Arc::new(status.clone()) };
         }
     }
 }
 
-/// Whether a Work is an older state of one that is known: an answer may overtake the watch. Revisions are compared as
-/// the numbers that they have been on every server so far; what is no number is taken for new.
+/// Whether a Work is an older state of one that is known: an answer may overtake the watch.
 fn is_older(work: &DesiredWork, known: &DesiredWork) -> bool {
-    let number = |work: &DesiredWork| work.on_hub.lock().revision.parse::<u64>().ok();
-    work.uid == known.uid
-        && work.life == known.life
-        && matches!((number(work), number(known)), (Some(new), Some(old)) if new < old)
+    let revision = |work: &DesiredWork| work.on_hub.lock().revision;
+    work.uid == known.uid && work.life == known.life && revision(work).is_before(revision(known))
 }
 
 #[cfg(test)]
@@ -497,7 +502,7 @@ mod tests {
         assert_eq!(desired.hear(Event::Upsert(work("a", 5))), ["a"]);
         assert!(desired.hear(Event::Upsert(work("a", 4))).is_empty());
         assert_eq!(desired.hear(Event::Upsert(work("a", 6))), ["a"]);
-        desired.reported("a", "9", &WorkStatus::default());
+        desired.reported("a", "u", "9", &WorkStatus::default());
         assert!(desired.hear(Event::Upsert(work("a", 8))).is_empty());
     }
 
@@ -534,6 +539,20 @@ mod tests {
         );
         assert_eq!(said(&hears(&["a", "c"], false, 4)), (true, false));
         assert_eq!(said(&hears(&["a"], true, 5)), (true, true));
+    }
+
+    #[test]
+    fn an_answer_to_a_report_does_not_undo_what_is_newer() {
+        // (uid of the Work that was reported, revision of the answer, whether it counts)
+        let rows = [("u", "6", true), ("u", "5", true), ("u", "4", false), ("v", "6", false), ("u", "x", true)];
+        let status = WorkStatus { conditions: Vec::new(), manifest_statuses: vec![Default::default()] };
+        for (uid, revision, counts) in rows {
+            let desired = Desired::default();
+            desired.hear(Event::Upsert(work("a", 5)));
+            desired.reported("a", uid, revision, &status);
+            let known = desired.get("a").unwrap().status();
+            assert_eq!(*known == status, counts, "{uid} {revision}");
+        }
     }
 
     #[test]

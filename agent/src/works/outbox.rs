@@ -138,7 +138,7 @@ impl Outbox {
             match self.hub.patch_for_revision(&path, Patch::Merge, &json!({"status": lists})).await {
                 Ok(revision) => {
                     stats.work_reports.add();
-                    desired.reported(name, &revision, &status);
+                    desired.reported(name, &uid, &revision, &status);
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),

@@ -52,6 +52,10 @@ pub(crate) struct Wire {
     canned: Arc<Mutex<BTreeMap<String, Canned>>>,
     /// What requests begin with that wait.
     held: latest::Sender<Option<String>>,
+    /// What a request begins with whose answer waits.
+    withheld: latest::Sender<Option<String>>,
+    /// What a request begins with of whose answer nothing comes any more, without a sign.
+    deaf: Arc<Mutex<Option<String>>>,
 }
 
 /// An answer: its code, and its body.
@@ -65,7 +69,24 @@ impl Wire {
             sent: Arc::default(),
             canned: Arc::default(),
             held: latest::Sender::new(None),
+            withheld: latest::Sender::new(None),
+            deaf: Arc::default(),
         }
+    }
+
+    /// Lets answers to requests that begin with `METHOD /path` wait. What is asked for is done.
+    pub(crate) fn withhold(&self, request: impl Into<String>) {
+        self.withheld.send_replace(Some(request.into()));
+    }
+
+    /// Lets them come.
+    pub(crate) fn release(&self) {
+        self.withheld.send_replace(None);
+    }
+
+    /// Loses what answers to requests that begin with `METHOD /path` go on with, or loses nothing any more.
+    pub(crate) fn deafen(&self, request: Option<&str>) {
+        *self.deaf.lock() = request.map(str::to_owned);
     }
 
     pub(crate) fn cut(&self) {
@@ -141,12 +162,22 @@ impl Wire {
                     }
                 }
                 .await?;
+                let mut held = wire.withheld.subscribe();
+                let passes =
+                    held.wait_for(|held| !held.as_ref().is_some_and(|start| line.starts_with(start)));
+                let _ = passes.await;
                 let mut ended = wire.cut.subscribe();
                 let ended = Box::pin(async move {
                     is(&mut ended, true).await;
                     is(&mut ended, false).await;
                 });
-                Ok::<_, std::io::Error>(answer.map(|body| Carried { body, cut: wire.cut.subscribe(), ended }))
+                let deaf = Some((line, wire.deaf.clone()));
+                Ok::<_, std::io::Error>(answer.map(|body| Carried {
+                    body,
+                    cut: wire.cut.subscribe(),
+                    ended,
+                    deaf,
+                }))
             }
         });
         kube::Client::new(service, "default")
@@ -168,7 +199,15 @@ async fn lost<T>(cut: &mut latest::Receiver<bool>) -> Result<T, std::io::Error> 
 impl Carried {
     /// A body that no wire can hold up.
     fn whole(body: Body) -> Self {
-        Self { body, cut: latest::Sender::new(false).subscribe(), ended: Box::pin(std::future::pending()) }
+        let cut = latest::Sender::new(false).subscribe();
+        Self { body, cut, ended: Box::pin(std::future::pending()), deaf: None }
+    }
+
+    fn is_deaf(&self) -> bool {
+        let deaf = |(line, deaf): &(String, Arc<Mutex<Option<String>>>)| {
+            deaf.lock().as_ref().is_some_and(|start| line.starts_with(start))
+        };
+        self.deaf.as_ref().is_some_and(deaf)
     }
 }
 
@@ -177,6 +216,8 @@ struct Carried {
     body: Body,
     cut: latest::Receiver<bool>,
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The request, and what is lost.
+    deaf: Option<(String, Arc<Mutex<Option<String>>>)>,
 }
 
 impl http_body::Body for Carried {
@@ -193,7 +234,12 @@ impl http_body::Body for Carried {
         if *self.cut.borrow() {
             return Poll::Pending;
         }
-        Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into)
+        loop {
+            let polled = Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into);
+            if !self.is_deaf() || !matches!(polled, Poll::Ready(Some(Ok(_)))) {
+                return polled;
+            }
+        }
     }
 }
 

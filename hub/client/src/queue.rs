@@ -214,9 +214,14 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// The key failed: it comes back after its own delay, which is returned.
     pub fn retry(&self, key: K) -> Duration {
+        self.retry_after(key, None)
+    }
+
+    /// The same, but not before a pause is over that the server asked for.
+    pub fn retry_after(&self, key: K, pause: Option<Duration>) -> Duration {
         let mut inner = self.shared.inner.lock();
         let backoff = inner.failing.entry(key.clone()).or_insert_with(|| Backoff::new(self.shared.policy));
-        let delay = backoff.next(&self.shared.env);
+        let delay = backoff.next(&self.shared.env).max(pause.unwrap_or_default());
         inner.retries += 1;
         inner.add_at(key, Instant::now() + delay);
         drop(inner);
@@ -337,6 +342,11 @@ impl<K: Ord + Clone> Item<K> {
     /// The work failed: see [`WorkQueue::retry`].
     pub fn retry(self) -> Duration {
         self.queue.retry(self.key.clone())
+    }
+
+    /// The work failed: see [`WorkQueue::retry_after`].
+    pub fn retry_after(self, pause: Option<Duration>) -> Duration {
+        self.queue.retry_after(self.key.clone(), pause)
     }
 
     /// The work is done: see [`WorkQueue::forget`].

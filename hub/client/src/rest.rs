@@ -31,6 +31,9 @@ const DEADLINES: u32 = 20;
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;
 
+/// No server is left alone for longer, whatever it asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
+
 /// A kind as it is addressed: where its objects live.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
@@ -226,10 +229,10 @@ impl Error {
         self.is_unreachable() || self.code().is_some_and(|code| code == 429 || code >= 500)
     }
 
-    /// How long the server asks to be left alone.
+    /// How long the server asks to be left alone, in its Status or in the header of whatever it answered with.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)).min(LONGEST_PAUSE))
     }
 }
 
@@ -282,6 +285,22 @@ impl Rest {
     /// GET of a path as it was sent, for an answer of the `accept`ed media type.
     pub async fn get_bytes(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
         self.bytes(request(&Method::GET, path, accept, "", None)?).await.map(|(_, bytes)| bytes)
+    }
+
+    /// The same, unless what the server has is what was answered with this tag before: then none. With the answer's tag.
+    pub async fn get_bytes_unless(
+        &self,
+        path: &str,
+        accept: &str,
+        tag: Option<&HeaderValue>,
+    ) -> Result<Option<(Bytes, Option<HeaderValue>)>, Error> {
+        let mut request = request(&Method::GET, path, accept, "", None)?;
+        if let Some(tag) = tag {
+            request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
+        }
+        let (parts, bytes) = self.whole(request).await?;
+        let known = parts.status == StatusCode::NOT_MODIFIED;
+        Ok((!known).then(|| (bytes, parts.headers.get(header::ETAG).cloned())))
     }
 
     /// POST: creates an object in a collection.
@@ -404,8 +423,12 @@ impl Rest {
         decode(method, path, &answer).map(|object| (code, object))
     }
 
-    /// Sends a request and reads all of its answer.
     async fn bytes(&self, request: Request<Body>) -> Result<(StatusCode, Bytes), Error> {
+        self.whole(request).await.map(|(parts, bytes)| (parts.status, bytes))
+    }
+
+    /// Sends a request and reads all of its answer.
+    async fn whole(&self, request: Request<Body>) -> Result<(http::response::Parts, Bytes), Error> {
         let method = request.method().clone();
         let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
         let timeout = |after| Error::Timeout { method: method.clone(), path: path.clone(), after };
@@ -413,8 +436,8 @@ impl Rest {
             let silent = |_| timeout(self.deadline);
             let begins = self.deadline + pace::crossing(request.body().size_hint().lower());
             let response = time::timeout(begins, open(&self.client, request));
-            let response = response.await.map_err(|_| timeout(begins))??;
-            let (code, mut body) = (response.status(), Limited::new(response.into_body(), ANSWER_LIMIT));
+            let (parts, body) = response.await.map_err(|_| timeout(begins))??.into_parts();
+            let mut body = Limited::new(body, ANSWER_LIMIT);
             let mut answer = BytesMut::new();
             while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
                 match frame {
@@ -432,7 +455,7 @@ impl Rest {
                     }
                 }
             }
-            Ok((code, answer.freeze()))
+            Ok((parts, answer.freeze()))
         };
         let longest = self.deadline * DEADLINES;
         time::timeout(longest, answer).await.unwrap_or_else(|_| Err(timeout(longest)))
@@ -483,44 +506,42 @@ pub(crate) async fn open(client: &Client, request: Request<Body>) -> Result<http
         cause: chain(&error),
     })?;
     let code = response.status();
-    if code.is_success() {
+    if code.is_success() || code == StatusCode::NOT_MODIFIED {
         return Ok(response);
     }
+    let pause = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     /// More than this of a failure's text helps nobody.
     const FAILURE_LIMIT: usize = 1 << 20;
     let body = match Limited::new(response.into_body(), FAILURE_LIMIT).collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(_) => Bytes::new(),
     };
-    Err(Error::Api(Box::new(failure(code, &body))))
+    Err(Error::Api(Box::new(failure(code, pause, &body))))
 }
 
-/// The Status of a failure answer; one is made up when the answer is something else (a proxy's page, a plain text).
-fn failure(code: StatusCode, body: &[u8]) -> Status {
+/// The Status of a failure answer; one is made up when the answer is something else (a proxy's page, a plain text). `pause`
+/// is the seconds that its header asks for.
+fn failure(code: StatusCode, pause: Option<u32>, body: &[u8]) -> Status {
     let parsed =
         serde_json::from_slice::<Status>(body).ok().filter(|s| !s.message.is_empty() || !s.reason.is_empty());
     let mut status = parsed.unwrap_or_else(|| {
         let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
         let name = code.canonical_reason().unwrap_or("unknown status");
         let message = if text.is_empty() { format!("{} {name}", code.as_u16()) } else { text };
-        let details = StatusDetails {
-            name: String::new(),
-            group: String::new(),
-            kind: String::new(),
-            uid: String::new(),
-            causes: Vec::new(),
-            retry_after_seconds: 0,
-        };
-        Status {
-            status: None,
-            code: 0,
-            message,
-            metadata: None,
-            reason: String::new(),
-            details: Some(details),
-        }
+        Status { status: None, code: 0, message, metadata: None, reason: String::new(), details: None }
     });
     status.code = code.as_u16();
+    let details = status.details.get_or_insert_with(|| StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    });
+    if details.retry_after_seconds == 0 {
+        details.retry_after_seconds = pause.unwrap_or_default();
+    }
     status
 }
 
@@ -613,7 +634,7 @@ mod tests {
             (500, br#"{"some":"json"}"#, r#"{"some":"json"}"#),
         ];
         for (code, body, message) in rows {
-            let status = failure(StatusCode::from_u16(code).unwrap(), body);
+            let status = failure(StatusCode::from_u16(code).unwrap(), None, body);
             assert_eq!((status.code, status.message.as_str()), (code, message));
         }
     }
@@ -621,7 +642,7 @@ mod tests {
     #[test]
     fn only_a_server_that_has_looked_says_that_an_object_is_absent() {
         let absent = |code, body: &str| {
-            let status = failure(StatusCode::from_u16(code).unwrap(), body.as_bytes());
+            let status = failure(StatusCode::from_u16(code).unwrap(), None, body.as_bytes());
             Error::Api(Box::new(status)).is_absence_of("x")
         };
         let said = r#"{"kind":"Status","status":"Failure","message":"pods \"x\" not found","reason":"NotFound","code":404,
@@ -635,6 +656,26 @@ mod tests {
             "<html>nginx</html>",
         ] {
             assert!(!absent(404, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_heard_from_the_header_and_from_the_status() {
+        let status = br#"{"kind":"Status","reason":"TooManyRequests","message":"m","details":{"retryAfterSeconds":3},"code":429}"#;
+        let bare = br#"{"kind":"Status","reason":"TooManyRequests","message":"m","code":429}"#;
+        // (header, body, pause in seconds)
+        let rows: [(Option<u32>, &[u8], Option<u64>); 6] = [
+            (Some(7), b"Too many requests, please try again later.\n", Some(7)),
+            (Some(7), status, Some(3)),
+            (Some(7), bare, Some(7)),
+            (None, bare, None),
+            (None, b"", None),
+            (Some(u32::MAX), b"", Some(600)),
+        ];
+        for (header, body, want) in rows {
+            let error = Error::Api(Box::new(failure(StatusCode::TOO_MANY_REQUESTS, header, body)));
+            let got = error.retry_after().map(|pause| pause.as_secs());
+            assert_eq!(got, want, "{header:?} {}", String::from_utf8_lossy(body));
         }
     }
 

@@ -20,14 +20,15 @@ use crate::{
 };
 
 /// What does not agree yet: nothing when everything does.
-pub(super) async fn disagreement(api: &Rest, members: usize, ledger: &Ledger) -> Result<(), String> {
+pub(super) async fn disagreement(world: &World, ledger: &Ledger) -> Result<(), String> {
     let intent = ledger.intent();
+    let (api, members) = (&world.api(), world.members.len());
     clusters(api, members, &intent).await?;
     let works = works(api).await?;
     let known: BTreeSet<String> = (0..9).map(|n| format!("w{n}")).collect();
     for name in &known {
         match intent.wants.get(name) {
-            Some(want) => workload(api, members, ledger, &intent, name, want, &works).await?,
+            Some(want) => workload(world, ledger, &intent, name, want, &works).await?,
             None => {
                 if let Some(member) = works.iter().find(|((_, work), _)| work == name).map(|(key, _)| key.0) {
                     return Err(format!("{name} is not wanted and has a Work for member{}", member + 1));
@@ -83,14 +84,14 @@ async fn works(api: &Rest) -> Result<BTreeMap<(usize, String), Value>, String> {
 }
 
 async fn workload(
-    api: &Rest,
-    members: usize,
+    world: &World,
     ledger: &Ledger,
     intent: &Intent,
     name: &str,
     want: &Want,
     works: &BTreeMap<(usize, String), Value>,
 ) -> Result<(), String> {
+    let (api, members) = (&world.api(), world.members.len());
     let candidates = intent.clusters(name);
     let free: BTreeSet<usize> = candidates.difference(&intent.tainted).copied().collect();
     if free.is_empty() {
@@ -155,6 +156,17 @@ async fn workload(
         if on.replicas != replicas || on.ready != replicas || on.value != value_of(want) {
             return Err(format!("{at} is to have {replicas} replicas of {:?} and is {on:?}", value_of(want)));
         }
+        let path = if config {
+            config_map_path(World::NAMESPACE, name)
+        } else {
+            deployment_path(World::NAMESPACE, name)
+        };
+        let live = get(&world.members[member].api, &path).await?;
+        let cluster = &world.members[member].name;
+        reported(&live, &work["status"]["manifestStatuses"][0]).map_err(|e| format!("the Work of {at} {e}"))?;
+        let items = binding["status"]["aggregatedStatus"].as_array().into_iter().flatten();
+        let item = items.into_iter().find(|item| item["clusterName"] == cluster.as_str());
+        reported(&live, item.unwrap_or(&Value::Null)).map_err(|e| format!("the binding of {at} {e}"))?;
     }
     if !config {
         let template = get(api, &deployment_path(World::NAMESPACE, name)).await?;
@@ -166,6 +178,16 @@ async fn workload(
         }
     } else {
         get(api, &config_map_path(World::NAMESPACE, name)).await?;
+    }
+    Ok(())
+}
+
+/// Whether what the hub shows of an object is what the member has.
+fn reported(live: &Value, shown: &Value) -> Result<(), String> {
+    let status = karmada_interpreter::reflect_status(live).unwrap_or(Value::Null);
+    let health = serde_json::to_value(karmada_interpreter::health(live)).map_err(|e| e.to_string())?;
+    if shown["status"] != status || shown["health"] != health {
+        return Err(format!("says {shown}, and it is {health}: {status}"));
     }
     Ok(())
 }

@@ -164,7 +164,7 @@ impl Driver {
     async fn agree(&self, when: &str) -> Duration {
         let begin = Instant::now();
         loop {
-            let told = disagreement(&self.world.api(), self.world.members.len(), &self.ledger).await;
+            let told = disagreement(&self.world, &self.ledger).await;
             let Err(missing) = told else {
                 self.ledger.tell(format!("everything agrees {when}"));
                 self.ledger.settled();
@@ -308,6 +308,10 @@ impl Driver {
             // Done already.
             Act::Ail(_) => {}
             Act::Cure(name) => self.ledger.recovers(name),
+            Act::Lag(member, millis) => {
+                self.world.members[*member].machine.gate().delay(Duration::from_millis(*millis));
+            }
+            Act::Prompt(member) => self.world.members[*member].machine.gate().delay(Duration::ZERO),
             Act::Leave(member) => {
                 let (api, name) = (self.world.api(), format!("member{}", member + 1));
                 self.ledger.wants(|intent| {

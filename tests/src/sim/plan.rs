@@ -142,10 +142,14 @@ pub enum Act {
     Ail(String),
     /// It does again.
     Cure(String),
+    /// A member answers its agent late, up to so many milliseconds: watches are ahead of answers.
+    Lag(usize, u64),
+    /// It answers at once.
+    Prompt(usize),
 }
 
 /// What may be said to have happened to a fleet.
-pub const KINDS: [&str; 12] = [
+pub const KINDS: [&str; 13] = [
     "partition",
     "one-way loss",
     "clock jump",
@@ -158,6 +162,7 @@ pub const KINDS: [&str; 12] = [
     "stale discovery",
     "application failure",
     "user's taint",
+    "late answers",
 ];
 
 /// Those that a seed has some of; the others have a chance of their own.
@@ -184,6 +189,7 @@ impl Act {
             Self::Unserve(_) => KINDS[9],
             Self::Ail(_) => KINDS[10],
             Self::Taint(_) => KINDS[11],
+            Self::Lag(..) => KINDS[12],
             _ => return None,
         })
     }
@@ -551,6 +557,12 @@ impl Plan {
         for (name, want) in set.chain(&mut wants) {
             (want.purge, want.patience) = asks[name];
             want.fence = fences.get(name).copied();
+        }
+        if dice.chance(40) {
+            let (member, by) = (dice.below(members as u64) as usize, dice.between(2000, 9000));
+            let begin = dice.between(1, STORM / 2);
+            acts.push((begin, Act::Lag(member, by)));
+            acts.push((begin + dice.between(30, 100), Act::Prompt(member)));
         }
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();

@@ -10,7 +10,11 @@
 //!
 //! - A watch that ends goes on from the last revision it saw (bookmarks count), so a broken link costs no relist.
 //! - A list that breaks off goes on with the page it was at.
-//! - Silence is an error too: a server sends bookmarks, so not a byte for [`WatchConfig::idle`] means a dead link.
+//! - Silence is an error too: a server sends bookmarks, so not a byte for [`WatchConfig::idle`] means a dead link. Where a
+//!   watch can be opened and stays silent again, the server may be one that has not come to our revision yet, since it was
+//!   restored from an older copy: then everything is listed anew.
+//! - Revisions count within one history of one server. A list that is older than what was seen before begins another
+//!   ([`Watcher::history`]), and so does [`WatchConfig::anew`].
 //! - Objects are handed to a projection as text and never kept; a frame is held once, while it is looked at.
 //! - [`Watcher::next`] is cancel-safe and never ends; troubles are told by [`Watcher::health`].
 
@@ -55,6 +59,9 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(5);
 /// So many unreadable frames at one revision, and the watcher lists anew instead of asking for the same frame again.
 const GARBLED_LIMIT: u32 = 3;
 
+/// So many watches in a row without a frame, and the watcher lists anew.
+const SILENT_LIMIT: u32 = 2;
+
 /// What to watch and how.
 #[derive(Clone, Debug)]
 pub struct WatchConfig {
@@ -76,6 +83,11 @@ pub struct WatchConfig {
     pub retry: Policy,
     /// Cuts waits short: usually "the link is back".
     pub wake: Wake,
+    /// After so long, and up to half of it more, everything is listed anew, with the end of a session: whatever was missed
+    /// ends there. Never, if there is none.
+    pub relist: Option<Duration>,
+    /// The server has turned out to be another than it was: everything is listed anew, in a new history.
+    pub anew: Wake,
 }
 
 impl WatchConfig {
@@ -91,6 +103,8 @@ impl WatchConfig {
             session: SESSION,
             retry: RETRY,
             wake: Wake::new(),
+            relist: None,
+            anew: Wake::new(),
         }
     }
 
@@ -115,6 +129,18 @@ impl WatchConfig {
     /// Retries at once when woken.
     pub fn wake(mut self, wake: &Wake) -> Self {
         self.wake = wake.clone();
+        self
+    }
+
+    /// Lists anew now and then.
+    pub fn relist(mut self, after: Duration) -> Self {
+        self.relist = Some(after);
+        self
+    }
+
+    /// Lists anew, and forgets its revision, when woken.
+    pub fn anew(mut self, wake: &Wake) -> Self {
+        self.anew = wake.clone();
         self
     }
 
@@ -179,6 +205,8 @@ pub struct Health {
     pub synced: bool,
     /// The last trouble, until the next success.
     pub error: Option<Arc<str>>,
+    /// The status code of the last trouble, if the server answered with one.
+    pub code: Option<u16>,
 }
 
 /// Reads one object: its JSON text to what is kept of it. Items of a list of a built-in kind come without
@@ -195,13 +223,19 @@ pub struct Watcher<T> {
     out: VecDeque<Event<T>>,
     backoff: Backoff,
     listener: Listener,
+    anew: Listener,
     health: latest::Sender<Health>,
     /// Where the next watch starts; none before the first full list.
     revision: Option<String>,
     /// Unreadable frames in a row since the revision last moved.
     garbled: u32,
+    /// Watches in a row that brought nothing before they were given up.
+    silent: u32,
+    history: u64,
     /// [`Env::now`] when the server was last heard.
     heard: Option<Duration>,
+    /// [`Env::now`] when the next session begins with a list.
+    relist: Option<Duration>,
 }
 
 impl<T> fmt::Debug for Watcher<T> {
@@ -275,22 +309,31 @@ enum Trouble {
     /// The revision or the page token is too old.
     Gone,
     /// A request failed, or the server said so within a watch.
-    Failed { text: String, retry_after: Option<Duration> },
+    Failed { text: String, code: Option<u16>, retry_after: Option<Duration> },
+    /// Nothing was heard for too long.
+    Silent { text: String },
     /// A frame could not be read.
     Garbled { text: String },
     /// A watch ended as it should, after having been healthy.
     Ended,
 }
 
-/// Where the loop goes on after a trouble at `step`, and whether it waits first. Pure, so that it can be read and
+/// Where the loop goes on after a trouble at `step`, which is one of so many `in_a_row`, and whether it waits first. Pure, so that it can be read and
 /// tested as a table.
-fn after(trouble: &Trouble, step: Step, garbled: u32) -> (Step, bool) {
+fn after(trouble: &Trouble, step: Step, in_a_row: u32) -> (Step, bool) {
     match trouble {
         Trouble::Gone => (Step::List(None), true),
-        Trouble::Garbled { .. } if garbled >= GARBLED_LIMIT => (Step::List(None), true),
-        Trouble::Garbled { .. } | Trouble::Failed { .. } => (step, true),
+        Trouble::Silent { .. } if in_a_row >= SILENT_LIMIT => (Step::List(None), true),
+        Trouble::Garbled { .. } if in_a_row >= GARBLED_LIMIT => (Step::List(None), true),
+        Trouble::Garbled { .. } | Trouble::Silent { .. } | Trouble::Failed { .. } => (step, true),
         Trouble::Ended => (step, false),
     }
+}
+
+/// Whether a server that was at one revision cannot be at another afterwards.
+fn went_back(from: Option<&str>, to: &str) -> bool {
+    let number = |revision: &str| revision.parse::<u64>().ok();
+    matches!((from.and_then(number), number(to)), (Some(from), Some(to)) if to < from)
 }
 
 #[derive(Deserialize)]
@@ -321,6 +364,7 @@ impl<T> Watcher<T> {
             rest: Rest::new(client),
             backoff: Backoff::new(config.retry),
             listener: config.wake.listen(),
+            anew: config.anew.listen(),
             config,
             env,
             project: Arc::new(project),
@@ -329,7 +373,10 @@ impl<T> Watcher<T> {
             health: latest::Sender::new(Health::default()),
             revision: None,
             garbled: 0,
+            silent: 0,
+            history: 0,
             heard: None,
+            relist: None,
         }
     }
 
@@ -350,6 +397,12 @@ impl<T> Watcher<T> {
         self.revision.as_deref()
     }
 
+    /// Counts the histories of the server's: revisions of different ones do not compare. Changes with an [`Event::Init`],
+    /// and is to be read after that.
+    pub fn history(&self) -> u64 {
+        self.history
+    }
+
     /// [`Env::now`] when the server was last heard.
     pub fn last_heard(&self) -> Option<Duration> {
         self.heard
@@ -361,8 +414,22 @@ impl<T> Watcher<T> {
             if let Some(event) = self.out.pop_front() {
                 return event;
             }
-            self.step().await;
+            let mut anew = self.anew.clone();
+            tokio::select! {
+                biased;
+                () = anew.woken() => {
+                    self.anew.clear();
+                    self.begin_history();
+                    self.state = State::Ready(Step::List(None));
+                }
+                () = self.step() => {}
+            }
         }
+    }
+
+    fn begin_history(&mut self) {
+        self.history += 1;
+        self.revision = None;
     }
 
     /// One transition. Everything under way stays in `self.state` until it is done.
@@ -391,7 +458,7 @@ impl<T> Watcher<T> {
             State::Open { request } => match request.await {
                 Ok(Lines(frames)) => {
                     self.heard = Some(self.env.now());
-                    self.live(true, None);
+                    self.live(true, None, None);
                     self.state = State::Stream {
                         frames: Box::new(frames),
                         opened: Instant::now(),
@@ -417,6 +484,7 @@ impl<T> Watcher<T> {
                 match frame {
                     Ok(Some(line)) => {
                         *any = true;
+                        self.silent = 0;
                         silence.as_mut().reset(Instant::now() + self.config.idle);
                         self.heard = Some(self.env.now());
                         self.backoff.reset();
@@ -425,7 +493,7 @@ impl<T> Watcher<T> {
                     Ok(None) if healthy => self.trouble(&Trouble::Ended, Step::Watch),
                     Ok(None) => {
                         let text = "the server ended the watch at once".to_owned();
-                        self.trouble(&Trouble::Failed { text, retry_after: None }, Step::Watch);
+                        self.trouble(&Trouble::Failed { text, code: None, retry_after: None }, Step::Watch);
                     }
                     Err(error) => {
                         if healthy {
@@ -434,9 +502,8 @@ impl<T> Watcher<T> {
                         let text = error.to_string();
                         let trouble = match error {
                             FrameError::TooLong { .. } => Trouble::Garbled { text },
-                            FrameError::Silent | FrameError::Broken(_) => {
-                                Trouble::Failed { text, retry_after: None }
-                            }
+                            FrameError::Silent => Trouble::Silent { text },
+                            FrameError::Broken(_) => Trouble::Failed { text, code: None, retry_after: None },
                         };
                         self.trouble(&trouble, Step::Watch);
                     }
@@ -446,8 +513,9 @@ impl<T> Watcher<T> {
     }
 
     fn begin(&self, step: Step) -> State {
+        let old = self.relist.is_some_and(|due| due <= self.env.now());
         match (step, &self.revision) {
-            (Step::Watch, Some(revision)) => {
+            (Step::Watch, Some(revision)) if !old => {
                 let seconds = self.env.jitter(self.config.session, 0.2).as_secs();
                 let path = self.config.watch_path(revision, seconds);
                 let (client, accept) = (self.rest.client().clone(), self.config.accept(false));
@@ -468,10 +536,15 @@ impl<T> Watcher<T> {
             Ok(list) => list,
             Err(error) => {
                 let text = format!("cannot read the list: {error}");
-                return self.trouble(&Trouble::Failed { text, retry_after: None }, Step::List(page));
+                let trouble = Trouble::Failed { text, code: None, retry_after: None };
+                return self.trouble(&trouble, Step::List(page));
             }
         };
         if page.is_none() {
+            if went_back(self.revision.as_deref(), &list.metadata.resource_version) {
+                tracing::warn!(path = %self.config.path, "the server's revision went back: it was restored from an older copy");
+                self.begin_history();
+            }
             self.out.push_back(Event::Init);
         }
         for item in list.items.unwrap_or_default() {
@@ -482,6 +555,7 @@ impl<T> Watcher<T> {
             None => {
                 self.revision = Some(list.metadata.resource_version);
                 self.garbled = 0;
+                self.relist = self.config.relist.map(|after| self.env.now() + self.env.jitter(after, 0.5));
                 self.out.push_back(Event::Synced);
                 self.health.send_if_modified(|health| !std::mem::replace(&mut health.synced, true));
                 self.state = State::Ready(Step::Watch);
@@ -497,8 +571,8 @@ impl<T> Watcher<T> {
             }
             Ok(Frame::Bookmark { revision }) => self.advance(revision),
             Ok(Frame::Error { code: 410, .. }) => self.trouble(&Trouble::Gone, Step::Watch),
-            Ok(Frame::Error { message, retry_after, .. }) => {
-                self.trouble(&Trouble::Failed { text: message, retry_after }, Step::Watch);
+            Ok(Frame::Error { code, message, retry_after }) => {
+                self.trouble(&Trouble::Failed { text: message, code: Some(code), retry_after }, Step::Watch);
             }
             Err(text) => self.trouble(&Trouble::Garbled { text }, Step::Watch),
         }
@@ -524,13 +598,15 @@ impl<T> Watcher<T> {
         let trouble = if error.is_gone() {
             Trouble::Gone
         } else {
-            Trouble::Failed { text: error.to_string(), retry_after: error.retry_after() }
+            let (code, retry_after) = (error.code(), error.retry_after());
+            Trouble::Failed { text: error.to_string(), code, retry_after }
         };
         self.trouble(&trouble, step);
     }
 
     fn trouble(&mut self, trouble: &Trouble, step: Step) {
         let mut least = Duration::ZERO;
+        let mut refusal = None;
         let error: Option<String> = match trouble {
             Trouble::Ended => None,
             Trouble::Gone => Some("the revision is too old, listing again".into()),
@@ -538,15 +614,24 @@ impl<T> Watcher<T> {
                 self.garbled += 1;
                 Some(text.clone())
             }
-            Trouble::Failed { text, retry_after } => {
+            Trouble::Silent { text } => {
+                self.silent += 1;
+                Some(text.clone())
+            }
+            Trouble::Failed { text, code, retry_after } => {
                 least = retry_after.unwrap_or_default();
+                refusal = *code;
                 Some(text.clone())
             }
         };
-        let (step, wait) = after(trouble, step, self.garbled);
+        let in_a_row = if matches!(trouble, Trouble::Silent { .. }) { self.silent } else { self.garbled };
+        let (step, wait) = after(trouble, step, in_a_row);
+        if step == Step::List(None) {
+            self.silent = 0;
+        }
         if let Some(error) = error {
             tracing::debug!(path = %self.config.path, %error, failures = self.backoff.failures(), "watch");
-            self.live(false, Some(error));
+            self.live(false, Some(error), refusal);
         }
         self.state = if wait {
             self.listener.clear();
@@ -556,11 +641,11 @@ impl<T> Watcher<T> {
         };
     }
 
-    fn live(&self, live: bool, error: Option<String>) {
+    fn live(&self, live: bool, error: Option<String>, code: Option<u16>) {
         self.health.send_if_modified(|health| {
             let error = error.map(Arc::from);
             let changed = health.live != live || health.error != error;
-            (health.live, health.error) = (live, error);
+            (health.live, health.error, health.code) = (live, error, code);
             changed
         });
     }

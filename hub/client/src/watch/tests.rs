@@ -254,6 +254,73 @@ async fn silence_is_noticed() {
     assert!(waited >= IDLE && waited < IDLE + Duration::from_secs(1), "{waited:?}");
 }
 
+/// A server that was restored from an older copy says nothing to whoever watches from its future.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_silent_twice_is_listed_anew() {
+    let silence = || Reply::Watch(vec![], Then::Nothing);
+    let server = Server::new(vec![
+        list(90, "", vec![object("a", 80)]),
+        Reply::Watch(vec![frame("MODIFIED", object("a", 91))], Then::Nothing),
+        silence(),
+        // A sound in between: it begins to count anew.
+        Reply::Watch(vec![bookmark(95)], Then::Nothing),
+        silence(),
+        silence(),
+        list(50, "", vec![object("a", 40)]),
+        Reply::Watch(vec![frame("MODIFIED", object("a", 51))], Then::Nothing),
+    ]);
+    let mut watcher = server.watcher();
+    assert_eq!(drain(&mut watcher).await, ["init", "a=80", "synced", "a=91"]);
+    assert_eq!(watcher.history(), 0);
+    let begun = server.env.now();
+    assert_eq!(watcher.next().await, Event::Init);
+    assert_eq!((watcher.history(), watcher.revision()), (1, None), "revisions count from the start");
+    let waited = server.env.now() - begun;
+    assert!(waited >= IDLE * 5 - Duration::from_secs(5) && waited < IDLE * 6, "{waited:?}");
+    assert_eq!(drain(&mut watcher).await, ["a=40", "synced", "a=51"]);
+    assert_eq!((watcher.history(), watcher.revision()), (1, Some("51")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_that_the_server_is_another_lists_at_once_in_a_new_history() {
+    let server = Server::new(vec![
+        list(5, "", vec![object("a", 1)]),
+        Reply::Watch(vec![], Then::Nothing),
+        // Its revisions have gone further than ours, and mean something else.
+        list(9, "", vec![object("b", 8)]),
+    ]);
+    let another = Wake::new();
+    let config = WatchConfig::new("/api/v1/configmaps").anew(&another);
+    let parse = |text: &str| {
+        let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        Ok((value["metadata"]["name"].as_str().unwrap_or_default().to_owned(), 0))
+    };
+    let mut watcher = Watcher::new(server.client(), config, server.env.clone(), parse);
+    assert_eq!(drain(&mut watcher).await, ["init", "a=0", "synced"]);
+    let begun = server.env.now();
+    another.wake();
+    assert_eq!(watcher.next().await, Event::Init);
+    assert_eq!((watcher.history(), server.env.now()), (1, begun));
+    assert_eq!(drain(&mut watcher).await, ["b=0", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_listed_now_and_then_if_that_is_asked_for() {
+    let mut replies = vec![list(5, "", vec![object("a", 1)])];
+    replies.extend((0..12).map(|_| Reply::Watch(vec![bookmark(6)], Then::End(Duration::from_secs(90)))));
+    let server = Server::new(replies);
+    let config = WatchConfig::new("/api/v1/configmaps").relist(Duration::from_secs(600));
+    let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|e| e.to_string());
+    let mut watcher = Watcher::new(server.client(), config, server.env.clone(), parse);
+    for _ in 0..3 {
+        watcher.next().await;
+    }
+    let _ = timeout(Duration::from_secs(2000), watcher.next()).await;
+    let asked = server.asked.lock();
+    let again = asked.iter().skip(1).find(|(_, path)| !path.contains("watch=true")).map(|(at, _)| at.as_secs());
+    assert!(again.is_some_and(|at| (600..=1000).contains(&at)), "{asked:?}");
+}
+
 /// A text in so many pieces.
 fn pieces(text: &str, count: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
@@ -403,7 +470,8 @@ async fn next_may_be_dropped_at_any_point() {
 
 #[test]
 fn where_the_loop_goes_on() {
-    let failed = || Trouble::Failed { text: String::new(), retry_after: None };
+    let failed = || Trouble::Failed { text: String::new(), code: None, retry_after: None };
+    let silent = || Trouble::Silent { text: String::new() };
     let garbled = || Trouble::Garbled { text: String::new() };
     let page = || Step::List(Some("p".into()));
     let rows = [
@@ -413,6 +481,8 @@ fn where_the_loop_goes_on() {
         (failed(), Step::Watch, 0, (Step::Watch, true)),
         (garbled(), Step::Watch, GARBLED_LIMIT - 1, (Step::Watch, true)),
         (garbled(), Step::Watch, GARBLED_LIMIT, (Step::List(None), true)),
+        (silent(), Step::Watch, SILENT_LIMIT - 1, (Step::Watch, true)),
+        (silent(), Step::Watch, SILENT_LIMIT, (Step::List(None), true)),
         (Trouble::Ended, Step::Watch, 0, (Step::Watch, false)),
     ];
     for (trouble, step, count, want) in rows {
