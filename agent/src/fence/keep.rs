@@ -215,7 +215,7 @@ impl Fence {
     pub(super) async fn resume(&self, path: &str) -> Result<bool, Error> {
         let live = match self.member.get(path).await {
             Ok(live) => live,
-            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.is_absence_of(path.rsplit('/').next().unwrap_or(path)) => return Ok(false),
             Err(error) => return Err(error),
         };
         let Some(patch) = fence::resume(&live).filter(|_| self.is_ours(&live)) else { return Ok(false) };

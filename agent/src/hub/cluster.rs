@@ -200,6 +200,9 @@ impl ClusterView {
                         listed = true;
                         *self.unseen.lock() = Some(news);
                         if self.is_behind() {
+                            if self.is_anew() {
+                                self.doubt();
+                            }
                             fetch = Some(Instant::now() + SETTLE);
                         }
                     }
@@ -208,10 +211,15 @@ impl ClusterView {
                     Event::Synced if listed => {}
                     Event::Delete(_) | Event::Synced => {
                         // The question is whether it is there at all.
+                        self.doubt();
                         *self.unseen.lock() = None;
                         fetch = self.fetch(&mut backoff, &env).await;
                     }
                 },
+                // Whoever found that out does not ask again.
+                () = self.phases.withdrawn(), if fetch.is_none() => {
+                    fetch = Some(Instant::now() + env.jitter(ASK_AGAIN, 0.5));
+                }
                 () = wait => {
                     let unsure = self.unseen.lock().is_none();
                     // Meanwhile the answer to a report of our own may have brought it.
@@ -220,6 +228,13 @@ impl ClusterView {
                 }
             }
         }
+    }
+
+    /// Whether the watch told of a Cluster that was made anew.
+    fn is_anew(&self) -> bool {
+        let unseen = self.unseen.lock();
+        let known = self.get();
+        matches!((&*unseen, &known), (Some(news), Some(known)) if object::uid(news) != object::uid(known))
     }
 
     /// Whether the watch told of a state that is not known here.

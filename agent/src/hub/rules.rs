@@ -47,6 +47,9 @@ const FIRST: Policy = Policy::full(Duration::from_millis(500), Duration::from_se
 /// started may say so before it has read its definitions and its roles.
 const REFUSALS: u32 = 4;
 
+/// And for so long.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
 /// Which sorts of rules have been heard of since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
@@ -136,7 +139,8 @@ impl Follower {
         let mut back = self.wake.listen();
         let mut clusters = self.view.subscribe();
         let mut backoff = Backoff::new(FIRST);
-        let mut refusals = 0;
+        // How often it has refused, and since when.
+        let (mut refusals, mut refused) = (0, Duration::ZERO);
         let mut first = true;
         loop {
             self.phases.active().await;
@@ -154,8 +158,15 @@ impl Follower {
                 Ok(_) => {}
                 // Later it is no news: the rules stay as they are. Karmada before 1.4 has no scripts.
                 Err(error) => {
-                    refusals += u32::from(error.is_not_found() || error.is_forbidden());
-                    if refusals >= REFUSALS {
+                    let now = self.env.now();
+                    if !(error.is_not_found() || error.is_forbidden()) {
+                        refusals = 0;
+                    } else if refusals == 0 {
+                        (refusals, refused) = (1, now);
+                    } else {
+                        refusals += 1;
+                    }
+                    if refusals >= REFUSALS && now.saturating_sub(refused) >= REFUSED_FOR {
                         self.hear(&sort, changed);
                     }
                     self.tell_unheard(&sort, &error);

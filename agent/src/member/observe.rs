@@ -80,7 +80,8 @@ impl Sight {
 /// Whether an answer shows something that is not known yet: neither by the watch, which has come as far as `watched`, nor
 /// by a later answer. The watch may know that the object is gone.
 fn is_news(answer: &Sight, known: Option<&Sight>, watched: Revision) -> bool {
-    !answer.revision.is_within(watched) && !known.is_some_and(|known| answer.revision.is_within(known.revision))
+    !answer.revision.is_within(watched)
+        && !known.is_some_and(|known| answer.revision.is_within(known.revision))
 }
 
 /// Whether what the watch tells is older than what an answer has shown. Then the watch is about to tell that, too.
@@ -309,7 +310,8 @@ impl Observer {
             Ok((id, sight, whole))
         });
         let (inner, notice) = (Arc::clone(&self.inner), Arc::clone(&self.notice));
-        let follower = Follower { watcher, watch, kind, inner, notice, interpreter, namespace: namespace_of_rules };
+        let follower =
+            Follower { watcher, watch, kind, inner, notice, interpreter, namespace: namespace_of_rules };
         let task = follower.follow();
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}

@@ -78,6 +78,8 @@ pub(crate) struct DesiredWork {
     pub(crate) id: String,
     pub(crate) generation: i64,
     pub(crate) deleting: bool,
+    /// Since when, as the hub writes it.
+    pub(crate) deleted_at: Option<String>,
     /// Our finalizer is on it.
     pub(crate) held: bool,
     pub(crate) suspended: bool,
@@ -177,6 +179,7 @@ impl DesiredWork {
                 status: Arc::new(status),
             }),
             deleting: work.metadata.deletion_timestamp.is_some(),
+            deleted_at: work.metadata.deletion_timestamp,
             held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
             suspended: work.spec.suspend_dispatching.unwrap_or(false),
             preserve: work.spec.preserve_resources_on_deletion.unwrap_or(false),
@@ -544,7 +547,8 @@ mod tests {
     #[test]
     fn an_answer_to_a_report_does_not_undo_what_is_newer() {
         // (uid of the Work that was reported, revision of the answer, whether it counts)
-        let rows = [("u", "6", true), ("u", "5", true), ("u", "4", false), ("v", "6", false), ("u", "x", true)];
+        let rows =
+            [("u", "6", true), ("u", "5", true), ("u", "4", false), ("v", "6", false), ("u", "x", true)];
         let status = WorkStatus { conditions: Vec::new(), manifest_statuses: vec![Default::default()] };
         for (uid, revision, counts) in rows {
             let desired = Desired::default();

@@ -14,7 +14,7 @@ use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::desired::Desired;
+use super::desired::{Desired, DesiredWork};
 use crate::{phase::Phases, stats::Stats};
 
 /// Waits after a report that failed. Short, since what fails is the link, whose return wakes all anyway.
@@ -31,8 +31,9 @@ pub(crate) const REPORTERS: usize = 4;
 #[derive(Debug, Default)]
 struct Pending {
     statuses: BTreeMap<String, (String, Arc<WorkStatus>)>,
-    /// Works, by name, with their uid, that are carried out to their end: our finalizer is to go.
-    finished: BTreeSet<(String, String)>,
+    /// Works, by name, with their uid and since when they are deleted, that are carried out to their end: our finalizer is
+    /// to go.
+    finished: BTreeSet<(String, String, Option<String>)>,
 }
 
 /// See the module.
@@ -67,12 +68,12 @@ impl Outbox {
     }
 
     /// A Work that is being deleted is carried out.
-    pub(crate) fn finished(&self, name: &str, uid: &str) {
+    pub(crate) fn finished(&self, work: &DesiredWork) {
         let mut pending = self.pending.lock();
-        pending.statuses.remove(name);
-        pending.finished.insert((name.to_owned(), uid.to_owned()));
+        pending.statuses.remove(&work.name);
+        pending.finished.insert((work.name.clone(), work.uid.clone(), work.deleted_at.clone()));
         drop(pending);
-        self.queue.add(name.to_owned());
+        self.queue.add(work.name.clone());
     }
 
     /// Reports that have not been taken yet.
@@ -123,9 +124,9 @@ impl Outbox {
 
     /// Whether there was something that the hub did not have.
     async fn report(&self, name: &str, desired: &Desired, stats: &Stats) -> Result<bool, Error> {
-        let finished = self.pending.lock().finished.iter().find(|(n, _)| n == name).cloned();
+        let finished = self.pending.lock().finished.iter().find(|(n, ..)| n == name).cloned();
         if let Some(done) = finished {
-            self.let_go(name, &done.1).await?;
+            self.let_go(name, &done.1, done.2.as_deref()).await?;
             self.pending.lock().finished.remove(&done);
         }
         let Some((uid, status)) = self.pending.lock().statuses.get(name).cloned() else { return Ok(false) };
@@ -140,7 +141,7 @@ impl Outbox {
                     stats.work_reports.add();
                     desired.reported(name, &uid, &revision, &status);
                 }
-                Err(error) if error.is_not_found() => {}
+                Err(error) if error.is_absence_of(name) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -154,24 +155,26 @@ impl Outbox {
     /// Takes our finalizer off a Work: by a small patch, since a Work may be large and the line slow. Nearly always it is
     /// the only one. Where it is not, or an agent may not patch Works, as under Karmada's own rules, the Work is read
     /// first.
-    async fn let_go(&self, name: &str, uid: &str) -> Result<(), Error> {
+    async fn let_go(&self, name: &str, uid: &str, deleted_at: Option<&str>) -> Result<(), Error> {
         let path = self.works.object(Some(&self.namespace), name);
         let list = "/metadata/finalizers";
         let only = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid},
+            // A hub that was restored may know it alive.
+            {"op": "test", "path": "/metadata/deletionTimestamp", "value": deleted_at},
             {"op": "test", "path": list, "value": [finalizer::EXECUTION]},
             {"op": "remove", "path": list},
         ]);
         match self.hub.patch_for_revision(&path, Patch::Json, &only).await {
             Ok(_) => return Ok(()),
-            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_absence_of(name) => return Ok(()),
             // 403: not by a patch; 422: what was tested is not so.
             Err(error) if matches!(error.code(), Some(403 | 422)) => {}
             Err(error) => return Err(error),
         }
         let mut work = match self.hub.get(&path).await {
             Ok(work) => work,
-            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_absence_of(name) => return Ok(()),
             Err(error) => return Err(error),
         };
         let same = object::uid(&work) == uid && object::deletion_timestamp(&work).is_some();
@@ -180,7 +183,7 @@ impl Outbox {
         }
         match self.hub.put(&path, &work).await {
             Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_absence_of(name) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -295,7 +295,7 @@ impl Executor {
             }
         }
         outcomes.leftovers.sort_by_key(|outcome| outcome.identifier.ordinal);
-        again.and(self.waits.note(&work.name, waits).map(Again::after).unwrap_or_default())
+        again.and(self.waits.note(&work.name, waits, false).map(Again::after).unwrap_or_default())
     }
 
     /// Whether the hub is believed that an object has left its Work: it is the hub that it always was, or has been seen to
@@ -458,7 +458,7 @@ impl Executor {
                 }
             }
         }
-        let pause = self.waits.note(&work.name, waits);
+        let pause = self.waits.note(&work.name, waits, !failed);
         if failed {
             return Again::FAILED;
         }
@@ -466,7 +466,7 @@ impl Executor {
             return Again::after(pause);
         }
         self.applier.forget_work(&work.name);
-        self.outbox.finished(&work.name, &work.uid);
+        self.outbox.finished(work);
         Again::default()
     }
 
@@ -478,7 +478,7 @@ impl Executor {
             let Some(holds) = self.applier.waits(&self.discovery, &id).await? else { return Ok(None) };
             what.insert(id, holds);
         }
-        Ok(if what.is_empty() { None } else { self.waits.note(&work.name, what) })
+        Ok(if what.is_empty() { None } else { self.waits.note(&work.name, what, true) })
     }
 
     /// Says that an object stays although the hub wants it gone.
@@ -489,7 +489,7 @@ impl Executor {
             id.kind
         );
         tracing::warn!(%cluster, work = %work.name, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "not deleted");
-        self.recorder.warning(&self.reference(work), extension::OBJECT_SPARED, message);
+        self.recorder.warning(&self.reference(work), event::OBJECT_SPARED, message);
     }
 
     /// Says that a Namespace stays: in the condition of its Work, before that goes, in one of the Cluster, for as long as it
@@ -529,7 +529,7 @@ impl Executor {
     async fn namespace_is_terminating(&self) -> Result<bool, Error> {
         match self.hub.get(&format!("/api/v1/namespaces/{}", self.namespace)).await {
             Ok(namespace) => Ok(object::deletion_timestamp(&namespace).is_some()),
-            Err(error) if error.is_forbidden() || error.is_not_found() => Ok(false),
+            Err(error) if error.is_forbidden() || error.is_absence_of(&self.namespace) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -19,17 +19,21 @@ pub(crate) struct Waits(Mutex<BTreeMap<String, Wait>>);
 #[derive(Debug, Default)]
 struct Wait {
     what: BTreeMap<ObjectId, String>,
+    /// It waits for nothing else: the Work goes, and all that it lists was looked at.
+    to_go: bool,
     pause: Duration,
 }
 
 impl Waits {
-    /// The objects that a Work waits for.
+    /// The objects that a Work waits for before it goes, if it waits for nothing else.
     pub(crate) fn of(&self, work: &str) -> Vec<ObjectId> {
-        self.0.lock().get(work).map(|wait| wait.what.keys().cloned().collect()).unwrap_or_default()
+        let waits = self.0.lock();
+        let wait = waits.get(work).filter(|wait| wait.to_go);
+        wait.map(|wait| wait.what.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// A Work waits for this now. Answers when to look again; nothing if it waits for nothing.
-    pub(crate) fn note(&self, work: &str, what: BTreeMap<ObjectId, String>) -> Option<Duration> {
+    /// A Work waits for this now; `to_go` for nothing else, before it goes. Answers when to look again; nothing if it waits for nothing.
+    pub(crate) fn note(&self, work: &str, what: BTreeMap<ObjectId, String>, to_go: bool) -> Option<Duration> {
         let mut waits = self.0.lock();
         if what.is_empty() {
             waits.remove(work);
@@ -37,7 +41,7 @@ impl Waits {
         }
         let wait = waits.entry(work.to_owned()).or_default();
         wait.pause = if wait.what == what { (wait.pause * 2).min(SELDOM) } else { FIRST };
-        wait.what = what;
+        (wait.what, wait.to_go) = (what, to_go);
         Some(wait.pause)
     }
 
@@ -57,11 +61,13 @@ mod tests {
         let id = ObjectId { kind: "Namespace".into(), name: "shop".into(), ..ObjectId::default() };
         let holds = |what: &str| BTreeMap::from([(id.clone(), what.to_owned())]);
         let pauses: Vec<u64> = ["a", "a", "a", "b", "b", "b", "b", "b", "b", "b"]
-            .map(|what| waits.note("w", holds(what)).unwrap().as_secs())
+            .map(|what| waits.note("w", holds(what), true).unwrap().as_secs())
             .into();
         assert_eq!(pauses, [1, 2, 4, 1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(waits.of("w"), [id]);
-        assert_eq!(waits.note("w", BTreeMap::new()), None);
+        assert_eq!(waits.of("w"), std::slice::from_ref(&id));
+        waits.note("w", holds("b"), false);
+        assert!(waits.of("w").is_empty(), "there is more to be looked at");
+        assert_eq!(waits.note("w", BTreeMap::new(), true), None);
         assert!(waits.of("w").is_empty());
     }
 }

@@ -29,7 +29,7 @@ async fn reported(world: &World) -> Value {
     work["status"]["manifestStatuses"][0].clone()
 }
 
-fn rule(customizations: Value) -> Value {
+fn rule(customizations: &Value) -> Value {
     json!({
         "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
         "metadata": {"name": "r"},
@@ -40,20 +40,29 @@ fn rule(customizations: Value) -> Value {
 /// The answer to an apply comes after the object has become ready: that it is must not be forgotten.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_the_event_undoes_nothing() {
-    let retain = "function Retain(desired, observed) desired.spec.paused = observed.spec.paused return desired end";
+    let retain =
+        "function Retain(desired, observed) desired.spec.paused = observed.spec.paused return desired end";
     let reflect = "function ReflectStatus(o) return {readyReplicas = o.status.readyReplicas} end";
     // (how it is applied, the rules, whether it is there before)
     let rows = [
         ("created", json!(null), false),
         ("changed", json!(null), true),
         ("changed under a rule of what is retained", json!({"retention": {"luaScript": retain}}), true),
-        ("created under a rule of what is reported", json!({"statusReflection": {"luaScript": reflect}}), false),
-        ("changed under a rule of what is reported", json!({"statusReflection": {"luaScript": reflect}}), true),
+        (
+            "created under a rule of what is reported",
+            json!({"statusReflection": {"luaScript": reflect}}),
+            false,
+        ),
+        (
+            "changed under a rule of what is reported",
+            json!({"statusReflection": {"luaScript": reflect}}),
+            true,
+        ),
     ];
     for (what, rules, before) in rows {
         let world = World::new().await;
         if !rules.is_null() {
-            world.hub.post(RULES, &rule(rules)).await.unwrap();
+            world.hub.post(RULES, &rule(&rules)).await.unwrap();
         }
         let agent = world.active_agent().await;
         sleep(SECOND).await;
@@ -115,7 +124,8 @@ async fn an_answer_to_a_report_does_not_hide_what_the_hub_has_since() {
     sleep(Duration::from_millis(300)).await;
     assert_eq!(world.condition("w", "Applied").await.0, "");
     world.wire.release();
-    eventually(SECOND * 10, "it is told again", async || world.condition("w", "Applied").await.0 == "True").await;
+    eventually(SECOND * 10, "it is told again", async || world.condition("w", "Applied").await.0 == "True")
+        .await;
     agent.stop().await;
 }
 

@@ -241,6 +241,11 @@ async fn a_hub_that_refuses_to_tell_its_rules_is_believed_after_a_while() {
     world.wire.forbid(format!("GET {SERVICES}"));
     let _agent = world.active_agent().await;
     world.work("w", &[deployment("default", "web", 1)]).await;
+    sleep(SECOND * 50).await;
+    assert!(
+        world.is_missing("/apis/apps/v1/namespaces/default/deployments/web").await,
+        "it may have just started"
+    );
     world.applied("w").await;
     assert!(world.wire.count(&format!("GET {SCRIPTS}")) > 2);
     assert!(world.wire.count(&format!("GET {SERVICES}")) > 2);

@@ -486,6 +486,8 @@ pub mod event {
         FAILBACK = extension::FAILBACK;
         /// Namespace: it stays on a member. Ours.
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
+        /// Work: an object stays on the member, since an older hub than the object wants it gone. Ours.
+        OBJECT_SPARED = extension::OBJECT_SPARED;
         /// Template: annotations of ours ask for nothing as they are. Ours.
         INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
     }

@@ -25,7 +25,6 @@ use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_store::{Key, Snapshot};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use self::service::drop_unneeded;
@@ -175,7 +174,7 @@ impl NodePorts {
     }
 
     /// The write was answered: its numbers are held, or free again.
-    pub(crate) fn settle(&self, promised: Promised) {
+    pub(crate) fn settle(&self, promised: &Promised) {
         if !promised.0.is_empty() {
             let promises = &mut self.books.lock().promised;
             for port in &promised.0 {
@@ -229,30 +228,9 @@ impl Numbers for Claim<'_> {
     }
 }
 
-/// The part of a Service that has its node ports.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Stored {
-    spec: StoredSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StoredSpec {
-    health_check_node_port: u16,
-    ports: Vec<StoredPort>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StoredPort {
-    node_port: u16,
-}
-
 fn ports_of(object: &Object) -> BTreeSet<u16> {
-    let Stored { spec } = serde_json::from_slice(&object.value).unwrap_or_default();
-    let all = spec.ports.iter().map(|port| port.node_port).chain([spec.health_check_node_port]);
-    all.filter(|port| *port != 0).collect()
+    serde_json::from_slice::<Value>(&object.value)
+        .map_or_else(|_| BTreeSet::new(), |stored| service::held(&stored))
 }
 
 impl Books {

@@ -129,8 +129,8 @@ impl reqwest::dns::Resolve for Names {
     fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
         let names = self.clone();
         Box::pin(async move {
-            let found = names.addresses(name.as_str()).await?;
-            Ok(Box::new(found.to_vec().into_iter()) as reqwest::dns::Addrs)
+            let found = names.addresses(name.as_str()).await?.to_vec();
+            Ok(Box::new(found.into_iter()) as reqwest::dns::Addrs)
         })
     }
 }
@@ -147,11 +147,11 @@ mod tests {
     /// Lookups that end one by one, when they are let.
     fn held(threads: usize, most: usize) -> (Names, mpsc::Sender<()>, Arc<AtomicUsize>) {
         let (let_go, held) = mpsc::channel();
-        let (held, begun) = (std::sync::Mutex::new(held), Arc::new(AtomicUsize::new(0)));
+        let (held, begun) = (Mutex::new(held), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&begun);
         let names = Names::new(threads, most, move |host| {
             count.fetch_add(1, Ordering::SeqCst);
-            let _ = held.lock().unwrap().recv();
+            let _ = held.lock().recv();
             if host == "none.test" {
                 Err(io::Error::other("no such name"))
             } else {

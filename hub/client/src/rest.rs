@@ -509,7 +509,8 @@ pub(crate) async fn open(client: &Client, request: Request<Body>) -> Result<http
     if code.is_success() || code == StatusCode::NOT_MODIFIED {
         return Ok(response);
     }
-    let pause = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let pause =
+        response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     /// More than this of a failure's text helps nobody.
     const FAILURE_LIMIT: usize = 1 << 20;
     let body = match Limited::new(response.into_body(), FAILURE_LIMIT).collect().await {

@@ -84,7 +84,7 @@ pub fn replicas(
         if !current || number(report, "updatedReplicas") != pods {
             return Replicas::Settled;
         }
-        sum += pods;
+        sum = i64::saturating_add(sum, pods);
     }
     let all = status.aggregated_status.len() == spec.clusters.len();
     if all && sum == running { Replicas::Are(running) } else { Replicas::Settled }

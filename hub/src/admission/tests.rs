@@ -166,14 +166,21 @@ async fn an_agent_carries_works_out_and_writes_none() {
     refused(world.agent.put(&path, &changed).await, "spec: ", "another manifest");
     refused(
         world.agent.patch(&path, Patch::Merge, &json!({"metadata": {"labels": {"a": "b"}}})).await,
-        "patch",
-        "no agent patches a Work",
+        "metadata.labels: ",
+        "a label by a patch",
     );
     let status = json!({"status": {"conditions": []}});
     world.agent.patch(&format!("{path}/status"), Patch::Merge, &status).await.expect("its report");
     let mut freed = world.agent.get(&path).await.expect("its Work");
     object::remove_finalizer(&mut freed, finalizer::EXECUTION);
     world.agent.put(&path, &freed).await.expect("it lets go");
+    world
+        .admin
+        .patch(&path, Patch::Merge, &json!({"metadata": {"finalizers": [finalizer::EXECUTION]}}))
+        .await
+        .unwrap();
+    let free = json!([{"op": "remove", "path": "/metadata/finalizers"}]);
+    world.agent.patch(&path, Patch::Json, &free).await.expect("it lets go by a patch");
     world.stop().await;
 }
 

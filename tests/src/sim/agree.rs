@@ -163,7 +163,8 @@ async fn workload(
         };
         let live = get(&world.members[member].api, &path).await?;
         let cluster = &world.members[member].name;
-        reported(&live, &work["status"]["manifestStatuses"][0]).map_err(|e| format!("the Work of {at} {e}"))?;
+        reported(&live, &work["status"]["manifestStatuses"][0])
+            .map_err(|e| format!("the Work of {at} {e}"))?;
         let items = binding["status"]["aggregatedStatus"].as_array().into_iter().flatten();
         let item = items.into_iter().find(|item| item["clusterName"] == cluster.as_str());
         reported(&live, item.unwrap_or(&Value::Null)).map_err(|e| format!("the binding of {at} {e}"))?;

@@ -299,6 +299,7 @@ async fn replicas_follow_the_room_that_members_report() {
         world
             .cluster_until(member, "its resources", PATIENCE, |c| {
                 c["status"]["resourceSummary"]["allocatable"]["cpu"] == "16"
+                    && !c["metadata"]["annotations"]["agent.karmada.io/nodes"].is_null()
             })
             .await;
     }

@@ -13,6 +13,7 @@ use super::{Numbers, Refusal};
 
 const NODE_PORT: &str = "nodePort";
 const HEALTH_CHECK: &str = "healthCheckNodePort";
+const BALANCED: &str = "allocateLoadBalancerNodePorts";
 
 fn spec(service: &Value) -> Option<&Map<String, Value>> {
     service.get("spec")?.as_object()
@@ -66,6 +67,13 @@ fn set(value: &mut Value, field: &str, number: impl Into<Value>) {
     }
 }
 
+/// What a Service has for itself: nobody else may have it.
+pub(super) fn held(service: &Value) -> BTreeSet<u16> {
+    let probe = is_probed(service).then(|| number(&service["spec"], HEALTH_CHECK));
+    let open = is_open(service).then(|| node_ports(service)).into_iter().flatten();
+    open.chain(probe).filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).collect()
+}
+
 /// What an update leaves out, and the Service had, it keeps.
 pub(super) fn keep(new: &mut Value, old: &Value) {
     if is_given(old) && is_given(new) {
@@ -90,9 +98,7 @@ pub(super) fn keep(new: &mut Value, old: &Value) {
 
 /// What a Service had for a type that it is no more, and has not changed, goes.
 pub(crate) fn drop_unneeded(new: &mut Value, old: &Value) {
-    let numbers =
-        |service: &Value| ports(service).iter().map(|port| number(port, NODE_PORT)).collect::<Vec<_>>();
-    if is_open(old) && !is_open(new) && numbers(old) == numbers(new) {
+    if is_open(old) && !is_open(new) && node_ports(new).is_subset(&node_ports(old)) {
         for port in ports_mut(new).iter_mut().filter_map(Value::as_object_mut) {
             port.remove(NODE_PORT);
         }
@@ -100,13 +106,14 @@ pub(crate) fn drop_unneeded(new: &mut Value, old: &Value) {
     let same = |field: &str| new["spec"].get(field) == old["spec"].get(field);
     let balanced = |service: &Value| text(service, "type") == "LoadBalancer";
     let outward = |service: &Value| is_open(service) || service["spec"].get("externalIPs").is_some();
-    let needs: [(&str, &dyn Fn(&Value) -> bool); 3] = [
-        (HEALTH_CHECK, &is_probed),
-        ("allocateLoadBalancerNodePorts", &balanced),
-        ("externalTrafficPolicy", &outward),
-    ];
-    let gone = needs.into_iter().filter(|(field, needs)| needs(old) && !needs(new) && same(field));
-    let gone: Vec<&str> = gone.map(|(field, _)| field).collect();
+    let needs = |field: &str, service: &Value| match field {
+        HEALTH_CHECK => is_probed(service),
+        BALANCED => balanced(service),
+        _ => outward(service),
+    };
+    let gone = [HEALTH_CHECK, BALANCED, "externalTrafficPolicy"].into_iter();
+    let gone: Vec<&str> =
+        gone.filter(|field| needs(field, old) && !needs(field, new) && same(field)).collect();
     if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
         gone.into_iter().for_each(|field| drop(spec.remove(field)));
     }
@@ -164,7 +171,7 @@ fn first(new: &mut Value, name: &str, numbers: &mut impl Numbers) -> Result<(), 
     let given = is_given(new);
     let mut asked: BTreeMap<i64, i64> = BTreeMap::new();
     for port in ports(new).iter().filter(|port| number(port, NODE_PORT) != 0) {
-        asked.entry(number(port, "port")).or_insert(number(port, NODE_PORT));
+        asked.entry(number(port, "port")).or_insert_with(|| number(port, NODE_PORT));
     }
     let mut allocated: BTreeMap<i64, i64> = BTreeMap::new();
     for (index, port) in ports_mut(new).iter_mut().enumerate() {
@@ -196,10 +203,16 @@ fn first(new: &mut Value, name: &str, numbers: &mut impl Numbers) -> Result<(), 
 /// Those of a changed one: what it had, it may have on.
 fn again(new: &mut Value, old: &Value, name: &str, numbers: &mut impl Numbers) -> Result<(), Status> {
     let given = is_given(new);
+    // One that was stored before there were numbers to give keeps those that its members have chosen.
+    let without: BTreeSet<&str> = ports(old)
+        .iter()
+        .filter(|port| is_given(old) && number(port, NODE_PORT) == 0)
+        .map(|port| port["name"].as_str().unwrap_or_default())
+        .collect();
     let mut own = if is_open(old) { node_ports(old) } else { BTreeSet::new() };
     for (index, port) in ports_mut(new).iter_mut().enumerate() {
         match number(port, NODE_PORT) {
-            0 if !given => {}
+            0 if !given || without.contains(port["name"].as_str().unwrap_or_default()) => {}
             0 => {
                 let found = next(numbers)?;
                 set(port, NODE_PORT, found);
@@ -239,7 +252,7 @@ mod tests {
         }
     }
 
-    fn service(kind: &str, ports: &[(&str, i64, i64)], more: Value) -> Value {
+    fn service(kind: &str, ports: &[(&str, i64, i64)], more: &Value) -> Value {
         let port = |(name, at, node): &(&str, i64, i64)| {
             let mut port = json!({"name": name, "port": at});
             if *node != 0 {
@@ -282,7 +295,7 @@ mod tests {
                 "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 1-9",
             ),
         ] {
-            let mut new = service(kind, &asks, more.clone());
+            let mut new = service(kind, &asks, more);
             let got = match allocate(&mut new, None, &mut Counting::default()) {
                 Ok(()) => shown(&new),
                 Err(status) => status.message,
@@ -324,7 +337,7 @@ mod tests {
                 "already allocated",
             ),
         ] {
-            let (old, mut new) = (service(old.0, &old.1, none.clone()), service(new.0, &new.1, none.clone()));
+            let (old, mut new) = (service(old.0, &old.1, &none), service(new.0, &new.1, &none));
             keep(&mut new, &old);
             let got = match allocate(&mut new, Some(&old), &mut Counting::default()) {
                 Ok(()) => {

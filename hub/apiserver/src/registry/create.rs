@@ -92,7 +92,7 @@ impl Registry {
     ) -> Result<Written, Status> {
         let promised = self.node_ports.claim(kind, &mut object, None, &self.env)?;
         let inserted = self.insert_whole(caller, kind, namespace, object, options).await;
-        self.node_ports.settle(promised);
+        self.node_ports.settle(&promised);
         inserted
     }
 

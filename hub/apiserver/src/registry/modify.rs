@@ -161,7 +161,7 @@ impl Registry {
             _ => Promised::default(),
         };
         let changed = self.store_change(caller, &attempt, how, live, new, &old).await;
-        self.node_ports.settle(promised);
+        self.node_ports.settle(&promised);
         changed
     }
 

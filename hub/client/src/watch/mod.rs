@@ -615,7 +615,9 @@ impl<T> Watcher<T> {
                 Some(text.clone())
             }
             Trouble::Silent { text } => {
-                self.silent += 1;
+                // One that has brought something is at a revision that the server knows.
+                let brought = matches!(self.state, State::Stream { any: true, .. });
+                self.silent = if brought { 0 } else { self.silent + 1 };
                 Some(text.clone())
             }
             Trouble::Failed { text, code, retry_after } => {

@@ -342,7 +342,13 @@ fn assign(
     }
     if !has_replicas(spec) {
         if !goes_as_set(spec, placement) {
-            return Ok(everywhere(0));
+            let all = everywhere(0);
+            // What runs, and was not to run everywhere, is not begun once more elsewhere: it may be from a time when its
+            // parts were counted as replicas.
+            let mut kept = all.clone();
+            kept.retain(|target| spec.clusters.iter().any(|had| had.name == target.name));
+            let stays = spec.components.len() > 1 && Strategy::of(placement) != Strategy::Duplicated;
+            return Ok(if stays && !kept.is_empty() { kept } else { all });
         }
         return parts::assign(spec, chosen);
     }

@@ -116,6 +116,8 @@ fn placements_are_followed() {
             Err("SchedulerError: failed to select clusters: the number of feasible clusters is less than spreadConstraint.MinGroups: 2 of 3".into())),
         ("of several parts, everywhere", dynamic(), json!({"components": [{"name": "x", "replicas": 1}, {"name": "y", "replicas": 2}]}),
             ok(&[("a", 0), ("b", 0)])),
+        ("of several parts, where it runs", dynamic(), json!({"clusters": [{"name": "b", "replicas": 3}],
+            "components": [{"name": "x", "replicas": 1}, {"name": "y", "replicas": 2}]}), ok(&[("b", 0)])),
     ];
     for (message, placement, extra, want) in table {
         assert_eq!(placed(placement, extra), want, "{message}");

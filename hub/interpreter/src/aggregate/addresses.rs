@@ -26,9 +26,11 @@ pub(super) fn aggregate(template: &mut Value, items: &[AggregatedStatusItem]) ->
 type Place = (bool, String, String, bool, String);
 /// The same of a port.
 type Port = (i64, String, String);
+/// What is told of an address, and its ports.
+type Known<'a> = (&'a Map<String, Value>, BTreeMap<Port, &'a Value>);
 
 fn merged<'a>(addresses: impl Iterator<Item = &'a Value>) -> Vec<Value> {
-    let mut known: BTreeMap<Place, (&Map<String, Value>, BTreeMap<Port, &Value>)> = BTreeMap::new();
+    let mut known: BTreeMap<Place, Known<'_>> = BTreeMap::new();
     for address in addresses {
         let Some(fields) = address.as_object() else { continue };
         let (name, mode) = (text(address, &["hostname"]), text(address, &["ipMode"]));
@@ -41,7 +43,7 @@ fn merged<'a>(addresses: impl Iterator<Item = &'a Value>) -> Vec<Value> {
             ports.entry((number, protocol.to_owned(), error.to_owned())).or_insert(port);
         }
     }
-    let whole = |(fields, ports): (&Map<String, Value>, BTreeMap<Port, &Value>)| {
+    let whole = |(fields, ports): Known<'_>| {
         let mut address = fields.clone();
         if ports.is_empty() {
             address.shift_remove("ports");

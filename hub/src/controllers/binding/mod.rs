@@ -49,6 +49,8 @@ const WORKERS: usize = 8;
 const AT_ONCE: usize = 16;
 /// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// When it is looked again whether parts can be told.
+const PARTS: Duration = Duration::from_secs(60);
 
 /// Makes Works of bindings.
 pub(crate) struct Binder {
@@ -189,9 +191,9 @@ impl Binder {
         if problems.missing.is_empty() && !targets.is_empty() {
             let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
             if self.waits_for_parts(spec, &template).await {
-                // Once they are given, that brings us back.
+                // Once they are given, that brings us back; a rule that cannot be asked for them does not.
                 self.report(key, binding, spec, &problems).await?;
-                return Ok(Next::Done);
+                return Ok(Next::After(PARTS));
             }
             let render = render::Render::new(&self.context, key, binding, spec, &template);
             let (mut written, mut settled) = (Vec::new(), true);

@@ -139,8 +139,16 @@ pub(super) fn update_binding(
 pub(super) fn asks_as_bound(workload: &Workload, binding: &Value) -> bool {
     let Ok(spec) = ResourceBindingSpec::deserialize(&binding["spec"]) else { return true };
     let Workload { replicas, components } = workload;
+    // Bindings of before do not name the namespace.
+    let mut requirements = replicas.requirements.clone();
+    if let (Some(asked), Some(bound)) = (&mut requirements, &spec.replica_requirements)
+        && bound.namespace.is_empty()
+    {
+        asked.namespace.clear();
+        asked.priority_class_name.clear();
+    }
     spec.replicas == i32::try_from(replicas.replicas).unwrap_or(i32::MAX)
-        && spec.replica_requirements == replicas.requirements
+        && spec.replica_requirements == requirements
         && spec.components == *components
 }
 
