@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, Watcher, latest};
+use karmada_client::{
+    Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, Watcher, latest, rest::METADATA,
+};
 use karmada_env::Env;
 use karmada_meta::object;
 use parking_lot::Mutex;
@@ -36,9 +38,6 @@ const FETCH: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(3
 
 /// How often it is asked whether there is a Cluster of ours again.
 const ASK_AGAIN: Duration = Duration::from_secs(120);
-
-/// Of an object only the metadata.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The hub's Cluster object, newest known state.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! What lives in a Namespace of the member: asked before the Namespace is deleted.
 
-use karmada_client::{Error, Rest};
+use karmada_client::{
+    Error, Rest,
+    rest::{METADATA_LIST, query_value},
+};
 use karmada_core::vacancy::{self, Occupants, Ours, Vacancy};
 use serde_json::Value;
 
 use super::{discovery::Discovery, served::Registered};
-
-/// Of the objects only the metadata are wanted; older servers send all of them.
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Objects per page.
 const PAGE: usize = 200;
@@ -44,9 +44,9 @@ pub(crate) async fn vacancy(
             let mut path = format!("{collection}?limit={PAGE}");
             if !next.is_empty() {
                 path.push_str("&continue=");
-                path.push_str(&karmada_client::rest::query_value(&next));
+                path.push_str(&query_value(&next));
             }
-            let bytes = match member.get_bytes(&path, METADATA).await {
+            let bytes = match member.get_bytes(&path, METADATA_LIST).await {
                 Ok(bytes) => bytes,
                 // Not every kind can be listed.
                 Err(error) if error.code() == Some(405) => break,

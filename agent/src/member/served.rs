@@ -7,14 +7,14 @@
 
 use std::collections::BTreeSet;
 
-use karmada_client::{Error, Resource, Rest, rest::query_value};
+use karmada_client::{
+    Error, Resource, Rest,
+    rest::{METADATA_LIST, query_value},
+};
 use karmada_meta::object;
 use serde_json::Value;
 
 use super::discovery::Apis;
-
-/// Of definitions only the names are wanted.
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Objects per page.
 const PAGE: usize = 500;
@@ -51,7 +51,7 @@ impl Registered {
         };
         let mut names = Vec::new();
         if let Err(why) =
-            list(member, definitions, METADATA, |o| names.push(object::name(o).to_owned())).await?
+            list(member, definitions, METADATA_LIST, |o| names.push(object::name(o).to_owned())).await?
         {
             return Ok(Err(why));
         }

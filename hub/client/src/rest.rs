@@ -34,6 +34,13 @@ pub const ANSWER_LIMIT: usize = 160 << 20;
 /// No server is left alone for longer, whatever it asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 
+/// What to accept where of an object only the metadata are wanted; a server that does not know how sends all of it.
+pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// The same of a list.
+pub const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// A kind as it is addressed: where its objects live.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
@@ -360,8 +367,6 @@ impl Rest {
         media_type: &str,
         body: &B,
     ) -> Result<String, Error> {
-        const METADATA: &str =
-            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
         let body = encode(&method, path, body)?;
         let mut request = request(&method, path, METADATA, media_type, Some(body))?;
         request.headers_mut().insert("prefer", HeaderValue::from_static("return=minimal"));

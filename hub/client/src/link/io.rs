@@ -77,11 +77,8 @@ impl Counters {
     /// A request that began at `begun` was not answered in its time. When the first such began since one was.
     pub(super) fn missed(&self, begun: Duration) -> Duration {
         let begun = (begun.as_micros() as u64).max(1);
-        let first = self
-            .unanswered
-            .compare_exchange(0, begun, Ordering::Relaxed, Ordering::Relaxed)
-            .unwrap_or_else(|first| first);
-        Duration::from_micros(if first == 0 { begun } else { first })
+        let before = self.unanswered.compare_exchange(0, begun, Ordering::Relaxed, Ordering::Relaxed);
+        Duration::from_micros(before.err().unwrap_or(begun))
     }
 
     pub(super) fn connected(&self) {

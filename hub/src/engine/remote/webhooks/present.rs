@@ -10,7 +10,10 @@ use karmada_api::{
     },
     work::{ResourceBinding, ResourceBindingSpec},
 };
-use karmada_client::{Resource, Rest, rest::query_value};
+use karmada_client::{
+    Resource, Rest,
+    rest::{METADATA_LIST, query_value},
+};
 use karmada_core::{
     admit::{self, Found},
     quota,
@@ -23,8 +26,6 @@ use serde_json::Value;
 
 /// Of objects that may be many, no more are looked at: the server waits for the answer.
 const LOOK: usize = 500;
-/// Of them only the metadata are wanted.
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// A write, and where to look what there is beside it.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +170,7 @@ impl Beside<'_> {
             "" => String::new(),
             name => format!("&fieldSelector={}", query_value(&format!("metadata.name={name}"))),
         };
-        let listed = self.rest.get_bytes(&format!("{collection}?limit={LOOK}{one}"), METADATA).await;
+        let listed = self.rest.get_bytes(&format!("{collection}?limit={LOOK}{one}"), METADATA_LIST).await;
         let Some(list) = listed.ok().and_then(|list| serde_json::from_slice::<Value>(&list).ok()) else {
             return Found::Something;
         };
