@@ -37,7 +37,7 @@ mod works;
 use std::{sync::Arc, time::Duration};
 
 use karmada_client::{
-    Event, Recorder, Rest, WatchConfig, Watcher, WorkQueue, events::RecorderTask, latest, metrics::Queues,
+    Event, Recorder, Resource, Rest, WatchConfig, WorkQueue, events::RecorderTask, latest, metrics::Queues,
 };
 use karmada_core::figures::ClusterFigures;
 use karmada_env::Env;
@@ -56,7 +56,13 @@ use hub::{
     services::AgentCaller,
 };
 use member::{
-    apply::Applier, discovery::Discovery, ground::Ground, observe::Observer, quotas, quotas::Quotas, summary,
+    apply::Applier,
+    discovery::Discovery,
+    ground::Ground,
+    observe::{Observer, Ways},
+    quotas,
+    quotas::Quotas,
+    summary,
     summary::Figures,
 };
 use phase::Phases;
@@ -155,6 +161,11 @@ impl Handle {
         self.executor.observer.len()
     }
 
+    /// Kinds of which nothing is seen on the member, since it has refused their watches for long.
+    pub fn watches_failing(&self) -> usize {
+        self.executor.observer.failing().len()
+    }
+
     /// Works that wait to be carried out, now.
     pub fn queued(&self) -> usize {
         self.queue.len()
@@ -183,35 +194,9 @@ impl Agent {
         let (recorder, recorder_task) = Recorder::new(hub.clone(), COMPONENT, env.clone());
         let (hub, member) = (Rest::new(hub), Rest::new(member));
         let phases = Phases::new();
-        let view = Arc::new(ClusterView::new(hub.clone(), config.cluster.clone(), phases.clone()));
         let desired = Arc::new(Desired::default());
         let stats = Arc::new(Stats::default());
         let queue: WorkQueue<String> = WorkQueue::new(env.clone());
-        let outbox = Arc::new(Outbox::new(hub.clone(), namespace.clone(), env.clone()));
-        let discovery = Arc::new(Discovery::new(member.clone(), env.clone()));
-        let notice = {
-            let queue = queue.clone();
-            move |work: &str| queue.add(work.to_owned())
-        };
-        let caller = AgentCaller::new(env.clone(), recorder.clone(), config.cluster.clone());
-        let interpreter =
-            Arc::new(Interpreter::new(env.clone()).with_caller(Arc::new(caller), Unreachable::FallsBack));
-        let observer = Observer::new(
-            member.clone(),
-            env.clone(),
-            namespace.clone(),
-            config.member_back.clone(),
-            notice,
-            Arc::clone(&interpreter),
-        );
-        let met = queue.clone();
-        let ground = Arc::new(Ground::new(
-            member.clone(),
-            env.clone(),
-            config.member_back.clone(),
-            Arc::clone(&discovery),
-            move |work| met.add(work),
-        ));
         let confirmed = queue.clone();
         let parts = fence::Parts {
             hub: hub.clone(),
@@ -225,6 +210,40 @@ impl Agent {
             stats: Arc::clone(&stats),
         };
         let fence = Arc::new(Fence::new(parts, move |work| confirmed.add(work)));
+        let (name, watched) = (config.cluster.clone(), Arc::clone(&fence));
+        let view = Arc::new(ClusterView::new(hub.clone(), name, phases.clone(), watched));
+        let outbox = Arc::new(Outbox::new(hub.clone(), namespace.clone(), env.clone()));
+        let discovery = Arc::new(Discovery::new(member.clone(), env.clone()));
+        let notice = {
+            let queue = queue.clone();
+            move |work: &str| queue.add(work.to_owned())
+        };
+        let caller = AgentCaller::new(env.clone(), recorder.clone(), config.cluster.clone());
+        let interpreter =
+            Arc::new(Interpreter::new(env.clone()).with_caller(Arc::new(caller), Unreachable::FallsBack));
+        let (served, held) = (Arc::clone(&discovery), Arc::clone(&desired));
+        let in_use = move |resource: &Resource| {
+            let Resource { group, version, kind, .. } = resource;
+            let known = served.known();
+            known.is_none_or(|apis| apis.resource(group, version, kind).is_some())
+                && held.holds(group, version, kind)
+        };
+        let observer = Observer::new(
+            member.clone(),
+            env.clone(),
+            namespace.clone(),
+            config.member_back.clone(),
+            Ways { notice: Box::new(notice), in_use: Box::new(in_use) },
+            Arc::clone(&interpreter),
+        );
+        let met = queue.clone();
+        let ground = Arc::new(Ground::new(
+            member.clone(),
+            env.clone(),
+            config.member_back.clone(),
+            Arc::clone(&discovery),
+            move |work| met.add(work),
+        ));
         let executor = Arc::new(Executor {
             hub: hub.clone(),
             env: env.clone(),
@@ -339,14 +358,15 @@ impl Agent {
             let (view, env, wake) = (Arc::clone(&view), env.clone(), config.hub_back.clone());
             async move { view.follow(env, wake).await }
         });
-        loops.spawn(summary::follow(
-            member.clone(),
-            env.clone(),
-            config.member_back.clone(),
-            Arc::clone(&figures),
-        ));
         let quotas: Arc<Mutex<Quotas>> = Arc::default();
+        // All Pods of a member are more than anything else that is watched.
         if config.resource_modeling {
+            loops.spawn(summary::follow(
+                member.clone(),
+                env.clone(),
+                config.member_back.clone(),
+                Arc::clone(&figures),
+            ));
             let (env, wake) = (env.clone(), config.member_back.clone());
             loops.spawn(quotas::follow(member.clone(), env, wake, Arc::clone(&quotas)));
         }
@@ -363,7 +383,8 @@ impl Agent {
             desired: Arc::clone(&desired),
             works: queue.clone(),
             stats: Arc::clone(&stats),
-            released: Arc::clone(&executor.released),
+            executor: Arc::clone(&executor),
+            identity: Mutex::default(),
         };
         loops.spawn({
             let phases = phases.clone();
@@ -390,10 +411,8 @@ impl Agent {
             };
             follower.run(move || held.versioned_kinds(), changed)
         });
-        loops.spawn(
-            Pull { hub, config: config.clone(), env, executor: Arc::clone(&executor), queue: queue.clone() }
-                .run(),
-        );
+        loops.spawn(pull(config.clone(), env, Arc::clone(&executor), queue.clone()));
+        loops.spawn(follow_versions(Arc::clone(&executor)));
         loops.spawn(hurry(config.clone(), queue.clone(), Arc::clone(&outbox)));
         loops.spawn({
             let executor = Arc::clone(&executor);
@@ -464,46 +483,41 @@ async fn until(limit: Duration, done: impl Fn() -> bool) {
     let _ = tokio::time::timeout(limit, wait).await;
 }
 
-/// Watches this cluster's Works.
-struct Pull {
-    hub: Rest,
-    config: AgentConfig,
-    env: Env,
-    executor: Arc<Executor>,
-    queue: WorkQueue<String>,
+/// Watches this cluster's Works, for ever. When there is a Cluster again everything is listed anew.
+async fn pull(config: AgentConfig, env: Env, executor: Arc<Executor>, queue: WorkQueue<String>) {
+    let Executor { desired, view, phases, .. } = &*executor;
+    let path = works().collection(Some(&config.execution_namespace()));
+    loop {
+        phases.active().await;
+        let config = WatchConfig::new(path.clone()).wake(&config.hub_back);
+        let mut watch = view.watch(config, env.clone(), DesiredWork::parse);
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = phases.withdrawn() => break,
+                event = watch.next() => event,
+            };
+            if matches!(event, Event::Synced) && desired.would_lose() {
+                // A hub that has lost them may have lost the Cluster, too. Then they are kept as they are.
+                view.doubt();
+            }
+            if !view.is_ours(&env).await {
+                break;
+            }
+            for work in desired.apply(event, watch.life()) {
+                queue.add(work);
+            }
+        }
+    }
 }
 
-impl Pull {
-    /// Watches for ever. Of a hub that turns out to be another, and when there is a Cluster again, everything is listed
-    /// anew.
-    async fn run(self) {
-        let Executor { desired, view, phases, .. } = &*self.executor;
-        let path = works().collection(Some(&self.config.execution_namespace()));
-        let mut doubts = desired.doubts();
-        loop {
-            phases.active().await;
-            let life = desired.life();
-            let watch = WatchConfig::new(path.clone()).wake(&self.config.hub_back);
-            let mut watcher =
-                Watcher::new(self.hub.client().clone(), watch, self.env.clone(), DesiredWork::parse);
-            loop {
-                let event = tokio::select! {
-                    biased;
-                    () = doubts.woken() => break,
-                    () = phases.withdrawn() => break,
-                    event = watcher.next() => event,
-                };
-                if matches!(event, Event::Synced) && desired.would_lose() {
-                    // A hub that has lost them may have lost the Cluster, too. Then they are kept as they are.
-                    view.doubt();
-                }
-                if !view.is_ours(&self.env).await {
-                    break;
-                }
-                for work in desired.apply(event, life) {
-                    self.queue.add(work);
-                }
-            }
+/// Lets watches on the member go by the versions that it serves.
+async fn follow_versions(executor: Arc<Executor>) {
+    let mut changes = executor.discovery.changes();
+    loop {
+        changes.woken().await;
+        if let Some(apis) = executor.discovery.known() {
+            executor.observer.serves(&apis);
         }
     }
 }

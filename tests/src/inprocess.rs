@@ -412,6 +412,22 @@ impl World {
         self.start_hub().await;
     }
 
+    /// What the hub's store holds now, for [`World::rewind_hub`].
+    pub fn snapshot(&self) -> Memory {
+        self.engine.as_it_is()
+    }
+
+    /// Lets the hub be lost, and starts one on an earlier state whose revisions come a second time: as a stock
+    /// kube-apiserver does whose etcd was restored.
+    ///
+    /// # Panics
+    /// When it does not stop, or does not come up again.
+    pub async fn rewind_hub(&mut self, snapshot: Memory) {
+        self.stop_hub().await;
+        self.engine = snapshot;
+        self.start_hub().await;
+    }
+
     /// Starts the hub on what it left behind.
     ///
     /// # Panics

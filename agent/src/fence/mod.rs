@@ -26,7 +26,7 @@ use std::{
 };
 
 use karmada_api::consts::event;
-use karmada_client::{Error, ObjectRef, Recorder, Resource, Rest, Wake};
+use karmada_client::{Error, ObjectRef, Recorder, Resource, Rest, Wake, wake::Listener};
 use karmada_core::{
     health::Moment,
     judge::{
@@ -200,6 +200,33 @@ impl Fence {
             self.doubts();
             self.changed.wake();
         }
+    }
+
+    /// The hub's life: it begins another when it turns out to be another.
+    pub(crate) fn life(&self) -> u64 {
+        self.desired.life()
+    }
+
+    /// An ear for when everything on the hub is to be listed anew.
+    pub(crate) fn relists(&self) -> Listener {
+        self.desired.relists()
+    }
+
+    /// Lets everything on the hub be listed anew, although it is the one that it was.
+    pub(crate) fn list_anew(&self) {
+        self.desired.list_anew();
+    }
+
+    /// In this life of the hub something was seen, and then a state before that: a watch or an answer went back. That is no
+    /// news if the hub is known to be another since.
+    pub(crate) fn went_back(&self, life: u64) {
+        if life != self.life() {
+            return;
+        }
+        let now = self.moment();
+        self.inner.lock().history.went_back(now);
+        self.doubts();
+        self.changed.wake();
     }
 
     /// The hub has turned out to be another than the one that confirmed what is here.

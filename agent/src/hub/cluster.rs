@@ -5,26 +5,29 @@
 //!
 //! Its status is most of it, and most of its changes are reports of our own. So the watch asks for metadata alone, and
 //! the object is fetched only when it has a revision that we have not made.
+//!
+//! It also notices that the hub is another one than it was, restored from an older copy, also by an etcd whose revisions
+//! then come a second time: an answer is older than what was known when it was asked for ([`Fence::went_back`]). A Cluster
+//! that was made anew is no such sign, but a reason to list everything on the hub anew.
 
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use karmada_client::{
-    Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, Watcher, latest, rest::METADATA,
-};
+use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, latest, rest::METADATA};
 use karmada_env::Env;
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
-use super::clusters;
+use super::{clusters, watch::HubWatch};
 use crate::{
+    fence::Fence,
     phase::{Phase, Phases},
     revision::Revision,
 };
@@ -49,28 +52,44 @@ pub(crate) struct ClusterView {
     id: OnceLock<String>,
     /// The Cluster has been seen to be ours since the last connection was made.
     sure: AtomicBool,
+    /// Hears when the hub turns out to be another.
+    fence: Arc<Fence>,
     current: latest::Sender<Option<Arc<Value>>>,
+    /// In which life of the hub that was heard of.
+    life: AtomicU64,
     /// The newest metadata of a state that was not fetched yet.
     unseen: Mutex<Option<Value>>,
 }
 
 impl ClusterView {
-    pub(crate) fn new(hub: Rest, name: String, phases: Phases) -> Self {
+    pub(crate) fn new(hub: Rest, name: String, phases: Phases, fence: Arc<Fence>) -> Self {
         Self {
             hub,
             name,
             phases,
             id: OnceLock::new(),
             sure: AtomicBool::new(false),
+            fence,
             current: latest::Sender::new(None),
+            life: AtomicU64::new(0),
             unseen: Mutex::new(None),
         }
     }
 
     /// The member's id is this.
     pub(crate) fn is_of(&self, id: &str) {
-        // It does not change while this process lives.
+        // The one that it registers with.
         let _ = self.id.set(id.to_owned());
+    }
+
+    /// A watch of something on the hub.
+    pub(crate) fn watch<T: 'static>(
+        &self,
+        config: WatchConfig,
+        env: Env,
+        project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
+    ) -> HubWatch<T> {
+        HubWatch::new(self.hub.clone(), config, env, Arc::clone(&self.fence), project)
     }
 
     pub(crate) fn path(&self) -> String {
@@ -94,13 +113,22 @@ impl ClusterView {
         }
         self.sure.store(true, Ordering::Release);
         self.phases.rejoin();
+        let life = self.fence.life();
+        let outlived = self.life.swap(life, Ordering::AcqRel) != life;
+        let mut made_anew = false;
         self.current.send_if_modified(|current| {
-            if current.as_deref().is_some_and(|known| *known == cluster || is_older(&cluster, known)) {
-                return false;
+            if let Some(known) = current {
+                if **known == cluster || (!outlived && is_older(&cluster, known)) {
+                    return false;
+                }
+                made_anew = object::uid(known) != object::uid(&cluster);
             }
             *current = Some(Arc::new(cluster));
             true
         });
+        if made_anew && !outlived {
+            self.fence.list_anew();
+        }
     }
 
     /// Why a Cluster is not ours, if it is not.
@@ -141,10 +169,11 @@ impl ClusterView {
 
     /// Looks whether the Cluster is the one that is known, and at its spec if it is not.
     async fn meet(&self) -> Result<(), Error> {
+        let before = self.before();
         let bytes = self.hub.get_bytes(&self.path(), METADATA).await?;
-        let same = serde_json::from_slice::<Value>(&bytes)
-            .is_ok_and(|news| self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)));
-        if same {
+        let news = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
+        self.compare(before, &news);
+        if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
             self.sure.store(true, Ordering::Release);
             return Ok(());
         }
@@ -165,9 +194,29 @@ impl ClusterView {
 
     /// Asks the hub now.
     pub(crate) async fn refresh(&self) -> Result<Arc<Value>, Error> {
-        let cluster = self.hub.get(&self.path()).await?;
+        let cluster = self.ask().await?;
         self.set(cluster.clone());
         Ok(Arc::new(cluster))
+    }
+
+    async fn ask(&self) -> Result<Value, Error> {
+        let before = self.before();
+        let cluster = self.hub.get(&self.path()).await?;
+        self.compare(before, &cluster);
+        Ok(cluster)
+    }
+
+    /// The hub's life, and what is known of it, before it is asked something.
+    fn before(&self) -> (u64, Option<Arc<Value>>) {
+        let life = self.fence.life();
+        (life, self.get().filter(|_| self.life.load(Ordering::Acquire) == life))
+    }
+
+    /// Holds an answer against what was known when it was asked for.
+    fn compare(&self, (life, known): (u64, Option<Arc<Value>>), cluster: &Value) {
+        if known.is_some_and(|known| is_older(cluster, &known)) {
+            self.fence.went_back(life);
+        }
     }
 
     /// Follows the object, and tells when it was deleted.
@@ -178,7 +227,7 @@ impl ClusterView {
             .metadata_only()
             .wake(&wake);
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
-        let mut watcher = Watcher::new(self.hub.client().clone(), config, env.clone(), parse);
+        let mut watcher = self.watch(config, env.clone(), parse);
         let mut backoff = Backoff::new(FETCH);
         let mut listed = false;
         // When to ask for the object as it is now.
@@ -238,6 +287,9 @@ impl ClusterView {
 
     /// Whether the watch told of a state that is not known here.
     fn is_behind(&self) -> bool {
+        if self.life.load(Ordering::Acquire) != self.fence.life() {
+            return true;
+        }
         let unseen = self.unseen.lock();
         let Some(news) = unseen.as_ref() else { return false };
         self.current.borrow().as_deref().is_none_or(|known| {
@@ -249,7 +301,7 @@ impl ClusterView {
 
     /// Asks for the object: before a deletion is believed, and for what has changed. Answers when to ask again.
     async fn fetch(&self, backoff: &mut Backoff, env: &Env) -> Option<Instant> {
-        match self.hub.get(&self.path()).await {
+        match self.ask().await {
             Ok(cluster) => self.set(cluster),
             // Not by whatever else answers 404 on the way.
             Err(error) if error.is_absence_of(&self.name) => self.phases.set(Phase::Removed),

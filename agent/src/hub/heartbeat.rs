@@ -120,7 +120,9 @@ impl Heartbeat {
                 }
                 Err(error) => {
                     self.stats.renewal_errors.add();
-                    let pause = backoff.next(&self.env);
+                    // No longer than usual: the hub counts what is missing.
+                    let asked = error.retry_after().unwrap_or_default().min(self.config.lease_interval);
+                    let pause = backoff.next(&self.env).max(asked);
                     tracing::warn!(cluster = %self.config.cluster, %error, failures = backoff.failures(), "the lease was not renewed");
                     pause
                 }

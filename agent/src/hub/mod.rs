@@ -7,6 +7,7 @@ pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
 pub(crate) mod services;
+pub(crate) mod watch;
 
 use karmada_client::Resource;
 

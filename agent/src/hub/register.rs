@@ -108,7 +108,7 @@ pub(crate) async fn register(
                 REFUSED
             }
             Err(error) => {
-                let pause = backoff.next(env);
+                let pause = backoff.next(env).max(error.retry_after().unwrap_or_default());
                 if backoff.failures() == 1 || backoff.failures().is_multiple_of(20) {
                     tracing::warn!(%error, "cannot register yet, trying again");
                 }

@@ -26,12 +26,11 @@ use crate::{
         discovery::{Apis, Discovery},
         health::{Health, Threshold},
         quotas::Quotas,
-        released::Released,
         summary::Figures,
     },
     phase::Phases,
     stats::Stats,
-    works::desired::Desired,
+    works::{desired::Desired, sync::Executor},
 };
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
@@ -118,8 +117,9 @@ pub(crate) struct Reporter {
     pub(crate) desired: Arc<Desired>,
     pub(crate) works: WorkQueue<String>,
     pub(crate) stats: Arc<Stats>,
-    /// Namespaces that stay on the member.
-    pub(crate) released: Arc<Released>,
+    pub(crate) executor: Arc<Executor>,
+    /// The uid of the member's kube-system Namespace.
+    pub(crate) identity: Mutex<Option<String>>,
 }
 
 impl Reporter {
@@ -187,6 +187,9 @@ impl Reporter {
     }
 
     async fn first_lists(&self) {
+        if !self.config.resource_modeling {
+            return;
+        }
         let ready = async {
             while !self.figures.lock().synced() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -200,7 +203,8 @@ impl Reporter {
         if health != Health::Ready {
             return Look { health, version: None, apis: None };
         }
-        self.released.look(&self.member, &self.config.execution_namespace()).await;
+        self.executor.released.look(&self.member, &self.config.execution_namespace()).await;
+        self.identify().await;
         let version = match self.member.get("/version").await {
             Ok(version) => Some(Version::of(&version)),
             Err(error) => {
@@ -219,6 +223,16 @@ impl Reporter {
             Err(error) => Err(error.to_string()),
         };
         Look { health, version, apis: Some(apis) }
+    }
+
+    /// Notices that the member is another than it was.
+    async fn identify(&self) {
+        let Ok(system) = self.member.get("/api/v1/namespaces/kube-system").await else { return };
+        let mut known = self.identity.lock();
+        let uid = object::uid(&system).to_owned();
+        if known.replace(uid.clone()).is_some_and(|known| known != uid) {
+            self.executor.observer.member_is_another();
+        }
     }
 
     /// Tells the hub what it does not have.
@@ -270,17 +284,19 @@ impl Reporter {
     /// Tells the hub what is free on each node, and what ResourceQuotas leave, if that is other than what it has.
     async fn tell_rooms(&self, rooms: &mut Rooms) -> Result<(), Error> {
         let now = self.env.now();
-        if !self.config.resource_modeling || rooms.forbidden || rooms.not_before > now {
+        if rooms.forbidden || rooms.not_before > now {
             return Ok(());
         }
         let mut reports = Vec::new();
-        {
+        if !self.config.resource_modeling {
+            // Nobody looks, so what was said once is taken back.
+            reports.extend([(extension::NODES, None), (extension::QUOTAS, None)]);
+        } else {
             let figures = self.figures.lock();
             if figures.synced() {
                 reports.push((extension::NODES, report::write(&figures.rooms())));
             }
-        }
-        {
+            drop(figures);
             let quotas = self.quotas.lock();
             if quotas.synced() {
                 let left = if quotas.is_empty() { None } else { quotas.report(&self.desired.namespaces()) };
@@ -386,14 +402,33 @@ impl Reporter {
             if figures.synced() {
                 let models = if models.is_empty() { default_resource_models() } else { models };
                 new.node_summary = Some(figures.nodes());
-                new.resource_summary =
-                    Some(figures.resources(self.config.resource_modeling.then_some(models.as_slice())));
+                new.resource_summary = Some(figures.resources(Some(models.as_slice())));
             }
         }
+        if !self.config.resource_modeling {
+            // As in Karmada: nobody looks, so nobody says anything.
+            (new.node_summary, new.resource_summary) = (None, None);
+        }
         conditions::set(&mut new.conditions, ready, now);
-        self.released.show(&mut new.conditions, now);
+        unwatched(&mut new.conditions, &self.executor.observer.failing(), now);
+        self.executor.released.show(&mut new.conditions, now);
         new
     }
+}
+
+/// Says of which kinds nothing is seen on the member, while there are some.
+fn unwatched(list: &mut Vec<Condition>, failing: &[(String, Arc<str>)], now: Time) {
+    if failing.is_empty() {
+        conditions::remove(list, extension::KINDS_UNWATCHED);
+        return;
+    }
+    let kinds: Vec<String> = failing.iter().map(|(kind, why)| format!("{kind} ({why})")).collect();
+    let message = format!(
+        "changes of these kinds on the member are not seen, nor their status, since it refuses to have them watched: {}",
+        kinds.join("; ")
+    );
+    let condition = Condition::new(extension::KINDS_UNWATCHED, true, "WatchRefused", message, now);
+    conditions::set(list, condition, now);
 }
 
 fn enablements(apis: &Apis, now: Time) -> Condition {

@@ -23,7 +23,7 @@ use karmada_api::{
     },
     consts::extension,
 };
-use karmada_client::{Backoff, Error, Event, Policy, Resource, Rest, Wake, WatchConfig, Watcher};
+use karmada_client::{Backoff, Error, Event, Policy, Resource, Rest, Wake, WatchConfig};
 use karmada_env::Env;
 use karmada_interpreter::{Interpreter, rules::Rules, webhook::Hooks};
 use karmada_meta::{gvk::GroupVersionKind, gvk::parse_api_version, object};
@@ -225,7 +225,7 @@ impl Follower {
             let rule = serde_json::from_value::<T>(value[body].take()).map_err(|error| error.to_string())?;
             Ok((object::name(&value).to_owned(), rule))
         };
-        let mut watcher = Watcher::new(self.hub.client().clone(), config, self.env.clone(), read);
+        let mut watcher = self.view.watch(config, self.env.clone(), read);
         let (mut known, mut listed) = (BTreeMap::new(), None);
         loop {
             match watcher.next().await {

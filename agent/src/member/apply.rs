@@ -34,9 +34,10 @@ use super::{
     config::{self, Owner, configuration, has_other_writers, is_namespace, replacement},
     discovery::Discovery,
     ground::Need,
-    observe::{Observer, Sight, sight},
+    observe::Observer,
     occupants::vacancy,
     served::Served,
+    sights::{Sight, sight},
 };
 use crate::works::{
     desired::{Desired, Manifest, ObjectId},
@@ -268,6 +269,7 @@ impl Applier {
         let path = resource.object(Some(&id.namespace), &id.name);
         let manifest: Value = serde_json::from_str(&order.manifest.text)
             .map_err(|error| Failure::sometime(format!("the manifest is not an object: {error}")))?;
+        let known = observer.get(id);
         let live = match self.member.get(&path).await {
             Ok(live) => Some(live),
             Err(error) if error.is_not_found() => None,
@@ -276,6 +278,7 @@ impl Applier {
         if let Some(live) = &live {
             let before = observer.get(id).map(|sight| sight.seen);
             let sight = sight(&self.interpreter, live, &self.execution_namespace, before).await;
+            observer.doubt(known.as_ref(), &sight);
             if self.is_settled(id, &order, &sight) {
                 let seen = observer.note(id, sight).seen;
                 return Ok(Step::Done(Done { written: false, by_put: None, seen, later: None }));

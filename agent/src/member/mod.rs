@@ -11,4 +11,5 @@ pub(crate) mod occupants;
 pub(crate) mod quotas;
 pub(crate) mod released;
 pub(crate) mod served;
+pub(crate) mod sights;
 pub(crate) mod summary;

@@ -80,6 +80,11 @@ impl Shown {
             ("works", "Works that the hub wants here.", agent.works()),
             ("objects", "Objects on the member that are watched.", agent.objects()),
             ("works_queued", "Works that wait to be carried out.", agent.queued()),
+            (
+                "watches_failing",
+                "Kinds whose watches the member has refused for long.",
+                agent.watches_failing(),
+            ),
             ("reports_pending", "Reports that the hub has not taken yet.", agent.unreported()),
         ];
         for (name, help, value) in gauges {
@@ -101,7 +106,7 @@ mod tests {
 
     /// Every family of an agent's page beside every process's own, with its labels. Once something was heard, there
     /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
+    const DOCUMENTED: [(&str, Kind, &[&str]); 46] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -134,6 +139,7 @@ mod tests {
         ("karmada_agent_reports_pending", Kind::Gauge, &[]),
         ("karmada_agent_sync_errors", Kind::Counter, &[]),
         ("karmada_agent_syncs", Kind::Counter, &[]),
+        ("karmada_agent_watches_failing", Kind::Gauge, &[]),
         ("karmada_agent_work_reports", Kind::Counter, &[]),
         ("karmada_agent_works", Kind::Gauge, &[]),
         ("karmada_agent_works_queued", Kind::Gauge, &[]),

@@ -254,7 +254,8 @@ fn annotation(text: &str, key: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct Desired {
     inner: Mutex<Inner>,
-    doubted: Wake,
+    /// Everything on the hub is to be listed anew.
+    anew: Wake,
 }
 
 #[derive(Debug, Default)]
@@ -272,12 +273,17 @@ impl Desired {
     /// watches them has to list them anew.
     pub(crate) fn doubt(&self) {
         self.inner.lock().life += 1;
-        self.doubted.wake();
+        self.anew.wake();
     }
 
-    /// An ear for doubts.
-    pub(crate) fn doubts(&self) -> Listener {
-        self.doubted.listen()
+    /// What was seen of the hub holds, but something may be missed: everything is to be listed anew.
+    pub(crate) fn list_anew(&self) {
+        self.anew.wake();
+    }
+
+    /// An ear for when everything on the hub is to be listed anew: a doubt is a reason, too.
+    pub(crate) fn relists(&self) -> Listener {
+        self.anew.listen()
     }
 
     /// The hub's life, to be handed in with what it tells.
@@ -343,6 +349,13 @@ impl Desired {
         let Some(listing) = &inner.listing else { return false };
         let listed: BTreeSet<&String> = listing.iter().collect();
         inner.works.keys().any(|name| !listed.contains(name))
+    }
+
+    /// Whether some Work holds a kind in a version.
+    pub(crate) fn holds(&self, group: &str, version: &str, kind: &str) -> bool {
+        let inner = self.inner.lock();
+        let mut held = inner.works.values().flat_map(|work| &work.manifests);
+        held.any(|m| m.id.group == group && m.id.kind == kind && m.version == version)
     }
 
     /// A full list was had.
@@ -412,10 +425,11 @@ impl Desired {
         kinds.into_iter().collect()
     }
 
-    /// The hub has taken this status, of the Work with this uid: what it answered with. The watch may have told of
-    /// something newer before, or of another Work of that name.
-    pub(crate) fn reported(&self, name: &str, uid: &str, resource_version: &str, status: &WorkStatus) {
-        let Some(work) = self.get(name).filter(|work| work.uid == uid) else { return };
+    /// The hub has taken this status of a Work as it was known then: what it answered with. The watch may have told of
+    /// something newer before, or of another Work of that name, and the hub may be another since.
+    pub(crate) fn reported(&self, known: &DesiredWork, resource_version: &str, status: &WorkStatus) {
+        let same = |work: &Arc<DesiredWork>| work.uid == known.uid && work.life == known.life;
+        let Some(work) = self.get(&known.name).filter(same) else { return };
         let revision = Revision::read(resource_version);
         let mut on_hub = work.on_hub.lock();
         if !revision.is_before(on_hub.revision) {
@@ -505,7 +519,7 @@ mod tests {
         assert_eq!(desired.hear(Event::Upsert(work("a", 5))), ["a"]);
         assert!(desired.hear(Event::Upsert(work("a", 4))).is_empty());
         assert_eq!(desired.hear(Event::Upsert(work("a", 6))), ["a"]);
-        desired.reported("a", "u", "9", &WorkStatus::default());
+        desired.reported(&work("a", 6), "9", &WorkStatus::default());
         assert!(desired.hear(Event::Upsert(work("a", 8))).is_empty());
     }
 
@@ -531,9 +545,9 @@ mod tests {
         assert_eq!(said(&hears(&["a"], false, 2)), (true, true));
         let gone = hears(&["a"], true, 3);
         assert_eq!(said(&gone), (true, true));
-        let mut doubts = desired.doubts();
+        let mut relists = desired.relists();
         desired.doubt();
-        assert!(futures::FutureExt::now_or_never(doubts.woken()).is_some());
+        assert!(futures::FutureExt::now_or_never(relists.woken()).is_some());
         assert_eq!(said(&gone), (false, false));
         assert_eq!(
             said(&hears(&["a"], true, 1)),
@@ -553,10 +567,23 @@ mod tests {
         for (uid, revision, counts) in rows {
             let desired = Desired::default();
             desired.hear(Event::Upsert(work("a", 5)));
-            desired.reported("a", uid, revision, &status);
+            desired.reported(&DesiredWork { uid: uid.to_owned(), ..work("a", 5) }, revision, &status);
             let known = desired.get("a").unwrap().status();
             assert_eq!(*known == status, counts, "{uid} {revision}");
         }
+    }
+
+    #[test]
+    fn in_another_life_older_revisions_are_news() {
+        let desired = Desired::default();
+        desired.hear(Event::Upsert(work("a", 90)));
+        let before = desired.get("a").unwrap();
+        desired.doubt();
+        assert_eq!(desired.hear(Event::Upsert(work("a", 4))), ["a"]);
+        assert!(desired.hear(Event::Upsert(work("a", 3))).is_empty());
+        // An answer of the hub before comes late.
+        desired.reported(&before, "91", &WorkStatus::default());
+        assert_eq!(desired.hear(Event::Upsert(work("a", 5))), ["a"]);
     }
 
     #[test]

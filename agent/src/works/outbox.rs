@@ -24,6 +24,10 @@ const RETRY: Policy = Policy::new(Duration::from_millis(250), Duration::from_sec
 /// by the watch. What a Work's conditions say does not wait.
 const GATHER: Duration = Duration::from_millis(60);
 
+/// A report that the hub has refused for what it says is not sent again before so long, unless it says something else: it
+/// would be refused again, and may be large.
+const REFUSED: Duration = Duration::from_secs(3600);
+
 /// Reports under way at a time. On one connection more would only queue there.
 pub(crate) const REPORTERS: usize = 4;
 
@@ -34,6 +38,13 @@ struct Pending {
     /// Works, by name, with their uid and since when they are deleted, that are carried out to their end: our finalizer is
     /// to go.
     finished: BTreeSet<(String, String, Option<String>)>,
+    /// By Work, what the hub has refused, and [`Env::now`] from when on it is tried again.
+    refused: BTreeMap<String, (Arc<WorkStatus>, Duration)>,
+}
+
+/// The hub has understood, and does not take what was said: too large, not valid, not ours to say.
+fn is_refused(error: &Error) -> bool {
+    matches!(error.code(), Some(403 | 413 | 422))
 }
 
 /// See the module.
@@ -71,6 +82,7 @@ impl Outbox {
     pub(crate) fn finished(&self, work: &DesiredWork) {
         let mut pending = self.pending.lock();
         pending.statuses.remove(&work.name);
+        pending.refused.remove(&work.name);
         pending.finished.insert((work.name.clone(), work.uid.clone(), work.deleted_at.clone()));
         drop(pending);
         self.queue.add(work.name.clone());
@@ -116,10 +128,28 @@ impl Outbox {
                     } else {
                         tracing::warn!(work = %*name, %error, "the hub does not take a report");
                     }
-                    name.retry();
+                    if is_refused(&error) && self.refuse(&name) {
+                        name.done();
+                    } else {
+                        name.retry_after(error.retry_after());
+                    }
                 }
             }
         }
+    }
+
+    /// Lets a report wait that was refused. Not so a finalizer: that it is to go says nothing that could be refused for long.
+    /// Whether something waits.
+    fn refuse(&self, name: &str) -> bool {
+        let mut pending = self.pending.lock();
+        if pending.finished.iter().any(|(other, ..)| other == name) {
+            return false;
+        }
+        let Some((_, status)) = pending.statuses.get(name).cloned() else { return false };
+        pending.refused.insert(name.to_owned(), (status, self.env.now() + REFUSED));
+        drop(pending);
+        self.queue.add_after(name.to_owned(), REFUSED);
+        true
     }
 
     /// Whether there was something that the hub did not have.
@@ -129,17 +159,29 @@ impl Outbox {
             self.let_go(name, &done.1, done.2.as_deref()).await?;
             self.pending.lock().finished.remove(&done);
         }
-        let Some((uid, status)) = self.pending.lock().statuses.get(name).cloned() else { return Ok(false) };
+        let (uid, status) = {
+            let mut pending = self.pending.lock();
+            let Some((uid, status)) = pending.statuses.get(name).cloned() else { return Ok(false) };
+            match pending.refused.get(name) {
+                Some((refused, until)) if **refused == *status && self.env.now() < *until => {
+                    // It was added again meanwhile, and sooner.
+                    self.queue.add_after(name.to_owned(), until.saturating_sub(self.env.now()));
+                    return Ok(false);
+                }
+                _ => pending.refused.remove(name),
+            };
+            (uid, status)
+        };
         let current = desired.get(name).filter(|work| work.uid == uid);
         let known = current.as_ref().is_some_and(|work| *work.status() == *status);
-        if current.is_some() && !known {
+        if let Some(current) = current.filter(|_| !known) {
             let path = self.works.subresource(Some(&self.namespace), name, "status");
             let lists =
                 json!({"conditions": status.conditions, "manifestStatuses": status.manifest_statuses});
             match self.hub.patch_for_revision(&path, Patch::Merge, &json!({"status": lists})).await {
                 Ok(revision) => {
                     stats.work_reports.add();
-                    desired.reported(name, &uid, &revision, &status);
+                    desired.reported(&current, &revision, &status);
                 }
                 Err(error) if error.is_absence_of(name) => {}
                 Err(error) => return Err(error),

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
 
+mod bytes;
 mod registration;
 mod sights;
 mod storm;
 mod unsure;
+mod versions;
 mod works;
 mod world;

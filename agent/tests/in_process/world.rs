@@ -58,8 +58,8 @@ pub(crate) struct Wire {
     deaf: Arc<Mutex<Option<String>>>,
 }
 
-/// An answer: its code, and its body.
-type Canned = (u16, String);
+/// An answer: its code, its body, and the pause that its header asks for, in seconds.
+type Canned = (u16, String, Option<u64>);
 
 impl Wire {
     pub(crate) fn new() -> Self {
@@ -108,7 +108,7 @@ impl Wire {
     /// Answers requests that begin with `METHOD /path` in the server's stead, or that are `METHOD /path$`; where several
     /// fit, by the longest.
     pub(crate) fn answer(&self, request: impl Into<String>, code: u16, body: impl Into<String>) {
-        self.canned.lock().insert(request.into(), (code, body.into()));
+        self.canned.lock().insert(request.into(), (code, body.into(), None));
     }
 
     /// Lets the server answer again.
@@ -119,6 +119,13 @@ impl Wire {
     /// Lets requests that begin with `METHOD /path` wait, until another is named, or none.
     pub(crate) fn hold(&self, request: Option<&str>) {
         self.held.send_replace(request.map(str::to_owned));
+    }
+
+    /// Lets requests that begin with `METHOD /path` be answered with 429, as kube-apiserver does: in plain text, and with
+    /// the seconds in a header.
+    pub(crate) fn be_busy(&self, request: impl Into<String>, seconds: u64) {
+        let text = "Too many requests, please try again later.\n".to_owned();
+        self.canned.lock().insert(request.into(), (429, text, Some(seconds)));
     }
 
     /// How many requests that began with `METHOD /path` were sent so far.
@@ -142,9 +149,13 @@ impl Wire {
                     };
                     canned.iter().rev().find(|(known, _)| fits(known)).map(|(_, answer)| answer.clone())
                 };
-                if let Some((code, body)) = canned {
+                if let Some((code, body, pause)) = canned {
+                    let mut answer = Response::builder().status(code);
+                    if let Some(pause) = pause {
+                        answer = answer.header("retry-after", pause);
+                    }
                     let body = Carried::whole(Body::from(body.into_bytes()));
-                    return Ok(Response::builder().status(code).body(body).expect("constants"));
+                    return Ok(answer.body(body).expect("constants"));
                 }
                 let mut held = wire.held.subscribe();
                 let passes =

@@ -195,6 +195,8 @@ pub mod extension {
     pub const OBJECT_SPARED: &str = "ObjectSpared";
     /// The condition of a Cluster whose member keeps Namespaces that were deleted on the hub: which, and what lives there.
     pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
+    /// The condition of a Cluster whose member refuses to have some of the kinds watched that Works hold: which, and why.
+    pub const KINDS_UNWATCHED: &str = "KindsUnwatched";
     /// The condition of a binding whose template a user's rule cannot make sense of.
     pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
     /// The condition of a binding whose template or policy has annotations of ours that ask for nothing as they are.

@@ -43,8 +43,15 @@ const REMEMBERED: usize = 1024;
 /// How long an event is remembered: kube-apiserver forgets Events after an hour.
 const MEMORY: Duration = Duration::from_secs(55 * 60);
 
-/// A repeated event is written again at most this often: what fails and retries must not cost a write each time.
+/// A repeated event is written again after so long at the soonest, and then after twice as long each time: what fails and
+/// retries must not cost a write each time, least of all where bytes are paid for.
 const REPEAT: Duration = Duration::from_secs(10);
+
+/// The longest time between two writes of an event that goes on.
+const LONGEST_REPEAT: Duration = Duration::from_secs(10 * 60);
+
+/// So many different messages about one object and reason are written at once; further ones wait like repetitions.
+const SIMILAR: usize = 4;
 
 /// How long an event waits for others to be written with it. A server with group commit pays once for all.
 const GATHER: Duration = Duration::from_millis(300);
@@ -234,6 +241,8 @@ struct Known {
     seen: Duration,
     /// [`Env::now`] before which a repetition is not written.
     not_before: Duration,
+    /// How long the one after that waits.
+    pause: Duration,
     resource_version: String,
 }
 
@@ -248,6 +257,12 @@ pub struct RecorderTask {
     forbidden: BTreeMap<About, Duration>,
     dropped: Arc<AtomicU64>,
     allowance: Allowance,
+}
+
+/// The server takes nothing now; it may have said for how long at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Away {
+    pause: Duration,
 }
 
 /// What may still be written of what is as it should be.
@@ -307,7 +322,7 @@ impl RecorderTask {
                         backoff.reset();
                         next
                     }
-                    Err(()) => backoff.next(&self.env),
+                    Err(Away { pause }) => backoff.next(&self.env).max(pause),
                 },
             };
         }
@@ -350,6 +365,9 @@ impl RecorderTask {
         }
         match self.known.get_mut(&happened.key) {
             Some(known) => {
+                if now.saturating_sub(known.seen) > LONGEST_REPEAT {
+                    known.pause = REPEAT;
+                }
                 known.count += 1;
                 known.last = happened.at;
                 known.seen = now;
@@ -362,6 +380,7 @@ impl RecorderTask {
                 if self.known.len() >= REMEMBERED {
                     self.make_room();
                 }
+                let (not_before, pause) = self.patience(&happened.key);
                 let known = Known {
                     name: None,
                     first: happened.at,
@@ -369,12 +388,27 @@ impl RecorderTask {
                     count: 1,
                     written: 0,
                     seen: now,
-                    not_before: Duration::ZERO,
+                    not_before,
+                    pause,
                     resource_version: happened.resource_version,
                 };
                 self.known.insert(happened.key, known);
             }
         }
+    }
+
+    /// From when on a new event may be written, and how long its first repetition waits: what says something else about one
+    /// thing each time is as good as a repetition.
+    fn patience(&self, key: &Key) -> (Duration, Duration) {
+        let first = Key { message: String::new(), ..key.clone() };
+        let is_similar =
+            |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
+        let (mut count, mut latest) = (0, (Duration::ZERO, REPEAT));
+        for (_, known) in self.known.range(first..).take_while(|(other, _)| is_similar(other)) {
+            count += 1;
+            latest = latest.max((known.not_before, known.pause));
+        }
+        if count < SIMILAR { (Duration::ZERO, REPEAT) } else { latest }
     }
 
     /// Forgets the event that was not seen for longest, a written one if there is any.
@@ -391,7 +425,7 @@ impl RecorderTask {
     }
 
     /// Writes all that is due. How long until something else may be, or an error if the server is away.
-    async fn write(&mut self) -> Result<Duration, ()> {
+    async fn write(&mut self) -> Result<Duration, Away> {
         let now = self.env.now();
         self.known.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
         let mut due: Vec<(Duration, Key, Known)> = self
@@ -416,12 +450,12 @@ impl RecorderTask {
                 }
             }
         }
-        let mut away = false;
+        let mut away: Option<Away> = None;
         for (key, count, result) in results {
-            away |= self.conclude(&key, count, result);
+            away = away.max(self.conclude(&key, count, result));
         }
-        if away {
-            return Err(());
+        if let Some(away) = away {
+            return Err(away);
         }
         let now = self.env.now();
         let next = self
@@ -454,17 +488,18 @@ impl RecorderTask {
     }
 
     /// Takes in what became of an event of which `count` were to be told. Answers whether the server is away.
-    fn conclude(&mut self, key: &Key, count: u64, result: Result<Option<String>, Error>) -> bool {
-        let Some(known) = self.known.get_mut(key) else { return false };
+    fn conclude(&mut self, key: &Key, count: u64, result: Result<Option<String>, Error>) -> Option<Away> {
+        let known = self.known.get_mut(key)?;
         match result {
             Ok(Some(name)) => {
                 known.name = Some(name);
                 known.written = count;
-                known.not_before = self.env.now() + REPEAT;
+                known.not_before = self.env.now() + known.pause;
+                known.pause = (known.pause * 2).min(LONGEST_REPEAT);
             }
             Err(error) if error.is_transient() => {
                 tracing::debug!(%error, "events wait");
-                return true;
+                return Some(Away { pause: error.retry_after().unwrap_or_default() });
             }
             // It expired in the API; the next turn writes a new one.
             Err(error) if error.is_not_found() && known.name.is_some() => known.name = None,
@@ -480,7 +515,7 @@ impl RecorderTask {
                 self.known.remove(key);
             }
         }
-        false
+        None
     }
 
     async fn create(&self, key: &Key, known: &Known) -> Result<String, Error> {

@@ -434,6 +434,11 @@ impl Ledger {
             _ => {
                 state.copied.insert(name.clone());
                 state.made.insert((name.clone(), member));
+                // An agent was in the midst of it when the hub was lost.
+                let placed = state.bindings.get(&name).is_some_and(|there| there.contains_key(&member));
+                if state.anew && !placed {
+                    state.forgotten.insert(name.clone());
+                }
                 state.tell(now, format!("member{}: {name} is there, {replicas} replicas", member + 1));
             }
         }

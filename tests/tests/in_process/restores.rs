@@ -134,21 +134,35 @@ async fn nothing_is_leaving(world: &World) {
 /// The same, but it was made anew after the backup: that one is another, and nobody has said that it is to go.
 #[tokio::test(start_paused = true)]
 async fn what_a_later_work_has_made_outlives_a_deletion_of_before() {
-    let mut world = World::start(43, 1).await;
+    what_was_made_again_stays(43, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_later_work_has_made_outlives_it_where_revisions_come_a_second_time_too() {
+    what_was_made_again_stays(45, true).await;
+}
+
+async fn what_was_made_again_stays(seed: u64, rewinds: bool) {
+    let mut world = World::start(seed, 1).await;
     placed_config_map(&world, "again", "one").await;
     world.stop_agent(0).await;
     world.delete(&config_map_path("again")).await;
     let works = samples::works_path("member1");
     let goes = |list: &Value| list["items"][0]["metadata"]["deletionTimestamp"].is_string();
     world.hub_until(&works, "with a Work that is being deleted", PATIENCE, goes).await;
-    let copy = world.copy();
+    let (copy, snapshot) = (world.copy(), world.snapshot());
     world.start_agent(0);
     gone(&world.members[0].api, &config_map_path("again"), PATIENCE).await;
     world.create([samples::config_map("again", "two")]).await;
     config_map_is(&world, 0, "again", "two", PATIENCE).await;
     let before = uids(&world, 1, &["again"]).await;
 
-    world.restore_hub(&copy).await;
+    if rewinds {
+        outgrow(&world, "again").await;
+        world.rewind_hub(snapshot).await;
+    } else {
+        world.restore_hub(&copy).await;
+    }
     world.ready("member1", PATIENCE).await;
     nothing_is_leaving(&world).await;
     let text = "another Work of that name";
@@ -223,5 +237,46 @@ async fn what_a_work_got_after_the_backup_stays() {
     lists(&world, &["one"]).await;
     gone(&world.members[0].api, &config_map_path("later"), PATIENCE).await;
     assert_eq!(uids(&world, 1, &["one", "back"]).await[0], before[0]);
+    world.stop().await;
+}
+
+/// Lets the agent see revisions that a hub does not come to soon that goes back to what it is now.
+async fn outgrow(world: &World, name: &str) {
+    for n in 0..40 {
+        set_config_map(world, name, &n.to_string()).await;
+        config_map_is(world, 0, name, &n.to_string(), PATIENCE).await;
+    }
+    // For the agent to have renewed its Lease meanwhile.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+}
+
+/// Where revisions come a second time, what is older by them is believed: Works, and the Cluster.
+#[tokio::test(start_paused = true)]
+async fn a_hub_whose_revisions_went_back_is_believed() {
+    let mut world = World::start(43, 1).await;
+    for name in ["same", "changed", "gone"] {
+        placed_config_map(&world, name, "one").await;
+    }
+    let before = uids(&world, 1, &["same", "changed", "gone"]).await;
+    let snapshot = world.snapshot();
+    let then: u64 = world.revision().parse().unwrap();
+    outgrow(&world, "changed").await;
+    let now: u64 = world.revision().parse().unwrap();
+    world.rewind_hub(snapshot).await;
+    let again: u64 = world.revision().parse().unwrap();
+    assert!(then <= again && again < now, "{then} {again} {now}");
+
+    config_map_is(&world, 0, "changed", "one", PATIENCE).await;
+    set_config_map(&world, "changed", "two").await;
+    config_map_is(&world, 0, "changed", "two", PATIENCE).await;
+    world.delete(&config_map_path("gone")).await;
+    gone(&world.members[0].api, &config_map_path("gone"), PATIENCE).await;
+    // And a cluster that is lost comes back.
+    world.members[0].wire.set(karmada_tests::link::Mode::BlackHole);
+    let unknown = |cluster: &Value| karmada_tests::fleet::condition(cluster, "Ready") == Some("Unknown");
+    world.cluster_until("member1", "lost", PATIENCE * 5, unknown).await;
+    world.members[0].wire.set(karmada_tests::link::Mode::Pass);
+    world.ready("member1", PATIENCE * 2).await;
+    assert_eq!(uids(&world, 1, &["same", "changed"]).await, before[..2]);
     world.stop().await;
 }

@@ -13,11 +13,12 @@
 //! - Silence is an error too: a server sends bookmarks, so not a byte for [`WatchConfig::idle`] means a dead link. Where a
 //!   watch can be opened and stays silent again, the server may be one that has not come to our revision yet, since it was
 //!   restored from an older copy: then everything is listed anew.
-//! - Revisions count within one history of one server. A list that is older than what was seen before begins another
-//!   ([`Watcher::history`]), and so does [`WatchConfig::anew`].
+//! - Revisions count within one history of one server. A list or a frame that is older than what was seen before begins
+//!   another ([`Watcher::history`]), and so does [`WatchConfig::anew`].
 //! - Objects are handed to a projection as text and never kept; a frame is held once, while it is looked at.
 //! - [`Watcher::next`] is cancel-safe and never ends; troubles are told by [`Watcher::health`].
 
+mod config;
 mod frames;
 mod index;
 
@@ -33,12 +34,12 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep};
 
 use self::frames::{Frame, FrameError, Frames};
-pub use self::index::Index;
+pub use self::{config::WatchConfig, index::Index};
 use crate::{
     backoff::{Backoff, Policy},
     latest,
-    rest::{self, Error, Rest, query_value},
-    wake::{Listener, Wake},
+    rest::{self, Error, Rest},
+    wake::Listener,
 };
 
 /// Nothing, not even a part of a bookmark, for this long: the link is dead or something on it swallows. kube-apiserver
@@ -61,124 +62,6 @@ const GARBLED_LIMIT: u32 = 3;
 
 /// So many watches in a row without a frame, and the watcher lists anew.
 const SILENT_LIMIT: u32 = 2;
-
-/// What to watch and how.
-#[derive(Clone, Debug)]
-pub struct WatchConfig {
-    /// Path of the collection, as [`rest::Resource::collection`] builds it.
-    pub path: String,
-    /// Label selector, in query syntax.
-    pub labels: Option<String>,
-    /// Field selector, in query syntax.
-    pub fields: Option<String>,
-    /// Objects per page of a list.
-    pub page_size: u32,
-    /// Ask for `PartialObjectMetadata`: spec and status never cross the link.
-    pub metadata_only: bool,
-    /// See [`IDLE`].
-    pub idle: Duration,
-    /// See [`SESSION`].
-    pub session: Duration,
-    /// See [`RETRY`].
-    pub retry: Policy,
-    /// Cuts waits short: usually "the link is back".
-    pub wake: Wake,
-    /// After so long, and up to half of it more, everything is listed anew, with the end of a session: whatever was missed
-    /// ends there. Never, if there is none.
-    pub relist: Option<Duration>,
-    /// The server has turned out to be another than it was: everything is listed anew, in a new history.
-    pub anew: Wake,
-}
-
-impl WatchConfig {
-    /// Everything in a collection, with the usual times.
-    pub fn new(path: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            labels: None,
-            fields: None,
-            page_size: 100,
-            metadata_only: false,
-            idle: IDLE,
-            session: SESSION,
-            retry: RETRY,
-            wake: Wake::new(),
-            relist: None,
-            anew: Wake::new(),
-        }
-    }
-
-    /// Only what the label selector selects.
-    pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
-        self
-    }
-
-    /// Only what the field selector selects.
-    pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = Some(selector.into());
-        self
-    }
-
-    /// Only metadata.
-    pub fn metadata_only(mut self) -> Self {
-        self.metadata_only = true;
-        self
-    }
-
-    /// Retries at once when woken.
-    pub fn wake(mut self, wake: &Wake) -> Self {
-        self.wake = wake.clone();
-        self
-    }
-
-    /// Lists anew now and then.
-    pub fn relist(mut self, after: Duration) -> Self {
-        self.relist = Some(after);
-        self
-    }
-
-    /// Lists anew, and forgets its revision, when woken.
-    pub fn anew(mut self, wake: &Wake) -> Self {
-        self.anew = wake.clone();
-        self
-    }
-
-    fn query(&self) -> String {
-        let mut query = String::new();
-        for (key, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
-            if let Some(value) = value {
-                query.push_str(&format!("&{key}={}", query_value(value)));
-            }
-        }
-        query
-    }
-
-    fn list_path(&self, page: Option<&str>) -> String {
-        let mut path = format!("{}?limit={}{}", self.path, self.page_size, self.query());
-        if let Some(token) = page {
-            path.push_str(&format!("&continue={}", query_value(token)));
-        }
-        path
-    }
-
-    fn watch_path(&self, revision: &str, seconds: u64) -> String {
-        format!(
-            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={seconds}{}",
-            self.path,
-            query_value(revision),
-            self.query()
-        )
-    }
-
-    fn accept(&self, list: bool) -> &'static str {
-        match (self.metadata_only, list) {
-            (false, _) => "application/json",
-            (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-        }
-    }
-}
 
 /// What happened in the collection.
 ///
@@ -312,6 +195,8 @@ enum Trouble {
     Failed { text: String, code: Option<u16>, retry_after: Option<Duration> },
     /// Nothing was heard for too long.
     Silent { text: String },
+    /// A revision came again that the server had been at before.
+    WentBack,
     /// A frame could not be read.
     Garbled { text: String },
     /// A watch ended as it should, after having been healthy.
@@ -322,7 +207,7 @@ enum Trouble {
 /// tested as a table.
 fn after(trouble: &Trouble, step: Step, in_a_row: u32) -> (Step, bool) {
     match trouble {
-        Trouble::Gone => (Step::List(None), true),
+        Trouble::Gone | Trouble::WentBack => (Step::List(None), true),
         Trouble::Silent { .. } if in_a_row >= SILENT_LIMIT => (Step::List(None), true),
         Trouble::Garbled { .. } if in_a_row >= GARBLED_LIMIT => (Step::List(None), true),
         Trouble::Garbled { .. } | Trouble::Silent { .. } | Trouble::Failed { .. } => (step, true),
@@ -428,6 +313,7 @@ impl<T> Watcher<T> {
     }
 
     fn begin_history(&mut self) {
+        tracing::warn!(path = %self.config.path, "the server is another than it was, or was restored from an older copy");
         self.history += 1;
         self.revision = None;
     }
@@ -542,7 +428,6 @@ impl<T> Watcher<T> {
         };
         if page.is_none() {
             if went_back(self.revision.as_deref(), &list.metadata.resource_version) {
-                tracing::warn!(path = %self.config.path, "the server's revision went back: it was restored from an older copy");
                 self.begin_history();
             }
             self.out.push_back(Event::Init);
@@ -565,6 +450,12 @@ impl<T> Watcher<T> {
 
     fn frame(&mut self, line: &[u8]) {
         match Frame::parse(line) {
+            Ok(Frame::Object { revision, .. } | Frame::Bookmark { revision })
+                if went_back(self.revision.as_deref(), &revision) =>
+            {
+                self.begin_history();
+                self.trouble(&Trouble::WentBack, Step::Watch);
+            }
             Ok(Frame::Object { kind, object, revision }) => {
                 self.emit(object, if kind.is_deletion() { Event::Delete } else { Event::Upsert });
                 self.advance(revision);
@@ -610,6 +501,7 @@ impl<T> Watcher<T> {
         let error: Option<String> = match trouble {
             Trouble::Ended => None,
             Trouble::Gone => Some("the revision is too old, listing again".into()),
+            Trouble::WentBack => Some("the server's revision went back, listing again".into()),
             Trouble::Garbled { text } => {
                 self.garbled += 1;
                 Some(text.clone())

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::testing::env;
+use crate::{testing::env, wake::Wake};
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<BodyFrame<Bytes>, std::io::Error>> + Send>>;
 
@@ -279,6 +279,20 @@ async fn a_watch_that_stays_silent_twice_is_listed_anew() {
     assert!(waited >= IDLE * 5 - Duration::from_secs(5) && waited < IDLE * 6, "{waited:?}");
     assert_eq!(drain(&mut watcher).await, ["a=40", "synced", "a=51"]);
     assert_eq!((watcher.history(), watcher.revision()), (1, Some("51")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_of_an_older_revision_begins_another_history() {
+    for frame in [bookmark(50), frame("MODIFIED", object("a", 50))] {
+        let server = Server::new(vec![
+            list(90, "", vec![object("a", 80)]),
+            Reply::Watch(vec![frame], Then::Nothing),
+            list(51, "", vec![object("b", 40)]),
+        ]);
+        let mut watcher = server.watcher();
+        assert_eq!(drain(&mut watcher).await, ["init", "a=80", "synced", "init", "b=40", "synced"]);
+        assert_eq!((watcher.history(), watcher.revision()), (1, Some("51")));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,8 +75,18 @@ impl History {
         if another {
             self.another = Some(Another::at(now));
             self.first = Some(revision);
+        } else if self.another.is_some() {
+            self.first = self.first.or(Some(revision));
         }
         another
+    }
+
+    /// The hub has shown a state that is older than one that it had shown before: it is another by that, and where it is
+    /// now is not known.
+    pub fn went_back(&mut self, now: Moment) {
+        // Renewals say where it is from now on.
+        (self.revision, self.first) = (None, None);
+        self.another = Some(Another::at(now));
     }
 
     /// The hub has answered a question with this revision, and `before` is what was known when it was asked: answers
@@ -102,8 +112,12 @@ impl History {
         first: Option<u64>,
         now: Moment,
     ) -> bool {
-        self.first = self.first.or(first);
-        self.another = self.another.or_else(|| another.map(|wall| Another::recalled(wall, now)));
+        if self.another.is_some() {
+            // That was another hub's, then.
+            return false;
+        }
+        self.first = first;
+        self.another = another.map(|wall| Another::recalled(wall, now));
         match (revision, self.revision) {
             (Some(before), Some(seen)) if is_another(before, seen) => {
                 self.another = Some(Another::at(now));
@@ -174,6 +188,26 @@ mod tests {
         assert!(!history.answered(before, 401, at(7)), "that is known by now");
         assert!(!history.seen(402, at(8)), "and where it is now");
         assert!(!history.answered(history, 403, at(9)));
+    }
+
+    #[test]
+    fn a_hub_that_shows_what_is_older_is_another() {
+        let mut history = History::default();
+        history.seen(500, at(1));
+        let before = history;
+        history.went_back(at(2));
+        assert_eq!((history.revision(), history.first()), (None, None), "where it is now is not known");
+        assert_eq!(history.another(at(5)), Some(Duration::from_secs(3)));
+        assert!(!history.answered(before, 400, at(3)), "that is known by now");
+        assert!(
+            !history.recall(Some(900), Some(at(0).wall), Some(90), at(3)),
+            "it was written down of the other"
+        );
+        assert!(!history.seen(400, at(4)) && !history.seen(410, at(5)));
+        assert_eq!((history.revision(), history.first()), (Some(410), Some(400)));
+        assert_eq!(history.another_at(), Some(at(2).wall));
+        assert!(history.seen(409, at(6)));
+        assert_eq!(history.first(), Some(409));
     }
 
     #[test]

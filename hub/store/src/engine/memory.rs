@@ -44,6 +44,22 @@ impl Memory {
         let kept = Kept { objects, marks, base: marks.revision, boots, ..Kept::default() };
         Ok(Self(Arc::new(Mutex::new(kept))))
     }
+
+    /// One of its own that holds what this one does now, and whose revisions go on from here: as an etcd is that was
+    /// restored, which gives the revisions that were seen since to something else. A store of ours never is.
+    pub fn as_it_is(&self) -> Self {
+        let Kept { objects, log, marks, base, forgotten, boots } = &*self.0.lock();
+        let marks = Marks { reserved: marks.revision, ..*marks };
+        let kept = Kept {
+            objects: objects.clone(),
+            log: log.clone(),
+            marks,
+            base: *base,
+            forgotten: forgotten.clone(),
+            boots: boots.clone(),
+        };
+        Self(Arc::new(Mutex::new(kept)))
+    }
 }
 
 impl Engine for Memory {

@@ -1,0 +1,84 @@
+//! A watch of something on the hub, for as long as the hub is the one that it was.
+//!
+//! ```text
+//!   renewals, answers, the ledger ─▶ Fence::doubts ─┐
+//!   a watch that went back ─▶ Fence::went_back ─────┴─▶ another life of the hub ─▶ every HubWatch lists anew
+//! ```
+//!
+//! Revisions of different lives do not compare, and what was said in an earlier one is not this hub's word: it is not a
+//! reason to delete anything. So whoever notices that the hub is another tells the fence, and hears of it here.
+
+use std::sync::Arc;
+
+use karmada_client::{Event, Rest, WatchConfig, Watcher, wake::Listener, watch::Projection};
+use karmada_env::Env;
+
+use crate::fence::Fence;
+
+/// See the module.
+pub(crate) struct HubWatch<T> {
+    hub: Rest,
+    config: WatchConfig,
+    env: Env,
+    project: Projection<T>,
+    fence: Arc<Fence>,
+    relists: Listener,
+    watcher: Watcher<T>,
+    /// The watcher's own count of histories.
+    history: u64,
+    life: u64,
+}
+
+impl<T: 'static> HubWatch<T> {
+    /// A watch that starts with a full list.
+    pub(crate) fn new(
+        hub: Rest,
+        config: WatchConfig,
+        env: Env,
+        fence: Arc<Fence>,
+        project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Self {
+        let project: Projection<T> = Arc::new(project);
+        // Before the life is looked at: a doubt in between is heard.
+        let relists = fence.relists();
+        let life = fence.life();
+        let watcher = watcher(&hub, &config, &env, &project);
+        let history = watcher.history();
+        Self { hub, config, env, project, fence, relists, watcher, history, life }
+    }
+
+    /// The next event. Cancel-safe, and never ends.
+    pub(crate) async fn next(&mut self) -> Event<T> {
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = self.relists.woken() => {
+                    self.life = self.fence.life();
+                    self.watcher = watcher(&self.hub, &self.config, &self.env, &self.project);
+                    self.history = self.watcher.history();
+                    continue;
+                }
+                event = self.watcher.next() => event,
+            };
+            let history = self.watcher.history();
+            if history != self.history {
+                // It lists anew as it is, and this is where the list begins.
+                self.history = history;
+                self.fence.went_back(self.life);
+                self.relists.clear();
+                self.life = self.fence.life();
+            }
+            return event;
+        }
+    }
+
+    /// The life of the hub in which the last event was told.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
+    }
+}
+
+fn watcher<T: 'static>(hub: &Rest, config: &WatchConfig, env: &Env, project: &Projection<T>) -> Watcher<T> {
+    let project = Arc::clone(project);
+    Watcher::new(hub.client().clone(), config.clone(), env.clone(), move |text| project(text))
+}

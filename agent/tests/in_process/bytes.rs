@@ -1,0 +1,128 @@
+//! What is not said again and again, on links where bytes are paid for.
+
+use std::time::Duration;
+
+use karmada_client::Patch;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::world::{CLUSTER, WEB, World, config_map, deployment, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn reported(world: &World) -> Value {
+    let work = world.hub.get(&World::work_path("w")).await.unwrap();
+    work["status"]["manifestStatuses"][0]["status"]["readyReplicas"].clone()
+}
+
+async fn is_ready(world: &World, replicas: u32) {
+    let status = json!({"status": {"replicas": replicas, "readyReplicas": replicas}});
+    world.member.patch(&format!("{WEB}/status"), Patch::Merge, &status).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_was_refused_waits_for_a_change() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let report = format!("PATCH {}/status", World::work_path("w"));
+    world.wire.forbid(&report);
+    world.work("w", &[deployment("default", "web", 2)]).await;
+    sleep(SECOND * 1800).await;
+    let sent = world.wire.count(&report);
+    assert!((1..=2).contains(&sent), "{sent} reports in half an hour");
+    world.wire.pass();
+    is_ready(&world, 2).await;
+    eventually(SECOND * 5, "what has changed is reported", async || reported(&world).await == 2).await;
+
+    // Nothing changes; then it is tried again after an hour.
+    world.wire.forbid(&report);
+    is_ready(&world, 1).await;
+    sleep(SECOND * 60).await;
+    world.wire.pass();
+    sleep(SECOND * 60).await;
+    assert_eq!(reported(&world).await, 2);
+    eventually(SECOND * 3600, "it is reported", async || reported(&world).await == 1).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_asks_for_a_pause_in_a_header_is_given_it() {
+    // (what it is too busy for, how often that is asked in five minutes at most)
+    let rows = [
+        (format!("PATCH {}/status", World::work_path("w")), 6),
+        ("PATCH /apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/m1".to_owned(), 31),
+        ("POST /api/v1/namespaces".to_owned(), 6 * 4),
+    ];
+    for (request, most) in rows {
+        let world = World::new().await;
+        let agent = world.active_agent().await;
+        sleep(SECOND * 20).await;
+        world.wire.be_busy(&request, 60);
+        world.work("w", &[config_map("default", "c", "1")]).await;
+        let before = world.wire.count(&request);
+        sleep(SECOND * 300).await;
+        let asked = world.wire.count(&request) - before;
+        assert!((1..=most).contains(&asked), "{request}: {asked} times");
+        agent.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registration_pauses_as_it_is_asked_to() {
+    let world = World::new().await;
+    let request = format!("GET /apis/cluster.karmada.io/v1alpha1/clusters/{CLUSTER}");
+    world.wire.be_busy(&request, 60);
+    let agent = world.agent(world.config());
+    sleep(SECOND * 300).await;
+    let asked = world.wire.count(&request);
+    assert!((2..=6).contains(&asked), "{asked} times");
+    world.wire.pass();
+    agent.phase(karmada_agent::Phase::Active).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_what_goes_on_failing_thin_out() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("nowhere", "c", "1")]).await;
+    sleep(SECOND * 60).await;
+    let writes =
+        async || world.wire.count("PATCH /api/v1/namespaces") + world.wire.count("POST /api/v1/namespaces");
+    let (first, mut hours) = (writes().await, Vec::new());
+    assert!((2..=12).contains(&first), "{first} in the first minute");
+    for _ in 0..2 {
+        let before = writes().await;
+        sleep(SECOND * 3600).await;
+        hours.push(writes().await - before);
+    }
+    assert!(hours[0] <= 30 && hours[1] <= 16, "{hours:?} in the first two hours");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_modeling_nodes_and_pods_are_not_watched_nor_summed_up() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let has = async |field: &str| !world.cluster().await["status"][field].is_null();
+    eventually(SECOND * 10, "there is a summary", async || has("resourceSummary").await).await;
+    assert!(has("nodeSummary").await);
+    agent.stop().await;
+
+    let asked = || world.member_wire.count("GET /api/v1/nodes") + world.member_wire.count("GET /api/v1/pods");
+    let before = asked();
+    assert!(before > 0);
+    let config = karmada_agent::AgentConfig { resource_modeling: false, ..world.config() };
+    let agent = world.agent(config);
+    agent.phase(karmada_agent::Phase::Active).await;
+    eventually(SECOND * 30, "there is none any more", async || {
+        !has("resourceSummary").await && !has("nodeSummary").await
+    })
+    .await;
+    sleep(SECOND * 600).await;
+    assert_eq!(asked(), before);
+    assert_eq!(world.ready().await, "True");
+    let nodes = world.cluster().await["metadata"]["annotations"]["agent.karmada.io/nodes"].clone();
+    assert!(nodes.is_null(), "{nodes}");
+    agent.stop().await;
+}

@@ -1,0 +1,124 @@
+//! What to watch and how, and how that is asked for.
+
+use std::time::Duration;
+
+use super::{IDLE, RETRY, SESSION};
+use crate::{backoff::Policy, rest::query_value, wake::Wake};
+
+/// What to watch and how.
+#[derive(Clone, Debug)]
+pub struct WatchConfig {
+    /// Path of the collection, as [`crate::rest::Resource::collection`] builds it.
+    pub path: String,
+    /// Label selector, in query syntax.
+    pub labels: Option<String>,
+    /// Field selector, in query syntax.
+    pub fields: Option<String>,
+    /// Objects per page of a list.
+    pub page_size: u32,
+    /// Ask for `PartialObjectMetadata`: spec and status never cross the link.
+    pub metadata_only: bool,
+    /// See [`IDLE`].
+    pub idle: Duration,
+    /// See [`SESSION`].
+    pub session: Duration,
+    /// See [`RETRY`].
+    pub retry: Policy,
+    /// Cuts waits short: usually "the link is back".
+    pub wake: Wake,
+    /// After so long, and up to half of it more, everything is listed anew, with the end of a session: whatever was missed
+    /// ends there. Never, if there is none.
+    pub relist: Option<Duration>,
+    /// The server has turned out to be another than it was: everything is listed anew, in a new history.
+    pub anew: Wake,
+}
+
+impl WatchConfig {
+    /// Everything in a collection, with the usual times.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            labels: None,
+            fields: None,
+            page_size: 100,
+            metadata_only: false,
+            idle: IDLE,
+            session: SESSION,
+            retry: RETRY,
+            wake: Wake::new(),
+            relist: None,
+            anew: Wake::new(),
+        }
+    }
+
+    /// Only what the label selector selects.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Only what the field selector selects.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+
+    /// Only metadata.
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
+    /// Retries at once when woken.
+    pub fn wake(mut self, wake: &Wake) -> Self {
+        self.wake = wake.clone();
+        self
+    }
+
+    /// Lists anew now and then.
+    pub fn relist(mut self, after: Duration) -> Self {
+        self.relist = Some(after);
+        self
+    }
+
+    /// Lists anew, and forgets its revision, when woken.
+    pub fn anew(mut self, wake: &Wake) -> Self {
+        self.anew = wake.clone();
+        self
+    }
+
+    fn query(&self) -> String {
+        let mut query = String::new();
+        for (key, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
+            if let Some(value) = value {
+                query.push_str(&format!("&{key}={}", query_value(value)));
+            }
+        }
+        query
+    }
+
+    pub(super) fn list_path(&self, page: Option<&str>) -> String {
+        let mut path = format!("{}?limit={}{}", self.path, self.page_size, self.query());
+        if let Some(token) = page {
+            path.push_str(&format!("&continue={}", query_value(token)));
+        }
+        path
+    }
+
+    pub(super) fn watch_path(&self, revision: &str, seconds: u64) -> String {
+        format!(
+            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={seconds}{}",
+            self.path,
+            query_value(revision),
+            self.query()
+        )
+    }
+
+    pub(super) fn accept(&self, list: bool) -> &'static str {
+        match (self.metadata_only, list) {
+            (false, _) => "application/json",
+            (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
+}
