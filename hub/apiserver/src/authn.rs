@@ -11,16 +11,24 @@
 //! asks; one that does not hold is not the end while another may. Nothing shown is `system:anonymous`. Something shown
 //! and nothing that holds is a 401 also where anonymous requests are let in, so that a client with an expired
 //! certificate learns of it. A certificate is looked at again on every request, for connections outlive certificates.
+//!
+//! | a token | is |
+//! |---|---|
+//! | of the file that an operator has named ([`static_tokens`]) | asked for first |
+//! | in the form of a bootstrap token ([`bootstrap`]) | judged by its Secret |
+//!
+//! What is kept of the store for it ([`Stored`]) is as new as the store: the answer of whoever ends a credential comes when
+//! it no longer holds. No decision waits for anything.
 
+pub mod bootstrap;
 pub mod epochs;
 pub(crate) mod refusals;
+pub mod static_tokens;
 
 use std::{
     collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use karmada_env::Env;
@@ -28,8 +36,13 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use self::epochs::{End, Epochs, Hold};
-use crate::pki::EPOCH_UNIT;
+use self::{
+    bootstrap::BootstrapTokens,
+    epochs::{End, Epochs, Hold},
+};
+use crate::{follow::Derived, pki::EPOCH_UNIT};
+
+pub use self::static_tokens::{TokenFileError, Tokens};
 
 pub use crate::identity::{
     AGENT_PREFIX, AGENTS, ANONYMOUS, AUTHENTICATED, LEAVING, MONITORING, UNAUTHENTICATED, UserInfo,
@@ -38,6 +51,28 @@ pub use crate::identity::{
 
 /// What says by which credential somebody has authenticated.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// The longest token that is looked at. Those of service accounts have a kilobyte or two, those of issuers with hundreds of
+/// groups some more.
+const LONGEST_TOKEN: usize = 16 * 1024;
+
+/// What whoever shows nothing may read beside health and version, wherever an authoriser lets them: the ConfigMap by which
+/// a machine finds the authority of this server before it knows any, as kubeadm and `karmadactl register` do.
+pub const CLUSTER_INFO: ClusterInfo = ClusterInfo { namespace: "kube-public", name: "cluster-info" };
+
+/// Where a ConfigMap is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterInfo {
+    /// Its namespace.
+    pub namespace: &'static str,
+    /// Its name.
+    pub name: &'static str,
+}
+
+/// The end of what has none.
+fn forever() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 38)
+}
 
 /// What the client showed in the TLS handshake. Travels as a request extension from the listener to where requests are
 /// authenticated.
@@ -92,7 +127,7 @@ impl PeerCertificate {
         let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
         Ok(Self {
             user: UserInfo { extra, ..UserInfo::new(name, groups) },
-            not_after: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds),
+            not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
             key: Sha256::digest(certificate.public_key().raw).into(),
             epoch,
         })
@@ -125,98 +160,46 @@ impl PeerCertificate {
     }
 }
 
-/// Bearer tokens and their users. Only digests are kept, so that a lookup tells nothing of a token by its time.
-#[derive(Clone, Default)]
-pub struct Tokens {
-    users: BTreeMap<[u8; 32], UserInfo>,
-}
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").field("count", &self.users.len()).finish()
-    }
-}
-
-/// A token file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenFileError {
-    /// The file could not be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-    /// A line has not the form `token,user,uid[,"group,group"]`.
-    #[error("{}, line {line}: expected token,user,uid[,\"group,group\"]", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-    },
-}
-
-impl Tokens {
-    /// No tokens: every bearer token is refused.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Reads Kubernetes' static token file: one `token,user,uid,"group,group"` a line; the groups may be missing.
-    ///
-    /// # Errors
-    /// When the file cannot be read or a line has another form.
-    pub fn from_file(path: &Path) -> Result<Self, TokenFileError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| TokenFileError::Read { path: path.to_path_buf(), source })?;
-        let mut tokens = Self::new();
-        for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let (token, user) = token_line(line)
-                .ok_or_else(|| TokenFileError::Line { path: path.to_path_buf(), line: index + 1 })?;
-            tokens.insert(token, user);
-        }
-        Ok(tokens)
-    }
-
-    /// Lets `token` stand for `user`.
-    pub fn insert(&mut self, token: &str, user: UserInfo) {
-        self.users.insert(Sha256::digest(token).into(), user);
-    }
-
-    /// Takes in what another set holds.
-    pub fn extend(&mut self, other: Self) {
-        self.users.extend(other.users);
-    }
-
-    fn get(&self, token: &str) -> Option<&UserInfo> {
-        let digest: [u8; 32] = Sha256::digest(token).into();
-        self.users.get(&digest)
-    }
-}
-
-fn token_line(line: &str) -> Option<(&str, UserInfo)> {
-    let mut parts = line.splitn(4, ',').map(str::trim);
-    let (token, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
-    if token.is_empty() || name.is_empty() {
-        return None;
-    }
-    let groups = parts.next().unwrap_or_default().trim_matches('"');
-    let groups = groups.split(',').map(str::trim).filter(|g| !g.is_empty());
-    Some((token, UserInfo { uid: uid.to_owned(), ..UserInfo::new(name, groups) }))
-}
-
 /// Turns what a request shows into a user. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     tokens: Arc<Tokens>,
-    epochs: Arc<Epochs>,
+    stored: Stored,
     env: Env,
+}
+
+/// What is kept of the store to know who is who. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    /// Which certificates of agents count.
+    pub epochs: Arc<Epochs>,
+    /// The tokens of those who have nothing else yet.
+    pub bootstrap: Arc<BootstrapTokens>,
+}
+
+impl Stored {
+    /// All of it, for the follower.
+    pub(crate) fn derived(&self) -> [Arc<dyn Derived>; 2] {
+        [self.epochs.clone(), self.bootstrap.clone()]
+    }
+}
+
+/// What somebody is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By nothing, or by being in this process.
+    Nothing,
+    /// A client certificate.
+    Certificate,
+    /// A bearer token.
+    Token,
+}
+
+impl By {
+    /// A word for what ended while it was used, as a label.
+    pub(crate) fn ended(self) -> &'static str {
+        if self == Self::Token { "token_ended" } else { "certificate_revoked" }
+    }
 }
 
 /// Who asks, and for how long what they have shown holds.
@@ -224,7 +207,9 @@ pub struct Authenticator {
 pub struct Known {
     /// Who.
     pub user: UserInfo,
-    /// What else ends what they have begun; nothing for tokens, and for those who show nothing.
+    /// What they have shown.
+    pub by: By,
+    /// What else ends what they have begun; nothing for static tokens, and for those who show nothing.
     pub hold: Option<Hold>,
 }
 
@@ -240,9 +225,32 @@ pub enum Unauthenticated {
     /// The certificate is not one that our authority signed for a client.
     #[error("client certificate: {0}")]
     Certificate(Arc<str>),
-    /// The bearer token is nobody's.
-    #[error("the bearer token is not known")]
-    Token,
+    /// The bearer token does not hold.
+    #[error("{0}")]
+    Token(RefusedToken),
+}
+
+/// Why a bearer token does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct RefusedToken {
+    /// Whose it is, if that was proved.
+    user: Option<String>,
+    /// A word for it.
+    reason: &'static str,
+    why: String,
+}
+
+impl RefusedToken {
+    /// It is nobody's.
+    fn unknown() -> Self {
+        Self { user: None, reason: "token_unknown", why: "the bearer token is not known".to_owned() }
+    }
+
+    /// It was this user's.
+    fn ended(user: String, reason: &'static str, why: impl Into<String>) -> Self {
+        Self { user: Some(user), reason, why: why.into() }
+    }
 }
 
 impl Unauthenticated {
@@ -254,17 +262,23 @@ impl Unauthenticated {
             Self::Certificate(why) if why.contains("UnknownIssuer") => "certificate_unknown_authority",
             Self::Certificate(why) if why.contains("certificate expired") => "certificate_expired",
             Self::Certificate(_) => "certificate_refused",
-            Self::Token => "token_unknown",
+            Self::Token(refused) => refused.reason,
         }
+    }
+
+    /// Whether it was a certificate that the authority signed.
+    pub fn is_of_certificate(&self) -> bool {
+        matches!(self, Self::Expired(_) | Self::Ended(..))
     }
 }
 
 impl Unauthenticated {
-    /// Whose it was, if the authority has signed for them.
+    /// Whose it was, if that was proved.
     pub fn user(&self) -> Option<&str> {
         match self {
             Self::Expired(user) | Self::Ended(user, _) => Some(user),
-            Self::Certificate(_) | Self::Token => None,
+            Self::Certificate(_) => None,
+            Self::Token(refused) => refused.user.as_deref(),
         }
     }
 }
@@ -275,18 +289,35 @@ type Method = Result<Option<Known>, Unauthenticated>;
 impl Authenticator {
     /// Certificates are judged by `env`'s time of day.
     pub fn new(tokens: Tokens, env: Env) -> Self {
-        Self { tokens: Arc::new(tokens), epochs: Arc::default(), env }
+        Self { tokens: Arc::new(tokens), stored: Stored::default(), env }
     }
 
     /// The same, judging agents' certificates by these epochs. Without them all count.
     #[must_use]
-    pub fn with_epochs(self, epochs: Arc<Epochs>) -> Self {
-        Self { epochs, ..self }
+    pub fn with_epochs(mut self, epochs: Arc<Epochs>) -> Self {
+        self.stored.epochs = epochs;
+        self
     }
 
-    /// The user whose token this is.
-    pub fn token(&self, token: &str) -> Option<&UserInfo> {
-        self.tokens.get(token)
+    /// The same, by all that is kept of a store.
+    #[must_use]
+    pub fn with_stored(self, stored: Stored) -> Self {
+        Self { stored, ..self }
+    }
+
+    /// Whose token this is.
+    ///
+    /// # Errors
+    /// When it does not hold.
+    pub(crate) fn token(&self, token: &str) -> Result<Known, RefusedToken> {
+        if token.len() > LONGEST_TOKEN {
+            let why = format!("the bearer token is longer than {LONGEST_TOKEN} bytes");
+            return Err(RefusedToken { user: None, reason: "token_too_long", why });
+        }
+        if let Some(user) = self.tokens.get(token) {
+            return Ok(Known { user: user.clone(), by: By::Token, hold: None });
+        }
+        self.stored.bootstrap.judge(token, self.env.wall()).unwrap_or_else(|| Err(RefusedToken::unknown()))
     }
 
     /// The user of a request.
@@ -301,7 +332,7 @@ impl Authenticator {
         match (self.by_token(headers), certificate) {
             (Ok(Some(user)), _) => Ok(user),
             (_, Err(why)) | (Err(why), _) => Err(why),
-            (Ok(None), Ok(_)) => Ok(Known { user: UserInfo::anonymous(), hold: None }),
+            (Ok(None), Ok(_)) => Ok(Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }),
         }
     }
 
@@ -318,7 +349,7 @@ impl Authenticator {
         }
         let hold = match agent_cluster(&user) {
             None => Hold { ended: CancellationToken::new(), until: shown.not_after, leaving: false },
-            Some(cluster) => match self.epochs.judge(cluster, shown.epoch, shown.not_after, now) {
+            Some(cluster) => match self.stored.epochs.judge(cluster, shown.epoch, shown.not_after, now) {
                 Ok(hold) => hold,
                 Err(how) => return Err(Unauthenticated::Ended(user.name, how)),
             },
@@ -326,16 +357,13 @@ impl Authenticator {
         if hold.leaving {
             user.extra.insert(LEAVING.to_owned(), vec!["true".to_owned()]);
         }
-        Ok(Some(Known { user, hold: Some(hold) }))
+        Ok(Some(Known { user, by: By::Certificate, hold: Some(hold) }))
     }
 
     fn by_token(&self, headers: &http::HeaderMap) -> Method {
         match bearer(headers) {
             None => Ok(None),
-            Some(token) => {
-                let user = self.tokens.get(token).cloned().ok_or(Unauthenticated::Token)?;
-                Ok(Some(Known { user, hold: None }))
-            }
+            Some(token) => self.token(token).map(Some).map_err(Unauthenticated::Token),
         }
     }
 }
@@ -388,6 +416,16 @@ mod tests {
     }
 
     #[test]
+    fn no_token_is_too_long_to_be_refused() {
+        let (authenticator, _) = authenticator();
+        let rows = [(LONGEST_TOKEN, "token_unknown"), (LONGEST_TOKEN + 1, "token_too_long")];
+        for (length, want) in rows {
+            let why = authenticator.token(&"x".repeat(length)).expect_err("nobody's");
+            assert_eq!(why.reason, want, "{length}");
+        }
+    }
+
+    #[test]
     fn methods_are_a_union() {
         let (authenticator, clock) = authenticator();
         let not_after = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
@@ -421,30 +459,6 @@ mod tests {
         clock.advance(Duration::from_secs(61));
         for (token, want) in [(None, "certificate_expired"), (good, "u"), (bad, "certificate_expired")] {
             assert_eq!(ask(&certificate, token), want, "{token:?}");
-        }
-    }
-
-    #[test]
-    fn token_files() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("tokens");
-        let cases = [
-            ("a,u,1,\"g,h\"\n# note\n\n", Ok(("a", vec!["g", "h", AUTHENTICATED]))),
-            ("a,u,1\n", Ok(("a", vec![AUTHENTICATED]))),
-            ("a,u\n", Err(1)),
-            ("a,u,1\n,u,1\n", Err(2)),
-        ];
-        for (text, expected) in cases {
-            std::fs::write(&path, text).unwrap();
-            match (Tokens::from_file(&path), expected) {
-                (Ok(tokens), Ok((token, groups))) => {
-                    assert_eq!(tokens.get(token).unwrap().groups, groups, "{text:?}")
-                }
-                (Err(TokenFileError::Line { line, .. }), Err(expected)) => {
-                    assert_eq!(line, expected, "{text:?}")
-                }
-                (got, _) => panic!("{text:?}: {got:?}"),
-            }
         }
     }
 }

@@ -26,7 +26,7 @@ use karmada_env::Env;
 use karmada_meta::{status::Status, text};
 
 use crate::{
-    authn::{Authenticator, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
+    authn::{Authenticator, By, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
     authz::{self, Attributes, Authorizer, ResourceTarget},
     heavy::Pool,
     impersonate,
@@ -155,7 +155,7 @@ impl Front {
     /// Who asks.
     fn identify(&self, parts: &Parts) -> Result<Known, Status> {
         if let Some(user) = parts.extensions.get::<UserInfo>() {
-            return Ok(Known { user: user.clone(), hold: None });
+            return Ok(Known { user: user.clone(), by: By::Nothing, hold: None });
         }
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
@@ -164,9 +164,12 @@ impl Front {
             match &known {
                 Ok(known) => {
                     standing.authenticated(&known.user);
-                    known.hold.iter().for_each(|hold| standing.holds_until(&hold.ended));
+                    // A connection has one certificate, and may bring the tokens of many.
+                    if known.by == By::Certificate {
+                        known.hold.iter().for_each(|hold| standing.holds_until(&hold.ended));
+                    }
                 }
-                Err(why) if why.user().is_some() => standing.refused(),
+                Err(why) if why.is_of_certificate() => standing.refused(),
                 Err(_) => {}
             }
         }
@@ -180,10 +183,11 @@ impl Front {
             } else {
                 tracing::debug!(remote, reason, "not let in: {shown}");
             }
-            match user {
+            match why.is_of_certificate() {
                 // Whoever has shown that it is theirs may know what is wrong with it.
-                Some(_) => Status { message: format!("Unauthorized: {shown}"), ..Status::unauthorized() },
-                None => Status::unauthorized(),
+                true => Status { message: format!("Unauthorized: {shown}"), ..Status::unauthorized() },
+                // As kube-apiserver: in the log alone.
+                false => Status::unauthorized(),
             }
         })
     }
@@ -205,9 +209,9 @@ impl Front {
             info.class = class;
         }
         let info = &info;
-        let (Known { user, hold }, known) = match self.identify(parts) {
+        let (Known { user, by, hold }, known) = match self.identify(parts) {
             Ok(known) => (known, Ok(())),
-            Err(status) => (Known { user: UserInfo::anonymous(), hold: None }, Err(status)),
+            Err(status) => (Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }, Err(status)),
         };
         let attributes = Attributes { user: &user, verb: &info.verb, target: target(info) };
         let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
@@ -235,7 +239,7 @@ impl Front {
                 let attributes = Attributes { user, ..attributes };
                 // It is large: it stays where it is made.
                 let answering = pin!(self.admitted(&exchange, &attributes, body, answers));
-                self.while_it_holds(hold.as_ref(), answering).await
+                self.while_it_holds(by, hold.as_ref(), answering).await
             }
             Err(status) => Err(status),
         };
@@ -261,6 +265,7 @@ impl Front {
     /// Answers, unless what the client has shown ends meanwhile: nothing is written for it after that.
     async fn while_it_holds(
         &self,
+        by: By,
         hold: Option<&Hold>,
         answering: impl Future<Output = Result<Response<Body>, Status>> + Unpin,
     ) -> Result<Response<Body>, Status> {
@@ -271,7 +276,7 @@ impl Front {
             false => limits::unless(answering, || hold.ended.cancelled()).await,
         };
         answer.unwrap_or_else(|()| {
-            self.metrics.unauthenticated("certificate_revoked");
+            self.metrics.unauthenticated(by.ended());
             Err(Status::unauthorized())
         })
     }

@@ -114,7 +114,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     admission::Admission,
-    authn::{Authenticator, UserInfo, epochs::Epochs},
+    authn::{Authenticator, Stored, UserInfo, epochs::Epochs},
     authz::Authorizer,
     follow::Derived,
     front::Front,
@@ -153,7 +153,7 @@ pub struct Registration {
 pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) front: Front,
-    epochs: Arc<Epochs>,
+    stored: Stored,
     pub(crate) paths: ArcSwap<Paths>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
@@ -299,8 +299,8 @@ impl ApiServer {
         shutdown: CancellationToken,
     ) -> Self {
         let Registration { kinds, crds, admission, authorizer, mut derived } = registration;
-        let epochs = Arc::new(Epochs::default());
-        derived.push(epochs.clone());
+        let stored = Stored::default();
+        derived.extend(stored.derived());
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission, derived, limits.node_ports));
@@ -310,7 +310,7 @@ impl ApiServer {
         let inner = Inner {
             registry,
             front,
-            epochs,
+            stored,
             paths: ArcSwap::from_pointee(paths),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
@@ -351,14 +351,14 @@ impl ApiServer {
     }
 
     /// Who is who from now on: for requests of peers, and for reviews of tokens. Before that no token is known.
-    /// Agents' certificates count as long as the store has it.
+    /// What the store has of credentials counts as it has it.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
-        self.inner.front.authenticate_by(authenticator.with_epochs(self.inner.epochs.clone()));
+        self.inner.front.authenticate_by(authenticator.with_stored(self.inner.stored.clone()));
     }
 
     /// Which credentials of agents count.
     pub fn epochs(&self) -> &Arc<Epochs> {
-        &self.inner.epochs
+        &self.inner.stored.epochs
     }
 
     /// Answers these paths too from now on, after its own, and has their checks as well.

@@ -175,8 +175,8 @@ fn token(spec: &Value, know: &Knowledge<'_>) -> Result<Value, Status> {
         .map(|list| list.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
     let for_us = audiences.is_empty() || audiences.contains(&AUDIENCE);
-    Ok(match know.authenticator.token(token).filter(|_| for_us) {
-        Some(user) => json!({"authenticated": true, "user": user.info(), "audiences": [AUDIENCE]}),
+    Ok(match know.authenticator.token(token).ok().filter(|_| for_us) {
+        Some(known) => json!({"authenticated": true, "user": known.user.info(), "audiences": [AUDIENCE]}),
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
 }

@@ -12,7 +12,7 @@ use karmada_env::Env;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::{MAPS, Server, config_map, define};
+use crate::{Answer, MAPS, Server, config_map, define};
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const MAY_I: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -87,6 +87,58 @@ async fn tokens_are_known_by_whoever_the_server_was_told_of() {
         assert_eq!(answer.body["status"]["authenticated"] == true, known, "{answer:?}");
     }
     assert_eq!(server.call("POST", path, json!({"spec": {}})).await.code, 400);
+}
+
+/// The answer to one who shows a token and no certificate.
+async fn show(server: &Server, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let token = format!("Bearer {token}");
+    let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+    let mut request = Server::request(method, path, &headers, body.to_string().into_bytes());
+    request.extensions_mut().insert(Peer::None);
+    server.answer(request).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_token_holds_as_long_as_its_secret_does() {
+    let server = Server::start().await;
+    let env = Env::seeded(server.clock.clone(), 7);
+    server.api.authenticate_by(Authenticator::new(Tokens::new(), env));
+    let (secrets, token) = ("/api/v1/namespaces/kube-system/secrets", "abcdef.0123456789abcdef");
+    let ask = async || show(&server, token, "POST", WHO, &json!({})).await;
+    assert_eq!(ask().await.code, 401, "there is none yet");
+    let secret = json!({"metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": "2025-06-15T16:00:00Z",
+            "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:hub:m1"}});
+    let made = server.call("POST", secrets, secret).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    // Whoever has the answer finds it in force.
+    let who = ask().await;
+    assert_eq!(
+        (who.code, &who.body["status"]["userInfo"]),
+        (
+            201,
+            &json!({"username": "system:bootstrap:abcdef",
+        "groups": ["system:bootstrappers", "system:bootstrappers:hub:m1", "system:authenticated"]})
+        )
+    );
+    assert_eq!(show(&server, "abcdef.fedcba9876543210", "POST", WHO, &json!({})).await.code, 401);
+    assert_eq!(show(&server, token, "GET", secrets, &Value::Null).await.code, 403, "it may ask for little");
+    let review =
+        server.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", json!({"spec": {"token": token}}));
+    assert_eq!(review.await.body["status"]["user"]["username"], "system:bootstrap:abcdef");
+
+    let path = format!("{secrets}/bootstrap-token-abcdef");
+    let usage = |value: &str| json!({"stringData": {"usage-bootstrap-authentication": value}});
+    for (value, code) in [("false", 401), ("true", 201)] {
+        assert_eq!(server.patch(&path, "merge", usage(value)).await.code, 200);
+        assert_eq!(ask().await.code, code, "{value}");
+    }
+    server.clock.advance(std::time::Duration::from_secs(3_600));
+    assert_eq!(ask().await.code, 401, "it has expired");
+    server.patch(&path, "merge", json!({"stringData": {"expiration": ""}})).await;
+    assert_eq!(ask().await.code, 201, "it does not end");
+    assert_eq!(server.call("DELETE", &path, Value::Null).await.code, 200);
+    assert_eq!(ask().await.code, 401, "it has gone");
 }
 
 #[tokio::test(start_paused = true)]
