@@ -16,14 +16,21 @@
 //! |---|---|
 //! | of the file that an operator has named ([`static_tokens`]) | asked for first |
 //! | in the form of a bootstrap token ([`bootstrap`]) | judged by its Secret |
+//! | signed, and says that it was issued here ([`accounts`]) | a service account's, judged by what it is bound to |
+//!
+//! A signed token is for somebody: its audiences. Whoever has been found good is remembered by the token's digest, so that a
+//! request costs a digest and no signature; what ends it ends that too.
 //!
 //! What is kept of the store for it ([`Stored`]) is as new as the store: the answer of whoever ends a credential comes when
 //! it no longer holds. No decision waits for anything.
 
+pub mod accounts;
 pub mod bootstrap;
 pub mod epochs;
+mod jose;
 pub(crate) mod refusals;
 pub mod static_tokens;
+mod verified;
 
 use std::{
     collections::BTreeMap,
@@ -37,10 +44,12 @@ use tokio_util::sync::CancellationToken;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use self::{
+    accounts::{Bonds, ISSUER, ServiceAccounts},
     bootstrap::BootstrapTokens,
     epochs::{End, Epochs, Hold},
+    verified::{TokenDigest, Verified, VerifiedTokens},
 };
-use crate::{follow::Derived, pki::EPOCH_UNIT};
+use crate::{follow::Derived, pki::EPOCH_UNIT, storage::ApiStore};
 
 pub use self::static_tokens::{TokenFileError, Tokens};
 
@@ -164,6 +173,10 @@ impl PeerCertificate {
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     tokens: Arc<Tokens>,
+    accounts: Option<Arc<ServiceAccounts>>,
+    /// Whom tokens are for that this server takes.
+    audiences: Arc<[String]>,
+    verified: Arc<VerifiedTokens>,
     stored: Stored,
     env: Env,
 }
@@ -175,13 +188,46 @@ pub struct Stored {
     pub epochs: Arc<Epochs>,
     /// The tokens of those who have nothing else yet.
     pub bootstrap: Arc<BootstrapTokens>,
+    /// What tokens of service accounts are bound to; nothing where there is no store.
+    pub bonds: Option<Arc<Bonds>>,
 }
 
 impl Stored {
-    /// All of it, for the follower.
-    pub(crate) fn derived(&self) -> [Arc<dyn Derived>; 2] {
-        [self.epochs.clone(), self.bootstrap.clone()]
+    /// Of a store, as new as whoever follows [`Stored::derived`] keeps it.
+    pub(crate) fn of(store: ApiStore) -> Self {
+        Self { bonds: Some(Arc::new(Bonds::new(store))), ..Self::default() }
     }
+
+    /// All of it, for the follower.
+    pub(crate) fn derived(&self) -> Vec<Arc<dyn Derived>> {
+        let mut derived: Vec<Arc<dyn Derived>> = vec![self.epochs.clone(), self.bootstrap.clone()];
+        derived.extend(self.bonds.clone().map(|bonds| bonds as Arc<dyn Derived>));
+        derived
+    }
+}
+
+/// A token that holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    /// Whose it is.
+    pub(crate) known: Known,
+    /// Of those that it was asked to be for, those that it is for.
+    pub(crate) audiences: Vec<String>,
+}
+
+/// The audiences that a token is for and that are asked for, if not `own`.
+///
+/// # Errors
+/// When there are none, in kube-apiserver's words.
+fn common(token: &[String], asked: Option<&[&str]>, own: &[String]) -> Result<Vec<String>, String> {
+    let wanted: Vec<&str> = asked.map_or_else(|| own.iter().map(String::as_str).collect(), <[&str]>::to_vec);
+    let both: Vec<String> = token.iter().filter(|one| wanted.contains(&one.as_str())).cloned().collect();
+    if !both.is_empty() {
+        return Ok(both);
+    }
+    let list = |names: Vec<&str>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
+    let (token, wanted) = (list(token.iter().map(String::as_str).collect()), list(wanted));
+    Err(format!("token audiences [{token}] is invalid for the target audiences [{wanted}]"))
 }
 
 /// What somebody is known by.
@@ -247,9 +293,22 @@ impl RefusedToken {
         Self { user: None, reason: "token_unknown", why: "the bearer token is not known".to_owned() }
     }
 
+    /// It says that it is somebody's, and does not prove it.
+    fn strange(why: impl Into<String>) -> Self {
+        Self { user: None, reason: "token_unproved", why: why.into() }
+    }
+
     /// It was this user's.
-    fn ended(user: String, reason: &'static str, why: impl Into<String>) -> Self {
-        Self { user: Some(user), reason, why: why.into() }
+    fn ended(user: &str, reason: &'static str, why: impl Into<String>) -> Self {
+        Self { user: Some(user.to_owned()), reason, why: why.into() }
+    }
+
+    /// For one who may ask about the tokens of others, as kube-apiserver puts it.
+    pub(crate) fn for_review(&self) -> String {
+        match self.reason {
+            "token_unknown" => "invalid bearer token".to_owned(),
+            _ => format!("[invalid bearer token, {}]", self.why),
+        }
     }
 }
 
@@ -289,7 +348,25 @@ type Method = Result<Option<Known>, Unauthenticated>;
 impl Authenticator {
     /// Certificates are judged by `env`'s time of day.
     pub fn new(tokens: Tokens, env: Env) -> Self {
-        Self { tokens: Arc::new(tokens), stored: Stored::default(), env }
+        Self {
+            tokens: Arc::new(tokens),
+            accounts: None,
+            audiences: Arc::new([ISSUER.to_owned()]),
+            verified: Arc::default(),
+            stored: Stored::default(),
+            env,
+        }
+    }
+
+    /// The same, who takes tokens of service accounts and has them issued.
+    #[must_use]
+    pub fn with_service_accounts(self, accounts: Arc<ServiceAccounts>) -> Self {
+        Self { audiences: accounts.audiences().into(), accounts: Some(accounts), ..self }
+    }
+
+    /// Who issues tokens of service accounts.
+    pub(crate) fn service_accounts(&self) -> Option<&Arc<ServiceAccounts>> {
+        self.accounts.as_ref()
     }
 
     /// The same, judging agents' certificates by these epochs. Without them all count.
@@ -305,19 +382,54 @@ impl Authenticator {
         Self { stored, ..self }
     }
 
-    /// Whose token this is.
+    /// Whose token this is; `asked` are whom it has to be for, if not for this server.
     ///
     /// # Errors
     /// When it does not hold.
-    pub(crate) fn token(&self, token: &str) -> Result<Known, RefusedToken> {
+    pub(crate) fn token(&self, token: &str, asked: Option<&[&str]>) -> Result<Accepted, RefusedToken> {
         if token.len() > LONGEST_TOKEN {
             let why = format!("the bearer token is longer than {LONGEST_TOKEN} bytes");
             return Err(RefusedToken { user: None, reason: "token_too_long", why });
         }
-        if let Some(user) = self.tokens.get(token) {
-            return Ok(Known { user: user.clone(), by: By::Token, hold: None });
+        let (digest, now): (TokenDigest, _) = (Sha256::digest(token).into(), self.env.wall());
+        if let Some(user) = self.tokens.get(&digest) {
+            return self.for_anybody(Known { user: user.clone(), by: By::Token, hold: None }, asked);
         }
-        self.stored.bootstrap.judge(token, self.env.wall()).unwrap_or_else(|| Err(RefusedToken::unknown()))
+        if let Some(known) = self.stored.bootstrap.judge(token, now) {
+            return self.for_anybody(known?, asked);
+        }
+        let verified = match self.verified.get(&digest, now) {
+            Some(verified) => verified,
+            None => {
+                let verified = Arc::new(self.verify(token, asked)?);
+                self.verified.put(digest, verified.clone());
+                verified
+            }
+        };
+        let Verified { known, audiences, .. } = &*verified;
+        match common(audiences, asked, &self.audiences) {
+            Ok(audiences) => Ok(Accepted { known: known.clone(), audiences }),
+            Err(why) => Err(RefusedToken::ended(&known.user.name, "token_audience", why)),
+        }
+    }
+
+    /// A token that names no audience is for this server.
+    fn for_anybody(&self, known: Known, asked: Option<&[&str]>) -> Result<Accepted, RefusedToken> {
+        match common(&self.audiences, asked, &self.audiences) {
+            Ok(audiences) => Ok(Accepted { known, audiences }),
+            Err(_) => Err(RefusedToken::unknown()),
+        }
+    }
+
+    /// Judges a signed token.
+    fn verify(&self, token: &str, asked: Option<&[&str]>) -> Result<Verified, RefusedToken> {
+        let look = jose::look(token).ok_or_else(RefusedToken::unknown)?;
+        match (&self.accounts, &self.stored.bonds) {
+            (Some(accounts), Some(bonds)) if accounts.is_ours(&look) => {
+                accounts.judge(token, &look, asked, bonds, &self.env)
+            }
+            _ => Err(RefusedToken::unknown()),
+        }
     }
 
     /// The user of a request.
@@ -363,7 +475,10 @@ impl Authenticator {
     fn by_token(&self, headers: &http::HeaderMap) -> Method {
         match bearer(headers) {
             None => Ok(None),
-            Some(token) => self.token(token).map(Some).map_err(Unauthenticated::Token),
+            Some(token) => match self.token(token, None) {
+                Ok(accepted) => Ok(Some(accepted.known)),
+                Err(why) => Err(Unauthenticated::Token(why)),
+            },
         }
     }
 }
@@ -420,7 +535,7 @@ mod tests {
         let (authenticator, _) = authenticator();
         let rows = [(LONGEST_TOKEN, "token_unknown"), (LONGEST_TOKEN + 1, "token_too_long")];
         for (length, want) in rows {
-            let why = authenticator.token(&"x".repeat(length)).expect_err("nobody's");
+            let why = authenticator.token(&"x".repeat(length), None).expect_err("nobody's");
             assert_eq!(why.reason, want, "{length}");
         }
     }

@@ -114,7 +114,11 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     admission::Admission,
-    authn::{Authenticator, Stored, UserInfo, epochs::Epochs},
+    authn::{
+        Authenticator, Stored, UserInfo,
+        accounts::{CurrentIssuer, ServiceAccounts, fill_secrets},
+        epochs::Epochs,
+    },
     authz::Authorizer,
     follow::Derived,
     front::Front,
@@ -159,6 +163,10 @@ pub(crate) struct Inner {
     pub(crate) openapi: openapi::Cache,
     /// The kind that scale subresources speak.
     pub(crate) scale: Arc<Kind>,
+    /// The kind that the subresource `token` speaks.
+    pub(crate) token_request: Arc<Kind>,
+    /// Who issues tokens of service accounts.
+    issuer: Arc<CurrentIssuer>,
     /// Ends watches and background controllers.
     pub(crate) shutdown: CancellationToken,
     /// The end is near: no longer ready, and otherwise as before.
@@ -178,7 +186,12 @@ fn figures(front: &Front, registry: &Registry) -> ServerFigures {
 }
 
 /// What every API server answers beside resources and discovery.
-fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &CancellationToken) -> Paths {
+fn paths(
+    figures: ServerFigures,
+    issuer: &Arc<CurrentIssuer>,
+    shutdown: &CancellationToken,
+    leaving: &CancellationToken,
+) -> Paths {
     let store = figures.store.clone();
     // A store that cannot be written to still answers, and goes on by itself: starting anew would not help.
     let writable = move || match (store.failure().map(|failure| failure.full), store.waits()) {
@@ -208,7 +221,21 @@ fn paths(figures: ServerFigures, shutdown: &CancellationToken, leaving: &Cancell
         let version = version.clone();
         async move { Ok(paths::text(StatusCode::OK, "application/json", version)) }
     };
+    // What whoever reads tokens of service accounts elsewhere needs; nothing where none are issued.
+    let document = |content_type: &'static str, of: fn(&ServiceAccounts) -> Value| {
+        let issuer = issuer.clone();
+        move |_| {
+            let document = issuer.get().map(|issuer| of(&issuer).to_string());
+            async move { Ok(paths::document(content_type, document)) }
+        }
+    };
     Paths::default()
+        .with(
+            "/.well-known/openid-configuration",
+            READ,
+            document("application/json", ServiceAccounts::discovery),
+        )
+        .with("/openid/v1/jwks", READ, document("application/jwk-set+json", ServiceAccounts::key_set))
         .with_check("store", true, writable)
         .with_check("storage-quota", true, room)
         .with_check("shutdown", true, here)
@@ -299,14 +326,15 @@ impl ApiServer {
         shutdown: CancellationToken,
     ) -> Self {
         let Registration { kinds, crds, admission, authorizer, mut derived } = registration;
-        let stored = Stored::default();
+        let stored = Stored::of(store.clone());
         derived.extend(stored.derived());
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission, derived, limits.node_ports));
         let leaving = CancellationToken::new();
         let front = Front::new(authorizer, limits, registry.env.clone()).with_pool(registry.pool.clone());
-        let paths = paths(figures(&front, &registry), &shutdown, &leaving);
+        let issuer = Arc::new(CurrentIssuer::default());
+        let paths = paths(figures(&front, &registry), &issuer, &shutdown, &leaving);
         let inner = Inner {
             registry,
             front,
@@ -314,7 +342,9 @@ impl ApiServer {
             paths: ArcSwap::from_pointee(paths),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
-            scale: scale_kind(),
+            scale: unlisted("autoscaling", "v1", "scales", "Scale"),
+            token_request: unlisted("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest"),
+            issuer,
             shutdown,
             leaving,
             crds,
@@ -334,6 +364,7 @@ impl ApiServer {
         gc::start(registry, &tasks, shutdown);
         definitions::start(registry, &tasks, shutdown).await;
         apiservices::start(registry, &tasks, shutdown);
+        fill_secrets::start(registry, self.inner.issuer.clone(), &tasks, shutdown);
         events::start(registry, self.inner.front.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
         tasks
@@ -353,7 +384,9 @@ impl ApiServer {
     /// Who is who from now on: for requests of peers, and for reviews of tokens. Before that no token is known.
     /// What the store has of credentials counts as it has it.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
+        let issuer = authenticator.service_accounts().cloned();
         self.inner.front.authenticate_by(authenticator.with_stored(self.inner.stored.clone()));
+        self.inner.issuer.set(issuer);
     }
 
     /// Which credentials of agents count.
@@ -406,15 +439,15 @@ impl ApiServer {
     }
 }
 
-/// `autoscaling/v1` Scale, which is served below other kinds only.
-fn scale_kind() -> Arc<Kind> {
+/// A kind that is served below other kinds only.
+fn unlisted(group: &str, version: &str, resource: &str, kind: &str) -> Arc<Kind> {
     builtin::kind(KindSpec {
-        group: "autoscaling".to_owned(),
-        version: "v1".to_owned(),
-        resource: "scales".to_owned(),
-        kind: "Scale".to_owned(),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: resource.to_owned(),
+        kind: kind.to_owned(),
         namespaced: true,
-        singular: "scale".to_owned(),
+        singular: kind.to_ascii_lowercase(),
         short_names: Vec::new(),
         categories: Vec::new(),
         verbs: Vec::new(),

@@ -269,6 +269,15 @@ pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String
     response
 }
 
+/// A document that anyone may keep for an hour; without one, that there is none.
+pub(crate) fn document(content_type: &'static str, text: Option<String>) -> Response<Body> {
+    let Some(document) = text else { return respond::text(StatusCode::NOT_FOUND, "404 page not found\n") };
+    let mut response = self::text(StatusCode::OK, content_type, document);
+    let kept = http::HeaderValue::from_static("public, max-age=3600");
+    response.headers_mut().insert(http::header::CACHE_CONTROL, kept);
+    response
+}
+
 /// A page of figures in the format that is asked for.
 pub fn figures(headers: &HeaderMap, page: String) -> Response<Body> {
     let accept = headers.get_all(http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());

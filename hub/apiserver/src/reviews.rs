@@ -25,8 +25,6 @@ use crate::{
     authz::{Attributes, Authorizer, Decision, ResourceTarget, Rights, Target},
 };
 
-/// Whom tokens are for that name nobody: kube-apiserver's default.
-const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// The kinds of reviews.
@@ -164,7 +162,7 @@ impl Review {
     }
 }
 
-/// A user as reviews show one.
+/// Whose token it is.
 fn token(spec: &Value, know: &Knowledge<'_>) -> Result<Value, Status> {
     let token = spec["token"].as_str().unwrap_or_default();
     if token.is_empty() {
@@ -174,10 +172,12 @@ fn token(spec: &Value, know: &Knowledge<'_>) -> Result<Value, Status> {
         .as_array()
         .map(|list| list.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    let for_us = audiences.is_empty() || audiences.contains(&AUDIENCE);
-    Ok(match know.authenticator.token(token).ok().filter(|_| for_us) {
-        Some(known) => json!({"authenticated": true, "user": known.user.info(), "audiences": [AUDIENCE]}),
-        None => json!({"user": {}, "error": "invalid bearer token"}),
+    let asked = (!audiences.is_empty()).then_some(audiences.as_slice());
+    Ok(match know.authenticator.token(token, asked) {
+        Ok(accepted) => {
+            json!({"authenticated": true, "user": accepted.known.user.info(), "audiences": accepted.audiences})
+        }
+        Err(why) => json!({"user": {}, "error": why.for_review()}),
     })
 }
 

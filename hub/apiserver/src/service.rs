@@ -11,6 +11,7 @@ mod handlers;
 mod resource;
 mod show;
 mod stream;
+mod tokens;
 
 use std::{
     sync::Arc,

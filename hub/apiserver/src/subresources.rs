@@ -12,6 +12,8 @@ pub(crate) enum Sort {
     Part,
     /// Another view of it: an `autoscaling/v1` Scale.
     Scale,
+    /// A token of the account, made when it is asked for: an `authentication.k8s.io/v1` TokenRequest.
+    Token,
 }
 
 /// One subresource.
@@ -39,6 +41,7 @@ const TABLE: &[Row] = &[
     Row { name: "approval", ..PART },
     Row { name: "ephemeralcontainers", ..PART },
     Row { name: "resize", ..PART },
+    Row { name: "token", sort: Sort::Token, verbs: &["create"], ..PART },
 ];
 
 /// The row of that name.

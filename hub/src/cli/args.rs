@@ -1,5 +1,6 @@
 //! What can be said on the command line. Plain data: nothing is opened or read here.
 
+mod authn;
 mod judge;
 mod numbers;
 
@@ -12,7 +13,7 @@ use karmada_cli::Failure;
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-use self::{judge::JudgeArgs, numbers::positive};
+use self::{authn::AuthnArgs, judge::JudgeArgs, numbers::positive};
 
 /// The hub: policies, bindings and the API that agents pull from.
 #[derive(Debug, Parser)]
@@ -57,10 +58,6 @@ pub struct ServeArgs {
     /// certificate holds them all, the first one stands in kubeconfigs.
     #[arg(long, value_name = "HOST")]
     pub advertise: Vec<String>,
-    /// Users who come with a bearer token: Kubernetes' static token file, one token,user,uid,"group,group" a line. Read
-    /// at the start.
-    #[arg(long, value_name = "FILE")]
-    pub token_auth_file: Option<PathBuf>,
     /// Run the controllers on this API server (a stock kube-apiserver) instead of the embedded one. The hub then
     /// listens for health checks, scrapes and, where --advertise says how the server reaches it, admission webhooks.
     #[arg(long, value_name = "FILE")]
@@ -112,6 +109,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true",
           action = clap::ArgAction::Set)]
     pub enable_hpa_scale_targets: bool,
+    #[command(flatten)]
+    pub authn: AuthnArgs,
     #[command(flatten)]
     pub failover: FailoverArgs,
     #[command(flatten)]

@@ -18,7 +18,10 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use karmada_apiserver::{
     ApiServer, Registration,
-    authn::{Authenticator, Tokens, UserInfo},
+    authn::{
+        Authenticator, Tokens, UserInfo,
+        accounts::{self, ServiceAccounts},
+    },
     authz::Coarse,
     listener::{self, Tls},
     open_store,
@@ -194,7 +197,10 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
         .and_then(|_| std::fs::rename(&draft, &args.kubeconfig_out))
         .map_err(|e| usage(&format!("--kubeconfig-out {out}"), &e))?;
     tracing::info!(%address, workloads = config.workloads, "serving");
-    sim.server.authenticate_by(Authenticator::new(tokens, env));
+    let keys = pki.service_account_keys().map_err(|e| usage("--data-dir", &e))?;
+    let settings = accounts::Settings { ca_pem: pki.ca_pem().to_owned(), ..accounts::Settings::default() };
+    let accounts = Arc::new(ServiceAccounts::new(settings, keys));
+    sim.server.authenticate_by(Authenticator::new(tokens, env).with_service_accounts(accounts));
     listener::serve(listener, tls, sim.server.service(), stop).await;
     sim.stopped().await;
     Ok(())

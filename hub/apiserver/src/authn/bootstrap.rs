@@ -156,7 +156,7 @@ impl BootstrapTokens {
         };
         let name = format!("{USER_PREFIX}{id}");
         if now >= token.until {
-            return Some(Err(RefusedToken::ended(name, "token_expired", "the bootstrap token has expired")));
+            return Some(Err(RefusedToken::ended(&name, "token_expired", "the bootstrap token has expired")));
         }
         let user = UserInfo::new(name, &token.groups);
         let hold = Hold { ended: ended.clone(), until: token.until, leaving: false };

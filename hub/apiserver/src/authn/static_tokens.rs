@@ -79,9 +79,9 @@ impl Tokens {
         self.users.extend(other.users);
     }
 
-    pub(super) fn get(&self, token: &str) -> Option<&UserInfo> {
-        let digest: [u8; 32] = Sha256::digest(token).into();
-        self.users.get(&digest)
+    /// The user whose token has this digest.
+    pub(super) fn get(&self, digest: &[u8; 32]) -> Option<&UserInfo> {
+        self.users.get(digest)
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             match (Tokens::from_file(&path), expected) {
                 (Ok(tokens), Ok((token, groups))) => {
-                    assert_eq!(tokens.get(token).unwrap().groups, groups, "{text:?}")
+                    assert_eq!(tokens.get(&Sha256::digest(token).into()).unwrap().groups, groups, "{text:?}")
                 }
                 (Err(TokenFileError::Line { line, .. }), Err(expected)) => {
                     assert_eq!(line, expected, "{text:?}")

@@ -7,6 +7,9 @@
 //!                      changed, when it nears its end, or when another CA signed it       0600
 //! DIR/pki/admin.pem    key and certificate of the administrator (group system:masters)    0600
 //! DIR/admin.kubeconfig the same, with the server's address, for kubectl                   0600
+//! DIR/pki/service-account.pem   the keys of service accounts' tokens: the first signs, all are trusted.
+//!                      To change keys put a new one before the old one, and take that away when its
+//!                      tokens have ended; read at the start                            0600
 //! DIR/pki/monitoring.pem, DIR/monitoring.kubeconfig   the same for scrapers, where the API is somebody else's
 //! ```
 //!
@@ -19,6 +22,7 @@
 
 mod files;
 mod kubeconfig;
+mod signing;
 
 use std::{
     collections::BTreeSet,
@@ -48,6 +52,7 @@ use x509_parser::{
 };
 
 pub use kubeconfig::{CONTEXT, Kubeconfig};
+pub use signing::SigningKey;
 
 /// Certificates begin this long before they are made, for members whose clocks are behind.
 const BACKDATE: Duration = Duration::from_hours(1);
@@ -311,6 +316,14 @@ impl Pki {
         let key = self.issuer.key().serialize_der();
         let digest = Sha256::new_with_prefix(purpose).chain_update([0]).chain_update(key).finalize();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The keys of `service-account.pem`, which is made where it is missing: the first signs, all are trusted.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or holds something else.
+    pub fn service_account_keys(&self) -> Result<Vec<SigningKey>, PkiError> {
+        signing::open_or_create(&self.dir.join("pki").join("service-account.pem"))
     }
 
     /// A kubeconfig text with this authority embedded, context [`CONTEXT`].

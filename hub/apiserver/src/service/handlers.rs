@@ -57,13 +57,13 @@ impl<'a> Handler<'a> {
         }
     }
 
-    fn accepted(&self, endpoint: Endpoint) -> Result<Accepted, Status> {
+    pub(super) fn accepted(&self, endpoint: Endpoint) -> Result<Accepted, Status> {
         let (headers, pretty) = (&self.exchange.parts.headers, self.exchange.query.get("pretty"));
         negotiate::accept(headers, pretty, self.kind.custom.is_some(), endpoint)
     }
 
     /// Reads a body as an object of a kind.
-    async fn object(
+    pub(super) async fn object(
         &self,
         target: &Target<'_>,
         body: Bytes,
@@ -77,7 +77,7 @@ impl<'a> Handler<'a> {
         self.pool().run(caller.weight(), read).await?
     }
 
-    fn pool(&self) -> &Pool {
+    pub(super) fn pool(&self) -> &Pool {
         &self.inner.registry.pool
     }
 

@@ -37,6 +37,7 @@ pub(super) enum Action {
     GetScale,
     UpdateScale,
     PatchScale,
+    IssueToken,
 }
 
 /// Why nothing is done.
@@ -90,6 +91,7 @@ pub(super) async fn answer(
         Action::GetScale => handler.get_scale(),
         Action::UpdateScale => handler.update_scale(body).await,
         Action::PatchScale => handler.patch_scale(body).await,
+        Action::IssueToken => handler.issue_token(body).await,
     }
 }
 
@@ -191,6 +193,7 @@ fn object(kind: &Arc<Kind>, info: &RequestInfo) -> Result<Option<Action>, Status
         (Sort::Scale, "get") => Some(Action::GetScale),
         (Sort::Scale, "update") => Some(Action::UpdateScale),
         (Sort::Scale, "patch") => Some(Action::PatchScale),
+        (Sort::Token, "create") => Some(Action::IssueToken),
         _ => None,
     })
 }
@@ -234,6 +237,10 @@ mod tests {
             ("GET", format!("{deployment}/status"), Some(Action::Get)),
             ("PUT", format!("{deployment}/scale"), Some(Action::UpdateScale)),
             ("DELETE", format!("{deployment}/status"), None),
+            ("POST", "/api/v1/namespaces/x/serviceaccounts/y/token".to_owned(), Some(Action::IssueToken)),
+            ("GET", "/api/v1/namespaces/x/serviceaccounts/y/token".to_owned(), None),
+            ("POST", "/api/v1/namespaces/x/serviceaccounts/y/token/z".to_owned(), None),
+            ("POST", "/api/v1/namespaces/x/secrets/y/token".to_owned(), None),
             ("POST", deployment.to_owned(), None),
             ("GET", format!("{deployment}/status/more"), None),
             ("GET", watched.to_owned(), Some(Action::Watch)),
@@ -319,7 +326,7 @@ mod tests {
             let done = match action {
                 Action::List => "list",
                 Action::Watch => "watch",
-                Action::Create | Action::Review(_) => "create",
+                Action::Create | Action::Review(_) | Action::IssueToken => "create",
                 Action::DeleteCollection => "deletecollection",
                 Action::Get | Action::GetScale => "get",
                 Action::Update | Action::UpdateScale => "update",
@@ -335,7 +342,7 @@ mod tests {
             let selects = matches!(action, Action::List | Action::Watch | Action::DeleteCollection);
             if !selects {
                 prop_assert!(info.fields.is_empty() && info.bad_fields.is_none());
-                prop_assert_eq!(info.name_in_path, done != "create");
+                prop_assert_eq!(info.name_in_path, done != "create" || action == Action::IssueToken);
             } else if !judged.name.is_empty() {
                 // No object of another name can be in what is shown.
                 let other = format!("{}-other", judged.name);

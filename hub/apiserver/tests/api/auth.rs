@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use axum::body::Body;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Request;
 use karmada_apiserver::{
-    authn::{Authenticator, Peer, Tokens, UserInfo},
+    authn::{
+        Authenticator, Peer, Tokens, UserInfo,
+        accounts::{self, ServiceAccounts},
+    },
     authz::{Attributes, Authorizer, Decision},
+    pki::Pki,
 };
 use karmada_env::Env;
 use serde_json::{Value, json};
@@ -139,6 +144,112 @@ async fn a_bootstrap_token_holds_as_long_as_its_secret_does() {
     assert_eq!(ask().await.code, 201, "it does not end");
     assert_eq!(server.call("DELETE", &path, Value::Null).await.code, 200);
     assert_eq!(ask().await.code, 401, "it has gone");
+}
+
+fn accounts(server: &Server) -> Authenticator {
+    let (dir, env) = (tempfile::TempDir::new().unwrap(), Env::seeded(server.clock.clone(), 7));
+    let pki = Pki::open_or_create(dir.path(), &[], &env).unwrap();
+    let settings = accounts::Settings { ca_pem: pki.ca_pem().to_owned(), ..accounts::Settings::default() };
+    let accounts = ServiceAccounts::new(settings, pki.service_account_keys().unwrap());
+    Authenticator::new(Tokens::new(), env).with_service_accounts(Arc::new(accounts))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_account_gets_a_token_that_ends_with_it() {
+    let server = Server::start().await;
+    let (path, account) = ("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "a"}}));
+    assert_eq!(server.call("POST", path, account.clone()).await.code, 201);
+    let token_path = format!("{path}/a/token");
+    let request = json!({"spec": {"expirationSeconds": 600}});
+    assert_eq!(server.call("POST", &token_path, request.clone()).await.code, 404, "nobody issues tokens yet");
+    assert_eq!(server.get("/openid/v1/jwks").await.code, 404);
+    server.api.authenticate_by(accounts(&server));
+    let made = server.call("POST", &token_path, request.clone()).await;
+    assert_eq!((made.code, &made.body["kind"]), (201, &json!("TokenRequest")), "{made:?}");
+    assert_eq!(made.body["metadata"]["managedFields"][0]["subresource"], "token");
+    let token = made.body["status"]["token"].as_str().unwrap().to_owned();
+    let ask = async || show(&server, &token, "POST", WHO, &json!({})).await;
+    let who = ask().await;
+    assert_eq!(who.body["status"]["userInfo"]["username"], "system:serviceaccount:default:a", "{who:?}");
+    assert_eq!(show(&server, &token, "GET", MAPS, &Value::Null).await.code, 403);
+    assert_eq!(show(&server, &token, "POST", &token_path, &request).await.code, 403, "it issues none itself");
+    let review = json!({"spec": {"token": token, "audiences": ["elsewhere"]}});
+    let review = server.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review).await;
+    let why = r#"[invalid bearer token, token audiences ["https://kubernetes.default.svc.cluster.local"] is invalid for the target audiences ["elsewhere"]]"#;
+    assert_eq!(review.body["status"], json!({"user": {}, "error": why}));
+    let keys = server.get("/openid/v1/jwks").await;
+    assert_eq!((keys.code, &keys.body["keys"][0]["kty"]), (200, &json!("EC")), "{keys:?}");
+    let about = server.get("/.well-known/openid-configuration").await;
+    assert_eq!(about.body["id_token_signing_alg_values_supported"], json!(["ES256"]), "{about:?}");
+
+    // Whoever has the answer finds it in force, and what was begun has ended.
+    let allowed = Server::judged(Arc::new(Everyone)).await;
+    allowed.api.authenticate_by(accounts(&allowed));
+    assert_eq!(allowed.call("POST", path, account).await.code, 201);
+    let made = allowed.call("POST", &token_path, request).await;
+    let own = made.body["status"]["token"].as_str().unwrap().to_owned();
+    let watched = format!("{path}?watch=1&resourceVersion=0");
+    let mut watch =
+        Server::request("GET", &watched, &[("authorization", &format!("Bearer {own}"))], Vec::new());
+    watch.extensions_mut().insert(Peer::None);
+    let watching = allowed.api.service().oneshot(watch).await.unwrap();
+    assert_eq!(watching.status(), 200);
+    assert_eq!(allowed.call("DELETE", &format!("{path}/a"), Value::Null).await.code, 200);
+    let body = axum::body::to_bytes(watching.into_body(), usize::MAX);
+    let body = tokio::time::timeout(std::time::Duration::from_secs(5), body).await;
+    assert!(body.expect("the watch ends").is_ok());
+    assert_eq!(show(&allowed, &own, "GET", MAPS, &Value::Null).await.code, 401);
+    assert_eq!(server.call("DELETE", &format!("{path}/a"), Value::Null).await.code, 200);
+    assert_eq!(ask().await.code, 401);
+}
+
+#[derive(Debug)]
+struct Everyone;
+
+impl Authorizer for Everyone {
+    fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        Decision::Allow
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_for_a_token_is_filled_and_goes_with_its_account() {
+    let server = Server::start().await;
+    let (accounts_path, secrets) =
+        ("/api/v1/namespaces/default/serviceaccounts", "/api/v1/namespaces/default/secrets");
+    let secret = |name: &str, account: &str| {
+        json!({"metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
+            "type": "kubernetes.io/service-account-token"})
+    };
+    server.call("POST", accounts_path, json!({"metadata": {"name": "a"}})).await;
+    // One from before there was anybody to issue tokens.
+    assert_eq!(server.call("POST", secrets, secret("early", "a")).await.code, 201);
+    server.api.authenticate_by(accounts(&server));
+    assert_eq!(server.call("POST", secrets, secret("late", "a")).await.code, 201);
+    assert_eq!(server.call("POST", secrets, secret("stray", "nobody")).await.code, 201);
+    let mut tokens = Vec::new();
+    for name in ["early", "late"] {
+        let path = format!("{secrets}/{name}");
+        let filled = server.until(&path, |answer| answer.body["data"]["token"].is_string()).await;
+        let data = |field: &str| {
+            let bytes = STANDARD.decode(filled.body["data"][field].as_str().unwrap()).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        assert!(data("ca.crt").contains("BEGIN CERTIFICATE") && data("namespace") == "default");
+        assert!(filled.body["metadata"]["annotations"]["kubernetes.io/service-account.uid"].is_string());
+        let who = show(&server, &data("token"), "POST", WHO, &json!({})).await;
+        assert_eq!(who.body["status"]["userInfo"]["username"], "system:serviceaccount:default:a", "{who:?}");
+        tokens.push(data("token"));
+    }
+    server.until(&format!("{secrets}/stray"), |answer| answer.code == 404).await;
+    // A token is the one that its Secret holds.
+    let changed = json!({"data": {"token": STANDARD.encode("other")}});
+    assert_eq!(server.patch(&format!("{secrets}/early"), "merge", changed).await.code, 200);
+    assert_eq!(show(&server, &tokens[0], "POST", WHO, &json!({})).await.code, 401);
+    assert_eq!(show(&server, &tokens[1], "POST", WHO, &json!({})).await.code, 201);
+    server.call("DELETE", &format!("{accounts_path}/a"), Value::Null).await;
+    assert_eq!(show(&server, &tokens[1], "POST", WHO, &json!({})).await.code, 401);
+    server.until(&format!("{secrets}/late"), |answer| answer.code == 404).await;
 }
 
 #[tokio::test(start_paused = true)]

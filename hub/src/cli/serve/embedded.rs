@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use karmada_apiserver::{
-    authn::{Authenticator, epochs::EndingFigures},
+    authn::epochs::EndingFigures,
     listener,
     pki::{ADMINISTRATOR, Pki},
 };
@@ -12,7 +12,9 @@ use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
-use super::{End, bind, create_dir, front::beside_api, limits, pki_failure, supervise, tls, tokens};
+use super::{
+    End, authn::authenticator, bind, create_dir, front::beside_api, limits, pki_failure, supervise, tls,
+};
 use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics};
 
 /// For the store's last write.
@@ -25,9 +27,10 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let engine = Redb::open(dir).map_err(store_failure)?;
     let socket = bind(args.listen)?;
     let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
-    let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
+    let tls = tls(args, &pki, env)?;
     // Whoever gets an answer under a new name finds it in the kubeconfig already.
     let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
+    let authenticator = authenticator(args, &pki, &url, env)?;
     let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
 
     let stop = end.now;
@@ -39,7 +42,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let page = page.with(ending);
     embedded.server().show_metrics(page.into_source());
 
-    embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));
+    embedded.server().authenticate_by(authenticator);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
     let service = embedded.server().service();
     let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));

@@ -7,6 +7,7 @@
 //!   SIGTERM ─▶ not ready ─▶ stop ─▶ controllers end, the listener drains, the store closes ◀── or one ends by itself
 //! ```
 
+mod authn;
 mod credentials;
 mod embedded;
 mod front;
@@ -178,7 +179,7 @@ fn on_signals(end: End, delay: Duration) -> Result<(), Failure> {
 
 /// Users with tokens.
 fn tokens(args: &ServeArgs) -> Result<Tokens, Failure> {
-    match &args.token_auth_file {
+    match &args.authn.token_auth_file {
         None => Ok(Tokens::new()),
         Some(file) => {
             Tokens::from_file(file).map_err(|error| Failure::usage(format!("--token-auth-file: {error}")))
