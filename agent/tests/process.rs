@@ -18,7 +18,7 @@ use karmada_apiserver::{
     ApiServer, Registration,
     admission::AdmitAll,
     authn::{Authenticator, Tokens, UserInfo},
-    authz::Coarse,
+    authz::Authorization,
     listener::{Tls, serve},
     open_store,
     pki::Pki,
@@ -53,7 +53,7 @@ impl Server {
             kinds: Vec::new(),
             crds,
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::Roles,
             derived: Vec::new(),
         };
         let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());

@@ -145,10 +145,10 @@ async fn discovery() {
     at_least(90, "discovery.json").await;
 }
 
-/// Without what RBAC decides, and the signing of certificates: those have to be waited for, and do not come.
+/// Without the signing of certificates: that has to be waited for, and does not come.
 #[tokio::test]
 async fn auth() {
-    const OTHERS: [&str; 2] = ["rbac.authorization.k8s.io", "/approval"];
+    const OTHERS: [&str; 1] = ["/approval"];
     at_least_of(100, "auth.json", |case| !OTHERS.iter().any(|other| case.contains(other))).await;
 }
 

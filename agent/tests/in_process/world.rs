@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body::Frame;
 use karmada_agent::{Agent, AgentConfig, Handle, Phase, State};
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
 };
 use karmada_client::{Error, Patch, Rest, Wake, latest};
 use karmada_env::{Clock, Env};
@@ -301,7 +301,7 @@ async fn server(env: &Env, crds: Vec<Value>, shutdown: &CancellationToken) -> Ap
         kinds: Vec::new(),
         crds,
         admission: Arc::new(AdmitAll),
-        authorizer: Arc::new(Coarse),
+        authorizer: Authorization::Roles,
         derived: Vec::new(),
     };
     let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());

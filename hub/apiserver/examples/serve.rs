@@ -10,7 +10,7 @@ use karmada_apiserver::{
     ApiServer, Registration,
     admission::AdmitAll,
     authn::{Authenticator, Tokens},
-    authz::Coarse,
+    authz::Authorization,
     listener::{Tls, serve},
     open_store,
     pki::Pki,
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         kinds: Vec::new(),
         crds: Vec::new(),
         admission: Arc::new(AdmitAll),
-        authorizer: Arc::new(Coarse),
+        authorizer: Authorization::Roles,
         derived: Vec::new(),
     };
     let server =

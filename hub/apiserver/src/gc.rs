@@ -496,7 +496,7 @@ mod tests {
     use karmada_store::engine::memory::Memory;
 
     use super::*;
-    use crate::{ApiServer, Registration, admission::AdmitAll, authz::Coarse, open_store};
+    use crate::{ApiServer, Registration, admission::AdmitAll, authz::Authorization, open_store};
 
     /// A collector whose tasks do not run: what it knows of the store is what a test tells it.
     fn deaf() -> Arc<Collector> {
@@ -506,7 +506,7 @@ mod tests {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::Roles,
             derived: Vec::new(),
         };
         let api = ApiServer::new(store, env, registration, shutdown.clone());

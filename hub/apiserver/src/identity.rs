@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use karmada_meta::names::is_cluster_name;
 use serde_json::{Map, Value, json};
 
 /// The user name of a request that shows nothing.
@@ -77,8 +78,9 @@ impl UserInfo {
     }
 }
 
-/// The cluster whose agent this user is.
+/// The cluster whose agent this user is: by the group, and by a name that a cluster may have. The one whose certificate
+/// `karmadactl register` asks for to make roles with is none.
 pub fn agent_cluster(user: &UserInfo) -> Option<&str> {
     let cluster = user.name.strip_prefix(AGENT_PREFIX)?;
-    (user.in_group(AGENTS) && !cluster.is_empty()).then_some(cluster)
+    (user.in_group(AGENTS) && is_cluster_name(cluster)).then_some(cluster)
 }

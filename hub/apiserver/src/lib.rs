@@ -44,11 +44,13 @@
 //! - OpenAPI: version 3 comes in JSON alone, Swagger 2 without descriptions of built-in kinds and with the parameters of
 //!   each operation written out where they stand, which old clients need; neither describes operations and their
 //!   parameters, nor names protobuf as an answer. `openid` has no documents. (4)
-//! - Authorisation is coarse ([`authz`]): no RBAC evaluation, no certificate signing. The answers of reviews name no reasons.
+//! - Authorisation ([`authz`]): a HEAD of a path is allowed to whoever may get it. A role is not judged that gives away more
+//!   than 10,000 rights one by one of which no single rule has all: it is refused. Of Kubernetes' default roles there
+//!   are those that somebody can use here; those of controllers are bound to nobody. Agents are judged by a table of
+//!   their own, which no role adds to. SelfSubjectRulesReviews are never incomplete.
 //! - Definitions: a conversion webhook is refused where it would be called, that is with more than one served version. CEL
 //!   ([`karmada_cel`]) has no `image` functions; the words for what is no expression at all are close to ANTLR's, and what
 //!   a rule costs is counted as cel-go counts it but for a few functions on lists.
-//! - Rights are coarse ([`authz`]): RBAC objects are stored and not enforced.
 //! - Bodies nest 100 deep at most (kube-apiserver: 10,000), paths with their queries have 64 KiB, headers over HTTP/2
 //!   256 KiB. A 429 is a Status. Lists of more than a megabyte share a budget of bytes ([`limits`]).
 //! - CertificateSigningRequests say who made them; what is approved is not checked, and nothing is signed.
@@ -119,7 +121,7 @@ use crate::{
         accounts::{CurrentIssuer, ServiceAccounts, fill_secrets},
         epochs::Epochs,
     },
-    authz::Authorizer,
+    authz::{Authorization, Authorizer, Roles, rbac::Rbac},
     follow::Derived,
     front::Front,
     kinds::{Kind, KindSpec, Kinds},
@@ -146,7 +148,7 @@ pub struct Registration {
     /// What may change or refuse writes.
     pub admission: Arc<dyn Admission>,
     /// Who may do what.
-    pub authorizer: Arc<dyn Authorizer>,
+    pub authorizer: Authorization,
     /// What is worked out from stored objects beside what every server has. It is there when [`ApiServer::new`]
     /// returns, and a write that concerns it is answered when it has taken the write in.
     pub derived: Vec<Arc<dyn Derived>>,
@@ -158,6 +160,8 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) front: Front,
     stored: Stored,
+    /// Who judges, if it is the roles that are stored.
+    rbac: Option<Arc<Rbac>>,
     pub(crate) paths: ArcSwap<Paths>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
@@ -328,6 +332,14 @@ impl ApiServer {
         let Registration { kinds, crds, admission, authorizer, mut derived } = registration;
         let stored = Stored::of(store.clone());
         derived.extend(stored.derived());
+        let (authorizer, rbac): (Arc<dyn Authorizer>, _) = match authorizer {
+            Authorization::By(authorizer) => (authorizer, None),
+            Authorization::Roles => {
+                let rbac = Arc::new(Rbac::default());
+                derived.push(rbac.clone());
+                (Arc::new(Roles::new(rbac.clone())), Some(rbac))
+            }
+        };
         let native: Vec<_> =
             builtin::kinds().into_iter().chain(kinds.into_iter().map(builtin::kind)).collect();
         let registry = Arc::new(Registry::new(store, env, native, admission, derived, limits.node_ports));
@@ -339,6 +351,7 @@ impl ApiServer {
             registry,
             front,
             stored,
+            rbac,
             paths: ArcSwap::from_pointee(paths),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
@@ -352,13 +365,17 @@ impl ApiServer {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Creates what every server has (the namespaces that stay, the definitions of its registration) and starts the
+    /// Creates what every server has (the namespaces that stay, roles, the definitions of its registration) and starts the
     /// background controllers. They end with the shutdown token; wait for the tracker to be sure.
     pub async fn start(&self) -> TaskTracker {
         let (registry, shutdown) = (&self.inner.registry, &self.inner.shutdown);
         let tasks = TaskTracker::new();
         registry.follower.start(&tasks, shutdown);
         namespaces::create_permanent(registry).await;
+        if let Some(rbac) = &self.inner.rbac {
+            authz::rbac::reconcile::reconcile(registry).await;
+            authz::rbac::aggregate::start(registry, rbac, &tasks, shutdown).await;
+        }
         definitions::install(registry, &self.inner.crds).await;
         namespaces::start(registry, &tasks, shutdown);
         gc::start(registry, &tasks, shutdown);

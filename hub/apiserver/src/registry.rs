@@ -13,6 +13,7 @@
 mod admit;
 pub mod create;
 pub mod delete;
+mod escalation;
 pub mod list;
 pub mod metadata;
 pub mod modify;

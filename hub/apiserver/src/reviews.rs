@@ -257,9 +257,9 @@ fn field_selector(resource: &Value) -> Option<FieldSelector> {
 
 /// Whether the user may.
 fn access(spec: &Value, user: &UserInfo, authorizer: &dyn Authorizer) -> Value {
-    let decide = |verb: &str, target| authorizer.authorize(&Attributes { user, verb, target });
+    let decide = |verb: &str, target| authorizer.explain(&Attributes { user, verb, target });
     let text = |value: &'_ Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
-    let decision = match spec.get("resourceAttributes") {
+    let (decision, reason) = match spec.get("resourceAttributes") {
         Some(asked) => {
             let fields = field_selector(asked);
             let field = |name: &str| text(asked, name);
@@ -280,12 +280,15 @@ fn access(spec: &Value, user: &UserInfo, authorizer: &dyn Authorizer) -> Value {
             decide(&text(asked, "verb"), Target::Path(&text(asked, "path")))
         }
     };
-    match decision {
+    let mut status = match decision {
         Decision::Allow => json!({"allowed": true}),
         Decision::NoOpinion => json!({"allowed": false}),
-        Decision::Deny(reason) if reason.is_empty() => json!({"allowed": false, "denied": true}),
-        Decision::Deny(reason) => json!({"allowed": false, "denied": true, "reason": reason}),
+        Decision::Deny(_) => json!({"allowed": false, "denied": true}),
+    };
+    if !reason.is_empty() {
+        status["reason"] = reason.into();
     }
+    status
 }
 
 /// What a user may, as a review tells it.

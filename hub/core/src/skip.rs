@@ -2,14 +2,20 @@
 //! cluster makes for itself.
 
 use karmada_api::consts::{label, namespace};
-use karmada_meta::gvk::GroupVersionKind;
+use karmada_meta::{gvk::GroupVersionKind, object};
 use regex::Regex;
+use serde_json::Value;
+
+use crate::select::Claim;
 
 /// API groups whose objects steer the propagation and are therefore no subject of it.
 const GROUPS: [&str; 4] = ["cluster.karmada.io", "policy.karmada.io", "work.karmada.io", "events.k8s.io"];
 
 /// ConfigMaps that an API server publishes in namespaces of its own accord.
 const PUBLISHED: [&str; 2] = ["kube-root-ca.crt", "extension-apiserver-authentication"];
+
+/// The label of roles and bindings that an API server makes for itself.
+const BOOTSTRAPPING: &str = "kubernetes.io/bootstrapping";
 
 /// The rules, with what the flags add.
 #[derive(Clone, Debug)]
@@ -71,6 +77,14 @@ impl Skip {
             || (gvk.group.is_empty() && gvk.kind == "ConfigMap" && PUBLISHED.contains(&name))
     }
 
+    /// Whether an object is a role or binding that every API server makes for itself, and that no policy has: each
+    /// cluster has its own. What a policy has already stays its own.
+    pub fn bootstrapped(object: &Value) -> bool {
+        object::api_version(object).starts_with("rbac.authorization.k8s.io/")
+            && object::label(object, BOOTSTRAPPING).is_some()
+            && Claim::of(object).is_none()
+    }
+
     /// Whether a Namespace is left out when Namespaces are provided on all clusters: those of a control plane,
     /// `default`, which every cluster has, and those whose label says so.
     pub fn auto_provision<'a>(&self, name: &str, labels: impl Fn(&str) -> Option<&'a str>) -> bool {
@@ -122,6 +136,24 @@ mod tests {
 
     fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
         GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() }
+    }
+
+    #[test]
+    fn roles_that_every_server_has_stay_unless_a_policy_has_them() {
+        let role = |labels: Value| {
+            serde_json::json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "view", "labels": labels}})
+        };
+        let own = role(serde_json::json!({"kubernetes.io/bootstrapping": "rbac-defaults"}));
+        assert!(Skip::bootstrapped(&own));
+        assert!(!Skip::bootstrapped(&role(serde_json::json!({}))));
+        let mut map = own.clone();
+        map["apiVersion"] = "v1".into();
+        assert!(!Skip::bootstrapped(&map), "the label says so of roles alone");
+        let mut claimed = own;
+        claimed["metadata"]["labels"]["clusterpropagationpolicy.karmada.io/permanent-id"] = "id".into();
+        claimed["metadata"]["annotations"]["clusterpropagationpolicy.karmada.io/name"] = "p".into();
+        assert!(Claim::of(&claimed).is_some() && !Skip::bootstrapped(&claimed));
     }
 
     #[test]

@@ -215,13 +215,21 @@ pub fn path_segment(text: &str) -> Result<(), String> {
     joined(&path_segment_errors(text))
 }
 
-/// The name of a member cluster, by Karmada's rule.
+/// No cluster's name: `karmadactl register` asks for a certificate of an agent so called, to make roles with.
+pub const RBAC_GENERATOR: &str = "rbac-generator";
+
+/// The name of a member cluster, by Karmada's rule, but for the one name that is taken.
 pub fn cluster_name_errors(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["must be not empty".to_owned()];
     }
     if text.len() > MAX_CLUSTER_NAME {
         return vec![max_len_error(MAX_CLUSTER_NAME)];
+    }
+    if text == RBAC_GENERATOR {
+        return vec![format!(
+            "must not be {RBAC_GENERATOR}, which karmadactl register uses; use another name"
+        )];
     }
     dns1123_label_errors(text)
 }

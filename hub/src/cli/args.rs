@@ -43,6 +43,20 @@ pub(super) enum Command {
     Restore(RestoreArgs),
     /// Print the definitions of the Karmada kinds.
     Crds,
+    /// Print the roles that one cluster's agent has on a stock kube-apiserver, with what they are bound to: the rights that
+    /// the embedded API gives it by itself.
+    AgentRbac(AgentRbacArgs),
+}
+
+/// Arguments of `agent-rbac`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct AgentRbacArgs {
+    /// The cluster.
+    #[arg(long, value_name = "NAME")]
+    pub(super) cluster: String,
+    /// The user of the agent's kubeconfig. Without it the service account karmada-agent-NAME in karmada-system is made.
+    #[arg(long, value_name = "USER")]
+    pub(super) user: Option<String>,
 }
 
 /// Arguments of `serve`.

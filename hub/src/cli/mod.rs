@@ -11,8 +11,11 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::Parser;
+use karmada_apiserver::authz::agent;
 use karmada_cli::{Failure, ask, print};
 use karmada_env::Env;
+use karmada_meta::names::cluster_name_errors;
+use serde_json::Value;
 
 pub use args::{Args, ServeArgs};
 
@@ -74,17 +77,26 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,
         args::Command::Restore(restore) => backup::restore(&restore, &env)?,
-        args::Command::Crds => print(&crds()?)?,
+        args::Command::Crds => print(&stream(karmada_api::crds())?)?,
+        args::Command::AgentRbac(args) => print(&agent_rbac(args)?)?,
     }
     Ok(())
 }
 
-/// The Karmada kinds' definitions as one YAML stream.
-fn crds() -> Result<String, Failure> {
+/// The roles of a cluster's agent.
+fn agent_rbac(args: args::AgentRbacArgs) -> Result<String, Failure> {
+    if let Some(why) = cluster_name_errors(&args.cluster).first() {
+        return Err(Failure::usage(format!("--cluster {:?}: {why}", args.cluster)));
+    }
+    stream(agent::roles(&args.cluster, &args.user.map_or(agent::Subject::Account, agent::Subject::User)))
+}
+
+/// Objects as one YAML stream.
+fn stream(objects: impl IntoIterator<Item = Value>) -> Result<String, Failure> {
     let mut text = String::new();
-    for crd in karmada_api::crds() {
+    for object in objects {
         text.push_str("---\n");
-        text.push_str(&serde_saphyr::to_string(&crd).map_err(Failure::failed)?);
+        text.push_str(&serde_saphyr::to_string(&object).map_err(Failure::failed)?);
         if !text.ends_with('\n') {
             text.push('\n');
         }
@@ -132,6 +144,26 @@ mod tests {
     }
 
     #[test]
+    fn roles_are_written_for_the_user_that_is_named() {
+        let args = |cluster: &str, user: Option<&str>| args::AgentRbacArgs {
+            cluster: cluster.to_owned(),
+            user: user.map(str::to_owned),
+        };
+        let text = agent_rbac(args("m1", Some("jane"))).ok().expect("they are written");
+        let documents: Vec<Value> =
+            text.split("---\n").skip(1).map(|text| serde_saphyr::from_str(text).unwrap()).collect();
+        let subjects: Vec<&Value> = documents.iter().filter_map(|d| d.pointer("/subjects/0")).collect();
+        assert_eq!(subjects.len(), 4, "{text}");
+        assert!(
+            subjects.iter().all(|subject| subject["kind"] == "User" && subject["name"] == "jane"),
+            "{text}"
+        );
+        for name in ["rbac-generator", "M1", "", "m1\nkind: ClusterRole"] {
+            assert!(agent_rbac(args(name, None)).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
     fn good_arguments_are_taken() {
         let rows: [&[&str]; 11] = [
             &["karmada-hub", "backup", "--data-dir", "d", "--to", "f"],
@@ -162,8 +194,8 @@ mod tests {
 
     #[test]
     fn the_crds_are_a_stream_of_yaml() {
-        let text = crds().map_err(|_| "no YAML").unwrap();
-        let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
+        let text = stream(karmada_api::crds()).map_err(|_| "no YAML").unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         assert_eq!(documents.len(), karmada_api::crds().len());
         assert_eq!(documents, karmada_api::crds());
     }

@@ -21,7 +21,10 @@ use karmada_api::{
     work::{BindingSnapshot, ResourceBindingSpec},
 };
 use karmada_client::{Error, WorkQueue};
-use karmada_core::attach::{self, Agreement, Attach, Need};
+use karmada_core::{
+    attach::{self, Agreement, Attach, Need},
+    skip::Skip,
+};
 use karmada_interpreter::{DependentObjectReference, rules::Operation};
 use karmada_meta::{object, path::aggregate, time::Time};
 use karmada_objects::{
@@ -382,6 +385,7 @@ impl Dependencies {
         object::deletion_timestamp(object).is_none()
             && object::label(object, label::MANAGED) != Some(label::MANAGED_VALUE)
             && !self.context.known.skip.object(&key.kind, &key.key.namespace, &key.key.name)
+            && !Skip::bootstrapped(object)
     }
 
     /// Whether a binding lets others follow, and it is not known yet which.

@@ -4,8 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, history_age,
-    limits::Limits, open_store, open_store_within, quota::StorageQuota, storage::ApiStore,
+    ApiServer, Registration,
+    admission::AdmitAll,
+    authn::UserInfo,
+    authz::{Authorization, Coarse},
+    history_age,
+    limits::Limits,
+    open_store, open_store_within,
+    quota::StorageQuota,
+    storage::ApiStore,
 };
 use karmada_client::Rest;
 use karmada_env::Env;
@@ -75,7 +82,7 @@ impl Embedded {
             kinds: Vec::new(),
             crds: karmada_api::crds(),
             admission: admission.clone(),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::Roles,
             derived: Vec::new(),
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
@@ -98,7 +105,7 @@ impl Embedded {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::By(Arc::new(Coarse)),
             derived: Vec::new(),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, CancellationToken::new());

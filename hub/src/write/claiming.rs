@@ -8,7 +8,10 @@
 use std::sync::{Arc, Weak};
 
 use karmada_api::consts::label;
-use karmada_core::select::{self, Claim, Subject};
+use karmada_core::{
+    select::{self, Claim, Subject},
+    skip::Skip,
+};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::{
     key::{Key, TemplateKey},
@@ -69,6 +72,7 @@ pub(crate) fn is_subject(known: &Known, template: &TemplateKey, live: &Value) ->
     let skipped = known.skip.object(&template.kind, &template.key.namespace, &template.key.name)
         || object::deletion_timestamp(live).is_some()
         || is(label::MANAGED, label::MANAGED_VALUE)
-        || object::label(live, label::CLAIMED_BY).is_some();
+        || object::label(live, label::CLAIMED_BY).is_some()
+        || Skip::bootstrapped(live);
     !skipped
 }

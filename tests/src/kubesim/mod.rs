@@ -22,7 +22,7 @@ use karmada_apiserver::{
         Authenticator, Tokens, UserInfo,
         accounts::{self, ServiceAccounts},
     },
-    authz::Coarse,
+    authz::Authorization,
     listener::{self, Tls},
     open_store,
     pki::Pki,
@@ -84,7 +84,7 @@ impl Kubesim {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(admit::Accounts),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::Roles,
             derived: Vec::new(),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());

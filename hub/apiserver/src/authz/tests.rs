@@ -1,8 +1,15 @@
 //! Who may what, as tables.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::*;
+use karmada_meta::fields::FieldSelector;
+use proptest::prelude::*;
+
+use super::{
+    agent::{LEAVES, Place, SELF_REVIEWS, Subject, roles},
+    *,
+};
+use crate::identity::{LEAVING, MONITORING};
 
 fn agent(cluster: &str) -> UserInfo {
     UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS])
@@ -129,6 +136,11 @@ fn who_is_an_agent() {
         (UserInfo::new("system:karmada:agent:m1", ["other"]), None),
         (UserInfo::new("system:karmada:agent:", [AGENTS]), None),
         (UserInfo::new("m1", [AGENTS]), None),
+        (UserInfo::new("system:karmada:agent:rbac-generator", [AGENTS]), None),
+        (UserInfo::new("system:karmada:agent:agent.m1", [AGENTS]), None),
+        (UserInfo::new("system:karmada:agent:M1", [AGENTS]), None),
+        (UserInfo::new("system:karmada:agent:m1/", [AGENTS]), None),
+        (UserInfo::new("System:karmada:agent:m1", [AGENTS]), None),
     ];
     for (user, cluster) in cases {
         assert_eq!(agent_cluster(&user), cluster, "{user:?}");
@@ -268,6 +280,22 @@ fn singles(
     all
 }
 
+/// The table's rights, one by one.
+fn of_the_table() -> BTreeSet<Single> {
+    let mut ours = BTreeSet::new();
+    for rule in AGENT_RULES {
+        let namespace = match rule.place {
+            Place::Execution => "karmada-es-CLUSTER",
+            Place::Clusters => CLUSTER_NAMESPACE,
+            Place::Default => "default",
+            Place::Anywhere => "",
+        };
+        let (names, verbs) = (rule.names("CLUSTER"), owned(rule.verbs));
+        ours.extend(singles(namespace, &owned(&[rule.group]), &owned(&[rule.resource]), &names, &verbs));
+    }
+    ours
+}
+
 #[test]
 fn on_a_stock_server_agents_have_the_same_rights() {
     let manifest = include_str!("../../../../manifests/hub/agent-rbac.yaml");
@@ -284,21 +312,125 @@ fn on_a_stock_server_agents_have_the_same_rights() {
             granted.extend(singles(namespace, &groups, &resources, &names, &verbs));
         }
     }
-    let mut ours = BTreeSet::new();
-    for rule in AGENT_RULES {
-        let namespace = match rule.place {
-            Place::Execution => "karmada-es-CLUSTER",
-            Place::Clusters => CLUSTER_NAMESPACE,
-            Place::Default => "default",
-            Place::Anywhere => "",
-        };
-        let (names, verbs) = (rule.names("CLUSTER"), owned(rule.verbs));
-        ours.extend(singles(namespace, &owned(&[rule.group]), &owned(&[rule.resource]), &names, &verbs));
-    }
+    let ours = of_the_table();
     let [missing, more] =
         [ours.difference(&granted), granted.difference(&ours)].map(Iterator::collect::<Vec<_>>);
     assert!(
         missing.is_empty() && more.is_empty(),
         "missing in the manifest: {missing:?}\nmore there: {more:?}"
     );
+}
+
+#[test]
+fn the_manifest_is_what_is_written_for_a_cluster() {
+    let manifest = include_str!("../../../../manifests/hub/agent-rbac.yaml");
+    let bare = |mut object: serde_json::Value| {
+        if let Some(map) = object.as_object_mut() {
+            // Compared one by one above; which stand together does not matter.
+            map.remove("rules");
+        }
+        object.to_string()
+    };
+    let read = |text: &str| bare(serde_saphyr::from_str::<serde_json::Value>(text).unwrap());
+    let theirs: BTreeSet<String> = manifest.split("\n---\n").map(read).collect();
+    let ours: BTreeSet<String> = roles("CLUSTER", &Subject::Account).into_iter().map(bare).collect();
+    assert_eq!(theirs, ours);
+    let mut singles_of = Vec::new();
+    for object in roles("CLUSTER", &Subject::User("u".to_owned())) {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        for rule in object["rules"].as_array().into_iter().flatten().map(PolicyRule::of) {
+            singles_of.extend(singles(
+                namespace,
+                &rule.api_groups,
+                &rule.resources,
+                &rule.resource_names,
+                &rule.verbs,
+            ));
+        }
+    }
+    let ours: BTreeSet<Single> = of_the_table();
+    assert_eq!(singles_of.len(), ours.len(), "nothing is said twice");
+    assert_eq!(singles_of.into_iter().collect::<BTreeSet<_>>(), ours);
+}
+
+/// What a hub allowed before it had roles, it allows with the default ones, and nothing else.
+mod after_the_upgrade {
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    static ROLES: LazyLock<Arc<Rbac>> = LazyLock::new(|| Arc::new(rbac::tests::default_roles()));
+
+    const USERS: [(&str, &[&str]); 7] = [
+        ("admin", &["system:masters"]),
+        ("karmada-monitoring", &["system:monitoring"]),
+        ("somebody", &["dev"]),
+        ("system:karmada:agent:m1", &["system:karmada:agents"]),
+        ("system:karmada:agent:m1", &["system:karmada:agents", "system:masters"]),
+        ("system:karmada:agent:rbac-generator", &["system:karmada:agents"]),
+        ("system:karmada:agent:m1", &[]),
+    ];
+
+    fn one(of: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+        prop::sample::select(of)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn everyone_may_what_they_might(
+            who in prop::option::weighted(0.9, 0..USERS.len()),
+            leaving in prop::bool::weighted(0.1),
+            verb in one(&["get", "head", "post", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate"]),
+            path in prop::option::weighted(0.3, one(&["/healthz", "/healthz/store", "/readyz/x", "/livez", "/metrics",
+                "/metrics/x", "/api", "/api/v1", "/apis/apps", "/apish", "/openapi", "/openapi/v2", "/version", "/version/", "/", "/logs",
+                "/karmada-hub/store", "/.well-known/openid-configuration"])),
+            group in one(&["", "work.karmada.io", "cluster.karmada.io", "coordination.k8s.io", "authorization.k8s.io", "authentication.k8s.io",
+                "rbac.authorization.k8s.io", "events.k8s.io", "config.karmada.io"]),
+            resource in one(&["works", "clusters", "leases", "secrets", "configmaps", "events", "namespaces", "selfsubjectaccessreviews",
+                "selfsubjectrulesreviews", "selfsubjectreviews", "subjectaccessreviews", "tokenreviews", "clusterroles",
+                "resourceinterpretercustomizations"]),
+            subresource in one(&["", "status", "scale"]),
+            namespace in one(&["", "karmada-es-m1", "karmada-es-m2", "karmada-cluster", "default", "kube-system"]),
+            name in one(&["", "m1", "m2", "m1-impersonator", "karmada-es-m1", "x"]),
+        ) {
+            let mut user = match who {
+                Some(at) => UserInfo::new(USERS[at].0, USERS[at].1.iter().copied()),
+                None => UserInfo::anonymous(),
+            };
+            if leaving {
+                user.extra.insert(LEAVING.to_owned(), vec!["true".to_owned()]);
+            }
+            let target = match path {
+                Some(path) => Target::Path(path),
+                None => Target::Resource(ResourceTarget { group, resource, subresource, namespace, name, fields: None }),
+            };
+            let attributes = Attributes { user: &user, verb, target };
+            let roles = Roles::new(ROLES.clone());
+            prop_assert_eq!(roles.authorize(&attributes), Coarse.authorize(&attributes), "{:?}", attributes);
+            prop_assert_eq!(roles.authorize_name(&attributes), Coarse.authorize_name(&attributes));
+            prop_assert_eq!(roles.explain(&attributes).0, roles.authorize(&attributes));
+        }
+    }
+}
+
+#[test]
+fn no_role_adds_to_what_an_agent_may() {
+    let rbac = rbac::tests::default_roles();
+    rbac.bind_for_tests("cluster-admin", &[AGENTS, "system:authenticated"]);
+    let roles = Roles::new(Arc::new(rbac));
+    let target = Target::Resource(target("-/secrets karmada-cluster/m2"));
+    let may = |user: &UserInfo| roles.explain(&Attributes { user, verb: "get", target });
+    let (decision, reason) = may(&agent("m1"));
+    assert!(matches!(decision, Decision::Deny(_)), "{decision:?}");
+    assert!(reason.contains("its own cluster's objects only"), "{reason}");
+    assert_eq!(roles.rules(&agent("m1"), "karmada-cluster"), [], "nor may it give anything away");
+    for lookalike in ["system:karmada:agent:rbac-generator", "system:karmada:agent:no.cluster", "m1"] {
+        assert_eq!(
+            may(&UserInfo::new(lookalike, [AGENTS])).0,
+            Decision::Allow,
+            "{lookalike} is one of all others"
+        );
+    }
 }

@@ -131,13 +131,21 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Inserted, Status> {
         let name = object::name(&object).to_owned();
+        let target = Target { kind, namespace, name: &name, subresource: "" };
+        let attempt = Attempt {
+            operation: Operation::Create,
+            target: &target,
+            options: Options::Write(options),
+            old: None,
+        };
         let prepare = || {
+            self.judge_escalation(caller, &attempt, &object)?;
             self.prepare_create(kind, &mut object);
             let mut errors = metadata::validate_create(kind, &object);
             errors.extend(kind.shape.validate_create(&object));
-            errors
+            Ok::<_, Status>(errors)
         };
-        let mut errors = self.pool.run(caller.weight(), prepare).await?;
+        let mut errors = self.pool.run(caller.weight(), prepare).await??;
         rules::judge(&self.pool, caller, kind, &object, None, &mut errors).await?;
         let check = || {
             if !errors.is_empty() {
@@ -149,13 +157,6 @@ impl Registry {
             Ok(())
         };
         self.pool.run(caller.weight(), check).await??;
-        let target = Target { kind, namespace, name: &name, subresource: "" };
-        let attempt = Attempt {
-            operation: Operation::Create,
-            target: &target,
-            options: Options::Write(options),
-            old: None,
-        };
         self.admit_final(caller, &attempt, Some(&object)).await?;
         if !matches!(object::resource_version(&object), "" | "0") {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));

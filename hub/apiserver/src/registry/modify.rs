@@ -177,10 +177,11 @@ impl Registry {
     ) -> Result<Option<Written>, Status> {
         let (target, kind) = (attempt.target, attempt.target.kind);
         let prepare = || {
+            self.judge_escalation(caller, attempt, &new)?;
             object::set_meta(&mut new, "resourceVersion", live.revision.to_string());
-            prepare_update(target, &mut new, old)
+            Ok::<_, Status>(prepare_update(target, &mut new, old))
         };
-        let mut errors = self.pool.run(caller.weight(), prepare).await?;
+        let mut errors = self.pool.run(caller.weight(), prepare).await??;
         rules::judge(&self.pool, caller, kind, &new, Some(old), &mut errors).await?;
         let check = || {
             if !errors.is_empty() {

@@ -23,6 +23,7 @@ mod objects;
 mod openapi;
 mod protobuf;
 mod quota;
+mod rbac;
 mod scale;
 mod watches;
 mod webhooks;
@@ -39,7 +40,7 @@ use karmada_apiserver::{
     ApiServer, Registration,
     admission::AdmitAll,
     authn::UserInfo,
-    authz::{Authorizer, Coarse},
+    authz::{Authorization, Authorizer},
     limits::Limits,
     open_store,
     storage::ApiStore,
@@ -76,25 +77,20 @@ impl Server {
 
     /// A server with an authoriser of the caller's.
     async fn judged(authorizer: Arc<dyn Authorizer>) -> Self {
-        Self::made(Memory::new(), Limits::default(), authorizer).await
+        Self::made(Memory::new(), Limits::default(), Authorization::By(authorizer)).await
     }
 
     async fn over(engine: impl Engine, limits: Limits) -> Self {
-        Self::made(engine, limits, Arc::new(Coarse)).await
+        Self::made(engine, limits, Authorization::Roles).await
     }
 
-    async fn made(engine: impl Engine, limits: Limits, authorizer: Arc<dyn Authorizer>) -> Self {
+    async fn made(engine: impl Engine, limits: Limits, authorizer: Authorization) -> Self {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
         let store = open_store(engine, &Env::seeded(clock.clone(), 7)).unwrap();
         Self::with(store, clock, limits, authorizer).await
     }
 
-    async fn with(
-        store: ApiStore,
-        clock: ManualClock,
-        limits: Limits,
-        authorizer: Arc<dyn Authorizer>,
-    ) -> Self {
+    async fn with(store: ApiStore, clock: ManualClock, limits: Limits, authorizer: Authorization) -> Self {
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
         let registration = Registration {

@@ -1,10 +1,8 @@
 //! What is stored is bounded, by agent and in all, and what frees room goes on.
 
-use std::sync::Arc;
-
 use http::header::CONTENT_TYPE;
 use karmada_apiserver::{
-    authn::UserInfo, authz::Coarse, limits::Limits, open_store_within, quota::StorageQuota,
+    authn::UserInfo, authz::Authorization, limits::Limits, open_store_within, quota::StorageQuota,
 };
 use karmada_env::{Env, ManualClock};
 use karmada_store::{Options, engine::memory::Memory};
@@ -25,7 +23,7 @@ async fn over(memory: &Memory, quota: StorageQuota) -> Server {
     let store =
         open_store_within(memory.clone(), &Env::seeded(clock.clone(), 7), Options::default().history, quota);
     let limits = Limits { storage: quota, ..Limits::default() };
-    let server = Server::with(store.unwrap(), clock, limits, Arc::new(Coarse)).await;
+    let server = Server::with(store.unwrap(), clock, limits, Authorization::Roles).await;
     for namespace in ["karmada-es-a", "karmada-es-b", "karmada-cluster"] {
         let body = json!({"metadata": {"name": namespace}});
         let answer = server.call("POST", "/api/v1/namespaces", body).await;

@@ -24,7 +24,7 @@ async fn forgetful(memory: &Memory) -> Server {
         kinds: Vec::new(),
         crds: Vec::new(),
         admission: Arc::new(AdmitAll),
-        authorizer: Arc::new(Coarse),
+        authorizer: Authorization::Roles,
         derived: Vec::new(),
     };
     let store = open_store_with(memory.clone(), &env, history).unwrap();

@@ -26,7 +26,7 @@ use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
 use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
 };
 use karmada_env::{Env, ManualClock};
 use karmada_store::engine::memory::Memory;
@@ -66,7 +66,7 @@ impl Server {
                 kinds: Vec::new(),
                 crds: Vec::new(),
                 admission: Arc::new(AdmitAll),
-                authorizer: Arc::new(Coarse),
+                authorizer: Authorization::Roles,
                 derived: Vec::new(),
             };
             let store = open_store(Memory::new(), &env).unwrap();

@@ -104,7 +104,8 @@ async fn look(
             value["apiVersion"] = selector.api_version.as_str().into();
             value["kind"] = selector.kind.as_str().into();
             let (namespace, name) = (object::namespace(&value), object::name(&value));
-            if kind.as_ref().is_none_or(|kind| !skip.object(kind, namespace, name)) {
+            let skipped = kind.as_ref().is_some_and(|kind| skip.object(kind, namespace, name));
+            if !skipped && !Skip::bootstrapped(&value) {
                 objects.push((Subject::of(&value), Claim::of(&value)));
             }
         }

@@ -123,7 +123,7 @@ fn skipped(live: &Value) -> Option<String> {
             "what is in namespace {namespace} is not propagated, unless the hub was started with another \
              --skipped-propagating-namespaces"
         ))
-    } else if skip.object(&gvk, namespace, object::name(live)) {
+    } else if skip.object(&gvk, namespace, object::name(live)) || Skip::bootstrapped(live) {
         Some("it is one that every cluster makes for itself".into())
     } else {
         None

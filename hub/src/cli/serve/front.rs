@@ -148,6 +148,7 @@ mod tests {
         ApiServer, Registration,
         admission::AdmitAll,
         authn::{MONITORING, Peer},
+        authz::Authorization,
         front::{Front, PathService},
         limits::Limits,
         open_store,
@@ -166,7 +167,7 @@ mod tests {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::By(Arc::new(Coarse)),
             derived: Vec::new(),
         };
         let api = ApiServer::new(store.clone(), env, registration, CancellationToken::new());

@@ -36,7 +36,7 @@ mod tests {
     };
 
     use karmada_apiserver::{
-        ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Coarse, open_store,
+        ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
     };
     use karmada_client::{Leader, LeaderConfig, Rest};
     use karmada_env::{Clock, Env};
@@ -65,7 +65,7 @@ mod tests {
             kinds: Vec::new(),
             crds: Vec::new(),
             admission: Arc::new(AdmitAll),
-            authorizer: Arc::new(Coarse),
+            authorizer: Authorization::Roles,
             derived: Vec::new(),
         };
         let store = open_store(Memory::new(), &env).unwrap();

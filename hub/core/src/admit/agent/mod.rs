@@ -23,6 +23,7 @@ mod work;
 
 use karmada_api::consts::{namespace, subject};
 use karmada_meta::{
+    names::RBAC_GENERATOR,
     object,
     path::{FieldError, Path},
 };
@@ -63,7 +64,7 @@ pub struct Write<'a> {
 }
 
 /// The cluster whose agent a user is: by the name that certificates bear, or on a stock kube-apiserver by that of the
-/// ServiceAccount in `manifests/hub/agent-rbac.yaml`.
+/// ServiceAccount in `manifests/hub/agent-rbac.yaml`. What only looks like one may be none, but is never less restricted.
 pub fn cluster_of_user<'a>(name: &'a str, groups: &[&str]) -> Option<&'a str> {
     if groups.contains(&subject::MASTERS) {
         return None;
@@ -73,7 +74,7 @@ pub fn cluster_of_user<'a>(name: &'a str, groups: &[&str]) -> Option<&'a str> {
         let account = name.strip_prefix("system:serviceaccount:")?.strip_prefix(namespace::SYSTEM)?;
         account.strip_prefix(":karmada-agent-")
     };
-    by_name.or_else(account).filter(|cluster| !cluster.is_empty())
+    by_name.or_else(account).filter(|cluster| !cluster.is_empty() && *cluster != RBAC_GENERATOR)
 }
 
 /// Judges a write, and puts back into `object` what is not the agent's to change where that is not refused. Of a deletion
