@@ -149,7 +149,7 @@ mod tests {
             cluster: cluster.to_owned(),
             user: user.map(str::to_owned),
         };
-        let text = agent_rbac(args("m1", Some("jane"))).ok().expect("they are written");
+        let text = agent_rbac(args("m1", Some("jane"))).expect("they are written");
         let documents: Vec<Value> =
             text.split("---\n").skip(1).map(|text| serde_saphyr::from_str(text).unwrap()).collect();
         let subjects: Vec<&Value> = documents.iter().filter_map(|d| d.pointer("/subjects/0")).collect();

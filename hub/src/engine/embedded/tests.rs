@@ -1,5 +1,7 @@
 //! Credentials of agents as a listener hands them in: certificates of the hub's own authority, judged at each request.
 
+mod rights;
+
 use axum::body::Body;
 use http::{Method, Request, Response};
 use karmada_api::consts::{extension, subject};
