@@ -175,6 +175,47 @@ async fn custom_resources() {
     ]);
 }
 
+const ROLE: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: default}
+rules: [{apiGroups: [''], resources: [secrets], verbs: [list]}]
+";
+
+#[tokio::test]
+async fn rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((_server, kubectl)) = start(dir.path()).await else { return };
+    kubectl.file("role.yaml", ROLE);
+    kubectl.refused("auth can-i list configmaps --as jane", "no");
+    kubectl.all(&[
+        ("auth can-i --list", "*.*"),
+        ("auth can-i --list --as jane", "selfsubjectaccessreviews.authorization.k8s.io"),
+        ("auth can-i --list --as jane", "[/apis/*]"),
+        ("create role reader --verb=get,list --resource=configmaps", "reader created"),
+        ("create rolebinding reader --role=reader --user=jane", "reader created"),
+        ("auth can-i list configmaps --as jane", "yes"),
+        ("auth can-i --list --as jane", "configmaps  "),
+        ("get configmaps --as jane", ""),
+        ("auth reconcile -f role.yaml", "reconciled"),
+        ("auth can-i list secrets --as jane", "yes"),
+        ("auth can-i list configmaps --as jane", "yes"),
+        ("create clusterrolebinding admins --clusterrole=admin --group=shop", "admins created"),
+        ("auth can-i create deployments.apps -n default --as joe --as-group=shop", "yes"),
+        ("create rolebinding more --clusterrole=edit --user=jane --as joe --as-group=shop", "more created"),
+        ("describe clusterrole system:basic-user", "selfsubjectrulesreviews.authorization.k8s.io"),
+    ]);
+    kubectl.refused("auth can-i create clusterroles --as joe --as-group=shop", "no");
+    kubectl.refused(
+        "create rolebinding all --clusterrole=cluster-admin --user=joe --as joe --as-group=shop",
+        "is attempting to grant RBAC permissions not currently held:",
+    );
+    kubectl.refused(
+        "get nodes --as jane",
+        "User \"jane\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
+    );
+}
+
 #[tokio::test]
 async fn workloads() {
     let dir = tempfile::tempdir().unwrap();

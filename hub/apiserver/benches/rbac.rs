@@ -4,7 +4,12 @@
 //!
 //! Nothing is asserted.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and ends where a step fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a bench measures real time, prints, and ends where a step fails"
+)]
 
 use std::{
     collections::BTreeSet,

@@ -21,8 +21,8 @@ use crate::engine::remote::{
     webhooks::{self, Judge, ReviewKey},
 };
 
-/// Where a hub that runs gives a copy of its store. Nobody but administrators may read it: [`Coarse`] gives it to no one
-/// else.
+/// Where a hub that runs gives a copy of its store. Nobody but administrators may read it: no role that every server has gives
+/// it to anyone else.
 pub(in crate::cli) const COPY_PATH: &str = "/karmada-hub/store";
 
 /// What stands beside the embedded API: it is ready when `ready` is true too, and gives its store away.

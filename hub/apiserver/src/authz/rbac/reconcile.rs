@@ -13,17 +13,21 @@ use futures::future::join_all;
 use karmada_meta::{object, status::Status};
 use serde_json::{Map, Value, json};
 
-use super::{GROUP, covers, policy, rule::PolicyRule};
+use super::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, ROLE_BINDINGS, covers, policy, rule::PolicyRule};
 use crate::{
     fields,
     identity::UserInfo,
     kinds::Kind,
     options::{DeleteOptions, WriteOptions},
     registry::{Caller, Registry, Target, modify::Modify},
+    storage::Object,
 };
 
 /// Whose these objects are, in managed fields.
 const AGENT: &str = "kube-apiserver";
+
+/// So many old bindings are named in the log.
+const NAMED: usize = 10;
 
 /// Makes and mends what is missing.
 pub(crate) async fn reconcile(registry: &Registry) {
@@ -31,6 +35,7 @@ pub(crate) async fn reconcile(registry: &Registry) {
         Ok(objects) => objects,
         Err(why) => return tracing::error!(why, "the roles that every server has cannot be read"),
     };
+    warn_of_old_bindings(registry);
     let user = UserInfo::system("apiserver");
     let caller = Caller::internal(&user, AGENT);
     // Together, so that they share a commit.
@@ -38,6 +43,27 @@ pub(crate) async fn reconcile(registry: &Registry) {
         if let Err(status) = status {
             tracing::error!(%status, "cannot write a role or binding that every server has");
         }
+    }
+}
+
+/// Says which bindings count from now on that did not before: until roles were in force here they were kept for members
+/// alone. Such a store has none of the roles that every server has.
+fn warn_of_old_bindings(registry: &Registry) {
+    let now = registry.store.snapshot();
+    let is_own = |object: &Arc<Object>| object.header.labels.contains_key(policy::LABEL.0);
+    if now.range(CLUSTER_ROLES, None, None).any(is_own) {
+        return;
+    }
+    let bindings = [CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
+    let all = || bindings.iter().flat_map(|resource| now.range(resource, None, None));
+    let count = all().count();
+    if count > 0 {
+        let first: Vec<String> = all().take(NAMED).map(|object| object.key.to_string()).collect();
+        tracing::warn!(
+            count,
+            ?first,
+            "role bindings that were stored and not in force count on this hub from now on; look whether they should"
+        );
     }
 }
 
