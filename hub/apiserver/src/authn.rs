@@ -17,6 +17,7 @@
 //! | of the file that an operator has named ([`static_tokens`]) | asked for first |
 //! | in the form of a bootstrap token ([`bootstrap`]) | judged by its Secret |
 //! | signed, and says that it was issued here ([`accounts`]) | a service account's, judged by what it is bound to |
+//! | signed, and says that it is of the issuer that an operator has named ([`oidc`]) | judged by that one's keys |
 //!
 //! A signed token is for somebody: its audiences. Whoever has been found good is remembered by the token's digest, so that a
 //! request costs a digest and no signature; what ends it ends that too.
@@ -28,6 +29,7 @@ pub mod accounts;
 pub mod bootstrap;
 pub mod epochs;
 mod jose;
+pub mod oidc;
 pub(crate) mod refusals;
 pub mod static_tokens;
 mod verified;
@@ -47,6 +49,7 @@ use self::{
     accounts::{Bonds, ISSUER, ServiceAccounts},
     bootstrap::BootstrapTokens,
     epochs::{End, Epochs, Hold},
+    oidc::Oidc,
     verified::{TokenDigest, Verified, VerifiedTokens},
 };
 use crate::{follow::Derived, pki::EPOCH_UNIT, storage::ApiStore};
@@ -174,6 +177,7 @@ impl PeerCertificate {
 pub struct Authenticator {
     tokens: Arc<Tokens>,
     accounts: Option<Arc<ServiceAccounts>>,
+    oidc: Option<Arc<Oidc>>,
     /// Whom tokens are for that this server takes.
     audiences: Arc<[String]>,
     verified: Arc<VerifiedTokens>,
@@ -351,6 +355,7 @@ impl Authenticator {
         Self {
             tokens: Arc::new(tokens),
             accounts: None,
+            oidc: None,
             audiences: Arc::new([ISSUER.to_owned()]),
             verified: Arc::default(),
             stored: Stored::default(),
@@ -362,6 +367,12 @@ impl Authenticator {
     #[must_use]
     pub fn with_service_accounts(self, accounts: Arc<ServiceAccounts>) -> Self {
         Self { audiences: accounts.audiences().into(), accounts: Some(accounts), ..self }
+    }
+
+    /// The same, who takes ID tokens of an issuer.
+    #[must_use]
+    pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
+        Self { oidc: Some(oidc), ..self }
     }
 
     /// Who issues tokens of service accounts.
@@ -428,7 +439,12 @@ impl Authenticator {
             (Some(accounts), Some(bonds)) if accounts.is_ours(&look) => {
                 accounts.judge(token, &look, asked, bonds, &self.env)
             }
-            _ => Err(RefusedToken::unknown()),
+            _ => match &self.oidc {
+                Some(oidc) if oidc.is_ours(&look) => {
+                    oidc.judge(token, &look, &self.audiences, self.env.wall())
+                }
+                _ => Err(RefusedToken::unknown()),
+            },
         }
     }
 

@@ -18,6 +18,7 @@
 
 pub mod backoff;
 pub mod events;
+pub mod fetch;
 pub mod kubeconfig;
 pub mod latest;
 pub mod leader;

@@ -178,7 +178,7 @@ impl WebhookClient {
     }
 }
 
-fn tls(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
+pub(crate) fn tls(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;

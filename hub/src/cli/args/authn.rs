@@ -29,6 +29,48 @@ pub struct AuthnArgs {
     /// Where others find the keys of service accounts' tokens. Without it: under the first --advertise.
     #[arg(long, value_name = "URL")]
     pub service_account_jwks_uri: Option<String>,
+    /// The OpenID issuer whose ID tokens let users in, as https://HOST/PATH and as its tokens have it. Its keys are fetched
+    /// from there, and go on while it is away.
+    #[arg(long, value_name = "URL", requires = "oidc_client_id")]
+    pub oidc_issuer_url: Option<String>,
+    /// Whom its tokens have to be for.
+    #[arg(long, value_name = "ID", requires = "oidc_issuer_url")]
+    pub oidc_client_id: Option<String>,
+    /// The claim that is the user's name.
+    #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer_url")]
+    pub oidc_username_claim: String,
+    /// What the names of its users begin with. Without it: the issuer's URL and #, or nothing if the claim is email. -: nothing.
+    /// Names that begin with system: are never taken.
+    #[arg(long, value_name = "PREFIX", requires = "oidc_issuer_url")]
+    pub oidc_username_prefix: Option<String>,
+    /// The claim that lists the user's groups. Without it there are none.
+    #[arg(long, value_name = "CLAIM", requires = "oidc_issuer_url")]
+    pub oidc_groups_claim: Option<String>,
+    /// What the names of those groups begin with. Groups that begin with system: are left out.
+    #[arg(long, value_name = "PREFIX", requires = "oidc_issuer_url")]
+    pub oidc_groups_prefix: Option<String>,
+    /// A claim that has to have this value; may be given more than once.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair, requires = "oidc_issuer_url")]
+    pub oidc_required_claim: Vec<(String, String)>,
+    /// The authorities for the issuer's certificate, as PEM. Without it: the system's.
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
+    pub oidc_ca_file: Option<PathBuf>,
+    /// The algorithms that its signatures may be of: RS256, RS384, RS512, ES256, ES384, PS256, PS384, PS512.
+    #[arg(
+        long,
+        value_name = "ALGS",
+        value_delimiter = ',',
+        default_value = "RS256",
+        requires = "oidc_issuer_url"
+    )]
+    pub oidc_signing_algs: Vec<String>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not KEY=VALUE")),
+    }
 }
 
 fn longest(text: &str) -> Result<Duration, String> {

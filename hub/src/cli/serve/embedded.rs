@@ -30,7 +30,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let tls = tls(args, &pki, env)?;
     // Whoever gets an answer under a new name finds it in the kubeconfig already.
     let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
-    let authenticator = authenticator(args, &pki, &url, env)?;
+    let authenticator = authenticator(args, &pki, &url, env, &end.now)?;
     let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
 
     let stop = end.now;
