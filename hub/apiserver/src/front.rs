@@ -164,10 +164,8 @@ impl Front {
             match &known {
                 Ok(known) => {
                     standing.authenticated(&known.user);
-                    // A connection has one certificate, and may bring the tokens of many.
-                    if known.by == By::Certificate {
-                        known.hold.iter().for_each(|hold| standing.holds_until(&hold.ended));
-                    }
+                    // Of several tokens on one connection the first counts.
+                    known.hold.iter().for_each(|hold| standing.holds_until(&hold.ended));
                 }
                 Err(why) if why.is_of_certificate() => standing.refused(),
                 Err(_) => {}
