@@ -56,7 +56,8 @@
 //!   a rule costs is counted as cel-go counts it but for a few functions on lists.
 //! - Bodies nest 100 deep at most (kube-apiserver: 10,000), paths with their queries have 64 KiB, headers over HTTP/2
 //!   256 KiB. A 429 is a Status. Lists of more than a megabyte share a budget of bytes ([`limits`]).
-//! - CertificateSigningRequests say who made them; what is approved is not checked, and nothing is signed.
+//! - CertificateSigningRequests ([`certificates`]): the signer of clients alone is here, signs subjects of a common name and
+//!   at most one organisation, and no other key than ECDSA P-256 and P-384, Ed25519 and RSA of 2048 to 4096 bits.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;
@@ -65,6 +66,7 @@ pub mod authn;
 pub mod authz;
 mod body;
 pub mod builtin;
+pub mod certificates;
 pub mod crd;
 mod decode;
 pub mod defaults;
@@ -125,6 +127,7 @@ use crate::{
         epochs::Epochs,
     },
     authz::{Authorization, Authorizer, Roles, rbac::Rbac},
+    certificates::{Certifier, CurrentCertifier},
     follow::Derived,
     front::Front,
     kinds::{Kind, KindSpec, Kinds},
@@ -174,6 +177,8 @@ pub(crate) struct Inner {
     pub(crate) token_request: Arc<Kind>,
     /// Who issues tokens of service accounts.
     issuer: Arc<CurrentIssuer>,
+    /// Who signs certificates.
+    certifier: Arc<CurrentCertifier>,
     /// Ends watches and background controllers.
     pub(crate) shutdown: CancellationToken,
     /// The end is near: no longer ready, and otherwise as before.
@@ -361,6 +366,7 @@ impl ApiServer {
             scale: unlisted("autoscaling", "v1", "scales", "Scale"),
             token_request: unlisted("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest"),
             issuer,
+            certifier: Arc::default(),
             shutdown,
             leaving,
             crds,
@@ -385,6 +391,7 @@ impl ApiServer {
         definitions::start(registry, &tasks, shutdown).await;
         apiservices::start(registry, &tasks, shutdown);
         fill_secrets::start(registry, self.inner.issuer.clone(), &tasks, shutdown);
+        certificates::start(registry, &self.inner.certifier, &tasks, shutdown);
         events::start(registry, self.inner.front.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
         tasks
@@ -407,6 +414,12 @@ impl ApiServer {
         let issuer = authenticator.service_accounts().cloned();
         self.inner.front.authenticate_by(authenticator.with_stored(self.inner.stored.clone()));
         self.inner.issuer.set(issuer);
+    }
+
+    /// Requests for certificates are decided and signed from now on, and machines that join find the server. The first
+    /// one stays.
+    pub fn certify_by(&self, certifier: Certifier) {
+        self.inner.certifier.set(certifier);
     }
 
     /// Which credentials of agents count.

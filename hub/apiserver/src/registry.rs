@@ -11,6 +11,7 @@
 //! kind except through [`Kind`].
 
 mod admit;
+mod certificates;
 pub mod create;
 pub mod delete;
 mod escalation;
@@ -21,6 +22,7 @@ pub mod patch;
 pub(crate) mod renewal;
 mod rules;
 pub mod scale;
+pub(crate) mod together;
 
 use std::{
     collections::HashSet,

@@ -23,6 +23,7 @@ use karmada_apiserver::{
         accounts::{self, ServiceAccounts},
     },
     authz::Authorization,
+    certificates::Certifier,
     listener::{self, Tls},
     open_store,
     pki::Pki,
@@ -201,6 +202,8 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
     let settings = accounts::Settings { ca_pem: pki.ca_pem().to_owned(), ..accounts::Settings::default() };
     let accounts = Arc::new(ServiceAccounts::new(settings, keys));
     sim.server.authenticate_by(Authenticator::new(tokens, env).with_service_accounts(accounts));
+    let signer = pki.signer().map_err(|e| usage("--data-dir", &e))?;
+    sim.server.certify_by(Certifier::new(signer, pki.server_url(address.port())));
     listener::serve(listener, tls, sim.server.service(), stop).await;
     sim.stopped().await;
     Ok(())

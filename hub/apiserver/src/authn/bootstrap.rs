@@ -130,6 +130,38 @@ impl Token {
     }
 }
 
+/// The groups of whoever shows the token of a Secret.
+///
+/// # Errors
+/// Why nobody gets in by it.
+pub(crate) fn groups(id: &str, secret: &Value, now: SystemTime) -> Result<Vec<String>, String> {
+    let token = Token::read(id, secret)?;
+    if now >= token.until { Err("it has expired".to_owned()) } else { Ok(token.groups) }
+}
+
+/// The text of a field of a token's Secret.
+fn field(secret: &Value, name: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(secret["data"][name].as_str()?).ok()?).ok()
+}
+
+/// Whether the Secret is a token's whose time is up. One that cannot be read is left for people to look at.
+pub(crate) fn has_ended(secret: &Value, now: SystemTime) -> bool {
+    let until = field(secret, "expiration").and_then(|at| at.parse::<Time>().ok());
+    secret["type"] == TYPE && until.is_some_and(|until| now >= SystemTime::from(until.timestamp()))
+}
+
+/// The secret part of a token that signs what machines read before they know this server.
+pub(crate) fn signing_secret(id: &str, secret: &Value, now: SystemTime) -> Option<String> {
+    let is = |name: &str, text: &str| field(secret, name).as_deref() == Some(text);
+    let signs = secret["type"] == TYPE
+        && object::deletion_timestamp(secret).is_none()
+        && is("usage-bootstrap-signing", "true")
+        && is("token-id", id)
+        && !has_ended(secret, now);
+    let key = field(secret, "token-secret").filter(|key| parse(&format!("{id}.{key}")).is_some());
+    key.filter(|_| signs)
+}
+
 #[derive(Debug)]
 struct Entry {
     token: Token,

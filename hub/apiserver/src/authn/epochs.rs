@@ -162,6 +162,11 @@ impl Record {
         Some(Self { epoch, ended: Some(ended) })
     }
 
+    /// When the epoch before ended.
+    pub(crate) fn ended_at(&self) -> Option<SystemTime> {
+        self.ended.as_ref().map(|ended| ended.since)
+    }
+
     /// Writes the record of a cluster into its Secret, a new one if there is none.
     pub fn write(&self, cluster: &str, there: Option<Value>) -> Value {
         let mut secret = there.unwrap_or_else(|| {

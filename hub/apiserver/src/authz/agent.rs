@@ -48,7 +48,10 @@ pub(super) fn rights(cluster: &str, user: &UserInfo, namespace: &str) -> Rights 
     let mut rights = Rights::default();
     add_everyones(user.in_group(AUTHENTICATED), &mut rights);
     if !is_leaving(user) {
-        let here = AGENT_RULES.iter().filter(|rule| rule.in_place(cluster, namespace));
+        // What depends on how a name begins cannot be told.
+        let here = AGENT_RULES
+            .iter()
+            .filter(|rule| rule.in_place(cluster, namespace) && !matches!(rule.name, Name::Request));
         rights.resources.extend(here.map(|rule| Right {
             verbs: owned(rule.verbs),
             groups: owned(&[rule.group]),
@@ -143,6 +146,8 @@ pub(super) enum Name {
     Credential,
     /// The cluster's namespaces: `karmada-es-<cluster>` and `karmada-cluster`.
     Namespace,
+    /// `<cluster>-` with five characters behind it, as Karmada's agents name what they ask for.
+    Request,
 }
 
 /// A right of every agent.
@@ -194,6 +199,14 @@ pub const AGENT_RULES: &[Rule] = &[
     rule("events.k8s.io", "events", Place::Default, Name::Any, &["create", "update", "patch"]),
     rule("", "secrets", Place::Clusters, Name::Credential, &["get", "patch", "create"]),
     rule("", "namespaces", Place::Anywhere, Name::Namespace, &["get"]),
+    // For whom a certificate is, the approver looks at.
+    rule(
+        "certificates.k8s.io",
+        "certificatesigningrequests",
+        Place::Anywhere,
+        Name::Request,
+        &["get", "create"],
+    ),
     rule(
         "config.karmada.io",
         "resourceinterpretercustomizations",
@@ -246,7 +259,8 @@ impl Rule {
     /// The names that [`Rule::is_named`] takes; none for any.
     pub(super) fn names(&self, cluster: &str) -> Vec<String> {
         match self.name {
-            Name::Any => Vec::new(),
+            // Roles cannot say how a name begins.
+            Name::Any | Name::Request => Vec::new(),
             Name::Own => vec![cluster.to_owned()],
             Name::Credential => vec![cluster.to_owned(), format!("{cluster}-impersonator")],
             Name::Namespace => vec![format!("{EXECUTION_PREFIX}{cluster}"), CLUSTER_NAMESPACE.to_owned()],
@@ -258,6 +272,12 @@ impl Rule {
             Name::Any => true,
             Name::Own => name == cluster,
             Name::Credential => name == cluster || name.strip_suffix("-impersonator") == Some(cluster),
+            Name::Request => {
+                let suffix = name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
+                suffix.is_some_and(|suffix| {
+                    suffix.len() == 5 && suffix.bytes().all(|b| b.is_ascii_alphanumeric())
+                })
+            }
             Name::Namespace => {
                 name == CLUSTER_NAMESPACE || name.strip_prefix(EXECUTION_PREFIX) == Some(cluster)
             }

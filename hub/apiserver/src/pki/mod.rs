@@ -20,6 +20,7 @@
 //! cannot be read is an error that names the file: a new CA in place of a damaged one would lock every agent out
 //! without a word.
 
+mod certify;
 mod files;
 mod kubeconfig;
 mod signing;
@@ -51,6 +52,7 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
+pub use certify::{ClientSubject, Signer};
 pub use kubeconfig::{CONTEXT, Kubeconfig};
 pub use signing::SigningKey;
 

@@ -140,6 +140,7 @@ impl Registry {
         };
         let prepare = || {
             self.judge_escalation(caller, &attempt, &object)?;
+            self.judge_certificate(caller, &attempt, &object)?;
             self.prepare_create(kind, &mut object);
             let mut errors = metadata::validate_create(kind, &object);
             errors.extend(kind.shape.validate_create(&object));

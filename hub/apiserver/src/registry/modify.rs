@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     admission::Operation,
-    fields,
+    certificates, fields,
     kinds::Kind,
     node_ports::Promised,
     options::WriteOptions,
@@ -179,7 +179,9 @@ impl Registry {
         let prepare = || {
             self.judge_escalation(caller, attempt, &new)?;
             object::set_meta(&mut new, "resourceVersion", live.revision.to_string());
-            Ok::<_, Status>(prepare_update(target, &mut new, old))
+            let errors = prepare_update(target, &mut new, old, &self.now());
+            self.judge_certificate(caller, attempt, &new)?;
+            Ok::<_, Status>(errors)
         };
         let mut errors = self.pool.run(caller.weight(), prepare).await??;
         rules::judge(&self.pool, caller, kind, &new, Some(old), &mut errors).await?;
@@ -236,7 +238,7 @@ impl Registry {
 }
 
 /// Brings a changed object to what may be stored in place of `old`, and says what is wrong with it.
-fn prepare_update(target: &Target<'_>, new: &mut Value, old: &Value) -> Vec<FieldError> {
+fn prepare_update(target: &Target<'_>, new: &mut Value, old: &Value, now: &str) -> Vec<FieldError> {
     let kind = target.kind;
     if target.subresource.is_empty() || target.subresource == "scale" {
         for path in &kind.rules.reset {
@@ -244,6 +246,9 @@ fn prepare_update(target: &Target<'_>, new: &mut Value, old: &Value) -> Vec<Fiel
         }
     } else {
         keep_all_but(kind, target.subresource, new, old);
+        if &*kind.storage == certificates::STORAGE {
+            certificates::date(new, old, target.subresource, now);
+        }
     }
     prepare_metadata(kind, target.subresource, new, old);
     if matches!(target.subresource, "" | "scale") {

@@ -9,12 +9,10 @@ use karmada_meta::{
     object,
     status::{Status, StatusDetails},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
-    Inner,
-    authn::UserInfo,
-    decode, fields,
+    Inner, certificates, decode, fields,
     front::Exchange,
     heavy::Pool,
     kinds::Kind,
@@ -33,9 +31,6 @@ use crate::{
     shape::Findings,
     watch,
 };
-
-/// Where CertificateSigningRequests are stored.
-const SIGNING_REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
 
 /// A request for a kind, in a namespace or in none.
 pub(super) struct Handler<'a> {
@@ -133,8 +128,8 @@ impl<'a> Handler<'a> {
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
         let mut object = self.object(&self.target(), body, &options).await?;
-        if &*kind.storage == SIGNING_REQUESTS {
-            requested_by(&mut object, exchange.caller.user);
+        if &*kind.storage == certificates::STORAGE {
+            certificates::requested_by(&mut object, exchange.caller.user);
         }
         let registry = &self.inner.registry;
         let written = registry.create(&exchange.caller, kind, self.namespace, object, &options).await?;
@@ -291,21 +286,5 @@ impl<'a> Handler<'a> {
             )));
         }
         DeleteOptions::from_body(&value)
-    }
-}
-
-/// Writes into a CertificateSigningRequest who made it, which nobody can say but the server.
-fn requested_by(request: &mut Value, user: &UserInfo) {
-    let spec = object::ensure_map(request, "spec");
-    for field in ["username", "uid", "groups", "extra"] {
-        spec.remove(field);
-    }
-    spec.insert("username".to_owned(), user.name.as_str().into());
-    if !user.uid.is_empty() {
-        spec.insert("uid".to_owned(), user.uid.as_str().into());
-    }
-    spec.insert("groups".to_owned(), json!(user.groups));
-    if !user.extra.is_empty() {
-        spec.insert("extra".to_owned(), json!(user.extra));
     }
 }

@@ -4,6 +4,7 @@
 //! so in the Work's status. Here stands what a user of a hub runs into while writing: missing and immutable fields,
 //! values out of bounds, selectors that do not match. Metadata is the registry's.
 
+mod certificates;
 mod config;
 mod limits;
 mod network;
@@ -46,12 +47,16 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
         ) => webhooks::configuration(object, None),
         ("rbac.authorization.k8s.io", _) => rbac::create(kind, object),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificates::create(object),
         _ => Vec::new(),
     }
 }
 
 /// What is wrong with an update, metadata aside. `subresource` is empty for the main endpoint.
 pub fn update(group: &str, kind: &str, object: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    if (group, kind) == ("certificates.k8s.io", "CertificateSigningRequest") {
+        return certificates::update(object, old, subresource);
+    }
     if !subresource.is_empty() {
         return status(group, kind, object);
     }

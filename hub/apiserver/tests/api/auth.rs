@@ -270,7 +270,7 @@ async fn whoever_acts_as_another_has_the_rights_of_that_one() {
 #[tokio::test(start_paused = true)]
 async fn a_certificate_request_says_who_made_it() {
     let server = Server::start().await;
-    let request = json!({"metadata": {"name": "r"}, "spec": {"request": "LS0=", "username": "somebody else",
+    let request = json!({"metadata": {"name": "r"}, "spec": {"request": crate::certificates::REQUEST, "username": "somebody else",
         "signerName": "example.com/s", "usages": ["client auth"]}});
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let made = server.call("POST", path, request).await;

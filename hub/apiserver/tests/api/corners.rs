@@ -48,7 +48,7 @@ async fn names_are_as_their_kinds_have_them() {
     let server = Server::start().await;
     let long = "x".repeat(3_000);
     let about = json!({"involvedObject": {"namespace": "default"}});
-    let signing = json!({"spec": {"request": "eA==", "signerName": "a.b/c", "usages": ["client auth"]}});
+    let signing = json!({"spec": {"request": crate::certificates::REQUEST, "signerName": "a.b/c", "usages": ["client auth"]}});
     let address = json!({"spec": {"parentRef": {"resource": "services", "name": "s"}}});
     let serving =
         json!({"spec": {"group": "g.io", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}});

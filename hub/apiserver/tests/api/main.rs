@@ -12,6 +12,7 @@
 )]
 
 mod auth;
+mod certificates;
 mod corners;
 mod crds;
 mod durability;

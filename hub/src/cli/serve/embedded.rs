@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use karmada_apiserver::{
     authn::epochs::EndingFigures,
+    certificates::Certifier,
     listener,
     pki::{ADMINISTRATOR, Pki},
 };
@@ -31,6 +32,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     // Whoever gets an answer under a new name finds it in the kubeconfig already.
     let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
     let authenticator = authenticator(args, &pki, &url, env, &end.now)?;
+    let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone());
     let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
 
     let stop = end.now;
@@ -43,6 +45,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     embedded.server().show_metrics(page.into_source());
 
     embedded.server().authenticate_by(authenticator);
+    embedded.server().certify_by(certifier);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
     let service = embedded.server().service();
     let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));

@@ -9,6 +9,7 @@
 //! | Work | let go of it and report its status; make and change those that hold EndpointSlices it has collected (Karmada's controllers for ServiceExports do); delete any in its namespace (`karmadactl unregister` does) |
 //! | Lease | its own |
 //! | Secret | `<cluster>` and `<cluster>-impersonator`, where a stock karmada-agent reports credentials of its member; of no special type |
+//! | CertificateSigningRequest | make them |
 //! | Event | about its own Cluster in `default`, about what is in its own namespace there; only its own ones again |
 //!
 //! Owners of any of them can only be its own Cluster: an owner that is another's would hold up its deletion.
@@ -94,6 +95,10 @@ pub fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>, Vec<F
         ("work.karmada.io/Work", "status") => Vec::new(),
         ("coordination.k8s.io/Lease", "") => lease(write, object),
         ("/Secret", "") => secret(write, object),
+        // Whom it is for is for the approver to look at.
+        ("certificates.k8s.io/CertificateSigningRequest", "") if write.act == Act::Create => {
+            owned(write, object).into_iter().collect()
+        }
         ("/Event" | "events.k8s.io/Event", "") => event::judge(write, object),
         _ => vec![FieldError::forbidden(&Path::new("kind"), "agents do not write it")],
     };

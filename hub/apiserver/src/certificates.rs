@@ -1,0 +1,265 @@
+//! CertificateSigningRequests: who asked, who decides, who signs.
+//!
+//! ```text
+//!   POST certificatesigningrequests ─► store ─► controller: policy ─► approved, signed and counted in one commit
+//!                                        ▲                    └─► denied, with the reason
+//!   somebody with the right to approve ──┘                    └─► left for somebody with the right to approve
+//! ```
+//!
+//! - [`Requested`] is what stands in a PKCS#10 request.
+//! - `policy` decides, as pure functions: which requests are approved without anybody's help, and what is signed at all.
+//! - `controller` does what kube-controller-manager's `csrapproving`, `csrsigning` and `csrcleaner` do, for the signer
+//!   [`CLIENT_SIGNER`] alone.
+//! - `cluster_info` does what its `bootstrapsigner` and `tokencleaner` do.
+//!
+//! They work once there is a [`Certifier`] ([`ApiServer::certify_by`](crate::ApiServer::certify_by)).
+//!
+//! # A bootstrap token for one cluster
+//!
+//! | on the token's Secret | |
+//! |---|---|
+//! | annotation [`CLUSTER`], or without it a group `system:bootstrappers:hub:NAME` (`karmadactl token create --groups`) | the cluster whose agent may join by it |
+//! | annotation [`USES_LEFT`] | how many keys it may still have certified; without it any number until it ends |
+//! | annotation [`USED_BY`] | the key that was certified last: it may ask again, if an answer was lost |
+//!
+//! A token that is for no cluster lets nobody in by itself: what is asked by it waits for somebody who approves it.
+
+mod cluster_info;
+mod controller;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use x509_parser::{
+    extensions::ParsedExtension, oid_registry, prelude::FromDer, prelude::X509CertificationRequest,
+    public_key::PublicKey,
+};
+
+use crate::{identity::UserInfo, pki::Signer, registry::Registry};
+use karmada_meta::object;
+
+/// Where they are stored.
+pub(crate) const STORAGE: &str = "certificates.k8s.io/certificatesigningrequests";
+/// The signer of certificates by which clients show who they are.
+pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// On the Secret of a bootstrap token: the cluster that it is for.
+pub const CLUSTER: &str = "hub.karmada.io/cluster";
+/// On the Secret of a bootstrap token: how many keys it may still have certified.
+pub const USES_LEFT: &str = "hub.karmada.io/uses-left";
+/// On the Secret of a bootstrap token: a digest of the key that was certified last.
+pub const USED_BY: &str = "hub.karmada.io/used-by";
+/// What the group of a token begins with that says which cluster it is for.
+pub const CLUSTER_GROUP: &str = "system:bootstrappers:hub:";
+
+/// The longest request that is looked at, as PEM. One of the longest key that is signed has 3 kB.
+const LONGEST: usize = 64 * 1024;
+
+/// What a request in PKCS#10 asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Requested {
+    /// Common names, of which there should be one.
+    pub(crate) common_names: Vec<String>,
+    /// Organisations: groups.
+    pub(crate) organisations: Vec<String>,
+    /// Whether its subject has anything else.
+    pub(crate) more: bool,
+    /// Whether it asks for alternative names.
+    pub(crate) names: bool,
+    /// What is wrong with its key or the proof of it.
+    pub(crate) key_error: Option<String>,
+    /// The public key, as SubjectPublicKeyInfo.
+    pub(crate) key: Vec<u8>,
+}
+
+impl Requested {
+    /// Reads `spec.request`.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(crate) fn read(request: &str) -> Result<Self, String> {
+        if request.len() > LONGEST {
+            return Err(format!("it is longer than {LONGEST} bytes"));
+        }
+        let pem = STANDARD.decode(request).map_err(|error| format!("it is not base64: {error}"))?;
+        let der = CertificateSigningRequestDer::from_pem_slice(&pem)
+            .map_err(|_| "it is no PEM of type CERTIFICATE REQUEST".to_owned())?;
+        let request = match X509CertificationRequest::from_der(&der) {
+            Ok(([], request)) => request,
+            Ok(_) => return Err("something stands behind it".to_owned()),
+            Err(error) => return Err(format!("it cannot be read: {error}")),
+        };
+        let info = &request.certification_request_info;
+        let (mut common_names, mut organisations, mut more) = (Vec::new(), Vec::new(), false);
+        for attribute in info.subject.iter_attributes() {
+            let list = if *attribute.attr_type() == oid_registry::OID_X509_COMMON_NAME {
+                &mut common_names
+            } else if *attribute.attr_type() == oid_registry::OID_X509_ORGANIZATION_NAME {
+                &mut organisations
+            } else {
+                more = true;
+                continue;
+            };
+            list.push(attribute.as_str().map_err(|error| format!("its subject: {error}"))?.to_owned());
+        }
+        let names = request.requested_extensions().is_some_and(|mut all| {
+            all.any(|extension| matches!(extension, ParsedExtension::SubjectAlternativeName(_)))
+        });
+        let key_error = match unfit(&info.subject_pki.parsed()) {
+            None if request.verify_signature().is_err() => {
+                Some("it is not signed by the key that it asks for".to_owned())
+            }
+            other => other,
+        };
+        let key = info.subject_pki.raw.to_vec();
+        Ok(Self { common_names, organisations, more, names, key_error, key })
+    }
+
+    /// A digest of its key.
+    pub(crate) fn digest(&self) -> String {
+        format!("sha256:{:x}", HexOf(&Sha256::digest(&self.key)))
+    }
+}
+
+struct HexOf<'a>(&'a [u8]);
+
+impl std::fmt::LowerHex for HexOf<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Why a key is none that is signed.
+fn unfit(key: &Result<PublicKey<'_>, x509_parser::error::X509Error>) -> Option<String> {
+    let bits = match key {
+        Ok(PublicKey::EC(point)) if matches!(point.key_size(), 256 | 384) => return None,
+        Ok(PublicKey::RSA(key)) => key.key_size(),
+        // Ed25519 has no name of its own there; what it is else does not verify.
+        Ok(PublicKey::Unknown(bytes)) if bytes.len() == 32 => return None,
+        _ => return Some("its key is none of ECDSA P-256 and P-384, Ed25519 and RSA".to_owned()),
+    };
+    (!(2048..=4096).contains(&bits))
+        .then(|| format!("its RSA key has {bits} bits, which must be 2048 to 4096"))
+}
+
+/// Writes into a request who made it, which nobody can say but the server.
+pub(crate) fn requested_by(request: &mut Value, user: &UserInfo) {
+    let spec = object::ensure_map(request, "spec");
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username".to_owned(), user.name.as_str().into());
+    if !user.uid.is_empty() {
+        spec.insert("uid".to_owned(), user.uid.as_str().into());
+    }
+    spec.insert("groups".to_owned(), json!(user.groups));
+    if !user.extra.is_empty() {
+        spec.insert("extra".to_owned(), json!(user.extra));
+    }
+}
+
+/// Dates the conditions of a changed request that say no time. A certificate is not an approver's to give or take.
+pub(crate) fn date(new: &mut Value, old: &Value, subresource: &str, now: &str) {
+    if subresource == "approval" {
+        let status = object::ensure_map(new, "status");
+        match old.pointer("/status/certificate") {
+            Some(certificate) => status.insert("certificate".to_owned(), certificate.clone()),
+            None => status.remove("certificate"),
+        };
+    }
+    let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let is_unset = |condition: &Map<String, Value>, field: &str| {
+            condition.get(field).and_then(Value::as_str).is_none_or(str::is_empty)
+        };
+        if is_unset(condition, "lastUpdateTime") {
+            condition.insert("lastUpdateTime".to_owned(), now.into());
+        }
+        if is_unset(condition, "lastTransitionTime") {
+            let same = |other: &&Value| {
+                ["type", "status"].iter().all(|field| other.get(*field) == condition.get(*field))
+            };
+            let since = before.iter().find(same).and_then(|other| other.get("lastTransitionTime")).cloned();
+            condition.insert("lastTransitionTime".to_owned(), since.unwrap_or_else(|| now.into()));
+        }
+    }
+}
+
+/// What signs, and where whoever joins finds this server.
+#[derive(Debug)]
+pub struct Certifier {
+    signer: Signer,
+    server: String,
+}
+
+impl Certifier {
+    /// Signs by `signer`; others reach the server at the URL `server`.
+    pub fn new(signer: Signer, server: impl Into<String>) -> Self {
+        Self { signer, server: server.into() }
+    }
+}
+
+/// The certifier of now, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentCertifier {
+    current: ArcSwapOption<Certifier>,
+    changed: Notify,
+}
+
+impl CurrentCertifier {
+    /// It is this one from now on.
+    pub(crate) fn set(&self, certifier: Certifier) {
+        self.current.store(Some(Arc::new(certifier)));
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until there is one.
+    async fn wait(&self) -> Arc<Certifier> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // In line before the look, so that no change falls between.
+            changed.as_mut().enable();
+            match self.current.load_full() {
+                Some(certifier) => return certifier,
+                None => changed.await,
+            }
+        }
+    }
+}
+
+/// Starts the controllers. They do nothing until there is a certifier.
+pub(crate) fn start(
+    registry: &Arc<Registry>,
+    current: &Arc<CurrentCertifier>,
+    tasks: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
+    let (registry, current, shutdown) = (registry.clone(), current.clone(), shutdown.clone());
+    tasks.spawn(async move {
+        let working = async {
+            let certifier = current.wait().await;
+            let requests = controller::Controller::new(registry.clone(), certifier.clone());
+            let tokens = cluster_info::Publisher::new(registry, certifier);
+            tokio::join!(requests.run(), tokens.run());
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            () = working => {}
+        }
+    });
+}
+
+/// The usages of a request.
+fn usages(spec: &Value) -> BTreeSet<&str> {
+    spec["usages"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}

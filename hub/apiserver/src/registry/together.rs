@@ -1,0 +1,57 @@
+//! Objects that are written in one commit: all of them, or none.
+
+use std::sync::Arc;
+
+use karmada_meta::status::Status;
+use karmada_store::{CommitError, Expect, Guard, Op, Purpose};
+use serde_json::Value;
+
+use super::Registry;
+use crate::{fields, identity::UserInfo, kinds::Kind, quota, storage::Object};
+
+/// What an object is to become.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// What it is.
+    pub(crate) kind: Arc<Kind>,
+    /// The object as it was looked at; it is written only while it is that.
+    pub(crate) live: Arc<Object>,
+    /// Its served form from now on.
+    pub(crate) new: Value,
+    /// Whose fields they are, written through which endpoint.
+    pub(crate) subresource: &'static str,
+}
+
+impl Registry {
+    /// Writes all changes, which are the server's own: nobody else is asked. Answers whether all objects were as they
+    /// had been looked at, and all guards held.
+    ///
+    /// # Errors
+    /// When the store takes nothing.
+    pub(crate) async fn change_together(
+        &self,
+        user: &UserInfo,
+        manager: &str,
+        guards: Vec<Guard>,
+        changes: Vec<Change>,
+    ) -> Result<bool, Status> {
+        let now = self.now();
+        let ops = changes.into_iter().map(|Change { kind, live, new, subresource }| {
+            let old = self.value_of(&kind, &live);
+            let new = fields::update(&kind, Some(&old), &new, manager, subresource, &now);
+            Op::put(live.key.clone(), Expect::At(live.revision), Self::encode(&kind, new))
+        });
+        let ops: Vec<Op> = ops.collect();
+        let terms = quota::terms(user, "", Purpose::Upkeep);
+        match self.store.commit_if(guards, ops, terms).await {
+            Ok(committed) => {
+                if let Some(last) = committed.entries.last() {
+                    self.follower.reached(last.revision).await;
+                }
+                Ok(true)
+            }
+            Err(CommitError::Conflict { .. } | CommitError::Unmet { .. }) => Ok(false),
+            Err(error) => Err(Status::service_unavailable(error.to_string())),
+        }
+    }
+}

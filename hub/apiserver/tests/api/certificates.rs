@@ -1,0 +1,216 @@
+//! Machines that join: from a bootstrap token to a certificate.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use karmada_apiserver::{
+    authn::{Peer, PeerCertificate},
+    certificates::Certifier,
+    pki::Pki,
+};
+use rcgen::{CertificateParams, DnType, KeyPair, PublicKeyData as _, SanType};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use tempfile::TempDir;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::*;
+
+/// A request of user `cf-user` in group `cf-group`.
+pub(crate) const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIZ01JR0hBZ0VBTUNVeEVUQVBCZ05WQkFvTUNHTm1MV2R5YjNWd01SQXdEZ1lEVlFRRERBZGpaaTExYzJWeQpNRmt3RXdZSEtvWkl6ajBDQVFZSUtvWkl6ajBEQVFjRFFnQUVaUFhieUF1L0F3elE1VGdFZENtRlVmS05rcDcyCldhZ0lyeFZjVmpKc1BNc0J2SEJwL0kwdU9wSW1ieGxuaTFQZE9oMzFsSjBaYko5NjdKQXRyVy83UWFBQU1Bb0cKQ0NxR1NNNDlCQU1DQTBnQU1FVUNJUUNIcE4vREE0WmRXUVc1cUJxRXcxRkJ6SUIxeHFKWjFaWjdBcVRGQlgrUwp4UUlnVkU1ekZ1bUJMWTZteGZpZGwxRHpudFZ6cXhRa3JtQlNJelNvWk1wM3FwOD0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+const AGENTS: &str = "system:karmada:agents";
+
+/// A server that signs.
+async fn signing() -> (Server, TempDir) {
+    let server = Server::start().await;
+    let dir = TempDir::new().unwrap();
+    let pki = Pki::open_or_create(dir.path(), &[], &Env::seeded(server.clock.clone(), 3)).unwrap();
+    server.api.certify_by(Certifier::new(pki.signer().unwrap(), "https://hub.example.com:6443"));
+    (server, dir)
+}
+
+fn joiner() -> UserInfo {
+    UserInfo::new("system:bootstrap:abcdef", ["system:bootstrappers", "system:bootstrappers:hub:m1"])
+}
+
+fn agent(cluster: &str) -> UserInfo {
+    UserInfo::new(format!("system:karmada:agent:{cluster}"), [AGENTS])
+}
+
+fn request_of(key: &KeyPair, name: &str, group: &str, san: Option<&str>) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, group);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.subject_alt_names = san.map(|san| SanType::DnsName(san.try_into().unwrap())).into_iter().collect();
+    STANDARD.encode(params.serialize_request(key).unwrap().pem().unwrap())
+}
+
+fn body(name: &str, request: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"request": request, "signerName": CLIENT,
+        "usages": ["digital signature", "client auth"]}})
+}
+
+async fn token(server: &Server, annotations: Value) {
+    let secret = json!({"metadata": {"name": "bootstrap-token-abcdef", "annotations": annotations},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "usage-bootstrap-signing": "true", "expiration": "2025-06-16T00:00:00Z",
+            "auth-extra-groups": "system:bootstrappers:hub:m1"}});
+    let made = server.call("POST", TOKENS, secret).await;
+    assert_eq!(made.code, 201, "{made:?}");
+}
+
+async fn ask(server: &Server, user: UserInfo, body: &Value) -> Answer {
+    let asked = server.send(Some(user), "POST", PATH, "application/json", body).await;
+    assert_eq!(asked.code, 201, "{asked:?}");
+    let name = body["metadata"]["name"].as_str().unwrap();
+    server.until(&format!("{PATH}/{name}"), |answer| answer.body["status"] != json!({})).await
+}
+
+fn decided(answer: &Answer) -> (&str, &str) {
+    let text = |field: &str| answer.body["status"]["conditions"][0][field].as_str().unwrap_or_default();
+    (text("type"), text("message"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_lets_the_agent_of_its_cluster_in_once() {
+    let (server, _dir) = signing().await;
+    token(&server, json!({"hub.karmada.io/uses-left": "1"})).await;
+    let record =
+        json!({"metadata": {"name": "agent.m1", "annotations": {"hub.karmada.io/credential-epoch": "7"}}});
+    server.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "karmada-cluster"}})).await;
+    assert_eq!(server.call("POST", "/api/v1/namespaces/karmada-cluster/secrets", record).await.code, 201);
+    let key = KeyPair::generate().unwrap();
+    let request = request_of(&key, "system:karmada:agent:m1", AGENTS, None);
+    let made = ask(&server, joiner(), &body("m1-aaaaa", &request)).await;
+    assert_eq!(decided(&made).0, "Approved", "{made:?}");
+    let pem = STANDARD.decode(made.body["status"]["certificate"].as_str().expect("a certificate")).unwrap();
+    let der = CertificateDer::from_pem_slice(&pem).unwrap();
+    let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+    let units: Vec<_> =
+        certificate.subject().iter_organizational_unit().map(|u| u.as_str().unwrap()).collect();
+    assert_eq!(units, ["epoch:7"]);
+    assert_eq!(certificate.public_key().raw, key.subject_public_key_info());
+    let now = 1_750_000_000;
+    let validity = certificate.validity();
+    assert_eq!(
+        (validity.not_before.timestamp() - now, validity.not_after.timestamp() - now),
+        (-300, 30 * 24 * 3600)
+    );
+    let peer = PeerCertificate::from_der(&der).unwrap();
+    assert!(matches!(Peer::Certificate(Arc::new(peer)), Peer::Certificate(_)));
+    // An answer that was lost: the same key again. Another key is one too many.
+    let again = ask(&server, joiner(), &body("m1-bbbbb", &request)).await;
+    assert_eq!(decided(&again).0, "Approved");
+    let other = request_of(&KeyPair::generate().unwrap(), "system:karmada:agent:m1", AGENTS, None);
+    let spent = ask(&server, joiner(), &body("m1-ccccc", &other)).await;
+    assert_eq!(decided(&spent).0, "Denied");
+    assert!(decided(&spent).1.contains("used as often as it may be"), "{spent:?}");
+    let secret = server.call("GET", &format!("{TOKENS}/bootstrap-token-abcdef"), Value::Null).await;
+    assert_eq!(secret.body["metadata"]["annotations"]["hub.karmada.io/uses-left"], "0");
+    // Its agent renews, and no other asks for it.
+    let renewed = ask(&server, agent("m1"), &body("m1-ddddd", &other)).await;
+    assert!(renewed.body["status"]["certificate"].is_string(), "{renewed:?}");
+    let stolen = ask(&server, agent("m2"), &body("m2-eeeee", &other)).await;
+    assert!(decided(&stolen).1.contains("the agent of cluster \"m2\" asks for cluster \"m1\""), "{stolen:?}");
+    for (method, name) in [("GET", "m2-eeeee"), ("POST", "m2-fffff")] {
+        let path = if method == "GET" { format!("{PATH}/{name}") } else { PATH.to_owned() };
+        let body = if method == "GET" { Value::Null } else { body(name, &other) };
+        let refused = server.send(Some(agent("m1")), method, &path, "application/json", &body).await;
+        assert_eq!(refused.code, 403, "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_token_may_not_ask_for_is_denied_with_the_reason() {
+    let (server, _dir) = signing().await;
+    token(&server, json!({})).await;
+    let key = KeyPair::generate().unwrap();
+    let m1 = "system:karmada:agent:m1";
+    let good = request_of(&key, m1, AGENTS, None);
+    let usages = |list: Value| {
+        let mut body = body("x", &good);
+        body["spec"]["usages"] = list;
+        body
+    };
+    let rows = [
+        (
+            body("x", &request_of(&key, "system:karmada:agent:m2", AGENTS, None)),
+            "is for cluster \"m1\", not for \"m2\"",
+        ),
+        (
+            body("x", &request_of(&key, "system:karmada:agent:rbac-generator", AGENTS, None)),
+            "is not system:karmada:agent: with",
+        ),
+        (body("x", &request_of(&key, "admin", AGENTS, None)), "is not system:karmada:agent: with"),
+        (body("x", &request_of(&key, m1, "dev", None)), "an agent has \"system:karmada:agents\" alone"),
+        (body("x", &request_of(&key, m1, AGENTS, Some("hub.example.com"))), "alternative names"),
+        (body("x", REQUEST), "is not system:karmada:agent: with"),
+        (usages(json!(["client auth", "server auth"])), "invalid usage for client certificate: server auth"),
+        (usages(json!(["digital signature"])), "missing required usage"),
+    ];
+    for (index, (mut body, want)) in rows.into_iter().enumerate() {
+        body["metadata"]["name"] = format!("r{index}").into();
+        let answer = ask(&server, joiner(), &body).await;
+        let (sort, why) = decided(&answer);
+        assert_eq!(sort, "Denied", "{want}: {answer:?}");
+        assert!(why.contains(want), "{want}: {why}");
+        assert!(answer.body["status"].get("certificate").is_none());
+    }
+    // Who asks for everything does not even get that far.
+    let masters = body("masters", &request_of(&key, "x", "system:masters", None));
+    let refused = server.send(Some(joiner()), "POST", PATH, "application/json", &masters).await;
+    assert_eq!(refused.code, 403, "{refused:?}");
+    assert!(
+        refused.body["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("signer with system:masters group is not allowed")
+    );
+    // What nobody has asked by a token waits for people.
+    server.call("POST", PATH, body("waits", REQUEST)).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let waits = server.call("GET", &format!("{PATH}/waits"), Value::Null).await;
+    assert_eq!(waits.body["status"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_finds_the_server_by_what_its_token_has_signed() {
+    let (server, _dir) = signing().await;
+    let path = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+    token(&server, json!({})).await;
+    let signed = server.until(path, |answer| answer.body["data"]["jws-kubeconfig-abcdef"].is_string()).await;
+    let shown = server.send(Some(UserInfo::anonymous()), "GET", path, "", &Value::Null).await;
+    assert_eq!((shown.code, &shown.body["data"]), (200, &signed.body["data"]));
+    let text = shown.body["data"]["kubeconfig"].as_str().unwrap();
+    assert!(text.contains("server: \"https://hub.example.com:6443\""), "{text}");
+    let jws = shown.body["data"]["jws-kubeconfig-abcdef"].as_str().unwrap();
+    // {"alg":"HS256","kid":"abcdef"}
+    assert!(jws.starts_with("eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9.."), "{jws}");
+    // What somebody breaks is mended.
+    server.patch(path, "merge", json!({"data": {"kubeconfig": "x", "jws-kubeconfig-zzzzzz": "y"}})).await;
+    let mended = server.until(path, |answer| answer.body["data"] == signed.body["data"]).await;
+    assert_eq!(mended.code, 200);
+    // Its time is up: it goes, and its signature with it.
+    server.clock.advance(Duration::from_secs(48 * 3600));
+    server.until(&format!("{TOKENS}/bootstrap-token-abcdef"), |answer| answer.code == 404).await;
+    server.until(path, |answer| answer.body["data"].get("jws-kubeconfig-abcdef").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_go_when_nobody_needs_them_any_more() {
+    let (server, _dir) = signing().await;
+    token(&server, json!({})).await;
+    let key = KeyPair::generate().unwrap();
+    let signed = request_of(&key, "system:karmada:agent:m1", AGENTS, None);
+    ask(&server, joiner(), &body("signed", &signed)).await;
+    server.call("POST", PATH, body("waits", REQUEST)).await;
+    server.clock.advance(Duration::from_secs(3601));
+    server.until_within(70, &format!("{PATH}/signed"), |answer| answer.code == 404).await;
+    assert_eq!(server.call("GET", &format!("{PATH}/waits"), Value::Null).await.code, 200);
+    server.clock.advance(Duration::from_secs(23 * 3600));
+    server.until_within(70, &format!("{PATH}/waits"), |answer| answer.code == 404).await;
+}
