@@ -145,6 +145,18 @@ pub fn check(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result
     }
 }
 
+/// [`check`], and why it was decided so: for whoever writes that down.
+pub(crate) fn check_and_explain(
+    authorizer: &dyn Authorizer,
+    attributes: &Attributes<'_>,
+) -> (Result<(), Status>, String) {
+    match authorizer.explain(attributes) {
+        (Decision::Allow, reason) => (Ok(()), reason),
+        (Decision::NoOpinion, reason) => (Err(forbidden(attributes, &reason)), reason),
+        (Decision::Deny(reason), _) => (Err(forbidden(attributes, &reason)), reason),
+    }
+}
+
 /// [`check`] for the name of an object that is to be created.
 ///
 /// # Errors

@@ -21,11 +21,12 @@ use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
-use http::{HeaderMap, Method, Request, Response, header, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use karmada_env::Env;
 use karmada_meta::{status::Status, text};
 
 use crate::{
+    audit::{self, Audit, Begun, trail::Trail},
     authn::{Authenticator, By, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
     authz::{self, Attributes, Authorizer, ResourceTarget},
     heavy::Pool,
@@ -54,6 +55,7 @@ pub struct Front {
     /// Where bodies are inflated.
     pool: Arc<Pool>,
     refusals: Refusals,
+    audit: Arc<OnceLock<Arc<Audit>>>,
     env: Env,
 }
 
@@ -73,6 +75,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) guest: Guest,
     /// Set by whoever found what it is about, so that nobody looks for it again.
     pub(crate) found: OnceLock<()>,
+    /// What the audit log tells of it, if anything.
+    pub(crate) trail: Option<Box<Trail>>,
 }
 
 /// Who answers requests that may be made.
@@ -127,6 +131,7 @@ impl Front {
             metrics: Arc::default(),
             pool: Arc::default(),
             refusals: Refusals::default(),
+            audit: Arc::default(),
             env,
         }
     }
@@ -142,6 +147,11 @@ impl Front {
         self.authenticator.store(Arc::new(authenticator));
     }
 
+    /// Tells this log of requests from now on. The first that is named stays.
+    pub(crate) fn audit_by(&self, audit: Arc<Audit>) {
+        let _ = self.audit.set(audit);
+    }
+
     /// Who is who.
     pub(crate) fn authenticator(&self) -> Arc<Authenticator> {
         self.authenticator.load_full()
@@ -149,7 +159,7 @@ impl Front {
 
     /// What is counted here, for a page.
     pub fn figures(&self) -> FrontFigures {
-        FrontFigures { metrics: self.metrics.clone(), gate: self.gate.clone() }
+        FrontFigures { metrics: self.metrics.clone(), gate: self.gate.clone(), audit: self.audit.clone() }
     }
 
     /// Who asks.
@@ -212,6 +222,7 @@ impl Front {
             Err(status) => (Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }, Err(status)),
         };
         let attributes = Attributes { user: &user, verb: &info.verb, target: target(info) };
+        let trail = self.trail(&audit_id, parts, &query, &attributes, info, known.is_ok());
         let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
         // Whoever acts as others is still one.
         let guest = Guest::new(&user, remote);
@@ -221,8 +232,11 @@ impl Front {
             Ok(acted) => (acted, Ok(())),
             Err(status) => (None, Err(status)),
         };
+        if let (Some(trail), Some(acted)) = (&trail, &acted) {
+            trail.impersonates(acted);
+        }
         let user = acted.as_ref().unwrap_or(&user);
-        let exchange = Exchange {
+        let mut exchange = Exchange {
             parts,
             caller: Caller::new(user, agent(&parts.headers))
                 .judged_by(&*self.authorizer)
@@ -231,6 +245,7 @@ impl Front {
             info,
             guest,
             found: OnceLock::new(),
+            trail,
         };
         let outcome = match may {
             Ok(()) => {
@@ -241,9 +256,15 @@ impl Front {
             }
             Err(status) => Err(status),
         };
+        let trail = exchange.trail.take();
         let mut response = match outcome {
-            Ok(response) => response,
+            Ok(response) => {
+                trail.iter().for_each(|trail| trail.answered(response.status(), None));
+                response
+            }
             Err(status) => {
+                let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                trail.iter().for_each(|trail| trail.answered(code, Some(&status)));
                 // An error comes in the format that the answer would have come in, but never in another form.
                 let accepted =
                     negotiate::accept(&parts.headers, exchange.query.get("pretty"), false, Endpoint::List);
@@ -253,11 +274,35 @@ impl Front {
         if let Some(hold) = hold.filter(|_| info.class.is_open()) {
             response = response.map(|body| ending(body, hold, self.env.wall()));
         }
+        if let Some(trail) = trail.filter(|_| info.class.is_open()) {
+            trail.started();
+            response = response.map(|body| Body::new(Held::new(body, trail)));
+        }
         let took = self.env.now().saturating_sub(begun);
         let known = exchange.found.get().is_some() || answers.knows(info);
         self.metrics.count(info, known, response.status(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
         response
+    }
+
+    /// Begins to tell of a request, if it is to be told. `known`: it is known who asks.
+    fn trail(
+        &self,
+        id: &str,
+        parts: &Parts,
+        query: &Query,
+        attributes: &Attributes<'_>,
+        info: &RequestInfo,
+        known: bool,
+    ) -> Option<Box<Trail>> {
+        let (user, target) = (known.then_some(attributes.user), attributes.target);
+        let trail = self.audit.get()?.begin(&Begun { id, parts, info, target, user })?;
+        if !known {
+            let token = query.get("access_token").is_some_and(|token| !token.trim().is_empty());
+            let certificate = !matches!(parts.extensions.get(), None | Some(Peer::None));
+            trail.unauthenticated(&audit::attempts(&parts.headers, token, certificate));
+        }
+        Some(trail)
     }
 
     /// Answers, unless what the client has shown ends meanwhile: nothing is written for it after that.
@@ -287,7 +332,14 @@ impl Front {
         body: Body,
         answers: &impl Answers,
     ) -> Result<Response<Body>, Status> {
-        authz::check(&*self.authorizer, attributes)?;
+        match &exchange.trail {
+            None => authz::check(&*self.authorizer, attributes)?,
+            Some(trail) => {
+                let (outcome, reason) = authz::check_and_explain(&*self.authorizer, attributes);
+                trail.judged(outcome.is_ok(), reason);
+                outcome?;
+            }
+        }
         let info = exchange.info;
         match info.class {
             Class::Short => {}

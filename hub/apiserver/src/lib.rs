@@ -58,10 +58,12 @@
 //!   256 KiB. A 429 is a Status. Lists of more than a megabyte share a budget of bytes ([`limits`]).
 //! - CertificateSigningRequests ([`certificates`]): the signer of clients alone is here, signs subjects of a common name and
 //!   at most one organisation, and no other key than ECDSA P-256 and P-384, Ed25519 and RSA of 2048 to 4096 bits.
+//! - The audit log ([`audit`]) is written in batches, never while a request waits for it; it says itself what else differs.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;
 mod apiservices;
+pub mod audit;
 pub mod authn;
 pub mod authz;
 mod body;
@@ -121,6 +123,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     admission::Admission,
+    audit::Audit,
     authn::{
         Authenticator, Stored, UserInfo,
         accounts::{CurrentIssuer, ServiceAccounts, fill_secrets},
@@ -425,6 +428,11 @@ impl ApiServer {
     /// Which credentials of agents count.
     pub fn epochs(&self) -> &Arc<Epochs> {
         &self.inner.stored.epochs
+    }
+
+    /// Tells this log of requests from now on, those of clients in process included. The first that is named stays.
+    pub fn audit_by(&self, audit: Arc<Audit>) {
+        self.inner.front.audit_by(audit);
     }
 
     /// Answers these paths too from now on, after its own, and has their checks as well.

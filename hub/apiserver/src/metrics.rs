@@ -12,7 +12,9 @@ use karmada_telemetry::metrics::{
     Counter, Family, Gauge, Histogram, Page, PageSource, Sheet, Source, exponential,
 };
 
-use crate::{heavy::Pool, limits::Gate, quota::StorageQuota, request::RequestInfo, storage::ApiStore};
+use crate::{
+    audit::Audit, heavy::Pool, limits::Gate, quota::StorageQuota, request::RequestInfo, storage::ApiStore,
+};
 
 /// Whoever may ask for anything can add series up to here; what comes then counts together.
 const MOST_SERIES: usize = 1_000;
@@ -132,6 +134,7 @@ fn verb(verb: &str) -> &'static str {
 pub struct FrontFigures {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) audit: Arc<OnceLock<Arc<Audit>>>,
 }
 
 impl Source for FrontFigures {
@@ -161,6 +164,7 @@ impl Source for FrontFigures {
             "Requests with a credential that does not hold, by what is wrong with it.",
             unauthenticated.iter().map(|(labels, count)| (labels.as_slice(), count.get() as f64)),
         )?;
+        self.audit.get().map_or(Ok(()), |audit| audit.write(sheet))?;
         self.gate.write(sheet)
     }
 }
@@ -304,7 +308,7 @@ mod tests {
     fn figures() -> ServerFigures {
         let store = crate::open_store(Memory::new(), &Env::system()).unwrap();
         let gate = Arc::new(Gate::new(crate::limits::Limits::default(), &Env::system()));
-        let front = FrontFigures { metrics: Arc::default(), gate };
+        let front = FrontFigures { metrics: Arc::default(), gate, audit: Arc::default() };
         let storage = StorageQuota::NONE;
         ServerFigures { front, store, webhooks: Arc::default(), storage, pool: Arc::default() }
     }

@@ -9,7 +9,10 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use karmada_meta::status::Status;
 use serde_json::Value;
 
-use crate::negotiate::{Accepted, Encoding};
+use crate::{
+    front::Exchange,
+    negotiate::{Accepted, Encoding},
+};
 
 /// Smaller answers are not worth compressing. kube-apiserver begins at 128 KiB, being next to its clients; those of a
 /// hub are across a narrow link.
@@ -38,8 +41,16 @@ impl Answer {
         Self { code: StatusCode::OK, json, accepted }
     }
 
+    /// Writes it out for an exchange, and tells it the audit log.
+    pub(crate) fn for_exchange(self, exchange: &Exchange<'_>) -> Response<Body> {
+        if let Some(trail) = &exchange.trail {
+            trail.shown(&self.json);
+        }
+        self.into_response(&exchange.parts.headers)
+    }
+
     /// Writes it out.
-    pub(crate) fn into_response(self, request: &HeaderMap) -> Response<Body> {
+    fn into_response(self, request: &HeaderMap) -> Response<Body> {
         let content_type = self.accepted.content_type();
         let bytes = match self.accepted.encoding {
             Encoding::Json { pretty: false } => self.json,

@@ -1,5 +1,6 @@
 //! What can be said on the command line. Plain data: nothing is opened or read here.
 
+mod audit;
 mod authn;
 mod judge;
 mod numbers;
@@ -13,6 +14,7 @@ use karmada_cli::Failure;
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
+pub(super) use self::audit::AuditArgs;
 use self::{authn::AuthnArgs, judge::JudgeArgs, numbers::positive};
 
 /// The hub: policies, bindings and the API that agents pull from.
@@ -125,6 +127,8 @@ pub struct ServeArgs {
     pub enable_hpa_scale_targets: bool,
     #[command(flatten)]
     pub authn: AuthnArgs,
+    #[command(flatten)]
+    pub audit: AuditArgs,
     #[command(flatten)]
     pub failover: FailoverArgs,
     #[command(flatten)]

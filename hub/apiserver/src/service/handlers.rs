@@ -68,7 +68,13 @@ impl<'a> Handler<'a> {
         let body_type = negotiate::body_type(&self.exchange.parts.headers, plain)?;
         let (kinds, caller) = (self.inner.registry.kinds(), &self.exchange.caller);
         caller.weigh(body.len()).await?;
-        let read = || decode::object(caller, &kinds, target, &body, body_type, options.validation);
+        let read = || {
+            let object = decode::object(caller, &kinds, target, &body, body_type, options.validation)?;
+            if let Some(trail) = &self.exchange.trail {
+                trail.sent(&object);
+            }
+            Ok(object)
+        };
         self.pool().run(caller.weight(), read).await?
     }
 
@@ -156,7 +162,7 @@ impl<'a> Handler<'a> {
         let answer = || {
             review.answer(&mut object, &knowledge, &now)?;
             let (code, json) = (StatusCode::CREATED, object.to_string().into());
-            Ok(Answer { code, json, accepted }.into_response(&exchange.parts.headers))
+            Ok(Answer { code, json, accepted }.for_exchange(exchange))
         };
         self.pool().run(weight, answer).await?
     }
@@ -177,6 +183,9 @@ impl<'a> Handler<'a> {
         let apply = patch_type == PatchType::Apply;
         let options = WriteOptions::parse(&self.exchange.query, Write::Patch { apply })?;
         self.exchange.caller.weigh(body.len()).await?;
+        if let Some(trail) = &self.exchange.trail {
+            self.pool().run(body.len(), || trail.sent_patch(patch_type, body)).await?;
+        }
         Ok((patch_type, accepted, options))
     }
 
@@ -196,7 +205,7 @@ impl<'a> Handler<'a> {
                 let status = Status::success(&kind.group_resource(), target.name, &shown.header().uid);
                 let json = serde_json::to_vec(&status).map_err(Status::internal)?;
                 let accepted = Accepted { form: Form::Object, ..accepted };
-                return Ok(Answer::ok(json.into(), accepted).into_response(&self.exchange.parts.headers));
+                return Ok(Answer::ok(json.into(), accepted).for_exchange(self.exchange));
             }
             Deleted::Gone(shown) | Deleted::Pending(shown) => shown,
         };
@@ -247,7 +256,7 @@ impl<'a> Handler<'a> {
 
     fn show_scale(&self, parent: &Value, accepted: Accepted) -> Response<Body> {
         let json = scale::scale_of(self.kind, parent).to_string().into();
-        Answer::ok(json, accepted).into_response(&self.exchange.parts.headers)
+        Answer::ok(json, accepted).for_exchange(self.exchange)
     }
 
     fn patch_type(&self) -> Result<PatchType, Status> {
@@ -279,6 +288,9 @@ impl<'a> Handler<'a> {
         self.exchange.caller.weigh(body.len()).await?;
         let read = || decode::parse(&body, body_type, &mut Findings::default());
         let value = self.pool().run(body.len(), read).await?.map_err(Status::bad_request)?;
+        if let Some(trail) = &self.exchange.trail {
+            trail.sent(&value);
+        }
         let (api_version, kind) = (object::api_version(&value), object::kind(&value));
         if !matches!(kind, "" | "DeleteOptions") {
             return Err(Status::bad_request(format!(

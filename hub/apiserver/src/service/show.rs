@@ -59,7 +59,7 @@ impl Handler<'_> {
                 self.table(version, include, [object], &metadata)
             }
         };
-        Ok(Answer { code, json, accepted }.into_response(&self.exchange.parts.headers))
+        Ok(Answer { code, json, accepted }.for_exchange(self.exchange))
     }
 
     /// Answers with what a write made.
@@ -77,9 +77,7 @@ impl Handler<'_> {
             let json = format!(
                 r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{version}","metadata":{{"resourceVersion":"{revision}"}}}}"#
             );
-            return Ok(
-                Answer { code, json: json.into(), accepted }.into_response(&self.exchange.parts.headers)
-            );
+            return Ok(Answer { code, json: json.into(), accepted }.for_exchange(self.exchange));
         }
         self.show(&written.shown, accepted, code).await
     }
@@ -116,6 +114,7 @@ impl Handler<'_> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
         if size >= stream::LONG && self.is_copied(page, &accepted) {
+            self.exchange.trail.iter().for_each(|trail| trail.shown_at_length());
             return Ok(holding(room, self.long_list(page, size, &accepted)));
         }
         self.exchange.caller.weigh(size).await?;
@@ -187,7 +186,7 @@ impl Handler<'_> {
             let registry = &self.inner.registry;
             let objects = page.items.iter().map(|object| registry.value_of(kind, object));
             let json = self.table(version, include, objects, &metadata);
-            return Answer::ok(json, accepted).into_response(&self.exchange.parts.headers);
+            return Answer::ok(json, accepted).for_exchange(self.exchange);
         }
         let framer = self.framer(&accepted);
         let mut out = BytesMut::with_capacity(size + 256);
@@ -208,7 +207,7 @@ impl Handler<'_> {
             }
         }
         out.extend_from_slice(b"]}");
-        Answer::ok(out.freeze(), accepted).into_response(&self.exchange.parts.headers)
+        Answer::ok(out.freeze(), accepted).for_exchange(self.exchange)
     }
 
     /// A list cannot be answered as one object's metadata.

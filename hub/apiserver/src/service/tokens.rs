@@ -51,6 +51,6 @@ impl Handler<'_> {
             exchange.caller.warn(warning);
         }
         let (code, json) = (StatusCode::CREATED, issued.review.to_string().into());
-        Ok(Answer { code, json, accepted }.into_response(&exchange.parts.headers))
+        Ok(Answer { code, json, accepted }.for_exchange(exchange))
     }
 }

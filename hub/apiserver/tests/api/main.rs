@@ -11,6 +11,7 @@
     reason = "a failing step fails the test"
 )]
 
+mod audit;
 mod auth;
 mod certificates;
 mod corners;

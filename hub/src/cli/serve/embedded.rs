@@ -14,11 +14,12 @@ use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
 use super::{
-    End, authn::authenticator, bind, create_dir, front::beside_api, limits, pki_failure, supervise, tls,
+    End, audit::audit, authn::authenticator, bind, create_dir, front::beside_api, limits, pki_failure,
+    supervise, tls,
 };
 use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics};
 
-/// For the store's last write.
+/// For the last writes of store and audit log.
 const CLOSE: Duration = Duration::from_millis(1500);
 
 pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: End) -> Result<(), Failure> {
@@ -33,6 +34,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
     let authenticator = authenticator(args, &pki, &url, env, &end.now)?;
     let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone());
+    let audit = audit(&args.audit, env)?;
     let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
 
     let stop = end.now;
@@ -44,6 +46,9 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let page = page.with(ending);
     embedded.server().show_metrics(page.into_source());
 
+    if let Some(audit) = &audit {
+        embedded.server().audit_by(audit.clone());
+    }
     embedded.server().authenticate_by(authenticator);
     embedded.server().certify_by(certifier);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
@@ -59,7 +64,15 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     tracing::info!(listen = %args.listen, url, kubeconfig = %kubeconfig.display(), "serving");
 
     let ended = supervise(listening, controllers, (&pki, &ADMINISTRATOR, &url), &stop).await;
-    if let Ok(Err(why)) = timeout(CLOSE, embedded.close()).await {
+    let told = async {
+        if let Some(audit) = &audit
+            && let Err(why) = audit.close(CLOSE).await
+        {
+            tracing::error!("{why}");
+        }
+    };
+    let (closed, ()) = tokio::join!(timeout(CLOSE, embedded.close()), told);
+    if let Ok(Err(why)) = closed {
         return Err(Failure::failed(why));
     }
     tracing::info!("stopped");

@@ -7,6 +7,7 @@
 //!   SIGTERM ─▶ not ready ─▶ stop ─▶ controllers end, the listener drains, the store closes ◀── or one ends by itself
 //! ```
 
+mod audit;
 mod authn;
 mod credentials;
 mod embedded;

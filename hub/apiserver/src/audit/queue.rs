@@ -1,0 +1,372 @@
+//! The way from requests to the thread that writes: bounded, and nobody waits on it.
+
+use std::{fmt, io, mem, sync::Arc, time::Duration};
+
+use karmada_env::Env;
+use karmada_telemetry::metrics::Counter;
+use parking_lot::{Condvar, Mutex};
+use tokio_util::sync::CancellationToken;
+
+use super::policy::Level;
+
+/// How long events are gathered while they come one after another: one write, and one turn of the thread, for many.
+const GATHER: Duration = Duration::from_millis(50);
+/// Trouble is said again after so long.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Events.
+    pub entries: usize,
+    /// Their bytes, and those of bodies that wait for their event.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { entries: 10_000, bytes: 64 << 20 }
+    }
+}
+
+/// Where lines go.
+pub trait Lines: Send + 'static {
+    /// Writes whole lines.
+    ///
+    /// # Errors
+    /// When some of them were not written.
+    fn write(&mut self, lines: &[u8]) -> Result<(), Lost>;
+
+    /// There are no more.
+    fn end(&mut self) {}
+}
+
+/// Lines that were not written.
+#[derive(Debug)]
+pub struct Lost {
+    /// How many.
+    pub lines: usize,
+    /// Why.
+    pub why: io::Error,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(super) events: Counter,
+    pub(super) dropped: Counter,
+    pub(super) failed: Counter,
+    pub(super) levels: [Counter; 4],
+}
+
+impl Counts {
+    pub(super) fn level(&self, level: Level) {
+        self.levels[level as usize].inc();
+    }
+}
+
+/// Lines on their way.
+pub struct Queue {
+    limits: Limits,
+    state: Mutex<State>,
+    wake: Condvar,
+    env: Env,
+    /// Everything is written that ever will be.
+    pub(crate) done: CancellationToken,
+    pub(crate) counts: Counts,
+}
+
+#[derive(Default)]
+struct State {
+    /// One after another.
+    lines: Vec<u8>,
+    /// How many.
+    entries: usize,
+    /// Bytes of all that waits or is being written, and of bodies that wait for their event.
+    bytes: usize,
+    closed: bool,
+    /// What the thread does.
+    thread: Thread,
+    /// When it was last said that something was dropped.
+    said: Option<Duration>,
+}
+
+/// What the thread that writes does.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Thread {
+    #[default]
+    Writes,
+    /// Waits for a first line.
+    Idle,
+    /// Waits for more lines, for a short time.
+    Gathers,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// Whether it is time to say something again.
+fn is_time(said: &mut Option<Duration>, now: Duration) -> bool {
+    let is_time = said.is_none_or(|at| now.saturating_sub(at) >= AGAIN);
+    if is_time {
+        *said = Some(now);
+    }
+    is_time
+}
+
+impl Queue {
+    /// Begins to write.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub(crate) fn start(lines: impl Lines, limits: Limits, env: Env) -> io::Result<Arc<Self>> {
+        let queue = Arc::new(Self {
+            limits,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            env,
+            done: CancellationToken::new(),
+            counts: Counts::default(),
+        });
+        let writer = queue.clone();
+        std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || {
+            // However the thread ends, nobody waits for it any longer.
+            let _done = writer.done.clone().drop_guard();
+            writer.write(lines);
+        })?;
+        Ok(queue)
+    }
+
+    /// Sends a line, or counts that there was no room for it.
+    pub(crate) fn push(&self, line: &[u8]) {
+        self.counts.events.inc();
+        let mut state = self.state.lock();
+        let fits = state.entries < self.limits.entries
+            && state.bytes.saturating_add(line.len()) <= self.limits.bytes;
+        if !fits || state.closed {
+            let say = !state.closed && is_time(&mut state.said, self.env.now());
+            drop(state);
+            self.counts.dropped.inc();
+            if say {
+                tracing::error!(
+                    entries = self.limits.entries,
+                    bytes = self.limits.bytes,
+                    "audit events are dropped: more wait to be written than there is room for; they are counted in \
+                     apiserver_audit_error_total"
+                );
+            }
+            return;
+        }
+        state.lines.extend_from_slice(line);
+        state.entries += 1;
+        state.bytes += line.len();
+        let wake = match state.thread {
+            Thread::Writes => false,
+            Thread::Idle => true,
+            Thread::Gathers => {
+                2 * state.entries >= self.limits.entries || 2 * state.bytes >= self.limits.bytes
+            }
+        };
+        if wake {
+            state.thread = Thread::Writes;
+        }
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Room for a body that waits for its event.
+    pub(crate) fn room(self: &Arc<Self>, bytes: usize) -> Option<Room> {
+        let mut state = self.state.lock();
+        // The event needs as much again, while both are there.
+        if state.bytes.saturating_add(bytes.saturating_mul(2)) > self.limits.bytes {
+            return None;
+        }
+        state.bytes += bytes;
+        drop(state);
+        Some(Room { queue: self.clone(), bytes })
+    }
+
+    /// Takes no more.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// How many lines wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().entries
+    }
+
+    /// What the thread does.
+    fn write(&self, mut to: impl Lines) {
+        let (mut lines, mut said) = (Vec::new(), None);
+        loop {
+            let mut state = self.state.lock();
+            while state.entries == 0 && !state.closed {
+                state.thread = Thread::Idle;
+                self.wake.wait(&mut state);
+            }
+            state.thread = Thread::Writes;
+            if state.entries == 0 {
+                break;
+            }
+            mem::swap(&mut state.lines, &mut lines);
+            let count = mem::take(&mut state.entries);
+            drop(state);
+            match to.write(&lines) {
+                Ok(()) if said.take().is_some() => tracing::warn!("audit events are written again"),
+                Ok(()) => {}
+                Err(Lost { lines, why }) => {
+                    self.counts.failed.inc_by(lines.min(count) as u64);
+                    if is_time(&mut said, self.env.now()) {
+                        tracing::error!(
+                            "audit events cannot be written and are lost: {why}; they are counted in \
+                             apiserver_audit_error_total, and writing is tried again"
+                        );
+                    }
+                }
+            }
+            let written = lines.len();
+            lines.clear();
+            // One large batch does not keep its memory for ever.
+            lines.shrink_to(1 << 20);
+            let mut state = self.state.lock();
+            state.bytes = state.bytes.saturating_sub(written);
+            if !state.closed && 2 * state.entries < self.limits.entries {
+                state.thread = Thread::Gathers;
+                self.wake.wait_for(&mut state, GATHER);
+            }
+        }
+        to.end();
+    }
+}
+
+/// Room that a body has in the queue.
+pub(crate) struct Room {
+    queue: Arc<Queue>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.bytes = state.bytes.saturating_sub(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Hands on what it gets, and does with it as it is told.
+    struct Told {
+        got: mpsc::Sender<Vec<u8>>,
+        then: mpsc::Receiver<Result<(), usize>>,
+    }
+
+    impl Lines for Told {
+        fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
+            let _ = self.got.send(lines.to_vec());
+            let then = self.then.recv().unwrap_or(Ok(()));
+            then.map_err(|lines| Lost { lines, why: io::ErrorKind::StorageFull.into() })
+        }
+    }
+
+    struct Story {
+        queue: Arc<Queue>,
+        got: mpsc::Receiver<Vec<u8>>,
+        then: mpsc::Sender<Result<(), usize>>,
+    }
+
+    impl Story {
+        fn begin(entries: usize, bytes: usize) -> Self {
+            let ((got, read), (then, told)) = (mpsc::channel(), mpsc::channel());
+            let limits = Limits { entries, bytes };
+            let queue = Queue::start(Told { got, then: told }, limits, Env::system()).unwrap();
+            Self { queue, got: read, then }
+        }
+
+        fn got(&self) -> String {
+            let got = self.got.recv_timeout(Duration::from_secs(60)).expect("lines are written");
+            String::from_utf8(got).unwrap()
+        }
+
+        fn counts(&self) -> [u64; 3] {
+            let Counts { events, dropped, failed, .. } = &self.queue.counts;
+            [events.get(), dropped.get(), failed.get()]
+        }
+
+        async fn end(&self) {
+            self.queue.close();
+            tokio::time::timeout(Duration::from_secs(60), self.queue.done.cancelled()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_no_room_is_dropped_and_counted_and_nobody_waits() {
+        let story = Story::begin(2, 100);
+        story.queue.push(b"1\n");
+        assert_eq!(story.got(), "1\n");
+        // The disk does not answer: two more wait, the third has no place.
+        for line in [b"2\n", b"3\n", b"4\n"] {
+            story.queue.push(line);
+        }
+        assert_eq!((story.counts(), story.queue.waiting()), ([4, 1, 0], 2));
+        story.then.send(Ok(())).unwrap();
+        assert_eq!(story.got(), "2\n3\n", "in their order, and at once");
+        story.then.send(Ok(())).unwrap();
+        story.end().await;
+        story.queue.push(b"5\n");
+        assert_eq!(story.counts(), [5, 2, 0], "there is nobody to write it");
+        // Bytes count like entries, also while they are being written.
+        let story = Story::begin(100, 8);
+        story.queue.push(b"12345\n");
+        assert_eq!(story.got(), "12345\n");
+        story.queue.push(b"123\n");
+        story.queue.push(b"1\n");
+        assert_eq!(story.counts(), [3, 1, 0]);
+        drop(story.then);
+        story.queue.close();
+        assert_eq!(story.got.recv().unwrap(), b"1\n");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_is_counted_and_the_rest_goes_on() {
+        let story = Story::begin(10, 100);
+        for (line, then, failed) in [(b"1\n", Err(1), 1), (b"2\n", Err(1), 2), (b"3\n", Ok(()), 2)] {
+            story.queue.push(line);
+            assert_eq!(story.got().as_bytes(), line);
+            story.then.send(then).unwrap();
+            if line == b"3\n" {
+                story.end().await;
+            }
+            // The next line is only written after this one was counted.
+            story.queue.push(b"x\n");
+            if line != b"3\n" {
+                assert_eq!(story.got(), "x\n");
+                assert_eq!(story.counts()[2], failed);
+                story.then.send(Ok(())).unwrap();
+            }
+        }
+        assert_eq!(story.counts(), [6, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn bodies_take_room_until_they_are_told() {
+        let story = Story::begin(10, 100);
+        let room = story.queue.room(30).expect("there is room for it and for its event");
+        assert!(story.queue.room(36).is_none());
+        story.queue.push(&[b'x'; 71]);
+        assert_eq!(story.counts(), [1, 1, 0]);
+        drop(room);
+        assert!(story.queue.room(50).is_some());
+        story.end().await;
+    }
+}

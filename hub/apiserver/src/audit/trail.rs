@@ -1,0 +1,331 @@
+//! One request on its way through, as the audit log tells of it.
+//!
+//! The last event is told when the trail is dropped: when the answer is made, when an answer that goes on has ended, when
+//! the client has gone, or when whoever was to answer broke.
+
+use std::{
+    fmt, mem,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use karmada_meta::status::Status;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{
+    Audit, Begun,
+    event::{self, Event, ObjectRef},
+    policy::{Level, Stage, Verdict},
+    queue::Room,
+};
+use crate::{
+    authz::Target, body, identity::UserInfo, listener::RemoteAddr, registry::patch::PatchType,
+    shape::Findings,
+};
+
+/// The largest body that is told.
+const MOST: usize = 4 << 20;
+/// The most addresses that are told of those that proxies say.
+const ADDRESSES: usize = 32;
+
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+/// What is told of one request.
+pub(crate) struct Trail {
+    audit: Arc<Audit>,
+    verdict: Verdict,
+    id: String,
+    uri: String,
+    verb: String,
+    user: Option<UserInfo>,
+    source_ips: Vec<IpAddr>,
+    agent: String,
+    received: SystemTime,
+    /// The same by the clock that is never set.
+    begun: Duration,
+    noted: Mutex<Noted>,
+}
+
+/// What is found out on the way.
+#[derive(Default)]
+struct Noted {
+    object: Option<ObjectRef>,
+    impersonated: Option<UserInfo>,
+    status: Option<Value>,
+    request: Option<Kept>,
+    response: Option<Kept>,
+    annotations: Vec<(&'static str, String)>,
+    /// It was refused before it was judged: one event tells it all.
+    unauthenticated: bool,
+}
+
+/// A body that waits for its event.
+struct Kept {
+    json: Bytes,
+    _room: Room,
+}
+
+impl fmt::Debug for Trail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trail").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Where a request comes from, as kube-apiserver tells it: what proxies say first, then who really sent it.
+fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<IpAddr> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let forwarded = text("x-forwarded-for").split(',').filter_map(|part| part.trim().parse().ok());
+    let mut addresses: Vec<IpAddr> = forwarded.take(ADDRESSES).collect();
+    if let Ok(real) = text("x-real-ip").trim().parse()
+        && !addresses.contains(&real)
+    {
+        addresses.push(real);
+    }
+    if let Some(remote) = remote.map(|remote| remote.to_canonical())
+        && addresses.last() != Some(&remote)
+    {
+        addresses.push(remote);
+    }
+    addresses
+}
+
+impl Trail {
+    /// Begins, and tells that the request has come.
+    pub(super) fn begin(audit: Arc<Audit>, verdict: Verdict, begun: &Begun<'_>) -> Box<Self> {
+        let Begun { id, parts, info, target, user } = *begun;
+        let object = match target {
+            Target::Path(_) => None,
+            Target::Resource(target) => Some(ObjectRef {
+                resource: target.resource.to_owned(),
+                namespace: target.namespace.to_owned(),
+                name: target.name.to_owned(),
+                api_group: target.group.to_owned(),
+                api_version: info.version.clone(),
+                subresource: target.subresource.to_owned(),
+                ..ObjectRef::default()
+            }),
+        };
+        let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
+        let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let uri = parts.uri.path_and_query().map_or_else(|| parts.uri.path(), |uri| uri.as_str());
+        let (received, now) = (audit.env.wall(), audit.env.now());
+        let trail = Box::new(Self {
+            verdict,
+            id: id.to_owned(),
+            uri: uri.to_owned(),
+            verb: info.verb.clone(),
+            user: user.cloned(),
+            source_ips: source_ips(&parts.headers, remote),
+            agent: agent.unwrap_or_default().to_owned(),
+            received,
+            begun: now,
+            noted: Mutex::new(Noted { object, ..Noted::default() }),
+            audit,
+        });
+        // Who shows what does not hold is told of once, when it is refused.
+        if user.is_some() {
+            trail.tell(Stage::RequestReceived, &trail.noted.lock());
+        }
+        trail
+    }
+
+    /// The request was refused because nobody knows who asks; `how` they tried to say so.
+    pub(crate) fn unauthenticated(&self, how: &str) {
+        let mut noted = self.noted.lock();
+        noted.unauthenticated = true;
+        noted.status = Some(json!({"metadata": {}, "message": how}));
+    }
+
+    /// The rest is done as somebody else.
+    pub(crate) fn impersonates(&self, user: &UserInfo) {
+        self.noted.lock().impersonated = Some(user.clone());
+    }
+
+    /// What was said of the request.
+    pub(crate) fn judged(&self, allowed: bool, reason: String) {
+        let decision = if allowed { "allow" } else { "forbid" };
+        let mut noted = self.noted.lock();
+        noted.annotations.push((DECISION, decision.to_owned()));
+        noted.annotations.push((REASON, reason));
+    }
+
+    /// What was sent, read.
+    pub(crate) fn sent(&self, object: &Value) {
+        if let Some(known) = &mut self.noted.lock().object {
+            known.fill(object);
+        }
+        if self.verdict.level >= Level::Request {
+            let kept = match self.verdict.omit_managed_fields {
+                false => self.keep(object.to_string().into()),
+                true => self.keep(without_managed_fields(object.clone())),
+            };
+            self.noted.lock().put(kept, |noted| &mut noted.request);
+        }
+    }
+
+    /// A patch that was sent.
+    pub(crate) fn sent_patch(&self, patch_type: PatchType, patch: &Bytes) {
+        if self.verdict.level < Level::Request {
+            return;
+        }
+        // What cannot be read is refused, and what it is then is nobody's object.
+        let read = match patch_type {
+            PatchType::Apply => body::yaml(patch, &mut Findings::default()).ok(),
+            _ => body::json(patch, &mut Findings::default()).ok(),
+        };
+        if let Some(patch) = read {
+            let kept = self.keep(patch.to_string().into());
+            self.noted.lock().put(kept, |noted| &mut noted.request);
+        }
+    }
+
+    /// What is answered.
+    pub(crate) fn shown(&self, json: &Bytes) {
+        if self.verdict.level < Level::RequestResponse {
+            return;
+        }
+        let kept = match self.verdict.omit_managed_fields {
+            false => self.keep(json.clone()),
+            true => match serde_json::from_slice(json) {
+                Ok(object) if json.len() <= MOST => self.keep(without_managed_fields(object)),
+                _ => None,
+            },
+        };
+        self.noted.lock().put(kept, |noted| &mut noted.response);
+    }
+
+    /// What is answered is too long to be told.
+    pub(crate) fn shown_at_length(&self) {
+        if self.verdict.level >= Level::RequestResponse {
+            self.noted.lock().put(None, |noted| &mut noted.response);
+        }
+    }
+
+    /// The request is answered with a code, or with a Status.
+    pub(crate) fn answered(&self, code: StatusCode, refusal: Option<&Status>) {
+        let code = code.as_u16();
+        if let Some(status) = refusal.and_then(|refusal| serde_json::to_vec(refusal).ok()) {
+            self.shown(&status.into());
+        }
+        let mut noted = self.noted.lock();
+        match (&mut noted.status, refusal) {
+            (Some(status), _) => status["code"] = code.into(),
+            (none, Some(refusal)) => *none = Some(event::refused(refusal)),
+            (none, None) => *none = Some(event::answered(code)),
+        }
+    }
+
+    /// An answer that goes on has begun.
+    pub(crate) fn started(&self) {
+        let noted = self.noted.lock();
+        if !noted.unauthenticated {
+            self.tell(Stage::ResponseStarted, &noted);
+        }
+    }
+
+    /// A body that is to be told, if there is room for it.
+    fn keep(&self, json: Bytes) -> Option<Kept> {
+        let room = (json.len() <= MOST).then(|| self.audit.queue.room(json.len()))??;
+        Some(Kept { json, _room: room })
+    }
+
+    fn tell(&self, stage: Stage, noted: &Noted) {
+        if self.verdict.omitted.contains(stage) {
+            return;
+        }
+        let after = match stage {
+            Stage::RequestReceived => Duration::ZERO,
+            _ => self.audit.env.now().saturating_sub(self.begun),
+        };
+        let event = Event {
+            level: self.verdict.level,
+            id: &self.id,
+            stage,
+            uri: &self.uri,
+            verb: &self.verb,
+            user: self.user.as_ref(),
+            impersonated: noted.impersonated.as_ref(),
+            source_ips: &self.source_ips,
+            agent: &self.agent,
+            object: noted.object.as_ref(),
+            status: noted.status.as_ref(),
+            request: noted.request.as_ref().map(|kept| &*kept.json),
+            response: noted.response.as_ref().map(|kept| &*kept.json),
+            received: self.received,
+            after,
+            annotations: &noted.annotations,
+        };
+        self.audit.queue.push(&event.line());
+    }
+}
+
+impl Noted {
+    fn put(&mut self, kept: Option<Kept>, place: fn(&mut Self) -> &mut Option<Kept>) {
+        if kept.is_none() && !self.annotations.iter().any(|(name, _)| *name == TRUNCATED) {
+            self.annotations.push((TRUNCATED, "true".to_owned()));
+        }
+        *place(self) = kept;
+    }
+}
+
+fn without_managed_fields(mut object: Value) -> Bytes {
+    event::strip_managed_fields(&mut object);
+    object.to_string().into()
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        let mut noted = mem::take(self.noted.get_mut());
+        let stage = match noted.unauthenticated {
+            // As kube-apiserver, and told also by a policy that does without this stage.
+            true if !self.verdict.omitted.contains(Stage::ResponseStarted) => Stage::ResponseStarted,
+            false if std::thread::panicking() => {
+                noted.status =
+                    Some(json!({"metadata": {}, "status": "Failure", "message": "APIServer panic'd",
+                    "reason": "InternalError", "code": 500}));
+                Stage::Panic
+            }
+            _ => Stage::ResponseComplete,
+        };
+        noted.status.get_or_insert_with(|| {
+            json!({"metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200})
+        });
+        self.tell(stage, &noted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_told_and_not_believed() {
+        let (a, b): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let mapped: IpAddr = "::ffff:10.0.0.2".parse().unwrap();
+        for (forwarded, real, remote, want) in [
+            ("", "", Some(b), vec![b]),
+            ("", "", None, vec![]),
+            ("10.0.0.1, nonsense,10.0.0.2", "", Some(b), vec![a, b]),
+            ("10.0.0.1", "10.0.0.1", Some(mapped), vec![a, b]),
+            ("", "10.0.0.1", Some(b), vec![a, b]),
+            ("10.0.0.2, 10.0.0.1", "", Some(b), vec![b, a, b]),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [("x-forwarded-for", forwarded), ("x-real-ip", real)] {
+                if !value.is_empty() {
+                    headers.insert(name, value.parse().unwrap());
+                }
+            }
+            assert_eq!(source_ips(&headers, remote), want, "{forwarded} {real}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", vec!["10.0.0.1"; 1000].join(",").parse().unwrap());
+        assert_eq!(source_ips(&headers, Some(b)).len(), ADDRESSES + 1);
+    }
+}

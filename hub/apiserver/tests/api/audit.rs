@@ -1,0 +1,258 @@
+//! What the audit log tells of requests.
+
+use std::{sync::Arc, time::Duration};
+
+use http_body_util::BodyExt as _;
+use karmada_apiserver::{
+    audit::{
+        Audit,
+        log::{Log, Rotation},
+        policy::Policy,
+    },
+    authn::{Authenticator, Peer, Tokens, UserInfo},
+    listener::RemoteAddr,
+};
+use karmada_env::Env;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+use crate::{MAPS, Server, config_map};
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
+/// A server that tells.
+struct Told {
+    server: Server,
+    audit: Arc<Audit>,
+    dir: TempDir,
+}
+
+impl Told {
+    async fn by(policy: &str) -> Self {
+        let server = Server::start().await;
+        let mut tokens = Tokens::new();
+        tokens.insert("good", UserInfo::new("u", ["g"]));
+        server.api.authenticate_by(Authenticator::new(tokens, Env::system()));
+        let dir = TempDir::new().unwrap();
+        let policy = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{policy}");
+        let env = Env::seeded(server.clock.clone(), 1);
+        let rotation = Rotation { size: 1 << 20, backups: 0, days: 0 };
+        let log = Log::file(dir.path().join("audit.log"), rotation, env.clone()).unwrap();
+        let audit = Arc::new(Audit::new(Policy::parse(policy.as_bytes()).unwrap(), log, env).unwrap());
+        server.api.audit_by(audit.clone());
+        Self { server, audit, dir }
+    }
+
+    /// Sends a request as a peer, from an address.
+    async fn remotely(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Server::request(method, path, headers, Vec::new());
+        request.extensions_mut().insert(Peer::None);
+        request.extensions_mut().insert(RemoteAddr("10.1.2.3:4567".parse().unwrap()));
+        self.server.answer(request).await.code
+    }
+
+    /// Everything that was told.
+    async fn events(self) -> Vec<Value> {
+        self.audit.close(Duration::from_secs(60)).await.unwrap();
+        let text = std::fs::read_to_string(self.dir.path().join("audit.log")).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
+    }
+}
+
+fn stages(events: &[Value]) -> Vec<(&str, &str, i64)> {
+    events
+        .iter()
+        .map(|event| {
+            let code = event["responseStatus"]["code"].as_i64().unwrap_or(0);
+            (event["verb"].as_str().unwrap(), event["stage"].as_str().unwrap(), code)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_request_is_told_when_it_comes_and_when_it_is_answered() {
+    let told = Told::by("rules: [{level: Metadata}]").await;
+    let headers = [("audit-id", "mine"), ("x-forwarded-for", "192.0.2.1")];
+    let body = config_map("a").to_string().into_bytes();
+    let headers = [headers[0], headers[1], ("content-type", "application/json")];
+    let path = format!("{MAPS}?fieldManager=m");
+    let made = told.server.send_body(Server::admin(), "POST", &path, &headers, body).await;
+    assert_eq!(made.code, 201);
+    let events = told.events().await;
+    assert_eq!(stages(&events), [("create", "RequestReceived", 0), ("create", "ResponseComplete", 201)]);
+    let user = json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]});
+    let mut last = events[1].clone();
+    for stamp in ["requestReceivedTimestamp", "stageTimestamp"] {
+        assert!(last[stamp].as_str().unwrap().ends_with('Z'), "{last}");
+        last.as_object_mut().unwrap().remove(stamp);
+    }
+    assert_eq!(
+        last,
+        json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "mine",
+            "stage": "ResponseComplete", "requestURI": path, "verb": "create", "user": user,
+            "sourceIPs": ["192.0.2.1"], "userAgent": "test/1",
+            "objectRef": {"resource": "configmaps", "namespace": "default", "name": "a", "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "code": 201},
+            "annotations": {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""},
+        })
+    );
+    assert_eq!(events[0]["objectRef"].get("name"), None, "nobody has read it yet");
+}
+
+#[tokio::test]
+async fn whoever_is_refused_or_unknown_is_told_too() {
+    let told = Told::by("omitStages: [RequestReceived]\nrules: [{level: Metadata}]").await;
+    let as_other = [("authorization", "Bearer good"), ("impersonate-user", "admin")];
+    for (path, headers, code) in [
+        ("/api/v1/secrets", &[("authorization", "Bearer good")][..], 403),
+        ("/api/v1/secrets", &[("authorization", "Bearer wrong")], 401),
+        ("/api/v1/secrets", &[], 403),
+        ("/api/v1/secrets", &as_other, 403),
+        ("/version", &[], 200),
+    ] {
+        assert_eq!(told.remotely("GET", path, headers).await, code, "{path} {headers:?}");
+    }
+    let events = told.events().await;
+    assert_eq!(
+        stages(&events),
+        [
+            ("list", "ResponseComplete", 403),
+            ("list", "ResponseStarted", 401),
+            ("list", "ResponseComplete", 403),
+            ("list", "ResponseComplete", 403),
+            ("get", "ResponseComplete", 200),
+        ]
+    );
+    let users: Vec<_> = events.iter().map(|event| event["user"]["username"].clone()).collect();
+    assert_eq!(
+        users,
+        [json!("u"), Value::Null, json!("system:anonymous"), json!("u"), json!("system:anonymous")]
+    );
+    let status = &events[0]["responseStatus"];
+    assert_eq!((&status["reason"], &status["status"]), (&json!("Forbidden"), &json!("Failure")), "{status}");
+    assert_eq!(events[0]["annotations"]["authorization.k8s.io/decision"], "forbid");
+    assert_eq!(events[1]["user"], json!({}));
+    assert_eq!(
+        events[1]["responseStatus"],
+        json!({"metadata": {}, "message": "Authentication failed, attempted: bearer", "code": 401})
+    );
+    assert!(events.iter().all(|event| event["sourceIPs"] == json!(["10.1.2.3"])), "{events:?}");
+    assert_eq!(events[3].get("impersonatedUser"), None, "they may not");
+    assert!(events.iter().all(|event| !event["auditID"].as_str().unwrap().is_empty()));
+}
+
+#[tokio::test]
+async fn a_401_is_told_also_without_its_stage() {
+    let told = Told::by("omitStages: [ResponseStarted]\nrules: [{level: Metadata}]").await;
+    assert_eq!(told.remotely("GET", "/api", &[("authorization", "Bearer wrong")]).await, 401);
+    assert_eq!(stages(&told.events().await), [("get", "ResponseComplete", 401)]);
+}
+
+#[tokio::test]
+async fn who_acts_as_another_is_both() {
+    // The rule is about who really asks.
+    let told = Told::by("rules: [{level: Metadata, users: [admin], omitStages: [RequestReceived]}]").await;
+    let headers = [("impersonate-user", "bob"), ("impersonate-group", "system:masters")];
+    assert_eq!(told.server.send_with(Server::admin(), "GET", MAPS, &headers).await.code, 200);
+    let [event] = &told.events().await[..] else { panic!("one event") };
+    assert_eq!(event["user"]["username"], "admin");
+    assert_eq!(
+        event["impersonatedUser"],
+        json!({"username": "bob", "groups": ["system:masters", "system:authenticated"]})
+    );
+}
+
+#[tokio::test]
+async fn bodies_are_told_as_far_as_the_policy_says() {
+    let told = Told::by(
+        "omitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n\
+         - {level: Metadata, resources: [{resources: [secrets]}]}\n\
+         - {level: Request, verbs: [patch]}\n\
+         - {level: RequestResponse, resources: [{resources: [configmaps]}]}\n",
+    )
+    .await;
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}});
+    assert_eq!(told.server.call("POST", SECRETS, secret).await.code, 201);
+    let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    assert_eq!(told.server.call("POST", MAPS, map.clone()).await.code, 201);
+    let path = format!("{MAPS}/a");
+    assert_eq!(told.server.patch(&path, "merge", json!({"data": {"k": "w"}})).await.code, 200);
+    let applied = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n".to_vec();
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let apply = format!("{path}?fieldManager=m");
+    assert_eq!(told.server.send_body(Server::admin(), "PATCH", &apply, &headers, applied).await.code, 200);
+    assert_eq!(told.server.call("POST", MAPS, map).await.code, 409);
+    assert_eq!(told.server.call("DELETE", &path, json!({"kind": "DeleteOptions"})).await.code, 200);
+    let events = told.events().await;
+    assert!(!json!(events).to_string().contains("hunter2"));
+    assert!(!json!(events).to_string().contains("managedFields"));
+    let bodies: Vec<_> =
+        events.iter().map(|event| (&event["requestObject"], &event["responseObject"])).collect();
+    assert_eq!(bodies[0], (&Value::Null, &Value::Null));
+    assert_eq!((&bodies[1].0["data"], &bodies[1].1["data"]), (&json!({"k": "v"}), &json!({"k": "v"})));
+    assert!(bodies[1].1["metadata"]["uid"].is_string(), "{:?}", bodies[1]);
+    assert_eq!(bodies[2], (&json!({"data": {"k": "w"}}), &Value::Null));
+    assert_eq!(bodies[3].0["metadata"], json!({"name": "a"}));
+    assert_eq!((&bodies[4].1["kind"], &bodies[4].1["reason"]), (&json!("Status"), &json!("AlreadyExists")));
+    assert_eq!(bodies[5].0["kind"], "DeleteOptions");
+}
+
+#[tokio::test]
+async fn a_watch_is_told_when_it_begins_and_when_it_ends() {
+    let told = Told::by("rules: [{level: Metadata, verbs: [watch]}]").await;
+    let mut request = Server::request("GET", &format!("{MAPS}?watch=1"), &[], Vec::new());
+    request.extensions_mut().insert(Server::admin());
+    let response = told.server.api.service().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    told.server.call("POST", MAPS, config_map("a")).await;
+    let mut body = response.into_body();
+    assert!(body.frame().await.is_some());
+    drop(body);
+    let events = told.events().await;
+    assert_eq!(
+        stages(&events),
+        [
+            ("watch", "RequestReceived", 0),
+            ("watch", "ResponseStarted", 200),
+            ("watch", "ResponseComplete", 200)
+        ]
+    );
+    assert!(events.iter().all(|event| event["auditID"] == events[0]["auditID"]));
+}
+
+#[tokio::test]
+async fn a_client_that_has_gone_is_told_of() {
+    let told = Told::by("rules: [{level: Metadata, omitStages: [RequestReceived]}]").await;
+    // It sends half of its body, and never the rest.
+    let pending = futures::stream::pending::<Result<bytes::Bytes, std::convert::Infallible>>();
+    let mut request = Server::request("POST", MAPS, &[("content-type", "application/json")], Vec::new())
+        .map(|_| axum::body::Body::from_stream(pending));
+    request.extensions_mut().insert(Server::admin());
+    let asking = told.server.api.service().oneshot(request);
+    assert!(tokio::time::timeout(Duration::from_millis(20), asking).await.is_err());
+    let events = told.events().await;
+    assert_eq!(stages(&events), [("create", "ResponseComplete", 200)]);
+    assert_eq!(events[0]["responseStatus"]["message"], "Connection closed early");
+}
+
+#[tokio::test]
+async fn what_is_told_is_counted() {
+    let told = Told::by("rules: [{level: None, verbs: [list]}, {level: Metadata}]").await;
+    told.server.get(MAPS).await;
+    told.server.get("/version").await;
+    let page = told.server.get("/metrics").await.body;
+    let page = page.as_str().unwrap();
+    for line in [
+        "apiserver_audit_event_total 3",
+        "apiserver_audit_error_total{plugin=\"log\"} 0",
+        "apiserver_audit_error_total{plugin=\"buffered\"} 0",
+        "apiserver_audit_level_total{level=\"None\"} 1",
+        "apiserver_audit_level_total{level=\"Metadata\"} 2",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}
