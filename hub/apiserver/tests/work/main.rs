@@ -15,6 +15,7 @@
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
+mod audit;
 mod bodies;
 
 use std::{
