@@ -2,9 +2,10 @@
 
 mod look;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use karmada_meta::duration;
 
 pub use self::look::*;
 
@@ -13,6 +14,8 @@ pub use self::look::*;
 pub enum Command {
     /// What concerns one cluster as such.
     Cluster(ClusterArgs),
+    /// Make tokens by which clusters join, and look after them.
+    Token(TokenArgs),
     /// Print objects as the server's table, as kubectl would.
     Get(GetArgs),
     /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
@@ -146,6 +149,63 @@ pub enum ClusterCommand {
     /// End the credentials of clusters' agents: all that were made so far, at once, also on connections that are open. What
     /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on.
     Revoke(RevokeArgs),
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    pub command: TokenCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token by which the agent of one cluster, and of no other, gets its certificate. Prints the line by which it
+    /// joins; the token is shown this once.
+    Create(TokenCreateArgs),
+    /// Print the tokens that there are, karmadactl's too, without their secrets.
+    List(TokenListArgs),
+    /// Delete tokens; whoever has joined stays.
+    Delete(TokenDeleteArgs),
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TokenCreateArgs {
+    /// The cluster that may join by it.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: String,
+    /// How long it holds.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = some_time)]
+    pub ttl: Duration,
+    /// How many keys the hub certifies by it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub uses: u32,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TokenListArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TokenDeleteArgs {
+    /// Tokens, or their ids: the first six characters.
+    #[arg(value_name = "TOKEN", required = true)]
+    pub tokens: Vec<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// A length of time that is none of nothing.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err(format!("{text} is no time at all; more than 0 is needed")),
+        // What a year of four digits can still write.
+        long if long > Duration::from_hours(24 * 3650) => Err(format!("{text} is longer than ten years")),
+        length => Ok(length),
+    }
 }
 
 #[derive(Clone, Debug, ClapArgs)]

@@ -25,6 +25,7 @@ mod placed;
 mod revoke;
 mod shown;
 mod table;
+mod token;
 mod whatif;
 
 use std::{
@@ -64,6 +65,7 @@ impl Failure {
 pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
     match command {
         Command::Cluster(args) => revoke::run(args, env).await,
+        Command::Token(args) => token::run(args, env).await,
         Command::Get(args) => get::run(args, env).await,
         Command::Explain(args) => explain::run(args, env).await,
         Command::WhatIf(args) => whatif::run(args, env).await,

@@ -11,6 +11,7 @@ use rcgen::{
     SubjectPublicKeyInfo,
 };
 use rustls_pki_types::{CertificateDer, pem::PemObject};
+use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{EPOCH_UNIT, Pki, PkiError, subject};
@@ -41,6 +42,18 @@ pub struct ClientSubject<'a> {
     pub organisation: Option<&'a str>,
     /// The epoch of an agent's credentials; 0 for all others.
     pub epoch: u64,
+}
+
+/// What whoever joins compares an authority with: `sha256:` and the digest of its public key, as kubeadm writes it.
+///
+/// # Errors
+/// When there is no certificate in the PEM.
+pub fn ca_cert_hash(pem: &[u8]) -> Result<String, String> {
+    let der = CertificateDer::from_pem_slice(pem).map_err(|error| error.to_string())?;
+    let (_, authority) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
+    let digest = Sha256::digest(authority.public_key().raw);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
 }
 
 impl Pki {

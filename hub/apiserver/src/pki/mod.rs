@@ -52,7 +52,7 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-pub use certify::{ClientSubject, Signer};
+pub use certify::{ClientSubject, Signer, ca_cert_hash};
 pub use kubeconfig::{CONTEXT, Kubeconfig};
 pub use signing::SigningKey;
 
