@@ -22,15 +22,16 @@
 //! [`Agent`] has no statics, reads no environment and handles no signals: a hub hosts many, tests thousands. The
 //! [`process`] module makes a program of one.
 
+mod claim;
 mod config;
 mod fence;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod hub;
 mod member;
-mod phase;
 pub mod process;
 mod revision;
+mod rights;
 mod stats;
 mod works;
 
@@ -47,7 +48,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, Facts, State};
-pub use phase::Phase;
+pub use rights::Phase;
 pub use stats::{Count, Stats};
 
 use fence::Fence;
@@ -59,13 +60,14 @@ use member::{
     apply::Applier,
     discovery::Discovery,
     ground::Ground,
+    lease::Keeper,
     observe::{Observer, Ways},
     quotas,
     quotas::Quotas,
     summary,
     summary::Figures,
 };
-use phase::Phases;
+use rights::{Rights, Standing};
 use works::{
     desired::{Desired, DesiredWork},
     outbox::{Outbox, REPORTERS, works},
@@ -90,7 +92,7 @@ pub struct Agent {
     member: Rest,
     env: Env,
     state: State,
-    phases: Phases,
+    rights: Rights,
     view: Arc<ClusterView>,
     desired: Arc<Desired>,
     queue: WorkQueue<String>,
@@ -193,7 +195,7 @@ impl Agent {
         let namespace = config.execution_namespace();
         let (recorder, recorder_task) = Recorder::new(hub.clone(), COMPONENT, env.clone());
         let (hub, member) = (Rest::new(hub), Rest::new(member));
-        let phases = Phases::new();
+        let rights = Rights::new(env.clone());
         let desired = Arc::new(Desired::default());
         let stats = Arc::new(Stats::default());
         let queue: WorkQueue<String> = WorkQueue::new(env.clone());
@@ -211,7 +213,7 @@ impl Agent {
         };
         let fence = Arc::new(Fence::new(parts, move |work| confirmed.add(work)));
         let (name, watched) = (config.cluster.clone(), Arc::clone(&fence));
-        let view = Arc::new(ClusterView::new(hub.clone(), name, phases.clone(), watched));
+        let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), watched));
         let outbox = Arc::new(Outbox::new(hub.clone(), namespace.clone(), env.clone()));
         let discovery = Arc::new(Discovery::new(member.clone(), env.clone()));
         let notice = {
@@ -269,7 +271,7 @@ impl Agent {
             fence,
             waits: Default::default(),
             rules: Arc::default(),
-            phases: phases.clone(),
+            rights: rights.clone(),
         });
         Self {
             config,
@@ -277,7 +279,7 @@ impl Agent {
             member,
             env,
             state,
-            phases,
+            rights,
             view,
             desired,
             queue,
@@ -299,7 +301,7 @@ impl Agent {
         Handle {
             queues: Arc::new(queues),
             view: Arc::clone(&self.view),
-            phase: self.phases.subscribe(),
+            phase: self.rights.phases(),
             desired: Arc::clone(&self.desired),
             executor: Arc::clone(&self.executor),
             outbox: Arc::clone(&self.outbox),
@@ -310,7 +312,7 @@ impl Agent {
 
     /// Runs until shutdown. Whatever fails meanwhile is waited out; only a task of its own that panicked ends it before.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
-        let Self { config, hub, member, env, state, phases, view, desired, queue, outbox, executor, .. } =
+        let Self { config, hub, member, env, state, rights, view, desired, queue, outbox, executor, .. } =
             self;
         let (discovery, figures, stats) = (self.discovery, self.figures, self.stats);
 
@@ -321,19 +323,41 @@ impl Agent {
         let mut loops: JoinSet<()> = JoinSet::new();
         // Before there is a hub: what may not run without one is stopped.
         loops.spawn({
-            let (executor, phases) = (Arc::clone(&executor), phases.clone());
-            async move { executor.fence.keep(&phases).await }
+            let (executor, rights) = (Arc::clone(&executor), rights.clone());
+            async move { executor.fence.keep(&rights).await }
         });
-
-        let registered = register(&hub, &member, &config, &view, &phases, &env);
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return Ok(()),
-            () = registered => {}
-        }
 
         // Tasks that end by themselves once told to.
         let mut drains: JoinSet<()> = JoinSet::new();
+        let last = CancellationToken::new();
+        let fence = Arc::clone(&executor);
+        let keeper = Keeper {
+            member: member.clone(),
+            env: env.clone(),
+            cluster: config.cluster.clone(),
+            namespace: config.member_namespace.clone(),
+            instance: state.instance.clone(),
+            rights: rights.clone(),
+            heartbeats: config.lease_interval,
+            back: config.member_back.clone(),
+            fenced: Box::new(move || fence.fence.shortest()),
+        };
+        drains.spawn({
+            let last = last.clone();
+            async move { keeper.run(&last).await }
+        });
+
+        let registered = register(&hub, &member, &config, &view, &rights, &env);
+        let is_registered = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => false,
+            () = registered => true,
+        };
+        if !is_registered {
+            last.cancel();
+            let _ = tokio::time::timeout(LAST, async { while drains.join_next().await.is_some() {} }).await;
+            return Ok(());
+        }
 
         let heartbeat = Heartbeat::new(
             hub.clone(),
@@ -342,16 +366,12 @@ impl Agent {
             state.instance,
             Arc::clone(&view),
             Arc::clone(&stats),
+            rights.clone(),
             Arc::clone(&executor.fence),
         );
-        let last = CancellationToken::new();
         drains.spawn({
-            let (phases, last) = (phases.clone(), last.clone());
-            async move {
-                heartbeat.run(&phases, &last).await;
-                // A heartbeat that ends because the Cluster is gone is no reason to end.
-                last.cancelled().await;
-            }
+            let last = last.clone();
+            async move { heartbeat.run(&last).await }
         });
         drains.spawn(self.recorder_task.run(last.clone()));
         loops.spawn({
@@ -387,8 +407,8 @@ impl Agent {
             identity: Mutex::default(),
         };
         loops.spawn({
-            let phases = phases.clone();
-            async move { reporter.run(&phases).await }
+            let rights = rights.clone();
+            async move { reporter.run(&rights).await }
         });
         let executor_rules = Arc::clone(&executor.rules);
         loops.spawn({
@@ -404,7 +424,7 @@ impl Agent {
                 hub: hub.clone(),
                 env: env.clone(),
                 wake: config.hub_back.clone(),
-                phases: phases.clone(),
+                rights: rights.clone(),
                 view: view_for_rules,
                 interpreter: self.interpreter,
                 heard: Arc::clone(&executor_rules),
@@ -422,14 +442,18 @@ impl Agent {
             let executor = Arc::clone(&executor);
             async move { executor.fence.ask().await }
         });
+        loops.spawn({
+            let (executor, queue) = (Arc::clone(&executor), queue.clone());
+            async move { executor.regain(move |work| queue.add(work)).await }
+        });
         for _ in 0..config.work_syncs.max(1) {
-            drains.spawn(carry_out(Arc::clone(&executor), queue.clone(), phases.clone()));
+            drains.spawn(carry_out(Arc::clone(&executor), queue.clone(), rights.clone()));
         }
         let mut reporters: JoinSet<()> = JoinSet::new();
         for _ in 0..REPORTERS {
-            let (outbox, desired, phases, stats) =
-                (Arc::clone(&outbox), Arc::clone(&desired), phases.clone(), Arc::clone(&stats));
-            reporters.spawn(async move { outbox.run(&desired, &phases, &stats).await });
+            let (outbox, desired, rights, stats) =
+                (Arc::clone(&outbox), Arc::clone(&desired), rights.clone(), Arc::clone(&stats));
+            reporters.spawn(async move { outbox.run(&desired, &rights, &stats).await });
         }
 
         let ended = tokio::select! {
@@ -447,8 +471,8 @@ impl Agent {
         // First no new work, then what is under way, then what it has to say, then the lease.
         loops.shutdown().await;
         queue.close();
-        until(WORK_ENDS, || queue.is_empty() || !phases.is_active()).await;
-        until(WORDS_ARE_OUT, || outbox.len() == 0 || !phases.is_active()).await;
+        until(WORK_ENDS, || queue.is_empty() || !rights.may_apply()).await;
+        until(WORDS_ARE_OUT, || outbox.len() == 0 || !rights.may_report()).await;
         outbox.close();
         reporters.shutdown().await;
         last.cancel();
@@ -483,18 +507,26 @@ async fn until(limit: Duration, done: impl Fn() -> bool) {
     let _ = tokio::time::timeout(limit, wait).await;
 }
 
-/// Watches this cluster's Works, for ever. When there is a Cluster again everything is listed anew.
+/// Watches this cluster's Works, for ever. When this agent speaks for the cluster again everything is listed anew.
 async fn pull(config: AgentConfig, env: Env, executor: Arc<Executor>, queue: WorkQueue<String>) {
-    let Executor { desired, view, phases, .. } = &*executor;
+    let Executor { desired, view, rights, .. } = &*executor;
     let path = works().collection(Some(&config.execution_namespace()));
     loop {
-        phases.active().await;
+        tokio::select! {
+            biased;
+            () = rights.reporting() => {}
+            () = rights.when(Standing::stands_aside) => {
+                executor.stand_aside();
+                rights.when(|standing| !standing.stands_aside()).await;
+                continue;
+            }
+        }
         let config = WatchConfig::new(path.clone()).wake(&config.hub_back);
         let mut watch = view.watch(config, env.clone(), DesiredWork::parse);
         loop {
             let event = tokio::select! {
                 biased;
-                () = phases.withdrawn() => break,
+                () = rights.when(|standing| !standing.may_report()) => break,
                 event = watch.next() => event,
             };
             if matches!(event, Event::Synced) && desired.would_lose() {
@@ -538,9 +570,9 @@ async fn hurry(config: AgentConfig, queue: WorkQueue<String>, outbox: Arc<Outbox
 }
 
 /// One worker: carries out Works, one at a time, until the queue is closed.
-async fn carry_out(executor: Arc<Executor>, queue: WorkQueue<String>, phases: Phases) {
+async fn carry_out(executor: Arc<Executor>, queue: WorkQueue<String>, rights: Rights) {
     while let Some(item) = queue.next().await {
-        phases.keeping().await;
+        rights.applying().await;
         let name = item.clone();
         let again = executor.sync(&name).await;
         if again.failed {

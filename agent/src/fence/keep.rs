@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::Fence;
 use crate::{
-    phase::{Phase, Phases},
+    rights::{Claim, Rights},
     works::desired::ObjectId,
 };
 
@@ -36,23 +36,25 @@ enum Action {
 }
 
 impl Fence {
-    /// Keeps the fence for ever. It begins before there is a hub to be reached.
-    pub(crate) async fn keep(&self, phases: &Phases) {
+    /// Keeps the fence for ever, while this agent acts on the member. It begins before there is a hub to be reached.
+    pub(crate) async fn keep(&self, rights: &Rights) {
         let mut changed = self.changed.listen();
-        let mut phase = phases.subscribe();
+        let mut standing = rights.subscribe();
         let mut said = String::new();
         loop {
-            let now = phase.borrow_and_update().clone();
-            // Without a Cluster nobody confirms anything, and what is fenced may be begun elsewhere.
-            if now == Phase::StandingBy {
+            let claim = standing.borrow_and_update().member();
+            if claim == Claim::Others {
                 self.step_aside();
-                if phase.changed().await.is_err() {
+            }
+            if claim != Claim::Held {
+                if standing.changed().await.is_err() {
                     return;
                 }
                 continue;
             }
             self.idle.store(false, Ordering::Relaxed);
-            let pause = match self.look(now == Phase::Active).await {
+            // Without a Cluster nobody confirms anything, and what is fenced may be begun elsewhere.
+            let pause = match self.look(rights.may_report()).await {
                 Ok(pause) => {
                     said.clear();
                     pause
@@ -79,7 +81,7 @@ impl Fence {
             };
             tokio::select! {
                 biased;
-                _ = phase.changed() => {}
+                _ = standing.changed() => {}
                 () = changed.woken() => {}
                 () = rest => {}
             }

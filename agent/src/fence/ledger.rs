@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Fence, Guarded};
-use crate::works::desired::ObjectId;
+use crate::{member::lease::make_namespace, works::desired::ObjectId};
 
 /// The key in the ConfigMap.
 const KEY: &str = "fenced.json";
@@ -205,13 +205,7 @@ impl Fence {
         match self.member.apply(&self.ledger_path(), AGENT, true, &config_map).await {
             Err(error) if error.is_not_found() => {
                 // An agent that does not run in the member itself may be the first there.
-                let namespace = json!({
-                    "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.ledger_namespace},
-                });
-                match self.member.post("/api/v1/namespaces", &namespace).await {
-                    Err(error) if !error.is_already_exists() => return Err(error),
-                    _ => {}
-                }
+                make_namespace(&self.member, &self.ledger_namespace).await?;
                 self.member.apply(&self.ledger_path(), AGENT, true, &config_map).await.map(drop)
             }
             answer => answer.map(drop),

@@ -22,7 +22,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use karmada_api::consts::event;
@@ -40,6 +40,7 @@ use karmada_meta::duration;
 use parking_lot::Mutex;
 
 use crate::{
+    rights::moment,
     stats::Stats,
     works::desired::{Desired, ObjectId},
 };
@@ -154,10 +155,8 @@ impl Fence {
         }
     }
 
-    /// This moment, for [`Fence::renewed`].
-    pub(crate) fn moment(&self) -> Moment {
-        let wall = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Moment { monotonic: self.env.now(), wall }
+    fn moment(&self) -> Moment {
+        moment(&self.env)
     }
 
     /// The hub has taken a renewal of the Lease that was asked for at this moment; it is at this revision, if it has one.

@@ -28,8 +28,8 @@ use tokio::time::{Instant, sleep_until};
 use super::{clusters, watch::HubWatch};
 use crate::{
     fence::Fence,
-    phase::{Phase, Phases},
     revision::Revision,
+    rights::{Registration, Rights},
 };
 
 /// How long a change may rest before the Cluster is read: changes come in groups, and the watch often tells of a
@@ -47,7 +47,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(120);
 pub(crate) struct ClusterView {
     hub: Rest,
     name: String,
-    phases: Phases,
+    rights: Rights,
     /// The member's id, once it is known.
     id: OnceLock<String>,
     /// The Cluster has been seen to be ours since the last connection was made.
@@ -62,11 +62,11 @@ pub(crate) struct ClusterView {
 }
 
 impl ClusterView {
-    pub(crate) fn new(hub: Rest, name: String, phases: Phases, fence: Arc<Fence>) -> Self {
+    pub(crate) fn new(hub: Rest, name: String, rights: Rights, fence: Arc<Fence>) -> Self {
         Self {
             hub,
             name,
-            phases,
+            rights,
             id: OnceLock::new(),
             sure: AtomicBool::new(false),
             fence,
@@ -108,11 +108,11 @@ impl ClusterView {
     /// Cluster that is not ours: then nothing is to be done for it.
     pub(crate) fn set(&self, cluster: Value) {
         if let Some(why) = self.foreign(&cluster) {
-            self.phases.set(Phase::Refused(why.into()));
+            self.rights.cluster_is(Registration::Refused(why.into()));
             return;
         }
         self.sure.store(true, Ordering::Release);
-        self.phases.rejoin();
+        self.rights.cluster_is(Registration::Ours);
         let life = self.fence.life();
         let outlived = self.life.swap(life, Ordering::AcqRel) != life;
         let mut made_anew = false;
@@ -149,17 +149,19 @@ impl ClusterView {
         while !self.sure.load(Ordering::Acquire) {
             match self.meet().await {
                 Ok(()) => break,
-                Err(error) if error.is_absence_of(&self.name) => self.phases.set(Phase::Removed),
+                Err(error) if error.is_absence_of(&self.name) => {
+                    self.rights.cluster_is(Registration::Removed)
+                }
                 Err(error) => {
                     tracing::debug!(cluster = %self.name, %error, "cannot tell whether the Cluster is ours");
                     tokio::time::sleep(backoff.next(env)).await;
                 }
             }
-            if self.phases.is_withdrawn() {
+            if self.rights.is_withdrawn() {
                 return false;
             }
         }
-        !self.phases.is_withdrawn()
+        !self.rights.is_withdrawn()
     }
 
     /// It is not sure any more that there is a Cluster of ours.
@@ -265,13 +267,13 @@ impl ClusterView {
                     }
                 },
                 // Whoever found that out does not ask again.
-                () = self.phases.withdrawn(), if fetch.is_none() => {
+                () = self.rights.withdrawn(), if fetch.is_none() => {
                     fetch = Some(Instant::now() + env.jitter(ASK_AGAIN, 0.5));
                 }
                 () = wait => {
                     let unsure = self.unseen.lock().is_none();
                     // Meanwhile the answer to a report of our own may have brought it.
-                    let wanted = unsure || self.is_behind() || self.phases.is_withdrawn();
+                    let wanted = unsure || self.is_behind() || self.rights.is_withdrawn();
                     fetch = if wanted { self.fetch(&mut backoff, &env).await } else { None };
                 }
             }
@@ -304,14 +306,14 @@ impl ClusterView {
         match self.ask().await {
             Ok(cluster) => self.set(cluster),
             // Not by whatever else answers 404 on the way.
-            Err(error) if error.is_absence_of(&self.name) => self.phases.set(Phase::Removed),
+            Err(error) if error.is_absence_of(&self.name) => self.rights.cluster_is(Registration::Removed),
             Err(error) => {
                 tracing::warn!(cluster = %self.name, %error, "cannot read the Cluster");
                 return Some(Instant::now() + backoff.next(env));
             }
         }
         backoff.reset();
-        self.phases.is_withdrawn().then(|| Instant::now() + env.jitter(ASK_AGAIN, 0.5))
+        self.rights.is_withdrawn().then(|| Instant::now() + env.jitter(ASK_AGAIN, 0.5))
     }
 }
 

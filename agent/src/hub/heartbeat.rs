@@ -2,7 +2,8 @@
 //!
 //! Which agent holds it stands in an annotation (`holderIdentity` is the cluster's name, for Karmada's hub). Renewals go
 //! under the resourceVersion of the last one: whoever finds the Lease changed reads it, and stands by if the change was
-//! another's. The other's life is judged by changes seen at times of our own clock.
+//! another's. It is asked for by whoever holds the member's Lease, or in the stead of one who does not hear the hub
+//! ([`crate::member::lease`]).
 //!
 //! On a line so slow that answers come too late a renewal must not depend on the answer to the last one: then it goes
 //! under the condition that the Lease still names us, whatever its version.
@@ -21,9 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::ClusterView;
 use crate::{
+    claim::{Rival, bare, may_take, patience, promised_seconds},
     config::AgentConfig,
     fence::Fence,
-    phase::{Phase, Phases},
+    rights::{Claim, Rights, Standing, moment},
     stats::Stats,
 };
 
@@ -36,18 +38,6 @@ const CONFIRMATIONS: u32 = 3;
 /// How long giving the Lease back may take at the end.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// The longest Lease of another agent that is waited for: whoever wrote a longer one keeps nobody out for ever.
-const LONGEST_RIVAL: Duration = Duration::from_secs(600);
-
-/// Another agent's claim, as it was seen.
-#[derive(Debug)]
-struct Rival {
-    instance: String,
-    renewed: String,
-    /// [`Env::now`] when it was first seen to be so.
-    seen: Duration,
-}
-
 /// Renews our Lease.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
@@ -57,6 +47,7 @@ pub(crate) struct Heartbeat {
     instance: String,
     view: Arc<ClusterView>,
     stats: Arc<Stats>,
+    rights: Rights,
     /// Hears of every renewal that the hub has taken.
     fence: Arc<Fence>,
     /// The Lease as our last renewal left it.
@@ -76,6 +67,7 @@ impl Heartbeat {
         instance: String,
         view: Arc<ClusterView>,
         stats: Arc<Stats>,
+        rights: Rights,
         fence: Arc<Fence>,
     ) -> Self {
         Self {
@@ -85,6 +77,7 @@ impl Heartbeat {
             instance,
             view,
             stats,
+            rights,
             fence,
             held: None,
             may_patch: true,
@@ -93,33 +86,36 @@ impl Heartbeat {
         }
     }
 
-    /// Renews until shutdown, while there is a Cluster of ours; then lets the next agent begin at once.
-    pub(crate) async fn run(mut self, phases: &Phases, shutdown: &CancellationToken) {
+    /// Renews until shutdown, while this agent may claim the Lease; then lets the next one begin at once.
+    pub(crate) async fn run(mut self, shutdown: &CancellationToken) {
+        let rights = self.rights.clone();
         let mut backoff = Backoff::new(RETRY);
         let mut back = self.config.hub_back.listen();
         loop {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                () = phases.joined() => {}
+                () = rights.when(Standing::may_claim_hub) => {}
             }
-            let asked = self.fence.moment();
+            let asked = moment(&self.env);
             let pause = match self.beat().await {
                 Ok(true) => {
                     let revision = self.held.as_ref().map(object::resource_version);
                     self.fence.renewed(asked, revision.and_then(|revision| revision.parse().ok()));
                     self.stats.renewals.add();
                     backoff.reset();
-                    phases.set(Phase::Active);
+                    rights.hub_is(Claim::Held);
                     // Karmada's jitter; keeps a fleet that started together from beating together.
                     self.env.jitter(self.interval(), 0.04)
                 }
                 Ok(false) => {
-                    phases.set(Phase::StandingBy);
+                    rights.hub_is(Claim::Others);
                     self.config.lease_interval
                 }
                 Err(error) => {
                     self.stats.renewal_errors.add();
+                    // While nothing was heard another agent may have been cut off as well.
+                    self.rival = None;
                     // No longer than usual: the hub counts what is missing.
                     let asked = error.retry_after().unwrap_or_default().min(self.config.lease_interval);
                     let pause = backoff.next(&self.env).max(asked);
@@ -130,14 +126,21 @@ impl Heartbeat {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                () = phases.withdrawn() => {}
+                () = rights.withdrawn() => {}
+                // Another agent acts on the member, and hears the hub itself.
+                () = rights.when(|standing| !standing.may_claim_hub()) => self.give_back().await,
                 () = back.woken() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if phases.is_active()
-            && let Some(mut lease) = self.held.take()
-        {
+        if rights.may_report() {
+            self.give_back().await;
+        }
+    }
+
+    /// Lets another agent have the Lease at once, if it is ours.
+    async fn give_back(&mut self) {
+        if let Some(mut lease) = self.held.take() {
             object::remove_annotation(&mut lease, AGENT_INSTANCE);
             let _ = tokio::time::timeout(RELEASE, self.hub.put(&self.path(), &lease)).await;
         }
@@ -189,7 +192,11 @@ impl Heartbeat {
             Err(error) => return Err(error),
         };
         let patience = patience(self.config.lease_interval, lease::duration(&lease));
-        if !may_take(&lease, &self.instance, &mut self.rival, self.env.now(), patience) {
+        let holder = lease::annotation(&lease, AGENT_INSTANCE).unwrap_or_default();
+        // Who has lost the member's Lease to us is not waited for a second time.
+        let is_replaced = self.rights.predecessor().is_some_and(|predecessor| predecessor == holder);
+        let (me, now) = (self.instance.as_str(), self.env.now());
+        if !may_take((holder, &lease), me, &mut self.rival, now, patience) && !is_replaced {
             return Ok(false);
         }
         self.fill(&mut lease);
@@ -253,110 +260,9 @@ impl Heartbeat {
     }
 }
 
-/// A Lease without what the server keeps by itself, which would be most of what a renewal sends.
-fn bare(mut lease: Value) -> Value {
-    for field in ["managedFields", "creationTimestamp"] {
-        object::remove_meta(&mut lease, field);
-    }
-    lease
-}
-
-/// What the Lease says in whole seconds: no less than what is meant.
-fn promised_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
-/// How long another agent's Lease must have stood still before it is taken: for longer than it takes that agent, or this
-/// one, to miss one renewal and make the next. An agent renews every quarter of what its Lease is good for, every half at
-/// most. What nobody would promise counts as [`LONGEST_RIVAL`].
-fn patience(interval: Duration, rivals: Option<Duration>) -> Duration {
-    let rivals = rivals.unwrap_or_default().min(LONGEST_RIVAL);
-    interval.mul_f64(2.5).max(rivals.mul_f64(0.625))
-}
-
 /// Whether a renewal changes nothing but `spec.renewTime`.
 fn differs_in_time_alone(former: &Value, lease: &Value) -> bool {
     let mut former = former.clone();
     lease::set_spec(&mut former, "renewTime", lease::renew_time(lease).into());
     former == *lease
-}
-
-/// Whether a Lease may be taken: it is ours, nobody's, or of an agent that has not renewed it for longer than it would
-/// have taken to miss one renewal and make the next.
-fn may_take(lease: &Value, me: &str, rival: &mut Option<Rival>, now: Duration, patience: Duration) -> bool {
-    let instance = lease::annotation(lease, AGENT_INSTANCE).unwrap_or_default();
-    if instance.is_empty() || instance == me {
-        *rival = None;
-        return true;
-    }
-    let renewed = lease::renew_time(lease);
-    match rival {
-        Some(known) if known.instance == instance && known.renewed == renewed => {
-            now.saturating_sub(known.seen) >= patience
-        }
-        _ => {
-            *rival = Some(Rival { instance: instance.into(), renewed: renewed.into(), seen: now });
-            false
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn held_by(instance: Option<&str>, renewed: u32) -> Value {
-        let mut lease = lease::new("karmada-cluster", "m");
-        if let Some(instance) = instance {
-            lease::set_annotation(&mut lease, AGENT_INSTANCE, instance);
-        }
-        lease::set_spec(&mut lease, "renewTime", json!(format!("2026-01-01T00:00:{renewed:02}.000000Z")));
-        lease
-    }
-
-    #[test]
-    fn another_agent_is_given_its_own_time() {
-        // (pause between own renewals, what the other's Lease is good for, patience), in milliseconds
-        let rows = [
-            (10_000, None, 25_000),
-            (10_000, Some(40_000), 25_000),
-            (1_000, Some(4_000), 2_500),
-            // Started with a shorter lease, beside one that renews every minute.
-            (1_000, Some(240_000), 150_000),
-            (60_000, Some(4_000), 150_000),
-            (10_000, Some(u64::MAX), 375_000),
-        ];
-        for (interval, rivals, want) in rows {
-            let got = patience(Duration::from_millis(interval), rivals.map(Duration::from_millis));
-            assert_eq!(got.as_millis(), want, "{interval} {rivals:?}");
-        }
-    }
-
-    #[test]
-    fn a_lease_promises_no_less_than_is_meant() {
-        for (millis, seconds) in [(1_000, 1), (1_001, 2), (40_000, 40), (1_900, 2)] {
-            assert_eq!(promised_seconds(Duration::from_millis(millis)), seconds);
-        }
-    }
-
-    #[test]
-    fn the_later_agent_stands_by_while_the_other_renews() {
-        // (at, holder, renewed at, may take)
-        let rows = [
-            (0, None, 0, true),
-            (0, Some("me"), 0, true),
-            (1, Some("other"), 0, false),
-            (20, Some("other"), 0, false),
-            (25, Some("other"), 20, false),
-            (44, Some("other"), 20, false),
-            (50, Some("other"), 20, true),
-            (51, Some("third"), 20, false),
-        ];
-        let mut rival = None;
-        for (at, holder, renewed, want) in rows {
-            let lease = held_by(holder, renewed);
-            let got = may_take(&lease, "me", &mut rival, Duration::from_secs(at), Duration::from_secs(25));
-            assert_eq!(got, want, "at {at} s, held by {holder:?}, renewed at {renewed}");
-        }
-    }
 }

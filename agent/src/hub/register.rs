@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{cluster::ClusterView, clusters};
 use crate::{
     config::{AgentConfig, Facts},
-    phase::{Phase, Phases},
+    rights::{Registration, Rights},
 };
 
 /// While the hub or the member cannot be reached, or does not let us in yet.
@@ -95,7 +95,7 @@ pub(crate) async fn register(
     member: &Rest,
     config: &AgentConfig,
     view: &ClusterView,
-    phases: &Phases,
+    rights: &Rights,
     env: &Env,
 ) {
     let mut backoff = Backoff::new(RETRY);
@@ -104,7 +104,7 @@ pub(crate) async fn register(
         let pause = match attempt(hub, member, config, view).await {
             Ok(None) => return,
             Ok(Some(refusal)) => {
-                phases.set(Phase::Refused(Arc::from(refusal)));
+                rights.cluster_is(Registration::Refused(Arc::from(refusal)));
                 REFUSED
             }
             Err(error) => {

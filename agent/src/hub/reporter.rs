@@ -28,7 +28,7 @@ use crate::{
         quotas::Quotas,
         summary::Figures,
     },
-    phase::Phases,
+    rights::Rights,
     stats::Stats,
     works::{desired::Desired, sync::Executor},
 };
@@ -124,14 +124,14 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Reports until dropped.
-    pub(crate) async fn run(&self, phases: &Phases) {
+    pub(crate) async fn run(&self, rights: &Rights) {
         let mut threshold = Threshold::new(self.config.success_threshold, self.config.failure_threshold);
         let mut back = self.config.hub_back.listen();
         let mut member_back = self.config.member_back.listen();
         let mut view = self.view.subscribe();
         let mut kinds = self.discovery.changes();
         let mut kinds_due: Option<Instant> = None;
-        phases.active().await;
+        rights.reporting().await;
         self.first_lists().await;
         let mut tick = interval_at(Instant::now(), self.config.status_interval);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -162,13 +162,13 @@ impl Reporter {
                     last = Some(self.look().await);
                 }
             }
-            phases.active().await;
+            rights.reporting().await;
             let begun = looked.take().unwrap_or_else(|| self.env.now());
             view.borrow_and_update();
             if refresh && let Err(error) = self.view.refresh().await {
                 tracing::debug!(%error, "cannot read the Cluster");
             }
-            if !phases.is_active() {
+            if !rights.may_report() {
                 // It is not ours any more.
                 continue;
             }

@@ -32,7 +32,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::cluster::ClusterView;
-use crate::phase::Phases;
+use crate::rights::Rights;
 
 /// How often the hub is asked for a first rule of either sort, in turns: 300 bytes each time are a byte a second.
 const ASK: Duration = Duration::from_secs(300);
@@ -70,7 +70,7 @@ pub(crate) struct Follower {
     pub(crate) hub: Rest,
     pub(crate) env: Env,
     pub(crate) wake: Wake,
-    pub(crate) phases: Phases,
+    pub(crate) rights: Rights,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) heard: Arc<Heard>,
@@ -143,7 +143,7 @@ impl Follower {
         let (mut refusals, mut refused) = (0, Duration::ZERO);
         let mut first = true;
         loop {
-            self.phases.active().await;
+            self.rights.reporting().await;
             let says = |cluster: &Option<Arc<Value>>| {
                 let rules =
                     cluster.as_deref().and_then(|c| object::annotation(c, extension::INTERPRETER_RULES));

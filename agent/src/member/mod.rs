@@ -6,6 +6,7 @@ pub(crate) mod discovery;
 pub(crate) mod drift;
 pub(crate) mod ground;
 pub(crate) mod health;
+pub(crate) mod lease;
 pub(crate) mod observe;
 pub(crate) mod occupants;
 pub(crate) mod quotas;

@@ -343,6 +343,14 @@ impl Desired {
         }
     }
 
+    /// Forgets all Works, and answers which there were.
+    pub(crate) fn forget(&self) -> Vec<String> {
+        let mut inner = self.inner.lock();
+        inner.listing = None;
+        inner.synced = false;
+        std::mem::take(&mut inner.works).into_keys().collect()
+    }
+
     /// Whether the list that is under way lacks Works that are known.
     pub(crate) fn would_lose(&self) -> bool {
         let inner = self.inner.lock();

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::desired::{Desired, DesiredWork};
-use crate::{phase::Phases, stats::Stats};
+use crate::{rights::Rights, stats::Stats};
 
 /// Waits after a report that failed. Short, since what fails is the link, whose return wakes all anyway.
 const RETRY: Policy = Policy::new(Duration::from_millis(250), Duration::from_secs(8));
@@ -109,9 +109,9 @@ impl Outbox {
     }
 
     /// Reports until closed. Run [`REPORTERS`] of them.
-    pub(crate) async fn run(&self, desired: &Desired, phases: &Phases, stats: &Stats) {
+    pub(crate) async fn run(&self, desired: &Desired, rights: &Rights, stats: &Stats) {
         while let Some(name) = self.queue.next().await {
-            phases.active().await;
+            rights.reporting().await;
             let begun = self.env.now();
             match self.report(&name, desired, stats).await {
                 Ok(reported) => {

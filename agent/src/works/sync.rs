@@ -37,7 +37,7 @@ use crate::{
         observe::Observer,
         released::Released,
     },
-    phase::Phases,
+    rights::{Rights, Standing},
     stats::Stats,
 };
 
@@ -95,7 +95,7 @@ pub(crate) struct Executor {
     pub(crate) waits: Waits,
     /// Which of users' rules are known.
     pub(crate) rules: Arc<Heard>,
-    pub(crate) phases: Phases,
+    pub(crate) rights: Rights,
 }
 
 impl Executor {
@@ -103,14 +103,15 @@ impl Executor {
     pub(crate) async fn sync(&self, name: &str) -> Again {
         self.ground.forget(name);
         let Some(work) = self.desired.get(name) else {
-            // Not a deletion: what it put here stays, and is found again by its annotations.
-            self.applier.forget_work(name);
-            self.waits.forget(name);
-            self.observer.keep_only(&self.desired.kinds());
+            self.forget(name);
             return Again::default();
         };
-        // Without a Cluster nothing is taken away; Works come again when there is one.
-        if work.deleting && !self.phases.is_active() {
+        if !self.rights.may_apply() {
+            // A machine that slept: whether another agent acts here now is known in a moment.
+            return Again::after(SOON);
+        }
+        // Works come again when this may be: see `Executor::regain`.
+        if work.deleting && !self.rights.may_delete() {
             return Again::default();
         }
         if !work.deleting && !self.rules.all() {
@@ -122,6 +123,30 @@ impl Executor {
         let again = if work.deleting { self.take_away(&work).await } else { self.bring(&work, begun).await };
         self.stats.sync_times.observe(!again.failed, self.env.now().saturating_sub(begun));
         again
+    }
+
+    /// A Work is known no more. Not a deletion: what it put here stays, and is found again by its annotations.
+    fn forget(&self, name: &str) {
+        self.applier.forget_work(name);
+        self.waits.forget(name);
+        self.observer.keep_only(&self.desired.kinds());
+    }
+
+    /// Another agent is at work: what is known gets old, and is of no use afterwards.
+    pub(crate) fn stand_aside(&self) {
+        for name in self.desired.forget() {
+            self.ground.forget(&name);
+            self.forget(&name);
+        }
+    }
+
+    /// Lets Works that could not be carried out whole have their turn when deleting is allowed again.
+    pub(crate) async fn regain(&self, again: impl Fn(String)) {
+        loop {
+            self.rights.when(Standing::may_delete).await;
+            self.desired.names().into_iter().for_each(&again);
+            self.rights.when(|standing| !standing.may_delete()).await;
+        }
     }
 
     async fn bring(&self, work: &DesiredWork, begun: Duration) -> Again {
@@ -189,7 +214,7 @@ impl Executor {
             // Nothing has been begun; there is nothing to tell yet.
             return again;
         }
-        if !work.suspended && self.phases.is_active() {
+        if !work.suspended && self.rights.may_delete() {
             again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
         } else {
             outcomes.leftovers =

@@ -338,16 +338,21 @@ impl World {
 
     /// An agent's configuration for this world.
     pub(crate) fn config(&self) -> AgentConfig {
-        AgentConfig { hub_back: self.wire.back.clone(), ..AgentConfig::new(CLUSTER) }
+        AgentConfig::new(CLUSTER)
     }
 
     /// Starts an agent with the rights of one.
     pub(crate) fn agent(&self, config: AgentConfig) -> Running {
+        self.agent_by(config, &self.wire, &self.member_wire)
+    }
+
+    /// The same, at the end of other wires.
+    pub(crate) fn agent_by(&self, config: AgentConfig, hub: &Wire, member: &Wire) -> Running {
+        let config = AgentConfig { hub_back: hub.back.clone(), member_back: member.back.clone(), ..config };
         let user =
             UserInfo::new(format!("system:karmada:agent:{}", config.cluster), ["system:karmada:agents"]);
-        let hub = self.wire.client(&self.hub_server.client(user, "karmada-agent/1"));
-        let member = self.member_server.client(UserInfo::system("agent"), "karmada-agent/1");
-        let member = self.member_wire.client(&member);
+        let hub = hub.client(&self.hub_server.client(user, "karmada-agent/1"));
+        let member = member.client(&self.member_server.client(UserInfo::system("agent"), "karmada-agent/1"));
         let state = State::fresh(&self.env);
         let agent = Agent::new(config, hub, member, self.env.clone(), state);
         let (handle, shutdown) = (agent.handle(), CancellationToken::new());

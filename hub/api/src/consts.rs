@@ -133,6 +133,10 @@ pub mod extension {
     pub const UNWANTED_SINCE: &str = "work.karmada.io/unwanted-since";
     /// On an agent's Lease: which of several agents of one name holds it.
     pub const AGENT_INSTANCE: &str = "agent.karmada.io/instance";
+    /// On an agent's Lease on the member, by its holder: `true` while it does not hear the hub.
+    pub const HUB_UNHEARD: &str = "agent.karmada.io/hub-unheard";
+    /// On an agent's Lease on the member, by another agent of its name: that one has the hub's Lease, and asks for this one.
+    pub const WANTED_BY: &str = "agent.karmada.io/wanted-by";
     /// On a Cluster: which sorts of users' rules there are, [`RULES_CUSTOMIZATIONS`] and [`RULES_WEBHOOKS`], separated
     /// by commas. An agent watches for them while it says so, and asks seldom otherwise.
     pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";

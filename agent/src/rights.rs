@@ -1,0 +1,419 @@
+//! What an agent may do now: each right for itself, published, and waited for by the loops that need it.
+//!
+//! | right | needs |
+//! |---|---|
+//! | apply: keep what is known to be wanted as it is wanted | the member's Lease |
+//! | report: speak for the cluster on the hub, and hear what is wanted | the hub's Lease, and a Cluster that is ours |
+//! | delete: take away what is wanted no more | both |
+//!
+//! The loops that decide say what they have found, the others look at what follows from it. So a right that is lost takes
+//! nothing else along: without a Cluster what is known to be wanted is kept, and an agent that another has replaced on the
+//! hub goes on healing until the other one has the member's Lease, too.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use karmada_client::latest;
+use karmada_core::health::Moment;
+use karmada_env::Env;
+use parking_lot::Mutex;
+
+/// Where an agent is in its life, in a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Looks for the hub, the member, or its Cluster.
+    Joining,
+    /// May not go on, and why. Tried again now and then: somebody may resolve it.
+    Refused(Arc<str>),
+    /// Another agent of this name is at work.
+    StandingBy,
+    /// At work.
+    Active,
+    /// The Cluster was deleted on the hub. What runs here is kept as it is; whether there is a Cluster again is asked now
+    /// and then.
+    Removed,
+}
+
+impl Phase {
+    /// A word for logs and metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Refused(_) => "refused",
+            Self::StandingBy => "standing-by",
+            Self::Active => "active",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// What is known of our Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Registration {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// There is one, and it is ours.
+    Ours,
+    /// There is one that is another's, and why that is so.
+    Refused(Arc<str>),
+    /// It was deleted.
+    Removed,
+}
+
+impl Registration {
+    /// Whether it is known that there is no Cluster of ours.
+    fn is_withdrawn(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Removed)
+    }
+}
+
+/// Who holds a Lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// That is not known, or not any more.
+    #[default]
+    Unknown,
+    /// This agent.
+    Held,
+    /// Another agent of this name.
+    Others,
+}
+
+/// All that rights follow from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    cluster: Registration,
+    /// The Lease on the hub.
+    hub: Claim,
+    /// The Lease on the member.
+    member: Claim,
+    /// Another agent holds the member's Lease, and says that it does not hear the hub.
+    stands_in: bool,
+}
+
+impl Standing {
+    /// Whether there is no Cluster, or one that is another's.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.cluster.is_withdrawn()
+    }
+
+    /// Whether what is known to be wanted may be kept so.
+    pub(crate) fn may_apply(&self) -> bool {
+        self.member == Claim::Held
+    }
+
+    /// Whether this agent speaks for the cluster.
+    pub(crate) fn may_report(&self) -> bool {
+        self.cluster == Registration::Ours && self.hub == Claim::Held
+    }
+
+    /// Whether something may be taken away.
+    pub(crate) fn may_delete(&self) -> bool {
+        self.may_apply() && self.may_report()
+    }
+
+    /// Whether the hub's Lease may be asked for: it goes with the member's, unless who holds that does not hear the hub.
+    pub(crate) fn may_claim_hub(&self) -> bool {
+        !self.is_withdrawn() && (self.member != Claim::Others || self.stands_in)
+    }
+
+    /// Whether everything is another agent's: then whatever is known gets old.
+    pub(crate) fn stands_aside(&self) -> bool {
+        self.member == Claim::Others && self.hub != Claim::Held
+    }
+
+    /// Who holds the member's Lease.
+    pub(crate) fn member(&self) -> Claim {
+        self.member
+    }
+
+    fn phase(&self) -> Phase {
+        match &self.cluster {
+            Registration::Refused(why) => Phase::Refused(why.clone()),
+            Registration::Removed => Phase::Removed,
+            _ if self.may_delete() => Phase::Active,
+            _ if self.member == Claim::Others || self.hub == Claim::Others => Phase::StandingBy,
+            Registration::Unknown | Registration::Ours => Phase::Joining,
+        }
+    }
+
+    /// A Cluster was found, or not. Without one of ours the hub's Lease counts for nothing: it is asked for anew.
+    fn found(&mut self, cluster: Registration) {
+        if cluster.is_withdrawn() {
+            self.hub = Claim::Unknown;
+        }
+        self.cluster = cluster;
+    }
+
+    /// Somebody holds the hub's Lease. While there is no Cluster of ours that says nothing.
+    fn hub_is(&mut self, claim: Claim) {
+        if !self.is_withdrawn() {
+            self.hub = claim;
+        }
+    }
+
+    /// Somebody holds the member's Lease; `stands_in` is for another that does not hear the hub.
+    fn member_is(&mut self, claim: Claim, stands_in: bool) {
+        self.member = claim;
+        self.stands_in = claim == Claim::Others && stands_in;
+        if !self.may_claim_hub() {
+            self.hub = Claim::Unknown;
+        }
+    }
+}
+
+/// The rights, to be set by the loops that decide and awaited by the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights {
+    env: Env,
+    standing: latest::Sender<Standing>,
+    phase: latest::Sender<Phase>,
+    more: Arc<Mutex<More>>,
+}
+
+/// What nobody waits for.
+#[derive(Debug, Default)]
+struct More {
+    /// Until when the member's Lease is good for, if that is limited: see [`Rights::member_held`].
+    held_until: Option<Moment>,
+    /// [`Env::now`] when the hub has last taken a renewal.
+    heard: Option<Duration>,
+    /// Which agent had the member's Lease before this one.
+    predecessor: Option<String>,
+}
+
+impl Rights {
+    pub(crate) fn new(env: Env) -> Self {
+        Self {
+            env,
+            standing: latest::Sender::default(),
+            phase: latest::Sender::new(Phase::Joining),
+            more: Arc::default(),
+        }
+    }
+
+    /// The phase as it changes.
+    pub(crate) fn phases(&self) -> latest::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// What rights follow from, as it changes.
+    pub(crate) fn subscribe(&self) -> latest::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// The hub has a Cluster of ours, or one that is not, or none.
+    pub(crate) fn cluster_is(&self, cluster: Registration) {
+        self.change(|standing| standing.found(cluster));
+    }
+
+    /// Somebody holds the hub's Lease.
+    pub(crate) fn hub_is(&self, claim: Claim) {
+        if claim == Claim::Held {
+            let mut more = self.more.lock();
+            more.heard = Some(self.env.now());
+            more.predecessor = None;
+        }
+        self.change(|standing| standing.hub_is(claim));
+    }
+
+    /// The member's Lease is ours until then, on either clock; without an end where nobody keeps one.
+    pub(crate) fn member_held(&self, until: Option<Moment>) {
+        self.more.lock().held_until = until;
+        self.change(|standing| standing.member_is(Claim::Held, false));
+    }
+
+    /// The member's Lease was taken from this agent, which counts on the hub no more, either.
+    pub(crate) fn member_taken_from(&self, predecessor: &str) {
+        self.more.lock().predecessor = Some(predecessor.to_owned()).filter(|name| !name.is_empty());
+    }
+
+    /// Another agent holds the member's Lease; `stands_in` says that it does not hear the hub.
+    pub(crate) fn member_lost(&self, stands_in: bool) {
+        self.change(|standing| standing.member_is(Claim::Others, stands_in));
+    }
+
+    /// Who holds the member's Lease is not known any more.
+    pub(crate) fn member_unknown(&self) {
+        self.change(|standing| {
+            if standing.member == Claim::Held {
+                standing.member_is(Claim::Unknown, false);
+            }
+        });
+    }
+
+    /// Which agent had the member's Lease before this one, until the hub's is ours.
+    pub(crate) fn predecessor(&self) -> Option<String> {
+        self.more.lock().predecessor.clone()
+    }
+
+    /// Whether the hub has taken no renewal for so long.
+    pub(crate) fn is_unheard_for(&self, time: Duration) -> bool {
+        let heard = self.more.lock().heard;
+        heard.is_none_or(|heard| self.env.now().saturating_sub(heard) >= time)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Standing)) {
+        let mut now = None;
+        self.standing.send_if_modified(|standing| {
+            let before = standing.clone();
+            change(standing);
+            now = Some(standing.phase());
+            *standing != before
+        });
+        let Some(now) = now else { return };
+        self.phase.send_if_modified(|phase| {
+            if *phase == now {
+                return false;
+            }
+            match &now {
+                Phase::Refused(why) => tracing::error!(%why, "this agent may not work for this Cluster"),
+                Phase::Removed => tracing::warn!(
+                    "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any \
+                     more; what runs here is kept as it is; restart the agent to register again"
+                ),
+                other => tracing::info!(from = phase.as_str(), to = other.as_str(), "phase"),
+            }
+            *phase = now;
+            true
+        });
+    }
+
+    /// Whether there is no Cluster of ours.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.standing.borrow().is_withdrawn()
+    }
+
+    /// Whether what is known to be wanted may be kept so. A machine that slept finds its right over.
+    pub(crate) fn may_apply(&self) -> bool {
+        let until = self.more.lock().held_until;
+        self.standing.borrow().may_apply() && until.is_none_or(|until| !is_over(until, moment(&self.env)))
+    }
+
+    /// Whether this agent speaks for the cluster.
+    pub(crate) fn may_report(&self) -> bool {
+        self.standing.borrow().may_report()
+    }
+
+    /// Whether something may be taken away.
+    pub(crate) fn may_delete(&self) -> bool {
+        self.may_apply() && self.may_report()
+    }
+
+    /// Waits until there is no Cluster of ours any more.
+    pub(crate) async fn withdrawn(&self) {
+        self.when(Standing::is_withdrawn).await;
+    }
+
+    /// Waits until this agent may keep what is known to be wanted.
+    pub(crate) async fn applying(&self) {
+        self.when(Standing::may_apply).await;
+    }
+
+    /// Waits until this agent speaks for the cluster.
+    pub(crate) async fn reporting(&self) {
+        self.when(Standing::may_report).await;
+    }
+
+    /// Waits until this is so.
+    pub(crate) async fn when(&self, is: impl Fn(&Standing) -> bool) {
+        let mut standing = self.standing.subscribe();
+        if standing.wait_for(is).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// This moment.
+pub(crate) fn moment(env: &Env) -> Moment {
+    Moment {
+        monotonic: env.now(),
+        wall: env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+    }
+}
+
+/// Whether a moment has passed, on either clock: one of them may have stood still.
+fn is_over(until: Moment, now: Moment) -> bool {
+    now.monotonic >= until.monotonic || now.wall >= until.wall
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_right_needs_its_own() {
+        use Claim::{Held, Others, Unknown};
+        let ours = Registration::Ours;
+        let refused = Registration::Refused("why".into());
+        // (Cluster, hub's Lease, member's Lease, its holder does not hear the hub, rights, phase)
+        let rows = [
+            (Registration::Unknown, Unknown, Unknown, false, "claim", "joining"),
+            // A start without the hub: what is known is kept.
+            (Registration::Unknown, Unknown, Held, false, "apply claim", "joining"),
+            (ours.clone(), Unknown, Held, false, "apply claim", "joining"),
+            (ours.clone(), Held, Held, false, "apply report delete claim", "active"),
+            (ours.clone(), Held, Unknown, false, "report claim", "joining"),
+            // Another has taken over on the hub, and does not act here yet.
+            (ours.clone(), Others, Held, false, "apply claim", "standing-by"),
+            (ours.clone(), Unknown, Others, false, "aside", "standing-by"),
+            (ours.clone(), Unknown, Others, true, "claim aside", "standing-by"),
+            (ours, Held, Others, true, "report claim", "standing-by"),
+            (Registration::Removed, Held, Held, false, "apply", "removed"),
+            (refused, Unknown, Held, false, "apply", "refused"),
+            (Registration::Removed, Unknown, Others, true, "aside", "removed"),
+        ];
+        for (cluster, hub, member, stands_in, rights, phase) in rows {
+            let mut standing = Standing::default();
+            standing.found(cluster);
+            standing.hub_is(hub);
+            standing.member_is(member, stands_in);
+            let all = [
+                ("apply", standing.may_apply()),
+                ("report", standing.may_report()),
+                ("delete", standing.may_delete()),
+                ("claim", standing.may_claim_hub()),
+                ("aside", standing.stands_aside()),
+            ];
+            let got: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+            assert_eq!((got.join(" ").as_str(), standing.phase().as_str()), (rights, phase), "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_held_is_asked_for_anew_after_a_cluster_came_back() {
+        let mut standing = Standing::default();
+        standing.found(Registration::Ours);
+        standing.hub_is(Claim::Held);
+        standing.member_is(Claim::Held, false);
+        standing.found(Registration::Removed);
+        standing.hub_is(Claim::Held);
+        standing.found(Registration::Ours);
+        assert_eq!(standing.phase(), Phase::Joining);
+        standing.hub_is(Claim::Held);
+        assert_eq!(standing.phase(), Phase::Active);
+        standing.member_is(Claim::Others, false);
+        standing.member_is(Claim::Held, false);
+        assert_eq!(standing.phase(), Phase::Joining, "whoever loses the member's Lease loses the hub's");
+    }
+
+    #[test]
+    fn a_lease_is_over_when_either_clock_says_so() {
+        let moment = |monotonic, wall| Moment {
+            monotonic: Duration::from_secs(monotonic),
+            wall: Duration::from_secs(wall),
+        };
+        let until = moment(20, 120);
+        for (now, over) in [
+            (moment(10, 110), false),
+            (moment(20, 110), true),
+            (moment(10, 500), true),
+            (moment(10, 10), false),
+        ] {
+            assert_eq!(is_over(until, now), over, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Two agents of one name: which of them acts on the member, and which speaks for the cluster.
+
+use std::time::Duration;
+
+use karmada_agent::Phase;
+use karmada_client::Patch;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::world::{Running, WEB, Wire, World, config_map, deployment, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-system/leases/karmada-agent-m1";
+
+/// What the ConfigMap says on the member.
+async fn value(world: &World) -> Value {
+    world.member.get(MAP).await.unwrap()["data"]["v"].clone()
+}
+
+async fn drift(world: &World) {
+    world.meddle(MAP, json!({"data": {"v": "drift"}})).await.unwrap();
+}
+
+/// What an agent has done to the member.
+fn deeds(agent: &Running) -> (u64, u64) {
+    (agent.handle.stats().applies.get(), agent.handle.stats().fence_stops.get())
+}
+
+async fn holder(world: &World) -> Value {
+    world.member.get(LEASE).await.unwrap()["spec"]["holderIdentity"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_hear_the_hub_gives_way_to_one_that_does() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    let wire = Wire::new();
+    let second = world.agent_by(world.config(), &wire, &Wire::new());
+    second.phase(Phase::StandingBy).await;
+
+    world.wire.cut();
+    timeout(SECOND * 120, second.phase(Phase::Active)).await.expect("it takes over");
+    eventually(SECOND * 20, "the first stands by", async || {
+        *first.handle.phase().borrow() == Phase::StandingBy
+    })
+    .await;
+    let before = deeds(&first);
+    world.work("w", &[config_map("default", "a", "2")]).await;
+    eventually(SECOND * 10, "the second carries out what is new", async || value(&world).await == "2").await;
+    for _ in 0..5 {
+        drift(&world).await;
+        eventually(SECOND * 10, "the second heals", async || value(&world).await == "2").await;
+        sleep(SECOND * 7).await;
+    }
+    assert_eq!(deeds(&first), before, "what the first knows is old, and it does nothing");
+
+    // It is no longer wanted when it comes back; and knows what is new when it is.
+    world.wire.mend();
+    sleep(SECOND * 120).await;
+    assert_eq!(*first.handle.phase().borrow(), Phase::StandingBy);
+    assert_eq!(*second.handle.phase().borrow(), Phase::Active);
+    wire.cut();
+    timeout(SECOND * 120, first.phase(Phase::Active)).await.expect("and the other way round");
+    sleep(SECOND * 60).await;
+    assert_eq!(value(&world).await, "2");
+    world.work("w", &[config_map("default", "a", "3")]).await;
+    eventually(SECOND * 10, "the first carries out what is new", async || value(&world).await == "3").await;
+    first.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_agent_hears_the_hub_the_one_that_acts_goes_on() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    let wire = Wire::new();
+    let second = world.agent_by(world.config(), &wire, &Wire::new());
+    second.phase(Phase::StandingBy).await;
+    let holds = holder(&world).await;
+    world.wire.cut();
+    wire.cut();
+    sleep(SECOND * 600).await;
+    drift(&world).await;
+    eventually(SECOND * 10, "it heals", async || value(&world).await == "1").await;
+    assert_eq!((deeds(&second), holder(&world).await), ((0, 0), holds));
+    world.wire.mend();
+    wire.mend();
+    sleep(SECOND * 60).await;
+    assert_eq!(*first.handle.phase().borrow(), Phase::Active);
+    first.stop().await;
+    timeout(SECOND * 15, second.phase(Phase::Active)).await.expect("what is given back is taken at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_cannot_reach_its_member_is_replaced_on_the_hub_too() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    let second = world.agent_by(world.config(), &Wire::new(), &Wire::new());
+    second.phase(Phase::StandingBy).await;
+    // The first goes on renewing the hub's Lease for as long as it does not know better.
+    world.member_wire.cut();
+    timeout(SECOND * 60, async {
+        eventually(SECOND * 60, "the member's Lease changes hands", async || {
+            world.member.get(LEASE).await.unwrap()["spec"]["leaseTransitions"] == 1
+        })
+        .await;
+    })
+    .await
+    .unwrap();
+    timeout(SECOND * 30, second.phase(Phase::Active)).await.expect("the hub's Lease follows");
+    world.work("w", &[config_map("default", "a", "2")]).await;
+    eventually(SECOND * 10, "it works", async || value(&world).await == "2").await;
+    world.member_wire.mend();
+    timeout(SECOND * 60, first.phase(Phase::StandingBy)).await.expect("the first sees that");
+    sleep(SECOND * 60).await;
+    assert_eq!(*second.handle.phase().borrow(), Phase::Active);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_is_kept_by_one_agent() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    let mut web = deployment("default", "web", 2);
+    web["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": "60s"});
+    world.work("w", std::slice::from_ref(&web)).await;
+    world.applied("w").await;
+    let second = world.agent_by(world.config(), &Wire::new(), &Wire::new());
+    second.phase(Phase::StandingBy).await;
+    world.wire.cut();
+    timeout(SECOND * 120, second.phase(Phase::Active)).await.expect("it takes over");
+    eventually(SECOND * 60, "it runs", async || {
+        world.member.get(WEB).await.unwrap()["spec"]["replicas"] == 2
+    })
+    .await;
+    let before = deeds(&first);
+    for _ in 0..60 {
+        sleep(SECOND * 5).await;
+        let live = world.member.get(WEB).await.unwrap();
+        assert_eq!(live["spec"]["replicas"], 2, "the first does not stop what the second has confirmed");
+    }
+    assert_eq!(deeds(&first), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_may_keep_no_lease_works_as_before() {
+    let world = World::new().await;
+    world.member_wire.forbid("POST /apis/coordination.k8s.io");
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    sleep(SECOND * 300).await;
+    drift(&world).await;
+    eventually(SECOND * 10, "it heals", async || value(&world).await == "1").await;
+    // With other rights it keeps one.
+    world.member_wire.pass();
+    eventually(SECOND * 700, "a Lease", async || !world.is_missing(LEASE).await).await;
+    assert_eq!(*agent.handle.phase().borrow(), Phase::Active);
+    agent.stop().await;
+    assert_eq!(holder(&world).await, Value::Null, "given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_members_lease_is_renewed_seldom_and_outlives_its_deletion() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    sleep(SECOND * 60).await;
+    let writes =
+        || world.member_wire.count("PATCH /apis/coordination") + world.member_wire.count("PUT /apis/coord");
+    let before = writes();
+    sleep(SECOND * 300).await;
+    let times = writes() - before;
+    assert!((25..=35).contains(&times), "{times} in five minutes");
+    world.member.delete(LEASE, &json!({})).await.unwrap();
+    eventually(SECOND * 15, "made anew", async || !world.is_missing(LEASE).await).await;
+    // Somebody else's annotation is no reason to give it away.
+    world
+        .member
+        .patch(
+            LEASE,
+            Patch::Merge,
+            &json!({"metadata": {"annotations": {"agent.karmada.io/wanted-by": "x"}}}),
+        )
+        .await
+        .unwrap();
+    let holds = holder(&world).await;
+    sleep(SECOND * 30).await;
+    let lease = world.member.get(LEASE).await.unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], holds);
+    assert_eq!(lease["metadata"]["annotations"]["agent.karmada.io/wanted-by"], Value::Null);
+    assert_eq!(*agent.handle.phase().borrow(), Phase::Active);
+    agent.stop().await;
+}
