@@ -522,9 +522,20 @@ impl World {
     }
 
     /// Runs an agent on a member, besides those that run already.
-    pub fn agent(&self, member: &Member, mut config: AgentConfig, state: State) -> AgentRun {
+    pub fn agent(&self, member: &Member, config: AgentConfig, state: State) -> AgentRun {
+        self.agent_by(member, &member.wire, config, state)
+    }
+
+    /// Runs another agent on a member, over a wire of its own.
+    pub fn second_agent(&self, member: usize, wire: &Wire) -> AgentRun {
+        let member = &self.members[member];
+        let state = State::fresh(member.machine.env());
+        self.agent_by(member, wire, self.config_of(&member.name), state)
+    }
+
+    fn agent_by(&self, member: &Member, wire: &Wire, mut config: AgentConfig, state: State) -> AgentRun {
         let link = LinkConfig {
-            dialer: Arc::new(member.wire.clone()),
+            dialer: Arc::new(wire.clone()),
             narrow: true,
             ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
         };

@@ -25,6 +25,7 @@ use crate::{
     claim::{Rival, bare, may_take, patience, promised_seconds},
     config::AgentConfig,
     fence::Fence,
+    revision::Revision,
     rights::{Claim, Rights, Standing, moment},
     stats::Stats,
 };
@@ -129,7 +130,8 @@ impl Heartbeat {
                 () = rights.withdrawn() => {}
                 // Another agent acts on the member, and hears the hub itself.
                 () = rights.when(|standing| !standing.may_claim_hub()) => self.give_back().await,
-                () = back.woken() => {}
+                // The hub may be another than it was. On a new connection there is time to ask.
+                () = back.woken() => self.unanswered = false,
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -158,6 +160,8 @@ impl Heartbeat {
 
     /// One renewal. Answers whether the Lease is ours.
     async fn beat(&mut self) -> Result<bool, Error> {
+        let life = self.fence.life();
+        let known = self.held.as_ref().map(Revision::of);
         if let Some(former) = self.held.take() {
             let mut lease = former.clone();
             self.fill(&mut lease);
@@ -182,6 +186,10 @@ impl Heartbeat {
         let mut lease = match self.hub.get(&self.path()).await {
             Ok(lease) => bare(lease),
             Err(error) if error.is_not_found() => {
+                if known.is_some() {
+                    // Deleted, or never made as far as this hub knows.
+                    self.fence.list_anew();
+                }
                 let mut lease = lease::new(namespace::CLUSTER, &self.config.cluster);
                 self.fill(&mut lease);
                 let collection = lease::resource().collection(Some(namespace::CLUSTER));
@@ -191,6 +199,10 @@ impl Heartbeat {
             }
             Err(error) => return Err(error),
         };
+        // Nobody else writes a Lease of ours: an older one is an older hub's.
+        if known.is_some_and(|known| Revision::of(&lease).is_before(known)) {
+            self.fence.went_back(life);
+        }
         let patience = patience(self.config.lease_interval, lease::duration(&lease));
         let holder = lease::annotation(&lease, AGENT_INSTANCE).unwrap_or_default();
         // Who has lost the member's Lease to us is not waited for a second time.

@@ -1,7 +1,8 @@
 //! What a member serves: for finding a kind's path, and for the Cluster's `apiEnablements`.
 //!
-//! Two requests for aggregated discovery, or one per group where a server does not know that. An answer that the
-//! server calls stale (an aggregated API that is away) is kept with what it says and makes the list "partial".
+//! Two requests for aggregated discovery, or one per group where a server does not know that. Most of the time they are
+//! answered with "not modified": see [`Tags`]. An answer that the server calls stale (an aggregated API that is away) is
+//! kept with what it says and makes the list "partial".
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +10,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::{StreamExt, stream};
+use http::{HeaderValue, Method};
 use karmada_api::cluster::{ApiEnablement, ApiResource};
 use karmada_client::{Error, Resource, Rest, Wake, wake::Listener};
 use karmada_env::Env;
@@ -221,20 +224,55 @@ fn aggregated(apis: &mut Apis, groups: Vec<AggregatedGroup>) {
 }
 
 async fn ask<T: for<'de> Deserialize<'de>>(member: &Rest, path: &str, accept: &str) -> Result<T, Error> {
-    let bytes = member.get_bytes(path, accept).await?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::Answer {
-        method: http::Method::GET,
-        path: path.to_owned(),
-        cause: error.to_string(),
-    })
+    read(path, &member.get_bytes(path, accept).await?)
 }
 
-/// Asks a member what it serves.
-async fn discover(member: &Rest) -> Result<Apis, Error> {
+fn read<T: for<'de> Deserialize<'de>>(path: &str, bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| wrong(path, &error.to_string()))
+}
+
+fn wrong(path: &str, cause: &str) -> Error {
+    Error::Answer { method: Method::GET, path: path.to_owned(), cause: cause.to_owned() }
+}
+
+/// Where discovery begins.
+const ROOTS: [&str; 2] = ["/api", "/apis"];
+
+/// What both roots were answered with, for which nothing else was asked.
+type Tags = [HeaderValue; 2];
+
+/// An answer and its tag.
+type Tagged = (Bytes, Option<HeaderValue>);
+
+/// Asks a member's roots. None if both are what they were when they had these tags.
+async fn roots(member: &Rest, tags: Option<&Tags>) -> Result<Option<[Tagged; 2]>, Error> {
+    let mut answers = [None, None];
+    for (at, path) in ROOTS.into_iter().enumerate() {
+        answers[at] = member.get_bytes_unless(path, ACCEPT, tags.map(|tags| &tags[at])).await?;
+    }
+    if answers.iter().all(Option::is_none) && tags.is_some() {
+        return Ok(None);
+    }
+    for (answer, path) in answers.iter_mut().zip(ROOTS) {
+        if answer.is_none() {
+            *answer = member.get_bytes_unless(path, ACCEPT, None).await?;
+        }
+    }
+    match answers {
+        [Some(core), Some(groups)] => Ok(Some([core, groups])),
+        _ => Err(wrong(ROOTS[0], "not modified, without a condition")),
+    }
+}
+
+/// Asks a member what it serves, with the tags if they stand for all of it. None if that is what had these tags before.
+async fn discover(member: &Rest, before: Option<&Tags>) -> Result<Option<(Apis, Option<Tags>)>, Error> {
+    let Some(roots) = roots(member, before).await? else { return Ok(None) };
     let mut apis = Apis::default();
     let mut legacy: Vec<(String, String)> = Vec::new();
-    for path in ["/api", "/apis"] {
-        let answer: Answer = ask(member, path, ACCEPT).await?;
+    let mut tags = Vec::new();
+    for (path, (bytes, tag)) in ROOTS.into_iter().zip(roots) {
+        tags.extend(tag);
+        let answer: Answer = read(path, &bytes)?;
         if answer.kind == "APIGroupDiscoveryList" {
             aggregated(&mut apis, answer.items);
             continue;
@@ -247,6 +285,7 @@ async fn discover(member: &Rest) -> Result<Apis, Error> {
             legacy.extend(versions.into_iter().map(|version| (group.name.clone(), version)));
         }
     }
+    let tags = tags.try_into().ok().filter(|_| legacy.is_empty());
     let lists = stream::iter(legacy.into_iter().map(|(group, version)| async move {
         let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
         let list = ask::<LegacyList>(member, &format!("{root}/{version}"), "application/json").await;
@@ -268,7 +307,7 @@ async fn discover(member: &Rest) -> Result<Apis, Error> {
             }
         }
     }
-    Ok(apis.finish())
+    Ok(Some((apis.finish(), tags)))
 }
 
 /// What a member serves, kept and looked up.
@@ -285,6 +324,8 @@ struct Known {
     apis: Option<Arc<Apis>>,
     /// [`Env::now`] of the last look.
     looked: Option<Duration>,
+    /// What the last answer was tagged with.
+    tags: Option<Tags>,
 }
 
 impl Discovery {
@@ -299,9 +340,23 @@ impl Discovery {
 
     /// Looks now. Answers what there is and whether it differs from what was known.
     pub(crate) async fn look(&self) -> Result<(Arc<Apis>, bool), Error> {
-        let apis = Arc::new(discover(&self.member).await?);
+        let before = {
+            let known = self.known.lock();
+            known.tags.clone().zip(known.apis.clone())
+        };
+        let (apis, tags) =
+            match (discover(&self.member, before.as_ref().map(|(tags, _)| tags)).await?, before) {
+                (Some(found), _) => found,
+                (None, Some((_, apis))) => {
+                    self.known.lock().looked = Some(self.env.now());
+                    return Ok((apis, false));
+                }
+                (None, None) => return Err(wrong(ROOTS[0], "not modified, without a condition")),
+            };
+        let apis = Arc::new(apis);
         let mut known = self.known.lock();
         known.looked = Some(self.env.now());
+        known.tags = tags;
         if let Some(old) = &known.apis
             && **old == *apis
         {
@@ -368,7 +423,49 @@ impl Discovery {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// A member whose answers have a tag, until that is another; counts what it sends.
+    fn member(tag: &Arc<Mutex<&'static str>>, sent: &Arc<AtomicUsize>) -> Rest {
+        let (tag, sent) = (Arc::clone(tag), Arc::clone(sent));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (tag, sent) = (*tag.lock(), Arc::clone(&sent));
+            async move {
+                let answer = http::Response::builder().header("etag", tag);
+                if request.headers().get("if-none-match").is_some_and(|known| known == tag) {
+                    return answer.status(304).body(kube::client::Body::empty());
+                }
+                sent.fetch_add(1, Ordering::SeqCst);
+                let group = if request.uri().path() == "/api" { "" } else { "apps" };
+                let plural = tag.trim_matches('"');
+                let list = serde_json::json!({"kind": "APIGroupDiscoveryList", "items": [{
+                    "metadata": {"name": group}, "versions": [{"version": "v1", "resources": [
+                        {"resource": plural, "responseKind": {"kind": "K"}, "scope": "Namespaced"}]}]}]});
+                answer.body(kube::client::Body::from(list.to_string().into_bytes()))
+            }
+        });
+        Rest::new(kube::Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_modified_is_not_sent_again() {
+        let (tag, sent) = (Arc::new(Mutex::new("\"first\"")), Arc::new(AtomicUsize::new(0)));
+        let env = Env::seeded(karmada_env::ManualClock::new(std::time::SystemTime::UNIX_EPOCH), 0);
+        let discovery = Discovery::new(member(&tag, &sent), env);
+        for (name, changed, bodies) in [
+            ("\"first\"", true, 2),
+            ("\"first\"", false, 2),
+            ("\"second\"", true, 4),
+            ("\"second\"", false, 4),
+        ] {
+            *tag.lock() = name;
+            let (apis, differs) = discovery.look().await.unwrap();
+            assert_eq!((differs, sent.load(Ordering::SeqCst)), (changed, bodies), "{name}");
+            assert!(apis.serves("apps", name.trim_matches('"')));
+        }
+    }
 
     #[test]
     fn aggregated_answers_are_read_and_sorted() {

@@ -1,6 +1,10 @@
 //! Carries a plan out on a fleet.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_agent::Phase;
 use karmada_api::{consts::extension, policy::PurgeMode};
@@ -8,6 +12,7 @@ use karmada_client::{Error, Patch, Rest};
 use karmada_core::{evict, judge::flaps};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
+use karmada_store::engine::Memory;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
@@ -24,7 +29,7 @@ use super::{
 };
 use crate::{
     fleet::{cluster_path, collection},
-    inprocess::{Ground, World},
+    inprocess::{AgentRun, Ground, Wire, World},
     kubesim,
     link::{Mode, Slow},
     samples,
@@ -68,7 +73,12 @@ pub(super) struct Driver {
     observers: JoinSet<()>,
     members: JoinSet<()>,
     copy: Option<Vec<u8>>,
+    /// The same, if the hub is to use its revisions a second time.
+    snapshot: Option<Memory>,
+    rewinds: bool,
     modes: Vec<Mode>,
+    /// Second agents, by member, and how they reach the hub.
+    seconds: BTreeMap<usize, (AgentRun, Wire)>,
     fired: BTreeSet<&'static str>,
     /// What users wished for while something of that name was on its way out; they do so again.
     again: Mutex<BTreeSet<String>>,
@@ -106,7 +116,10 @@ impl Driver {
             observers,
             members,
             copy: None,
+            snapshot: None,
+            rewinds: plan.rewinds,
             modes,
+            seconds: BTreeMap::new(),
             fired: BTreeSet::new(),
             again: Mutex::default(),
             unstarted: BTreeSet::new(),
@@ -273,6 +286,7 @@ impl Driver {
             Act::Backup => {
                 let going = going(&self.world.api()).await;
                 self.copy = Some(self.world.copy());
+                self.snapshot = self.rewinds.then(|| self.world.snapshot());
                 self.ledger.backup(going);
             }
             Act::Restore => self.restore().await,
@@ -312,7 +326,15 @@ impl Driver {
                 self.world.members[*member].machine.gate().delay(Duration::from_millis(*millis));
             }
             Act::Prompt(member) => self.world.members[*member].machine.gate().delay(Duration::ZERO),
+            Act::Second(member) => {
+                let wire = self.world.wire(&format!("member{}", member + 1));
+                let run = self.world.second_agent(*member, &wire);
+                self.seconds.insert(*member, (run, wire));
+                self.links();
+            }
+            Act::EndSecond(member, kill) => self.end_second(*member, *kill).await,
             Act::Leave(member) => {
+                self.end_second(*member, false).await;
                 let (api, name) = (self.world.api(), format!("member{}", member + 1));
                 self.ledger.wants(|intent| {
                     intent.left.insert(*member);
@@ -337,6 +359,7 @@ impl Driver {
             Act::StopAgent(member, _) => runs(*member),
             // Whoever takes a cluster out takes its agent down.
             Act::StartAgent(member) => !runs(*member) && !self.ledger.intent().left.contains(member),
+            Act::Second(member) => !self.ledger.intent().left.contains(member),
             Act::Restore => self.copy.is_some() && self.answers(),
             Act::Backup => self.answers(),
             Act::Drift(member, name) | Act::Lose(member, name) => {
@@ -346,6 +369,14 @@ impl Driver {
             Act::Delete(name) => self.ledger.intent().wants.contains_key(name),
             Act::Taint(member) | Act::Untaint(member) => !self.ledger.intent().left.contains(member),
             _ => true,
+        }
+    }
+
+    async fn end_second(&mut self, member: usize, kill: bool) {
+        match self.seconds.remove(&member) {
+            Some((run, _)) if kill => run.kill().await,
+            Some((run, _)) => run.stop().await,
+            None => {}
         }
     }
 
@@ -364,13 +395,21 @@ impl Driver {
             let held = self.world.machine.is_paused() || member.machine.is_paused();
             member.wire.set(if held { Mode::Hold } else { *mode });
         }
+        for (member, (_, wire)) in &self.seconds {
+            let held = self.world.machine.is_paused() || self.world.members[*member].machine.is_paused();
+            wire.set(if held { Mode::Hold } else { Mode::Pass });
+        }
     }
 
     async fn restore(&mut self) {
         let Some(copy) = self.copy.clone() else { return };
         self.observers.shutdown().await;
         self.ledger.restored();
-        self.world.restore_hub(&copy).await;
+        match self.snapshot.clone() {
+            // It may be restored once more.
+            Some(snapshot) => self.world.rewind_hub(snapshot.as_it_is()).await,
+            None => self.world.restore_hub(&copy).await,
+        }
         self.observe();
         // A Cluster that was deleted and is there again is registered by whoever restarts its agent.
         for member in 0..self.world.members.len() {

@@ -28,6 +28,7 @@ fn plan(seed: u64, members: usize, wants: &[(&str, Want)], acts: Vec<(u64, Act)>
         members,
         failover: true,
         taint_policy: true,
+        rewinds: false,
         wants: wants.iter().map(|(name, want)| ((*name).to_owned(), want.clone())).collect(),
         acts: acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect(),
     }
@@ -93,6 +94,7 @@ fn refused_before() -> Plan {
         members: 2,
         failover: false,
         taint_policy: false,
+        rewinds: false,
         wants: BTreeMap::from([("w0".to_owned(), want(&[1]))]),
         acts: acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect(),
     }

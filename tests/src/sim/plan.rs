@@ -146,10 +146,14 @@ pub enum Act {
     Lag(usize, u64),
     /// It answers at once.
     Prompt(usize),
+    /// A second agent of a member's name is started, over a link that is well.
+    Second(usize),
+    /// It ends: asked to, or where it stands.
+    EndSecond(usize, bool),
 }
 
 /// What may be said to have happened to a fleet.
-pub const KINDS: [&str; 13] = [
+pub const KINDS: [&str; 14] = [
     "partition",
     "one-way loss",
     "clock jump",
@@ -163,6 +167,7 @@ pub const KINDS: [&str; 13] = [
     "application failure",
     "user's taint",
     "late answers",
+    "second agent",
 ];
 
 /// Those that a seed has some of; the others have a chance of their own.
@@ -190,6 +195,7 @@ impl Act {
             Self::Ail(_) => KINDS[10],
             Self::Taint(_) => KINDS[11],
             Self::Lag(..) => KINDS[12],
+            Self::Second(_) => KINDS[13],
             _ => return None,
         })
     }
@@ -206,6 +212,8 @@ pub struct Plan {
     pub failover: bool,
     /// Whether a ClusterTaintPolicy drives everything from clusters that are lost.
     pub taint_policy: bool,
+    /// Whether a hub that is made anew of a copy uses its revisions a second time, as an etcd that is restored does.
+    pub rewinds: bool,
     /// What is wanted at first, by name.
     pub wants: BTreeMap<String, Want>,
     /// What happens, in order of time.
@@ -216,7 +224,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failover = if self.failover { ", failover" } else { "" };
         let policy = if self.taint_policy { ", taints by policy" } else { "" };
-        writeln!(f, "seed {}: {} members{failover}{policy}", self.seed, self.members)?;
+        let rewinds = if self.rewinds { ", copies without a jump" } else { "" };
+        writeln!(f, "seed {}: {} members{failover}{policy}{rewinds}", self.seed, self.members)?;
         for (name, want) in &self.wants {
             writeln!(f, "  {name}: {want:?}")?;
         }
@@ -564,9 +573,16 @@ impl Plan {
             acts.push((begin, Act::Lag(member, by)));
             acts.push((begin + dice.between(30, 100), Act::Prompt(member)));
         }
+        if dice.chance(30) {
+            let member = dice.below(members as u64) as usize;
+            let begin = dice.between(1, STORM / 2);
+            acts.push((begin, Act::Second(member)));
+            acts.push((begin + dice.between(30, 150), Act::EndSecond(member, dice.chance(50))));
+        }
+        let rewinds = dice.chance(50);
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
-        Self { seed, members, failover, taint_policy, wants, acts }
+        Self { seed, members, failover, taint_policy, rewinds, wants, acts }
     }
 }
 

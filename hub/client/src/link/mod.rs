@@ -60,6 +60,10 @@ pub const REDIAL: Policy = Policy::full(Duration::from_millis(250), Duration::fr
 /// other end has opened since, and the kernel repeats them ever more rarely.
 const ATTEMPT_HEDGE: Duration = Duration::from_millis(2500);
 
+/// The same where the server was just heard: it ended a connection, or refused one. Then it is busy rather than out of
+/// reach, and a second attempt would only be one more to see to; a whole fleet comes back to a hub at once.
+const BUSY_HEDGE: Duration = Duration::from_secs(8);
+
 /// An attempt that has not finished after this long is dropped. DNS, TCP and TLS take seven round trips at worst; at
 /// two seconds each the link is of no use.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(14);
@@ -278,11 +282,12 @@ fn client_over(config: LinkConfig, namespace: &str, env: Env) -> (kube::Client, 
 async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
     let mut backoff = Backoff::new(REDIAL);
     let mut first = Duration::ZERO;
+    let mut heard = false;
     loop {
         let mut connection = tokio::select! {
             biased;
             () = closed.cancelled() => break,
-            connection = connect(&shared, &mut backoff, first) => connection,
+            connection = connect(&shared, &mut backoff, first, heard) => connection,
         };
         if let Sender::H1(sender) = &mut connection.sender {
             // One connection of several: its end says nothing about the server. A failing next one will.
@@ -304,9 +309,12 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
                 connection.kill.cancel();
                 break;
             }
-            () = connection.kill.cancelled() => {}
-            () = connection.ended.cancelled() => {}
-            () = connection.falls_silent(&shared.counters, &shared.env) => connection.kill.cancel(),
+            () = connection.kill.cancelled() => heard = false,
+            () = connection.ended.cancelled() => heard = true,
+            () = connection.falls_silent(&shared.counters, &shared.env) => {
+                heard = false;
+                connection.kill.cancel();
+            }
         }
         *shared.current.lock() = None;
         shared.idle.lock().clear();
@@ -314,7 +322,9 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
         tracing::info!(server = %shared.config.server, "connection ended");
         if shared.env.now().saturating_sub(since) >= HEALTHY_AFTER {
             backoff.reset();
-            first = Duration::ZERO;
+            // A server that ends one connection ends those of the whole fleet.
+            let spread = if heard { REDIAL.min } else { Duration::ZERO };
+            first = Duration::from_micros(shared.env.below(spread.as_micros() as u64 + 1));
         } else {
             first = backoff.next(&shared.env);
         }
@@ -324,9 +334,14 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
     shared.state.send_replace(LinkState::Closed);
 }
 
-/// Attempts until one succeeds.
-async fn connect(shared: &Arc<Shared>, backoff: &mut Backoff, first: Duration) -> Established {
-    let mut attempts: FuturesUnordered<BoxFuture<'static, Result<Established, String>>> =
+/// Attempts until one succeeds; `heard` says that the server has just given a sign of life.
+async fn connect(
+    shared: &Arc<Shared>,
+    backoff: &mut Backoff,
+    first: Duration,
+    mut heard: bool,
+) -> Established {
+    let mut attempts: FuturesUnordered<BoxFuture<'static, Result<Established, Failed>>> =
         FuturesUnordered::new();
     let mut kick = shared.kick.listen();
     let mut next = Instant::now() + first;
@@ -335,7 +350,8 @@ async fn connect(shared: &Arc<Shared>, backoff: &mut Backoff, first: Duration) -
             biased;
             Some(result) = attempts.next() => match result {
                 Ok(connection) => return connection,
-                Err(error) => {
+                Err(Failed { error, in_time }) => {
+                    heard = in_time;
                     tracing::debug!(server = %shared.config.server, %error, "attempt failed");
                     let delay = backoff.next(&shared.env);
                     shared.state.send_replace(LinkState::Connecting {
@@ -353,21 +369,34 @@ async fn connect(shared: &Arc<Shared>, backoff: &mut Backoff, first: Duration) -
                 next = Instant::now();
             }
             () = sleep_until(next), if attempts.len() < ATTEMPTS => {
+                // It has had its time.
+                heard &= attempts.is_empty();
                 attempts.push(Box::pin(shared.attempt()));
-                next = Instant::now() + ATTEMPT_HEDGE;
+                next = Instant::now() + if heard { BUSY_HEDGE } else { ATTEMPT_HEDGE };
             }
         }
     }
 }
 
+/// An attempt that failed.
+struct Failed {
+    error: String,
+    /// Something was the matter; it did not just hang.
+    in_time: bool,
+}
+
 impl Shared {
-    fn attempt(self: &Arc<Self>) -> impl Future<Output = Result<Established, String>> + Send + use<> {
+    fn attempt(self: &Arc<Self>) -> impl Future<Output = Result<Established, Failed>> + Send + use<> {
         let (dialer, tls) = (Arc::clone(&self.config.dialer), self.config.tls.clone());
         let attempt = dial::establish(dialer, tls, Arc::clone(&self.counters), self.env.clone());
         async move {
-            timeout(ATTEMPT_LIMIT, attempt)
-                .await
-                .unwrap_or_else(|_| Err(format!("no connection within {}s", ATTEMPT_LIMIT.as_secs())))
+            match timeout(ATTEMPT_LIMIT, attempt).await {
+                Ok(answer) => answer.map_err(|error| Failed { error, in_time: true }),
+                Err(_) => {
+                    let error = format!("no connection within {}s", ATTEMPT_LIMIT.as_secs());
+                    Err(Failed { error, in_time: false })
+                }
+            }
         }
     }
 

@@ -248,7 +248,7 @@ impl Shared {
             }
             Err(cause) => {
                 first.kill.cancel();
-                Err(self.down(cause))
+                Err(self.down(cause.error))
             }
         }
     }

@@ -351,6 +351,28 @@ async fn a_connection_that_goes_away_ends_what_it_carries_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_heard_and_busy_is_dialed_once() {
+    let server = server(&["h2"]);
+    let link = server.link();
+    connected(&link).await;
+    sleep(Duration::from_secs(20)).await;
+    let dials = || server.dials.load(Ordering::SeqCst);
+    // It ends all connections, refuses new ones for a while, and then sees to one handshake after another.
+    server.go_away();
+    server.set(Weather::Refuse);
+    sleep(Duration::from_secs(10)).await;
+    server.set(Weather::Swallow);
+    let opened = dials();
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(dials() - opened, 1, "no second attempt beside one that waits for its turn");
+    // But not for ever: it may have gone meanwhile.
+    sleep(Duration::from_secs(10)).await;
+    assert!(dials() - opened >= 3, "{}", dials() - opened);
+    server.set(Weather::Fine);
+    connected(&link).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_fail_fast_while_nobody_is_there_and_a_kick_tries_at_once() {
     let server = server(&["h2"]);
     server.set(Weather::Refuse);
