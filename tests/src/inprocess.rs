@@ -234,6 +234,11 @@ impl Wire {
         self.mode.send_replace(mode);
     }
 
+    /// Bytes that were taken in so far: from the agent, and to it.
+    pub fn bytes(&self) -> (u64, u64) {
+        self.bytes.taken()
+    }
+
     /// One connection from the hub's door to the agent.
     async fn serve(self, door: Door, agent_end: tokio::io::DuplexStream) {
         let (near, far) = duplex(WIRE_BUFFER);

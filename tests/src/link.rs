@@ -145,6 +145,13 @@ pub(crate) struct Bytes {
     down: AtomicU64,
 }
 
+impl Bytes {
+    /// Up and down.
+    pub(crate) fn taken(&self) -> (u64, u64) {
+        (self.up.load(Ordering::Relaxed), self.down.load(Ordering::Relaxed))
+    }
+}
+
 impl Link {
     /// Starts a link on a free loopback port that leads to `target`.
     pub async fn open(target: SocketAddr) -> std::io::Result<Self> {
@@ -178,7 +185,7 @@ impl Link {
 
     /// Bytes so far: from the agent, and to the agent.
     pub fn bytes(&self) -> (u64, u64) {
-        (self.bytes.up.load(Ordering::Relaxed), self.bytes.down.load(Ordering::Relaxed))
+        self.bytes.taken()
     }
 }
 
