@@ -178,7 +178,7 @@ impl Coming {
             let parts = parts.iter().map(|(part, number)| (part, *number));
             Some(Arc::new(fleet.get(cluster)?.less(parts)))
         };
-        fleet.with(self.0.iter().filter_map(less))
+        fleet.with(self.0.iter().filter_map(less), &BTreeSet::new())
     }
 }
 

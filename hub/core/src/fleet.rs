@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    collections::BTreeSet,
     hash::Hasher,
     sync::{Arc, LazyLock},
 };
@@ -165,14 +166,20 @@ impl Fleet {
         &self.0
     }
 
-    /// The same clusters, of which some are known anew. Those that are not in it are left out.
+    /// The same clusters, of which some are known anew, or for the first time, and others are gone.
     #[must_use]
-    pub fn with(&self, anew: impl IntoIterator<Item = Arc<Member>>) -> Self {
+    pub fn with(&self, anew: impl IntoIterator<Item = Arc<Member>>, gone: &BTreeSet<String>) -> Self {
         let mut members = self.0.clone();
+        members.retain(|member| gone.is_empty() || !gone.contains(member.name()));
+        let known = members.len();
         for member in anew {
-            if let Ok(at) = members.binary_search_by(|known| known.name().cmp(member.name())) {
-                members[at] = member;
+            match members[..known].binary_search_by(|known| known.name().cmp(member.name())) {
+                Ok(at) => members[at] = member,
+                Err(_) => members.push(member),
             }
+        }
+        if members.len() > known {
+            return Self::new(members);
         }
         Self(members)
     }
@@ -258,6 +265,18 @@ mod tests {
         assert_eq!(left.get("pods"), Some(&Amount { value: 110, milli: 110_000 }));
         assert_eq!(left.get("memory"), None, "nothing of it is allocatable");
         assert_eq!(fleet.get("c"), None);
+    }
+
+    #[test]
+    fn clusters_come_go_and_change() {
+        let one = |name: &str, label: &str| {
+            Arc::new(Member::new(Arc::new(cluster(name, json!({"l": label}), json!({}), json!({})))))
+        };
+        let before = Fleet::new([one("b", "1"), one("d", "1"), one("f", "1")]);
+        let gone = BTreeSet::from(["d".to_owned(), "x".to_owned()]);
+        let after = before.with([one("f", "2"), one("e", "2"), one("a", "2")], &gone);
+        assert_eq!(after, Fleet::new([one("a", "2"), one("b", "1"), one("e", "2"), one("f", "2")]));
+        assert_eq!(before.with([one("b", "2")], &BTreeSet::new()).members()[0], one("b", "2"));
     }
 
     #[test]

@@ -63,6 +63,8 @@ struct Known {
     members: BTreeMap<String, Arc<Member>>,
     /// What was given of it and is in no report yet.
     ledger: Ledger<BindingKey>,
+    /// Clusters that are not in the list as they are by now.
+    changed: BTreeSet<String>,
     /// Clusters whose room in the list is not as it is by now.
     stale: BTreeSet<String>,
     /// The same clusters, with the room that is left.
@@ -75,7 +77,7 @@ impl Known {
     /// A cluster is another one, or gone.
     fn forget(&mut self, cluster: &str) {
         self.members.remove(cluster);
-        self.list = None;
+        self.changed.insert(cluster.to_owned());
     }
 
     /// A cluster has other room.
@@ -116,17 +118,24 @@ impl Fleet {
         known.stale.append(&mut known.ledger.lapse(accounts.env.now()));
         let clusters = &accounts.known.clusters;
         if let Some(list) = known.list.clone() {
-            if !room || known.stale.is_empty() {
+            let mut changed = std::mem::take(&mut known.changed);
+            if room {
+                changed.append(&mut known.stale);
+            }
+            if changed.is_empty() {
                 return list;
             }
-            let mut anew = Vec::new();
-            for name in std::mem::take(&mut known.stale) {
+            let (mut anew, mut gone) = (Vec::new(), BTreeSet::new());
+            for name in changed {
+                known.stale.remove(&name);
                 if let Some(head) = clusters.get(&Key::cluster_scoped(name.as_str())) {
                     let member = known.member(&name, &head);
                     anew.push(known.left(member));
+                } else {
+                    gone.insert(name);
                 }
             }
-            let list = Arc::new(list.with(anew));
+            let list = Arc::new(list.with(anew, &gone));
             known.list = Some(list.clone());
             return list;
         }
@@ -139,6 +148,7 @@ impl Fleet {
         }
         known.members.retain(|name, _| there.contains(name));
         known.stale.clear();
+        known.changed.clear();
         let list = Arc::new(fleet::Fleet::new(all));
         known.list = Some(list.clone());
         list

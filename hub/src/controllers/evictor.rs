@@ -29,6 +29,7 @@ use crate::{
     known::{
         gathered::Gathered,
         heads::{BindingHead, ClusterHead},
+        index::Change,
     },
     metrics::Waiting,
 };
@@ -39,6 +40,10 @@ const WORKERS: usize = 8;
 const WORTH_TELLING: Duration = Duration::from_secs(30);
 /// What this controller is called where it holds something up.
 const NAME: &str = component::TAINT_MANAGER;
+
+/// How long after one look at what clusters with other taints concern the next one is taken: clusters are lost in swarms,
+/// and each look at a binding goes over all its clusters.
+const PACE: Duration = Duration::from_secs(1);
 
 /// Moves objects away from tainted clusters.
 pub(crate) struct Evictor {
@@ -52,11 +57,12 @@ impl Evictor {
     /// A controller that hears the context's clusters and bindings from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<BindingKey> = WorkQueue::new(context.env.clone());
-        let clusters = Gathered::keys(&context.known.clusters, |change| {
+        let matters = |change: &Change<'_, ClusterHead>| {
             let drives = |head: &Arc<ClusterHead>| evict::waits_for(&head.cluster.spec.taints);
             evictions::matters(change.old, change.new)
                 && (change.old.is_some_and(drives) || change.new.is_some_and(drives))
-        });
+        };
+        let clusters = Gathered::of(&context.known.clusters, PACE, matters, |(), _| {});
         for (scope, index) in context.known.bindings.both() {
             let (of_bindings, shared) = (queue.clone(), Arc::downgrade(context));
             index.listen(move |change| {

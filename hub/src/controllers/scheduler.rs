@@ -6,6 +6,7 @@
 //! lacked ([`karmada_core::place::Waiting`]), and one of a group of objects when another of the group has moved.
 
 mod clusters;
+mod groups;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +37,10 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use self::clusters::{Later, Stirred};
+use self::{
+    clusters::{Later, Stirred},
+    groups::Together,
+};
 use super::{Context, Next, work};
 use crate::{
     accounts::{placing, quotas},
@@ -75,6 +79,7 @@ pub(crate) struct Scheduler {
     clusters: Gathered<Stirred>,
     /// Bindings that use less of something than before.
     freed: Gathered,
+    together: Together,
     assigned: Arc<Assigned>,
 }
 
@@ -127,13 +132,6 @@ impl Scheduler {
                 if change.differs(|head| &head.priority) {
                     queue.rank(&key, change.new.map_or(0, |head| head.priority));
                 }
-                if change.differs(|head| &head.wanted)
-                    && let Some(context) = shared.upgrade()
-                {
-                    for other in of_its_groups(&context, &key, change.last()) {
-                        queue.add(other);
-                    }
-                }
                 let differs =
                     change.differs(|head| &head.generation) || change.differs(|head| &head.metadata);
                 if differs && !ours.is_ours(&key, change.new) {
@@ -160,7 +158,8 @@ impl Scheduler {
             }
         });
         let clusters = Gathered::of(&context.known.clusters, PACE, clusters::matters, Stirred::note);
-        Self { context: context.clone(), queue, clusters, freed, waiting, assigned }
+        let together = Together::of(context);
+        Self { context: context.clone(), queue, clusters, freed, together, waiting, assigned }
     }
 
     /// Runs until told to stop.
@@ -172,12 +171,14 @@ impl Scheduler {
         self.context.known.bindings.synced().await;
         // All bindings are queued by now.
         self.clusters.forget();
+        self.together.forget();
         let working = work("scheduler", &self.queue, WORKERS, &stop, |key: BindingKey| self.reconcile(key));
         tokio::select! {
             biased;
             ((), ()) = async { tokio::join!(working, self.look_for_room(&stop)) } => {}
             () = self.hear_clusters() => {}
             () = self.hear_freed() => {}
+            () = self.together.follow(&self.context, |key| self.queue.add(key)) => {}
         }
     }
 
@@ -579,16 +580,6 @@ fn allow(
     for (key, wait) in waiting.lock().may_use_more(first.., is, asked, now) {
         queue.add_after(key, wait.max(SECOND_THOUGHT));
     }
-}
-
-/// The other bindings whose objects are in the same groups.
-fn of_its_groups(context: &Context, key: &BindingKey, head: &BindingHead) -> Vec<BindingKey> {
-    let groups = BindingHead::of_together(&key.key.namespace, &head.together);
-    let members = groups.iter().flat_map(|group| context.known.bindings.of(key.scope).group(group));
-    members
-        .filter(|(other, _)| *other != key.key)
-        .map(|(other, _)| BindingKey { scope: key.scope, key: other })
-        .collect()
 }
 
 /// Whether two lists place alike; their order means nothing.

@@ -74,7 +74,7 @@ pub(super) fn listen(context: &Arc<Context>) {
 #[derive(Debug)]
 pub(super) struct News {
     /// Clusters by their names.
-    clusters: Gathered,
+    clusters: Gathered<Became>,
     /// Clusters by their namespaces.
     namespaces: Gathered,
     overrides: [(Scope, Gathered<Overriding>); 2],
@@ -99,13 +99,26 @@ impl Overriding {
     }
 }
 
+/// What has become of a cluster.
+#[derive(Debug, Default)]
+struct Became {
+    /// It is there or not, or selected by others: not only reached, or not any more.
+    another: bool,
+}
+
+impl Became {
+    fn note(&mut self, change: &Change<'_, ClusterHead>) {
+        self.another |= is_another(change);
+    }
+}
+
 impl News {
     /// What comes from now on.
     pub(super) fn of(context: &Context) -> Self {
         let overrides = context.known.overrides.both();
         Self {
             // Each look at a binding goes over all its clusters, and clusters are lost in swarms.
-            clusters: Gathered::of(&context.known.clusters, PACE, matters, |(), _| {}),
+            clusters: Gathered::of(&context.known.clusters, PACE, matters, Became::note),
             namespaces: Gathered::keys(&context.known.namespaces, |change| {
                 names::cluster_of_namespace(&change.key.name).is_some()
                     && change.differs(|head| &head.deleting)
@@ -124,7 +137,10 @@ impl News {
 
     /// Queues what the news concerns. Runs for ever.
     pub(super) async fn follow(&self, context: &Context) {
-        let clusters = self.clusters.each(|cluster, ()| placed_on(context, &cluster.name));
+        let clusters = self.clusters.each(|cluster, became: Became| {
+            let concerned = if became.another { placed_on } else { not_wanted_on };
+            concerned(context, &cluster.name);
+        });
         let namespaces = self.namespaces.each(|namespace, ()| {
             names::cluster_of_namespace(&namespace.name)
                 .into_iter()
@@ -164,11 +180,14 @@ fn selected_by(cluster: &Cluster) -> impl PartialEq + '_ {
 
 /// Whether a cluster changed in what Works depend on: what override policies select by, whether it can be reached.
 fn matters(change: &Change<'_, ClusterHead>) -> bool {
+    let reporting = |head: &Arc<ClusterHead>| head.reporting();
+    is_another(change) || change.old.map(reporting) != change.new.map(reporting)
+}
+
+fn is_another(change: &Change<'_, ClusterHead>) -> bool {
     match (change.old, change.new) {
         (Some(old), Some(new)) => {
-            old.deleting != new.deleting
-                || old.reporting() != new.reporting()
-                || selected_by(&old.cluster) != selected_by(&new.cluster)
+            old.deleting != new.deleting || selected_by(&old.cluster) != selected_by(&new.cluster)
         }
         _ => true,
     }
@@ -181,6 +200,18 @@ fn placed_on(context: &Context, cluster: &str) {
     }
     for work in context.known.works.heads(Some(&names::execution_namespace(cluster))) {
         work.binding.iter().for_each(|binding| context.to_bind.add(binding.clone()));
+    }
+}
+
+/// Queues the bindings whose objects are leaving a cluster, or are not wanted there: what becomes of these goes by whether
+/// it can be reached. What stays there does not, and there may be as many bindings as there are, each with all its clusters.
+fn not_wanted_on(context: &Context, cluster: &str) {
+    let left = |head: &BindingHead| head.leaving.contains(cluster) || head.left.contains(cluster);
+    context.known.naming(cluster, left).into_iter().for_each(|key| context.to_bind.add(key));
+    let namespace = names::execution_namespace(cluster);
+    for (key, work) in context.known.works.pages(Some(&namespace)).flatten() {
+        let stays = !work.deleting && !work.unwanted && is_wanted(context, &key, &work);
+        work.binding.iter().filter(|_| !stays).for_each(|binding| context.to_bind.add(binding.clone()));
     }
 }
 
