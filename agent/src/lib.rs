@@ -361,7 +361,6 @@ impl Agent {
 
         let heartbeat = Heartbeat::new(
             hub.clone(),
-            env.clone(),
             config.clone(),
             state.instance,
             Arc::clone(&view),

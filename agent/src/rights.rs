@@ -195,6 +195,10 @@ impl Rights {
         }
     }
 
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// The phase as it changes.
     pub(crate) fn phases(&self) -> latest::Receiver<Phase> {
         self.phase.subscribe()

@@ -63,7 +63,6 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     pub(crate) fn new(
         hub: Rest,
-        env: Env,
         config: AgentConfig,
         instance: String,
         view: Arc<ClusterView>,
@@ -73,7 +72,7 @@ impl Heartbeat {
     ) -> Self {
         Self {
             hub,
-            env,
+            env: rights.env().clone(),
             config,
             instance,
             view,
