@@ -573,7 +573,9 @@ async fn carry_out(executor: Arc<Executor>, queue: WorkQueue<String>, rights: Ri
     while let Some(item) = queue.next().await {
         rights.applying().await;
         let name = item.clone();
+        let working = rights.at_work();
         let again = executor.sync(&name).await;
+        drop(working);
         if again.failed {
             queue.retry(name.clone());
         } else {

@@ -11,7 +11,10 @@
 //! hub goes on healing until the other one has the member's Lease, too.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -92,6 +95,8 @@ pub(crate) struct Standing {
     member: Claim,
     /// Another agent holds the member's Lease, and says that it does not hear the hub.
     stands_in: bool,
+    /// There is no Lease on the member: the hub's has to do.
+    leaseless: bool,
 }
 
 impl Standing {
@@ -102,7 +107,12 @@ impl Standing {
 
     /// Whether what is known to be wanted may be kept so.
     pub(crate) fn may_apply(&self) -> bool {
-        self.member == Claim::Held
+        self.member == Claim::Held && !self.is_replaced()
+    }
+
+    /// Whether the hub says that another agent is at work, where nothing else does.
+    fn is_replaced(&self) -> bool {
+        self.leaseless && self.hub == Claim::Others
     }
 
     /// Whether this agent speaks for the cluster.
@@ -122,12 +132,7 @@ impl Standing {
 
     /// Whether everything is another agent's: then whatever is known gets old.
     pub(crate) fn stands_aside(&self) -> bool {
-        self.member == Claim::Others && self.hub != Claim::Held
-    }
-
-    /// Who holds the member's Lease.
-    pub(crate) fn member(&self) -> Claim {
-        self.member
+        (self.member == Claim::Others && self.hub != Claim::Held) || self.is_replaced()
     }
 
     fn phase(&self) -> Phase {
@@ -148,9 +153,9 @@ impl Standing {
         self.cluster = cluster;
     }
 
-    /// Somebody holds the hub's Lease. While there is no Cluster of ours that says nothing.
+    /// Somebody holds the hub's Lease. Of one that may not be asked for any more an answer says nothing.
     fn hub_is(&mut self, claim: Claim) {
-        if !self.is_withdrawn() {
+        if self.may_claim_hub() {
             self.hub = claim;
         }
     }
@@ -158,6 +163,7 @@ impl Standing {
     /// Somebody holds the member's Lease; `stands_in` is for another that does not hear the hub.
     fn member_is(&mut self, claim: Claim, stands_in: bool) {
         self.member = claim;
+        self.leaseless = false;
         self.stands_in = claim == Claim::Others && stands_in;
         if !self.may_claim_hub() {
             self.hub = Claim::Unknown;
@@ -172,6 +178,18 @@ pub(crate) struct Rights {
     standing: latest::Sender<Standing>,
     phase: latest::Sender<Phase>,
     more: Arc<Mutex<More>>,
+    /// How much is being done on the member.
+    working: Arc<AtomicUsize>,
+}
+
+/// Something is being done on the member.
+#[derive(Debug)]
+pub(crate) struct AtWork(Arc<AtomicUsize>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What nobody waits for.
@@ -192,6 +210,7 @@ impl Rights {
             standing: latest::Sender::default(),
             phase: latest::Sender::new(Phase::Joining),
             more: Arc::default(),
+            working: Arc::default(),
         }
     }
 
@@ -227,7 +246,10 @@ impl Rights {
     /// The member's Lease is ours until then, on either clock; without an end where nobody keeps one.
     pub(crate) fn member_held(&self, until: Option<Moment>) {
         self.more.lock().held_until = until;
-        self.change(|standing| standing.member_is(Claim::Held, false));
+        self.change(|standing| {
+            standing.member_is(Claim::Held, false);
+            standing.leaseless = until.is_none();
+        });
     }
 
     /// The member's Lease was taken from this agent, which counts on the hub no more, either.
@@ -237,6 +259,7 @@ impl Rights {
 
     /// Another agent holds the member's Lease; `stands_in` says that it does not hear the hub.
     pub(crate) fn member_lost(&self, stands_in: bool) {
+        self.more.lock().predecessor = None;
         self.change(|standing| standing.member_is(Claim::Others, stands_in));
     }
 
@@ -258,6 +281,24 @@ impl Rights {
     pub(crate) fn is_unheard_for(&self, time: Duration) -> bool {
         let heard = self.more.lock().heard;
         heard.is_none_or(|heard| self.env.now().saturating_sub(heard) >= time)
+    }
+
+    /// Takes note of a deed on the member for as long as the answer lives.
+    pub(crate) fn at_work(&self) -> AtWork {
+        self.working.fetch_add(1, Ordering::AcqRel);
+        AtWork(Arc::clone(&self.working))
+    }
+
+    /// Waits until nothing is being done on the member, but no longer than this. Whether that is so.
+    pub(crate) async fn at_rest(&self, limit: Duration) -> bool {
+        let end = self.env.now() + limit;
+        while self.working.load(Ordering::Acquire) > 0 {
+            if self.env.now() >= end {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
     }
 
     fn change(&self, change: impl FnOnce(&mut Standing)) {
@@ -340,7 +381,7 @@ pub(crate) fn moment(env: &Env) -> Moment {
 }
 
 /// Whether a moment has passed, on either clock: one of them may have stood still.
-fn is_over(until: Moment, now: Moment) -> bool {
+pub(crate) fn is_over(until: Moment, now: Moment) -> bool {
     now.monotonic >= until.monotonic || now.wall >= until.wall
 }
 
@@ -366,15 +407,15 @@ mod tests {
             (ours.clone(), Unknown, Others, false, "aside", "standing-by"),
             (ours.clone(), Unknown, Others, true, "claim aside", "standing-by"),
             (ours, Held, Others, true, "report claim", "standing-by"),
-            (Registration::Removed, Held, Held, false, "apply", "removed"),
+            (Registration::Removed, Unknown, Held, false, "apply", "removed"),
             (refused, Unknown, Held, false, "apply", "refused"),
             (Registration::Removed, Unknown, Others, true, "aside", "removed"),
         ];
         for (cluster, hub, member, stands_in, rights, phase) in rows {
             let mut standing = Standing::default();
             standing.found(cluster);
-            standing.hub_is(hub);
             standing.member_is(member, stands_in);
+            standing.hub_is(hub);
             let all = [
                 ("apply", standing.may_apply()),
                 ("report", standing.may_report()),
@@ -384,6 +425,18 @@ mod tests {
             ];
             let got: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
             assert_eq!((got.join(" ").as_str(), standing.phase().as_str()), (rights, phase), "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_no_lease_on_the_member_the_hubs_has_to_do() {
+        let mut standing = Standing::default();
+        standing.found(Registration::Ours);
+        standing.member_is(Claim::Held, false);
+        standing.leaseless = true;
+        for (hub, applies) in [(Claim::Unknown, true), (Claim::Held, true), (Claim::Others, false)] {
+            standing.hub_is(hub);
+            assert_eq!((standing.may_apply(), standing.stands_aside()), (applies, !applies), "{hub:?}");
         }
     }
 

@@ -10,10 +10,7 @@ use karmada_meta::{duration, time::Time};
 use tokio::time::sleep;
 
 use super::Fence;
-use crate::{
-    rights::{Claim, Rights},
-    works::desired::ObjectId,
-};
+use crate::{rights::Rights, works::desired::ObjectId};
 
 /// The clocks are looked at this often at least: a machine that slept must not be believed when it says that only a
 /// moment has passed.
@@ -21,6 +18,13 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How old the ledger may be, beside a renewal.
 const LEDGER_AGE: Duration = Duration::from_secs(8);
+
+/// How much later than the agent that acts another one stops what is overdue: the ledger may be as old as [`LEDGER_AGE`].
+/// It comes off the time that the hub waits beside an object's own.
+const LATE: Duration = Duration::from_secs(10);
+
+/// How often an agent that does not act reads the ledger at least.
+const LEDGER_LOOK: Duration = Duration::from_secs(15);
 
 /// What was seen to be stopped is looked at again so often: somebody on the member may have started it.
 const WATCH: Duration = Duration::from_secs(5);
@@ -41,20 +45,19 @@ impl Fence {
         let mut changed = self.changed.listen();
         let mut standing = rights.subscribe();
         let mut said = String::new();
+        let mut acted = false;
         loop {
-            let claim = standing.borrow_and_update().member();
-            if claim == Claim::Others {
+            standing.borrow_and_update();
+            let acts = rights.may_apply();
+            if !(acts && acted) {
+                // Whoever acted meanwhile has written down what it knows.
                 self.step_aside();
             }
-            if claim != Claim::Held {
-                if standing.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            self.idle.store(false, Ordering::Relaxed);
+            acted = acts;
+            self.idle.store(!acts, Ordering::Relaxed);
             // Without a Cluster nobody confirms anything, and what is fenced may be begun elsewhere.
-            let pause = match self.look(rights.may_report()).await {
+            let looked = if acts { self.look(rights.may_report()).await } else { self.stand_guard().await };
+            let pause = match looked {
                 Ok(pause) => {
                     said.clear();
                     pause
@@ -101,6 +104,26 @@ impl Fence {
         inner.guards.clear();
         inner.history = History::default();
         inner.loaded = false;
+    }
+
+    /// One look by an agent that does not act here, or does not know whether it does. What is overdue by the ledger is
+    /// stopped all the same, a little later: the agent that acts may be gone, and another copy may be begun elsewhere. An
+    /// agent that does act has confirmed it there before. Answers when the next look is due.
+    async fn stand_guard(&self) -> Result<Option<Duration>, Error> {
+        self.load().await?;
+        let now = self.moment();
+        let mut next = LEDGER_LOOK;
+        for guarded in self.inner.lock().guards.values_mut() {
+            guarded.change(|guard| {
+                let after = guard.after();
+                guard.set_after(after + LATE);
+                guard.tick(now);
+                next = next.min(guard.left(now).unwrap_or(LOOK));
+                guard.set_after(after);
+            });
+        }
+        self.carry_out().await;
+        Ok(Some(next.max(LOOK)))
     }
 
     /// One look. Answers when the next is due; none while nothing is fenced.

@@ -301,6 +301,12 @@ impl Fence {
                 guarded.work = work.to_owned();
                 guarded.guard.set_after(after);
             }
+            let path = resource.object(Some(&id.namespace), &id.name);
+            if guarded.path != path {
+                // Served in another version than it was: nothing is done, or known, about it where it was before.
+                (guarded.path, guarded.api_version) = (path, resource.api_version());
+                (guarded.noted, guarded.resumed, guarded.stopped) = (false, false, None);
+            }
             guarded.noted
         };
         if !noted {

@@ -162,7 +162,12 @@ impl Reporter {
                     last = Some(self.look().await);
                 }
             }
-            rights.reporting().await;
+            if !rights.may_report() {
+                rights.reporting().await;
+                // What was seen before may be long ago.
+                looked = Some(self.env.now());
+                last = Some(self.look().await);
+            }
             let begun = looked.take().unwrap_or_else(|| self.env.now());
             view.borrow_and_update();
             if refresh && let Err(error) = self.view.refresh().await {

@@ -10,7 +10,9 @@
 //! one, or while who holds this one does not hear the hub. Two agents of which only one hears the hub end with both Leases
 //! at that one, and at no time do both act. Where neither hears it, the one that acts goes on.
 //!
-//! Where an agent may not write Leases it acts without: it is told in the log, once.
+//! Where the member has never let an agent see or write its Lease, and goes on refusing for a minute, the agent acts without;
+//! then the hub's Lease alone says which of two does. Once there has been one, a refusal is like any other failure: nothing
+//! is done after the Lease has run out, for another agent may have it.
 
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     claim::{Rival, bare, may_take, patience, promised_seconds},
-    rights::{Rights, moment},
+    rights::{Rights, is_over, moment},
 };
 
 /// The pause between renewals, if nothing is fenced.
@@ -37,11 +39,17 @@ const RENEWALS: u32 = 3;
 /// After a renewal that failed.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(4));
 
-/// When it is tried again to keep a Lease after that was forbidden.
-const FORBIDDEN: Duration = Duration::from_secs(600);
+/// A member that has refused for so long takes no Leases.
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long what is under way may take before the Lease goes to another agent: longer than a request may.
+const HANDOVER: Duration = Duration::from_secs(15);
+
+/// The same at the end, when there is little time.
+const AT_REST: Duration = Duration::from_secs(1);
 
 /// How long giving the Lease back may take at the end.
 const RELEASE: Duration = Duration::from_secs(2);
@@ -68,6 +76,8 @@ pub(crate) struct Keeper {
 enum Found {
     /// It is ours.
     Ours,
+    /// It is about to be another's: something is still being done.
+    Leaving,
     /// It is another's, which hears the hub or does not.
     Others { unheard: bool },
 }
@@ -78,6 +88,8 @@ struct Kept {
     /// The Lease as our last renewal left it.
     held: Option<Value>,
     rival: Option<Rival>,
+    /// The member has shown the Lease, or taken it.
+    was_seen: bool,
 }
 
 impl Keeper {
@@ -89,7 +101,8 @@ impl Keeper {
         let mut back = self.back.listen();
         // Until when it is ours.
         let mut until: Option<Moment> = None;
-        let mut is_told = false;
+        // Since when nothing else has come of it than errors, and whether that was told.
+        let (mut failing, mut is_told) = (None::<Duration>, false);
         loop {
             let (asked, interval) = (moment(&self.env), self.interval());
             let pause = match self.beat(&member, &mut kept, interval).await {
@@ -97,31 +110,43 @@ impl Keeper {
                     backoff.reset();
                     let end =
                         Moment { monotonic: asked.monotonic + interval * 2, wall: asked.wall + interval * 2 };
-                    until = Some(end);
+                    (until, failing, is_told) = (Some(end), None, false);
                     self.rights.member_held(until);
                     self.env.jitter(interval, 0.04)
                 }
                 Ok(Found::Others { unheard }) => {
                     backoff.reset();
-                    until = None;
+                    (until, failing, is_told) = (None, None, false);
                     self.rights.member_lost(unheard);
                     self.env.jitter(interval / 2, 0.04)
                 }
-                Err(error) if error.is_forbidden() => {
-                    if !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!(
-                            cluster = %self.cluster, namespace = %self.namespace, %error,
-                            "the agent may not keep a Lease on the member: a second agent of this name would not notice it"
-                        );
-                    }
+                Ok(Found::Leaving) => {
                     until = None;
-                    self.rights.member_held(None);
-                    FORBIDDEN
+                    backoff.next(&self.env)
                 }
                 Err(error) => {
                     let pause = backoff.next(&self.env);
-                    tracing::debug!(cluster = %self.cluster, %error, failures = backoff.failures(), "the member's Lease was not renewed");
-                    pause
+                    let now = self.env.now();
+                    let lasts = now.saturating_sub(*failing.get_or_insert(now));
+                    let refuses = matches!(error.code(), Some(400 | 403 | 422)) && !kept.was_seen;
+                    if lasts >= REFUSED && !std::mem::replace(&mut is_told, true) {
+                        let then = if refuses {
+                            "the agent acts without: a second agent of this name would not notice it by this"
+                        } else {
+                            "nothing is applied on the member until this works again, for another agent may act there"
+                        };
+                        tracing::warn!(
+                            cluster = %self.cluster, namespace = %self.namespace, name = %self.name(), %error,
+                            "the agent cannot keep its Lease on the member: {then}"
+                        );
+                    }
+                    if refuses && lasts >= REFUSED {
+                        self.rights.member_held(None);
+                        interval
+                    } else {
+                        tracing::debug!(cluster = %self.cluster, %error, failures = backoff.failures(), "the member's Lease was not renewed");
+                        pause
+                    }
                 }
             };
             let left = until.map_or(Duration::MAX, |until| until.monotonic.saturating_sub(self.env.now()));
@@ -131,12 +156,15 @@ impl Keeper {
                 () = back.woken() => {}
                 () = sleep(pause.min(left)) => {}
             }
-            if until.is_some_and(|until| self.env.now() >= until.monotonic) {
+            if until.is_some_and(|until| is_over(until, moment(&self.env))) {
                 until = None;
                 self.rights.member_unknown();
             }
         }
-        if let Some(mut lease) = kept.held.take() {
+        // What is still under way counts as ours until it can have ended.
+        if self.rights.at_rest(AT_REST).await
+            && let Some(mut lease) = kept.held.take()
+        {
             lease::set_spec(&mut lease, "holderIdentity", Value::Null);
             let _ = tokio::time::timeout(RELEASE, member.put(&self.path(), &lease)).await;
         }
@@ -184,7 +212,10 @@ impl Keeper {
             }
         }
         let mut lease = match member.get(&path).await {
-            Ok(lease) => bare(lease),
+            Ok(lease) => {
+                kept.was_seen = true;
+                bare(lease)
+            }
             Err(error) if error.is_absence_of(&self.name()) => {
                 return self.make(member, kept, interval).await;
             }
@@ -198,6 +229,11 @@ impl Keeper {
             && let Some(wanted) = wanted
         {
             tracing::info!(cluster = %self.cluster, to = %wanted, "another agent of this name hears the hub, and this one does not: it acts from now on");
+            // Whether the answer comes or not: nothing more is begun, and what was begun ends first.
+            self.rights.member_unknown();
+            if !self.rights.at_rest(HANDOVER).await {
+                return Ok(Found::Leaving);
+            }
             lease::set_spec(&mut lease, "holderIdentity", json!(wanted));
             object::remove_annotation(&mut lease, WANTED_BY);
             member.put(&path, &lease).await?;
@@ -267,6 +303,7 @@ impl Kept {
     fn hold(&mut self, mut lease: Value, revision: String) -> Found {
         object::set_meta(&mut lease, "resourceVersion", revision);
         self.held = Some(lease);
+        self.was_seen = true;
         Found::Ours
     }
 }

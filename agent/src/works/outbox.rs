@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::{consts::finalizer, work::WorkStatus};
+use karmada_api::{conditions::Condition, consts::finalizer, work::WorkStatus};
 use karmada_client::{Error, Patch, Policy, Resource, Rest, WorkQueue};
 use karmada_env::Env;
 use karmada_meta::object;
@@ -28,6 +28,9 @@ const GATHER: Duration = Duration::from_millis(60);
 /// would be refused again, and may be large.
 const REFUSED: Duration = Duration::from_secs(3600);
 
+/// The same for one that the hub says we may not make: rights follow of themselves, and sooner.
+const FORBIDDEN: Duration = Duration::from_secs(120);
+
 /// Reports under way at a time. On one connection more would only queue there.
 pub(crate) const REPORTERS: usize = 4;
 
@@ -45,6 +48,13 @@ struct Pending {
 /// The hub has understood, and does not take what was said: too large, not valid, not ours to say.
 fn is_refused(error: &Error) -> bool {
     matches!(error.code(), Some(403 | 413 | 422))
+}
+
+/// Whether two statuses differ in nothing but the times of their conditions.
+fn says_the_same(one: &WorkStatus, other: &WorkStatus) -> bool {
+    let word = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
+    one.manifest_statuses == other.manifest_statuses
+        && one.conditions.iter().map(word).eq(other.conditions.iter().map(word))
 }
 
 /// See the module.
@@ -113,7 +123,8 @@ impl Outbox {
         while let Some(name) = self.queue.next().await {
             rights.reporting().await;
             let begun = self.env.now();
-            match self.report(&name, desired, stats).await {
+            let mut sent = None;
+            match self.report(&name, desired, stats, &mut sent).await {
                 Ok(reported) => {
                     if reported {
                         let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;
@@ -128,7 +139,8 @@ impl Outbox {
                     } else {
                         tracing::warn!(work = %*name, %error, "the hub does not take a report");
                     }
-                    if is_refused(&error) && self.refuse(&name) {
+                    let wait = if error.is_forbidden() { FORBIDDEN } else { REFUSED };
+                    if is_refused(&error) && sent.is_some_and(|sent| self.refuse(&name, sent, wait)) {
                         name.done();
                     } else {
                         name.retry_after(error.retry_after());
@@ -140,20 +152,28 @@ impl Outbox {
 
     /// Lets a report wait that was refused. Not so a finalizer: that it is to go says nothing that could be refused for long.
     /// Whether something waits.
-    fn refuse(&self, name: &str) -> bool {
+    fn refuse(&self, name: &str, sent: Arc<WorkStatus>, wait: Duration) -> bool {
         let mut pending = self.pending.lock();
         if pending.finished.iter().any(|(other, ..)| other == name) {
             return false;
         }
-        let Some((_, status)) = pending.statuses.get(name).cloned() else { return false };
-        pending.refused.insert(name.to_owned(), (status, self.env.now() + REFUSED));
+        let is_newest = pending.statuses.get(name).is_none_or(|(_, newest)| says_the_same(newest, &sent));
+        pending.refused.insert(name.to_owned(), (sent, self.env.now() + wait));
         drop(pending);
-        self.queue.add_after(name.to_owned(), REFUSED);
+        // What has come since is another word.
+        self.queue.add_after(name.to_owned(), if is_newest { wait } else { Duration::ZERO });
         true
     }
 
     /// Whether there was something that the hub did not have.
-    async fn report(&self, name: &str, desired: &Desired, stats: &Stats) -> Result<bool, Error> {
+    /// `sent` is the status that the hub is told, if it is told any.
+    async fn report(
+        &self,
+        name: &str,
+        desired: &Desired,
+        stats: &Stats,
+        sent: &mut Option<Arc<WorkStatus>>,
+    ) -> Result<bool, Error> {
         let finished = self.pending.lock().finished.iter().find(|(n, ..)| n == name).cloned();
         if let Some(done) = finished {
             self.let_go(name, &done.1, done.2.as_deref()).await?;
@@ -163,7 +183,7 @@ impl Outbox {
             let mut pending = self.pending.lock();
             let Some((uid, status)) = pending.statuses.get(name).cloned() else { return Ok(false) };
             match pending.refused.get(name) {
-                Some((refused, until)) if **refused == *status && self.env.now() < *until => {
+                Some((refused, until)) if says_the_same(refused, &status) && self.env.now() < *until => {
                     // It was added again meanwhile, and sooner.
                     self.queue.add_after(name.to_owned(), until.saturating_sub(self.env.now()));
                     return Ok(false);
@@ -176,6 +196,7 @@ impl Outbox {
         let known = current.as_ref().is_some_and(|work| *work.status() == *status);
         if let Some(current) = current.filter(|_| !known) {
             let path = self.works.subresource(Some(&self.namespace), name, "status");
+            *sent = Some(Arc::clone(&status));
             let lists =
                 json!({"conditions": status.conditions, "manifestStatuses": status.manifest_statuses});
             match self.hub.patch_for_revision(&path, Patch::Merge, &json!({"status": lists})).await {

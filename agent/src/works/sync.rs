@@ -15,6 +15,7 @@ use karmada_api::{
 use karmada_client::{Error, ObjectRef, Patch, Recorder, Rest, rest::query_value};
 use karmada_core::{
     delete::{Cause, WorkFacts},
+    health::Moment,
     install_order,
 };
 use karmada_env::Env;
@@ -37,12 +38,16 @@ use crate::{
         observe::Observer,
         released::Released,
     },
-    rights::{Rights, Standing},
+    rights::{Rights, Standing, is_over, moment},
     stats::Stats,
 };
 
 /// What waits for a deletion or somebody else's change is tried again at least this often.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
+
+/// What the hub has answered about a Work counts for so long when something is taken away. Longer than most Works take, on
+/// a slow member too; one that takes longer asks again.
+const FRESH: Duration = Duration::from_secs(30);
 
 /// The component that Karmada's events come from.
 pub(crate) const COMPONENT: &str = component::EXECUTION;
@@ -160,6 +165,10 @@ impl Executor {
         let mut order: Vec<usize> = (0..work.manifests.len()).collect();
         order.sort_by_key(|at| rank(&work.manifests[*at].id));
         for ordinal in order {
+            if !self.rights.may_apply() {
+                // Between two objects a machine may sleep, and another agent begin.
+                return Again::after(SOON);
+            }
             let manifest = &work.manifests[ordinal];
             let identifier = identifier(ordinal, manifest);
             if work.suspended {
@@ -264,6 +273,7 @@ impl Executor {
         if leftovers.is_empty() {
             return again;
         }
+        let asked = moment(&self.env);
         let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
         leftovers.sort_by_key(|(id, _)| Reverse(rank(id)));
         if settled && leftovers.iter().any(|(id, _)| self.believes(work, id)) {
@@ -297,6 +307,11 @@ impl Executor {
                 );
                 continue;
             }
+            if !self.may_remove(asked) {
+                outcomes.leftovers.push(outcome);
+                again = again.and(Again::after(SOON));
+                continue;
+            }
             let (witnessed, fenced) = (self.desired.has_listed(work, &id), self.fence.guards(&id));
             let facts = WorkFacts { witnessed, fenced, ..facts };
             match self.remove(&facts, &id).await {
@@ -327,6 +342,13 @@ impl Executor {
     /// list the object.
     fn believes(&self, work: &DesiredWork, id: &ObjectId) -> bool {
         self.fence.history().another_at().is_none() || self.desired.has_listed(work, id)
+    }
+
+    /// Whether something may be taken away by what the hub was asked at that moment: the machine may have slept since, and
+    /// another agent have begun, or the Work be another by now.
+    fn may_remove(&self, asked: Moment) -> bool {
+        let until = Moment { monotonic: asked.monotonic + FRESH, wall: asked.wall + FRESH };
+        self.rights.may_delete() && !is_over(until, moment(&self.env))
     }
 
     async fn remove(&self, facts: &WorkFacts<'_>, id: &ObjectId) -> Result<Removed, Failure> {
@@ -425,6 +447,7 @@ impl Executor {
                 return Again::SOON;
             }
         };
+        let asked = moment(&self.env);
         // Asked after the namespace: an execution namespace that was deleted and made again is not on its way out, but
         // the Work that we know went with the first one.
         let revision = match self.ask(work).await {
@@ -450,6 +473,9 @@ impl Executor {
         let mut failed = false;
         let mut waits = BTreeMap::new();
         for id in ids {
+            if !self.may_remove(asked) {
+                return Again::after(SOON);
+            }
             let is_fenced = |m: &Manifest| m.id == id && m.fence.is_some();
             let fenced = self.fence.guards(&id) || work.manifests.iter().any(is_fenced);
             match self.remove(&WorkFacts { fenced, ..facts }, &id).await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use karmada_agent::Phase;
 use karmada_client::Patch;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{Running, WEB, Wire, World, config_map, deployment, eventually};
 
@@ -143,6 +143,53 @@ async fn a_fence_is_kept_by_one_agent() {
         sleep(SECOND * 5).await;
         let live = world.member.get(WEB).await.unwrap();
         assert_eq!(live["spec"]["replicas"], 2, "the first does not stop what the second has confirmed");
+    }
+    assert_eq!(deeds(&first), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_agent_has_left_behind_is_stopped_before_another_copy_may_begin() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    let mut web = deployment("default", "web", 2);
+    web["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": "60s"});
+    world.work("w", std::slice::from_ref(&web)).await;
+    world.applied("w").await;
+    sleep(SECOND * 60).await;
+    world.wire.cut();
+    let cut = Instant::now();
+    sleep(SECOND * 50).await;
+    first.task.abort();
+    // Made anew on another node: it waits until the first cannot be alive, but not with this.
+    let second = world.agent(world.config());
+    eventually(SECOND * 60, "stopped", async || {
+        world.member.get(WEB).await.unwrap()["spec"]["replicas"] == 0
+    })
+    .await;
+    let after = cut.elapsed();
+    assert!(after < SECOND * 85, "the hub begins another copy after 90 s: {after:?}");
+    assert_eq!(second.handle.stats().applies.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_may_not_renew_its_lease_any_more_stops_acting() {
+    let world = World::new().await;
+    let first = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    let second = world.agent_by(world.config(), &Wire::new(), &Wire::new());
+    second.phase(Phase::StandingBy).await;
+    for method in ["GET", "PATCH", "PUT", "POST"] {
+        world.member_wire.forbid(format!("{method} /apis/coordination.k8s.io"));
+    }
+    timeout(SECOND * 120, second.phase(Phase::Active)).await.expect("it takes over");
+    let before = deeds(&first);
+    world.work("w", &[config_map("default", "a", "2")]).await;
+    eventually(SECOND * 10, "the second carries out what is new", async || value(&world).await == "2").await;
+    for n in 0..6 {
+        drift(&world).await;
+        sleep(SECOND * 20).await;
+        assert_eq!(value(&world).await, "2", "round {n}");
     }
     assert_eq!(deeds(&first), before);
 }

@@ -298,6 +298,8 @@ impl RecorderTask {
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut backoff = Backoff::new(RETRY);
         let mut wait = Duration::MAX;
+        // [`Env::now`] before which the server wants to hear nothing.
+        let mut not_before = Duration::ZERO;
         loop {
             tokio::select! {
                 biased;
@@ -314,6 +316,11 @@ impl RecorderTask {
             if backoff.failures() > 0 && wait != Duration::MAX && !self.due() {
                 continue;
             }
+            let asked = not_before.saturating_sub(self.env.now());
+            if !asked.is_zero() {
+                wait = asked;
+                continue;
+            }
             wait = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
@@ -322,7 +329,10 @@ impl RecorderTask {
                         backoff.reset();
                         next
                     }
-                    Err(Away { pause }) => backoff.next(&self.env).max(pause),
+                    Err(Away { pause }) => {
+                        not_before = self.env.now() + pause;
+                        backoff.next(&self.env).max(pause)
+                    }
                 },
             };
         }
@@ -380,12 +390,14 @@ impl RecorderTask {
                 if self.known.len() >= REMEMBERED {
                     self.make_room();
                 }
-                let (not_before, pause) = self.patience(&happened.key);
+                let (not_before, pause, waiting) = self.patience(&happened.key, now);
+                // What waits already says the newest only.
+                let before = waiting.and_then(|key| self.known.remove(&key));
                 let known = Known {
                     name: None,
-                    first: happened.at,
+                    first: before.as_ref().map_or(happened.at, |before| before.first),
                     last: happened.at,
-                    count: 1,
+                    count: before.map_or(0, |before| before.count) + 1,
                     written: 0,
                     seen: now,
                     not_before,
@@ -397,18 +409,21 @@ impl RecorderTask {
         }
     }
 
-    /// From when on a new event may be written, and how long its first repetition waits: what says something else about one
-    /// thing each time is as good as a repetition.
-    fn patience(&self, key: &Key) -> (Duration, Duration) {
+    /// From when on a new event may be written, how long its first repetition waits, and the event like it that waits
+    /// already, if it is to wait: what says something else about one thing each time is as good as a repetition.
+    fn patience(&self, key: &Key, now: Duration) -> (Duration, Duration, Option<Key>) {
         let first = Key { message: String::new(), ..key.clone() };
         let is_similar =
             |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
-        let (mut count, mut latest) = (0, (Duration::ZERO, REPEAT));
-        for (_, known) in self.known.range(first..).take_while(|(other, _)| is_similar(other)) {
+        let (mut count, mut latest, mut waiting) = (0, (Duration::ZERO, REPEAT), None);
+        for (other, known) in self.known.range(first..).take_while(|(other, _)| is_similar(other)) {
             count += 1;
             latest = latest.max((known.not_before, known.pause));
+            if known.written == 0 && known.not_before > now {
+                waiting = Some(other.clone());
+            }
         }
-        if count < SIMILAR { (Duration::ZERO, REPEAT) } else { latest }
+        if count < SIMILAR { (Duration::ZERO, REPEAT, None) } else { (latest.0, latest.1, waiting) }
     }
 
     /// Forgets the event that was not seen for longest, a written one if there is any.

@@ -63,6 +63,9 @@ const GARBLED_LIMIT: u32 = 3;
 /// So many watches in a row without a frame, and the watcher lists anew.
 const SILENT_LIMIT: u32 = 2;
 
+/// The least time between two lists of a server whose revisions went back.
+const LAGGING: Duration = Duration::from_secs(1);
+
 /// What happened in the collection.
 ///
 /// After [`Event::Init`] come all objects there are, then [`Event::Synced`]: whatever was known before and was not
@@ -501,7 +504,11 @@ impl<T> Watcher<T> {
         let error: Option<String> = match trouble {
             Trouble::Ended => None,
             Trouble::Gone => Some("the revision is too old, listing again".into()),
-            Trouble::WentBack => Some("the server's revision went back, listing again".into()),
+            Trouble::WentBack => {
+                // Where watches lag behind lists this comes again with each frame.
+                least = LAGGING;
+                Some("the server's revision went back, listing again".into())
+            }
             Trouble::Garbled { text } => {
                 self.garbled += 1;
                 Some(text.clone())
