@@ -28,8 +28,9 @@ const GATHER: Duration = Duration::from_millis(60);
 /// would be refused again, and may be large.
 const REFUSED: Duration = Duration::from_secs(3600);
 
-/// The same for one that the hub says we may not make: rights follow of themselves, and sooner.
-const FORBIDDEN: Duration = Duration::from_secs(120);
+/// One that the hub says we may not make is tried once more after so long: a server that has just started may not know all
+/// rights yet.
+const FORBIDDEN: Duration = Duration::from_secs(60);
 
 /// Reports under way at a time. On one connection more would only queue there.
 pub(crate) const REPORTERS: usize = 4;
@@ -139,8 +140,8 @@ impl Outbox {
                     } else {
                         tracing::warn!(work = %*name, %error, "the hub does not take a report");
                     }
-                    let wait = if error.is_forbidden() { FORBIDDEN } else { REFUSED };
-                    if is_refused(&error) && sent.is_some_and(|sent| self.refuse(&name, sent, wait)) {
+                    let least = if error.is_forbidden() { FORBIDDEN } else { REFUSED };
+                    if is_refused(&error) && sent.is_some_and(|sent| self.refuse(&name, sent, least)) {
                         name.done();
                     } else {
                         name.retry_after(error.retry_after());
@@ -152,12 +153,14 @@ impl Outbox {
 
     /// Lets a report wait that was refused. Not so a finalizer: that it is to go says nothing that could be refused for long.
     /// Whether something waits.
-    fn refuse(&self, name: &str, sent: Arc<WorkStatus>, wait: Duration) -> bool {
+    fn refuse(&self, name: &str, sent: Arc<WorkStatus>, least: Duration) -> bool {
         let mut pending = self.pending.lock();
         if pending.finished.iter().any(|(other, ..)| other == name) {
             return false;
         }
         let is_newest = pending.statuses.get(name).is_none_or(|(_, newest)| says_the_same(newest, &sent));
+        let before = pending.refused.get(name).is_some_and(|(refused, _)| says_the_same(refused, &sent));
+        let wait = if before { REFUSED } else { least };
         pending.refused.insert(name.to_owned(), (sent, self.env.now() + wait));
         drop(pending);
         // What has come since is another word.
@@ -181,15 +184,21 @@ impl Outbox {
         }
         let (uid, status) = {
             let mut pending = self.pending.lock();
-            let Some((uid, status)) = pending.statuses.get(name).cloned() else { return Ok(false) };
+            let Some((uid, status)) = pending.statuses.get(name).cloned() else {
+                pending.refused.remove(name);
+                return Ok(false);
+            };
             match pending.refused.get(name) {
                 Some((refused, until)) if says_the_same(refused, &status) && self.env.now() < *until => {
                     // It was added again meanwhile, and sooner.
                     self.queue.add_after(name.to_owned(), until.saturating_sub(self.env.now()));
                     return Ok(false);
                 }
-                _ => pending.refused.remove(name),
-            };
+                Some((refused, _)) if !says_the_same(refused, &status) => {
+                    pending.refused.remove(name);
+                }
+                _ => {}
+            }
             (uid, status)
         };
         let current = desired.get(name).filter(|work| work.uid == uid);
@@ -209,6 +218,7 @@ impl Outbox {
             }
         }
         let mut pending = self.pending.lock();
+        pending.refused.remove(name);
         if pending.statuses.get(name).is_some_and(|(_, newest)| Arc::ptr_eq(newest, &status)) {
             pending.statuses.remove(name);
         }

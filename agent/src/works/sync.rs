@@ -273,7 +273,6 @@ impl Executor {
         if leftovers.is_empty() {
             return again;
         }
-        let asked = moment(&self.env);
         let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
         leftovers.sort_by_key(|(id, _)| Reverse(rank(id)));
         if settled && leftovers.iter().any(|(id, _)| self.believes(work, id)) {
@@ -291,6 +290,7 @@ impl Executor {
                 }
             }
         }
+        let answered = moment(&self.env);
         let facts = self.facts(work, Cause::LeftTheWork, false);
         let mut waits = BTreeMap::new();
         for (id, mut outcome) in leftovers {
@@ -307,7 +307,7 @@ impl Executor {
                 );
                 continue;
             }
-            if !self.may_remove(asked) {
+            if !self.may_remove(answered) {
                 outcomes.leftovers.push(outcome);
                 again = again.and(Again::after(SOON));
                 continue;
@@ -344,10 +344,10 @@ impl Executor {
         self.fence.history().another_at().is_none() || self.desired.has_listed(work, id)
     }
 
-    /// Whether something may be taken away by what the hub was asked at that moment: the machine may have slept since, and
-    /// another agent have begun, or the Work be another by now.
-    fn may_remove(&self, asked: Moment) -> bool {
-        let until = Moment { monotonic: asked.monotonic + FRESH, wall: asked.wall + FRESH };
+    /// Whether something may be taken away by what the hub has answered at that moment: the machine may have slept since,
+    /// and another agent have begun, or the Work be another by now.
+    fn may_remove(&self, answered: Moment) -> bool {
+        let until = Moment { monotonic: answered.monotonic + FRESH, wall: answered.wall + FRESH };
         self.rights.may_delete() && !is_over(until, moment(&self.env))
     }
 
@@ -447,7 +447,6 @@ impl Executor {
                 return Again::SOON;
             }
         };
-        let asked = moment(&self.env);
         // Asked after the namespace: an execution namespace that was deleted and made again is not on its way out, but
         // the Work that we know went with the first one.
         let revision = match self.ask(work).await {
@@ -461,6 +460,7 @@ impl Executor {
                 return Again::SOON;
             }
         };
+        let answered = moment(&self.env);
         let old = work.status();
         let recorded = recorded(&old);
         let first = self.fence.history().first();
@@ -473,7 +473,7 @@ impl Executor {
         let mut failed = false;
         let mut waits = BTreeMap::new();
         for id in ids {
-            if !self.may_remove(asked) {
+            if !self.may_remove(answered) {
                 return Again::after(SOON);
             }
             let is_fenced = |m: &Manifest| m.id == id && m.fence.is_some();

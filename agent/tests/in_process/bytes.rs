@@ -34,8 +34,10 @@ async fn a_report_that_was_refused_waits_for_a_change() {
     is_ready(&world, 2).await;
     eventually(SECOND * 5, "what has changed is reported", async || reported(&world).await == 2).await;
 
-    // Nothing changes; then it is tried again after an hour.
-    world.wire.forbid(&report);
+    // Nothing changes; then it is tried again after an hour. (After a 403 once more after a minute.)
+    let invalid =
+        json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": "no"});
+    world.wire.answer(&report, 422, invalid.to_string());
     is_ready(&world, 1).await;
     sleep(SECOND * 60).await;
     world.wire.pass();
