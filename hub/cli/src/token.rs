@@ -50,7 +50,7 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
     let made = rest.post(&collection(), &body(&args, &id, &secret, &until.to_string())).await;
     made.map_err(|error| server.failure(&error))?;
     print(&format!(
-        "scripts/deploy-agent.sh --hub {host} --token {id}.{secret} --ca-cert-hash {hash} --cluster-name {}\n",
+        "hub:          {host}\ntoken:        {id}.{secret}\nca-cert-hash: {hash}\ncluster:      {}\nuntil:        {until}\n",
         args.cluster
     ))
 }
