@@ -13,6 +13,9 @@
 //!   events  ◀── Recorder                      │
 //! ```
 //!
+//! What each of these may do now is said by [`rights`]: of two agents of one name the one acts that has the member's Lease
+//! ([`member::lease`]), and the one speaks for the cluster that has the hub's.
+//!
 //! Between heartbeat, executor and member stands the [`fence`]: it stops what may run in one place only when the hub has
 //! not confirmed it for too long.
 //!

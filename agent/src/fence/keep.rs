@@ -40,7 +40,8 @@ enum Action {
 }
 
 impl Fence {
-    /// Keeps the fence for ever, while this agent acts on the member. It begins before there is a hub to be reached.
+    /// Keeps the fence for ever: all of it while this agent acts on the member, and else what must not wait for that. It
+    /// begins before there is a hub to be reached.
     pub(crate) async fn keep(&self, rights: &Rights) {
         let mut changed = self.changed.listen();
         let mut standing = rights.subscribe();
@@ -97,7 +98,7 @@ impl Fence {
         inner.loaded && inner.guards.is_empty()
     }
 
-    /// Another agent is at work here: what is known is forgotten.
+    /// Another agent may be at work here: what is known is forgotten, and read from the ledger again.
     fn step_aside(&self) {
         self.idle.store(true, Ordering::Relaxed);
         let mut inner = self.inner.lock();

@@ -31,15 +31,28 @@ async fn holder(world: &World) -> Value {
     world.member.get(LEASE).await.unwrap()["spec"]["holderIdentity"].clone()
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_agent_that_does_not_hear_the_hub_gives_way_to_one_that_does() {
-    let world = World::new().await;
+/// A Deployment that may run without the hub's word for a minute.
+fn fenced_web() -> Value {
+    let mut web = deployment("default", "web", 2);
+    web["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": "60s"});
+    web
+}
+
+/// An agent that acts, and has applied a Work of these manifests, and one that stands by, with its wire to the hub.
+async fn two(world: &World, manifests: &[Value]) -> (Running, Running, Wire) {
     let first = world.active_agent().await;
-    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.work("w", manifests).await;
     world.applied("w").await;
     let wire = Wire::new();
     let second = world.agent_by(world.config(), &wire, &Wire::new());
     second.phase(Phase::StandingBy).await;
+    (first, second, wire)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_hear_the_hub_gives_way_to_one_that_does() {
+    let world = World::new().await;
+    let (first, second, wire) = two(&world, &[config_map("default", "a", "1")]).await;
 
     world.wire.cut();
     timeout(SECOND * 120, second.phase(Phase::Active)).await.expect("it takes over");
@@ -74,12 +87,7 @@ async fn an_agent_that_does_not_hear_the_hub_gives_way_to_one_that_does() {
 #[tokio::test(start_paused = true)]
 async fn where_no_agent_hears_the_hub_the_one_that_acts_goes_on() {
     let world = World::new().await;
-    let first = world.active_agent().await;
-    world.work("w", &[config_map("default", "a", "1")]).await;
-    world.applied("w").await;
-    let wire = Wire::new();
-    let second = world.agent_by(world.config(), &wire, &Wire::new());
-    second.phase(Phase::StandingBy).await;
+    let (first, second, wire) = two(&world, &[config_map("default", "a", "1")]).await;
     let holds = holder(&world).await;
     world.wire.cut();
     wire.cut();
@@ -98,11 +106,7 @@ async fn where_no_agent_hears_the_hub_the_one_that_acts_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_reach_its_member_is_replaced_on_the_hub_too() {
     let world = World::new().await;
-    let first = world.active_agent().await;
-    world.work("w", &[config_map("default", "a", "1")]).await;
-    world.applied("w").await;
-    let second = world.agent_by(world.config(), &Wire::new(), &Wire::new());
-    second.phase(Phase::StandingBy).await;
+    let (first, second, _) = two(&world, &[config_map("default", "a", "1")]).await;
     // The first goes on renewing the hub's Lease for as long as it does not know better.
     world.member_wire.cut();
     timeout(SECOND * 60, async {
@@ -125,13 +129,7 @@ async fn an_agent_that_cannot_reach_its_member_is_replaced_on_the_hub_too() {
 #[tokio::test(start_paused = true)]
 async fn a_fence_is_kept_by_one_agent() {
     let world = World::new().await;
-    let first = world.active_agent().await;
-    let mut web = deployment("default", "web", 2);
-    web["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": "60s"});
-    world.work("w", std::slice::from_ref(&web)).await;
-    world.applied("w").await;
-    let second = world.agent_by(world.config(), &Wire::new(), &Wire::new());
-    second.phase(Phase::StandingBy).await;
+    let (first, second, _) = two(&world, &[fenced_web()]).await;
     world.wire.cut();
     timeout(SECOND * 120, second.phase(Phase::Active)).await.expect("it takes over");
     eventually(SECOND * 60, "it runs", async || {
@@ -151,9 +149,7 @@ async fn a_fence_is_kept_by_one_agent() {
 async fn what_an_agent_has_left_behind_is_stopped_before_another_copy_may_begin() {
     let world = World::new().await;
     let first = world.active_agent().await;
-    let mut web = deployment("default", "web", 2);
-    web["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": "60s"});
-    world.work("w", std::slice::from_ref(&web)).await;
+    world.work("w", &[fenced_web()]).await;
     world.applied("w").await;
     sleep(SECOND * 60).await;
     world.wire.cut();
@@ -174,11 +170,7 @@ async fn what_an_agent_has_left_behind_is_stopped_before_another_copy_may_begin(
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_may_not_renew_its_lease_any_more_stops_acting() {
     let world = World::new().await;
-    let first = world.active_agent().await;
-    world.work("w", &[config_map("default", "a", "1")]).await;
-    world.applied("w").await;
-    let second = world.agent_by(world.config(), &Wire::new(), &Wire::new());
-    second.phase(Phase::StandingBy).await;
+    let (first, second, _) = two(&world, &[config_map("default", "a", "1")]).await;
     for method in ["GET", "PATCH", "PUT", "POST"] {
         world.member_wire.forbid(format!("{method} /apis/coordination.k8s.io"));
     }
