@@ -48,7 +48,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use self::{
     accounts::{Bonds, ISSUER, ServiceAccounts},
     bootstrap::BootstrapTokens,
-    epochs::{End, Epochs, Hold},
+    epochs::{End, Epochs, Hold, Validity},
     oidc::Oidc,
     verified::{TokenDigest, Verified, VerifiedTokens},
 };
@@ -103,7 +103,7 @@ pub enum Peer {
 #[derive(Clone, Debug)]
 pub struct PeerCertificate {
     user: UserInfo,
-    not_after: SystemTime,
+    validity: Validity,
     key: [u8; 32],
     /// The epoch in which it was issued, which matters for agents.
     epoch: u64,
@@ -134,12 +134,15 @@ impl PeerCertificate {
                 epoch = number.parse().map_err(|_| format!("its epoch {number:?} is no number"))?;
             }
         }
-        let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+        let at = |time: x509_parser::time::ASN1Time| {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
+        };
+        let certified = certificate.validity();
         let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
         Ok(Self {
             user: UserInfo { extra, ..UserInfo::new(name, groups) },
-            not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
+            validity: Validity { from: at(certified.not_before), until: at(certified.not_after) },
             key: Sha256::digest(certificate.public_key().raw).into(),
             epoch,
         })
@@ -163,7 +166,8 @@ impl PeerCertificate {
     pub(crate) fn of_agent(cluster: &str, epoch: u64) -> Self {
         let user = UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS]);
         let key = Sha256::digest(format!("{cluster} {epoch}")).into();
-        Self { user, not_after: SystemTime::UNIX_EPOCH, key, epoch }
+        let validity = Validity { from: SystemTime::UNIX_EPOCH, until: SystemTime::UNIX_EPOCH };
+        Self { user, validity, key, epoch }
     }
 
     /// A digest of its public key.
@@ -471,14 +475,17 @@ impl Authenticator {
             Peer::Refused(reason) => return Err(Unauthenticated::Certificate(reason.clone())),
             Peer::Certificate(shown) => shown,
         };
-        let (now, mut user) = (self.env.wall(), shown.user.clone());
-        if now > shown.not_after {
+        let (now, mut user, until) = (self.env.wall(), shown.user.clone(), shown.validity.until);
+        if now > until {
             return Err(Unauthenticated::Expired(user.name));
         }
         let hold = match agent_cluster(&user) {
-            None => Hold { ended: CancellationToken::new(), until: shown.not_after, leaving: false },
-            Some(cluster) => match self.stored.epochs.judge(cluster, shown.epoch, shown.not_after, now) {
-                Ok(hold) => hold,
+            None => Hold { ended: CancellationToken::new(), until, leaving: false },
+            Some(cluster) => match self.stored.epochs.judge(cluster, shown.epoch, shown.validity, now) {
+                Ok(hold) => {
+                    user.extra.insert(epochs::EPOCH.to_owned(), vec![shown.epoch.to_string()]);
+                    hold
+                }
                 Err(how) => return Err(Unauthenticated::Ended(user.name, how)),
             },
         };
@@ -562,7 +569,7 @@ mod tests {
         let not_after = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
         let certificate = Peer::Certificate(Arc::new(PeerCertificate {
             user: UserInfo::new("c", ["g"]),
-            not_after,
+            validity: Validity { from: SystemTime::UNIX_EPOCH, until: not_after },
             key: [0; 32],
             epoch: 0,
         }));

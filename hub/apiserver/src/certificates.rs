@@ -21,6 +21,11 @@
 //! | annotation [`CLUSTER`], or without it a group `system:bootstrappers:hub:NAME` (`karmadactl token create --groups`) | the cluster whose agent may join by it |
 //! | annotation [`USES_LEFT`] | how many keys it may still have certified; without it any number until it ends |
 //! | annotation [`USED_BY`] | the key that was certified last: it may ask again, if an answer was lost |
+//! | annotation [`USED_AT`] | when that was; ten minutes after its last use nobody gets in by the token |
+//! | annotation [`EPOCH`](crate::authn::epochs::EPOCH), which the server writes | which credentials of the cluster counted when the token was made: it ends with them |
+//!
+//! A token that is older than the registration of the cluster's agent lets that agent's key in and no other, unless it says
+//! itself that it may be used once more.
 //!
 //! A token that is for no cluster lets nobody in by itself: what is asked by it waits for somebody who approves it.
 
@@ -44,8 +49,15 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
-use crate::{identity::UserInfo, pki::Signer, registry::Registry};
-use karmada_meta::object;
+use crate::{
+    authn::{bootstrap, epochs},
+    identity::UserInfo,
+    pki::Signer,
+    registry::Registry,
+    storage::ApiStore,
+};
+use karmada_meta::{names::is_cluster_name, object};
+use karmada_store::Key;
 
 /// Where they are stored.
 pub(crate) const STORAGE: &str = "certificates.k8s.io/certificatesigningrequests";
@@ -57,11 +69,13 @@ pub const CLUSTER: &str = "hub.karmada.io/cluster";
 pub const USES_LEFT: &str = "hub.karmada.io/uses-left";
 /// On the Secret of a bootstrap token: a digest of the key that was certified last.
 pub const USED_BY: &str = "hub.karmada.io/used-by";
+/// On the Secret of a bootstrap token: when a key was last certified by it.
+pub const USED_AT: &str = "hub.karmada.io/used-at";
 /// What the group of a token begins with that says which cluster it is for.
 pub const CLUSTER_GROUP: &str = "system:bootstrappers:hub:";
 
-/// The longest request that is looked at, as PEM. One of the longest key that is signed has 3 kB.
-const LONGEST: usize = 64 * 1024;
+/// The longest request that is taken, as it stands in `spec.request`. One of the longest key that is signed has 3 kB.
+pub(crate) const LONGEST: usize = 64 * 1024;
 
 /// What a request in PKCS#10 asks for.
 #[derive(Clone, Debug)]
@@ -148,6 +162,20 @@ fn unfit(key: &Result<PublicKey<'_>, x509_parser::error::X509Error>) -> Option<S
     };
     (!(2048..=4096).contains(&bits))
         .then(|| format!("its RSA key has {bits} bits, which must be 2048 to 4096"))
+}
+
+/// Writes into the Secret of a bootstrap token that is being made which credentials of its cluster count now. What it says
+/// itself holds if that is less: it may have been made elsewhere, and earlier.
+pub(crate) fn date_token(secret: &mut Value, store: &ApiStore) {
+    let Some(cluster) = bootstrap::cluster(secret).filter(|cluster| is_cluster_name(cluster)) else { return };
+    let key = Key::new(controller::SECRETS, epochs::NAMESPACE, epochs::Record::name(&cluster));
+    let record = store.get(&key).and_then(|record| serde_json::from_slice(&record.value).ok());
+    let now =
+        record.map_or(0, |record: Value| epochs::Record::read(&record).map_or(0, |record| record.epoch));
+    let said = object::annotation(secret, epochs::EPOCH).and_then(|epoch| epoch.parse().ok());
+    if now > 0 || said.is_some() {
+        object::set_annotation(secret, epochs::EPOCH, said.unwrap_or(now).min(now).to_string());
+    }
 }
 
 /// Writes into a request who made it, which nobody can say but the server.
@@ -249,7 +277,7 @@ pub(crate) fn start(
             let certifier = current.wait().await;
             let requests = controller::Controller::new(registry.clone(), certifier.clone());
             let tokens = cluster_info::Publisher::new(registry, certifier);
-            tokio::join!(requests.run(), tokens.run());
+            tokio::join!(requests.run(), requests.clean(), tokens.run());
         };
         tokio::select! {
             biased;

@@ -1,7 +1,8 @@
 //! How much may be stored, in all and by whom.
 //!
 //! An account is an agent's: of what stands in its execution namespace, of its Cluster, Lease and Secrets, and apart from
-//! those of its events, also the ones about its Cluster in `default`. It follows from an object's place alone, so that
+//! those of its events, also the ones about its Cluster in `default`. What it asks to have certified is a third one, and what
+//! is asked by a bootstrap token one of that token's. It follows from an object's place alone, so that
 //! what is counted is the same after a restart. Only the agent is bound by it: what the platform itself stores there counts,
 //! too, and goes on. [`karmada_store::Terms`] has the rest.
 
@@ -11,8 +12,9 @@ use karmada_meta::status::Status;
 use karmada_store::{Account, Exceeded, Key, Purpose, Terms, Used};
 
 use crate::{
+    authn::bootstrap::{BOOTSTRAPPERS, USER_PREFIX},
     authz::{CLUSTER_NAMESPACE, EXECUTION_PREFIX},
-    identity::{UserInfo, agent_cluster},
+    identity::{AGENT_PREFIX, UserInfo, agent_cluster},
     pki::MASTERS,
 };
 
@@ -21,6 +23,12 @@ const CLUSTERS: &str = "cluster.karmada.io/clusters";
 const LEASES: &str = "coordination.k8s.io/leases";
 /// Begins the account of an agent's events.
 const OF_EVENTS: &str = "events of ";
+/// Begins the account of what one machine asks to have certified.
+const OF_REQUESTS: &str = "requests for certificates of ";
+/// What these may take: of an agent some fifty that were signed within the hour for which they are kept. A token may be
+/// that of many machines, whose requests wait for somebody to approve them.
+const REQUESTS_OF_AGENT: u64 = 256 << 10;
+const REQUESTS_OF_TOKEN: u64 = 512 << 10;
 
 /// How much may be stored, in bytes by [`karmada_store::Used`]; 0 stands for anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,14 @@ impl StorageQuota {
         Account { name: format!("{prefix}agent {cluster}").into(), limit: self.limit(events) }
     }
 
+    /// The account of requests for certificates that a user has made.
+    pub(crate) fn requests(user: &str) -> Option<Account> {
+        let agent = user.strip_prefix(AGENT_PREFIX).map(|cluster| ("agent", cluster, REQUESTS_OF_AGENT));
+        let token = || user.strip_prefix(USER_PREFIX).map(|id| ("bootstrap token", id, REQUESTS_OF_TOKEN));
+        let (what, name, limit) = agent.or_else(token)?;
+        Some(Account { name: format!("{OF_REQUESTS}{what} {name}").into(), limit })
+    }
+
     const fn limit(&self, events: bool) -> u64 {
         if events { self.agent_events } else { self.agent }
     }
@@ -73,7 +89,8 @@ impl StorageQuota {
     pub(crate) fn nearly_full(&self, used: &Used) -> usize {
         let full = |(name, usage): &(&Arc<str>, &karmada_store::Usage)| {
             let limit = self.limit(name.starts_with(OF_EVENTS));
-            limit > 0 && usage.bytes >= limit / 5 * 4
+            // What is asked for goes within the hour.
+            !name.starts_with(OF_REQUESTS) && limit > 0 && usage.bytes >= limit / 5 * 4
         };
         used.accounts.iter().filter(full).count()
     }
@@ -96,7 +113,8 @@ fn owner<'a>(key: &'a Key, about: impl FnOnce() -> Option<(&'a str, &'a str)>) -
 /// of room.
 pub(crate) fn terms(user: &UserInfo, resource: &str, purpose: Purpose) -> Terms {
     let purpose = if resource == LEASES { Purpose::Upkeep } else { purpose };
-    Terms { purpose, guest: agent_cluster(user).is_some() && !user.in_group(MASTERS) }
+    let machine = agent_cluster(user).is_some() || user.in_group(BOOTSTRAPPERS);
+    Terms { purpose, guest: machine && !user.in_group(MASTERS) }
 }
 
 /// What a writer is told for whom there is no room. A client that is not told when to come back does so by its own
@@ -104,6 +122,10 @@ pub(crate) fn terms(user: &UserInfo, resource: &str, purpose: Purpose) -> Terms 
 pub(crate) fn refusal(exceeded: &Exceeded) -> Status {
     let Exceeded { account, used, limit } = exceeded;
     let message = match account {
+        Some(account) if account.starts_with(OF_REQUESTS) => {
+            let why = format!("too many {account} are kept: {used} of {limit} bytes");
+            return Status::too_many_requests(why, 60);
+        }
         Some(account) => format!(
             "exceeded quota: {account} takes {used} of {limit} bytes; it can delete what it no longer needs, or whoever \
              runs the hub can raise --agent-storage-quota"

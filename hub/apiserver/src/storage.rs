@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
+    certificates,
     kinds::{Kind, rules},
     quota::StorageQuota,
 };
@@ -84,6 +85,8 @@ impl Projection {
                 selectable.insert(crate::kinds::storage_name(&spec.group, &spec.resource), fields);
             }
         }
+        // Last, where no selector looks: whose account they count for.
+        selectable.entry(certificates::STORAGE.to_owned()).or_default().push("spec.username".to_owned());
         let events = selectable.get("core/events");
         let place = |path: &str| events?.iter().position(|field| field == path);
         let about = place("involvedObject.kind").zip(place("involvedObject.name"));
@@ -150,6 +153,9 @@ impl Project for Projection {
     }
 
     fn account(&self, key: &Key, header: &Header) -> Option<Account> {
+        if &*key.resource == certificates::STORAGE {
+            return StorageQuota::requests(header.fields.last()?);
+        }
         self.quota.account(key, || {
             let (kind, name) = self.about?;
             Some((header.fields.get(kind)?, header.fields.get(name)?))

@@ -10,7 +10,7 @@ use karmada_api::{
     conditions::{self, Condition, ConditionStatus},
     consts::extension,
 };
-use karmada_apiserver::authn::epochs::{Epochs, SOON};
+use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::Error;
 use karmada_meta::time::Time;
 use karmada_objects::{
@@ -52,7 +52,7 @@ pub(crate) async fn run(writer: Arc<Writer>, epochs: Option<Arc<Epochs>>, stop: 
 /// One look at the certificates that were shown.
 async fn look(writer: &Writer, epochs: &Epochs) {
     let now = Time::now(&writer.env);
-    for (cluster, until, soon) in epochs.ends(writer.env.wall(), SOON) {
+    for (cluster, until, soon) in epochs.ends(writer.env.wall()) {
         let said = soon.then(|| message(&cluster, Time::from_system(until)));
         let Some(head) = writer.known.clusters.get(&Key::cluster_scoped(&*cluster)) else { continue };
         if !show(&mut head.conditions().to_vec(), said.as_deref(), now) {

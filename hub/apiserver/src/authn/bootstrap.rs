@@ -11,6 +11,7 @@
 //! | `token-id`, `token-secret` | six and sixteen of `a-z0-9`; the id is the end of the Secret's name, too |
 //! | `usage-bootstrap-authentication` | `true`, or nobody gets in by it |
 //! | `expiration` | RFC 3339; without one it does not end. What cannot be read has ended |
+//! | annotation `hub.karmada.io/uses-left` | 0 ends it, ten minutes after `hub.karmada.io/used-at`: until then the machine that was let in may have missed its answer |
 //! | `auth-extra-groups` | groups beside `system:bootstrappers`, and of no others than those that begin so |
 //!
 //! Of the secrets only digests are kept, and every attempt costs one digest and one comparison of whole digests, whether
@@ -18,7 +19,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -31,7 +32,12 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
 use super::{By, Known, RefusedToken, epochs::Hold, forever};
-use crate::{follow::Derived, identity::UserInfo, storage::Header};
+use crate::{
+    certificates::{CLUSTER, CLUSTER_GROUP, USED_AT, USES_LEFT},
+    follow::Derived,
+    identity::UserInfo,
+    storage::Header,
+};
 
 /// Where bootstrap tokens are kept.
 pub const NAMESPACE: &str = "kube-system";
@@ -77,6 +83,8 @@ struct Token {
     digest: [u8; 32],
     groups: Vec<String>,
     until: SystemTime,
+    /// From when on it counts as used up.
+    spent: Option<SystemTime>,
 }
 
 impl Token {
@@ -126,17 +134,41 @@ impl Token {
                 .into(),
         };
         let digest = Sha256::digest(token_secret).into();
-        Ok(Self { digest, groups: groups.into_iter().collect(), until })
+        Ok(Self { digest, groups: groups.into_iter().collect(), until, spent: spent(secret) })
     }
 }
 
-/// The groups of whoever shows the token of a Secret.
+/// Judges the Secret of a token by which something was asked. How often it was used is not looked at.
 ///
 /// # Errors
 /// Why nobody gets in by it.
-pub(crate) fn groups(id: &str, secret: &Value, now: SystemTime) -> Result<Vec<String>, String> {
+pub(crate) fn judge(id: &str, secret: &Value, now: SystemTime) -> Result<(), String> {
     let token = Token::read(id, secret)?;
-    if now >= token.until { Err("it has expired".to_owned()) } else { Ok(token.groups) }
+    if now >= token.until { Err("it has expired".to_owned()) } else { Ok(()) }
+}
+
+/// For how long a token that is used up still lets its last user in.
+const LINGERS: Duration = Duration::from_mins(10);
+
+/// From when on a token counts as used up.
+fn spent(secret: &Value) -> Option<SystemTime> {
+    object::annotation(secret, USES_LEFT).filter(|left| left.parse() == Ok(0_u32))?;
+    let used = object::annotation(secret, USED_AT).and_then(|at| at.parse::<Time>().ok());
+    Some(used.map_or(SystemTime::UNIX_EPOCH, |at| SystemTime::from(at.timestamp()) + LINGERS))
+}
+
+/// The cluster that a token is for.
+pub(crate) fn cluster(secret: &Value) -> Option<String> {
+    let said = object::annotation(secret, CLUSTER).map(str::to_owned);
+    said.or_else(|| {
+        let groups = field(secret, "auth-extra-groups")?;
+        groups.split(',').find_map(|group| group.strip_prefix(CLUSTER_GROUP)).map(str::to_owned)
+    })
+}
+
+/// Whether the Secret of a token is kept there.
+pub(crate) fn is_place(resource: &str, namespace: &str, name: &str) -> bool {
+    resource == SECRETS && namespace == NAMESPACE && name.starts_with(PREFIX)
 }
 
 /// The text of a field of a token's Secret.
@@ -144,10 +176,20 @@ fn field(secret: &Value, name: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(secret["data"][name].as_str()?).ok()?).ok()
 }
 
-/// Whether the Secret is a token's whose time is up. One that cannot be read is left for people to look at.
+/// Whether the Secret is a token's whose time is up. One whose time cannot be read is left for people to look at.
 pub(crate) fn has_ended(secret: &Value, now: SystemTime) -> bool {
     let until = field(secret, "expiration").and_then(|at| at.parse::<Time>().ok());
     secret["type"] == TYPE && until.is_some_and(|until| now >= SystemTime::from(until.timestamp()))
+}
+
+/// Whether a token has time left, and uses. One whose time cannot be read has none, as for whoever shows it.
+fn has_time(secret: &Value, now: SystemTime) -> bool {
+    let left = match field(secret, "expiration") {
+        None => secret["data"]["expiration"].is_null(),
+        Some(at) if at.is_empty() => true,
+        Some(at) => at.parse::<Time>().is_ok_and(|at| now < SystemTime::from(at.timestamp())),
+    };
+    left && spent(secret).is_none_or(|spent| now < spent)
 }
 
 /// The secret part of a token that signs what machines read before they know this server.
@@ -157,7 +199,7 @@ pub(crate) fn signing_secret(id: &str, secret: &Value, now: SystemTime) -> Optio
         && object::deletion_timestamp(secret).is_none()
         && is("usage-bootstrap-signing", "true")
         && is("token-id", id)
-        && !has_ended(secret, now);
+        && has_time(secret, now);
     let key = field(secret, "token-secret").filter(|key| parse(&format!("{id}.{key}")).is_some());
     key.filter(|_| signs)
 }
@@ -190,6 +232,10 @@ impl BootstrapTokens {
         if now >= token.until {
             return Some(Err(RefusedToken::ended(&name, "token_expired", "the bootstrap token has expired")));
         }
+        if token.spent.is_some_and(|spent| now >= spent) {
+            let why = "the bootstrap token has been used as often as it may be";
+            return Some(Err(RefusedToken::ended(&name, "token_used_up", why)));
+        }
         let user = UserInfo::new(name, &token.groups);
         let hold = Hold { ended: ended.clone(), until: token.until, leaving: false };
         Some(Ok(Known { user, by: By::Token, hold: Some(hold) }))
@@ -206,6 +252,10 @@ impl BootstrapTokens {
                 .ok()
         });
         let mut tokens = self.tokens.write();
+        if let (Some(entry), Some(token)) = (tokens.get_mut(id), &token) {
+            // Whoever was let in by its last use is still waiting for the certificate.
+            entry.token.spent = token.spent;
+        }
         if tokens.get(id).map(|entry| &entry.token) == token.as_ref() {
             return;
         }
@@ -245,8 +295,6 @@ impl Derived for BootstrapTokens {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -338,6 +386,48 @@ mod tests {
         let mut going = secret(&[]);
         going["metadata"]["deletionTimestamp"] = "2001-01-01T00:00:00Z".into();
         assert!(Token::read("abcdef", &going).is_err());
+    }
+
+    /// Who gets in, and whose signature machines believe: the same, whatever the Secret says of its time.
+    #[test]
+    fn what_has_no_time_left_signs_nothing() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let (never, past) = (None, Some("1970-01-01T00:01:00Z"));
+        // expiration, uses-left, used-at, when, whether it signs, whether somebody gets in
+        let rows = [
+            (never, None, None, 100, true, true),
+            (Some(""), None, None, 100, true, true),
+            (past, None, None, 59, true, true),
+            (past, None, None, 60, false, false),
+            (Some("tomorrow"), None, None, 0, false, false),
+            (never, Some("1"), Some("1970-01-01T00:00:00Z"), 9000, true, true),
+            (never, Some("0"), Some("1970-01-01T00:00:00Z"), 599, true, true),
+            (never, Some("0"), Some("1970-01-01T00:00:00Z"), 600, false, false),
+            (never, Some("0"), None, 0, false, false),
+        ];
+        for row in rows {
+            let (expiration, left, used, when, signs, lets_in) = row;
+            let mut secret = secret(&[("usage-bootstrap-signing", "true")]);
+            if let Some(at) = expiration {
+                secret["data"]["expiration"] = STANDARD.encode(at).into();
+            }
+            for (key, text) in [(USES_LEFT, left), (USED_AT, used)] {
+                if let Some(text) = text {
+                    object::set_annotation(&mut secret, key, text);
+                }
+            }
+            assert_eq!(signing_secret("abcdef", &secret, at(when)).is_some(), signs, "{row:?}");
+            let tokens = BootstrapTokens::default();
+            if let Ok(token) = Token::read("abcdef", &secret) {
+                let entry = Entry { token, ended: CancellationToken::new() };
+                tokens.tokens.write().insert("abcdef".to_owned(), entry);
+            }
+            let judged = tokens.judge("abcdef.0123456789abcdef", at(when)).expect("a token by its form");
+            assert_eq!(judged.is_ok(), lets_in, "{row:?}");
+        }
+        let mut garbled = secret(&[("usage-bootstrap-signing", "true")]);
+        garbled["data"]["expiration"] = "!".into();
+        assert_eq!(signing_secret("abcdef", &garbled, at(0)), None);
     }
 
     #[test]

@@ -46,14 +46,18 @@ pub const TYPE: &str = "hub.karmada.io/agent-credential";
 const SECRETS: &str = "core/secrets";
 const CLUSTERS: &str = "cluster.karmada.io/clusters";
 
-const EPOCH: &str = "hub.karmada.io/credential-epoch";
+/// The epoch: on a record the one that counts, on a bootstrap token the one in which it was made, and among what is said of
+/// an agent (`extra`) that of its certificate.
+pub const EPOCH: &str = "hub.karmada.io/credential-epoch";
 const ENDED: &str = "hub.karmada.io/credential-ended";
 const SINCE: &str = "hub.karmada.io/credential-ended-at";
 const UID: &str = "hub.karmada.io/credential-ended-for";
 const BEFORE: &str = "hub.karmada.io/credential-epoch-before";
 
-/// Whose certificates last no longer than this are named.
-pub const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A certificate of which less than one part of so many is left ends soon: whoever renews in time has a new one by then.
+const SOON: u32 = 4;
+/// One that ends later than this does not end soon, however long it was made for.
+const NOT_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long the agent of a Cluster that has gone may still see that.
 const FAREWELL: Duration = Duration::from_secs(600);
@@ -162,11 +166,6 @@ impl Record {
         Some(Self { epoch, ended: Some(ended) })
     }
 
-    /// When the epoch before ended.
-    pub(crate) fn ended_at(&self) -> Option<SystemTime> {
-        self.ended.as_ref().map(|ended| ended.since)
-    }
-
     /// Writes the record of a cluster into its Secret, a new one if there is none.
     pub fn write(&self, cluster: &str, there: Option<Value>) -> Value {
         let mut secret = there.unwrap_or_else(|| {
@@ -199,6 +198,24 @@ impl Record {
     }
 }
 
+/// From when to when a certificate holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Its beginning.
+    pub from: SystemTime,
+    /// Its end.
+    pub until: SystemTime,
+}
+
+impl Validity {
+    /// Whether it ends soon, or has ended: a matter of its own life, since one of 30 days has just begun when another of a
+    /// year is late.
+    pub fn ends_soon(&self, now: SystemTime) -> bool {
+        let life = self.until.duration_since(self.from).unwrap_or_default();
+        self.until < now + (life / SOON).min(NOT_SOON)
+    }
+}
+
 /// For how long what was shown holds.
 #[derive(Clone, Debug)]
 pub struct Hold {
@@ -219,8 +236,8 @@ struct Entry {
     leaving: CancellationToken,
     /// A certificate of the epoch that counts has come, or another Cluster of the name: nobody takes leave any more.
     superseded: bool,
-    /// The end of the certificate that was last shown and accepted.
-    until: Option<SystemTime>,
+    /// That of the certificate that was last shown and accepted.
+    shown: Option<Validity>,
 }
 
 impl Entry {
@@ -229,7 +246,7 @@ impl Entry {
             // Whoever holds these is told; those that come next are not.
             std::mem::take(&mut self.current).cancel();
             std::mem::take(&mut self.leaving).cancel();
-            (self.superseded, self.until) = (false, None);
+            (self.superseded, self.shown) = (false, None);
         }
         self.record = record;
     }
@@ -257,17 +274,12 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Judges a certificate of a cluster's agent that its authority has signed and that ends at `not_after`.
+    /// Judges a certificate of a cluster's agent that its authority has signed.
     ///
     /// # Errors
     /// How its epoch ended.
-    pub fn judge(
-        &self,
-        cluster: &str,
-        epoch: u64,
-        not_after: SystemTime,
-        now: SystemTime,
-    ) -> Result<Hold, End> {
+    pub fn judge(&self, cluster: &str, epoch: u64, validity: Validity, now: SystemTime) -> Result<Hold, End> {
+        let not_after = validity.until;
         let mut clusters = self.clusters.lock();
         if !clusters.contains_key(cluster) {
             clusters.insert(cluster.into(), Entry::default());
@@ -275,7 +287,7 @@ impl Epochs {
         let entry = clusters.get_mut(cluster).expect("it was put there");
         if epoch >= entry.record.epoch {
             entry.supersede();
-            entry.until = Some(not_after);
+            entry.shown = Some(validity);
             return Ok(Hold { ended: entry.current.clone(), until: not_after, leaving: false });
         }
         let (how, since, last) = match &entry.record.ended {
@@ -289,17 +301,16 @@ impl Epochs {
         Err(how)
     }
 
-    /// The clusters whose agents' certificates end within a time, or have ended, and those whose do not; of agents that have
-    /// shown one to this process.
-    pub fn ends(&self, now: SystemTime, within: Duration) -> Vec<(Arc<str>, SystemTime, bool)> {
+    /// The clusters whose agents have shown a certificate to this process, when it ends, and whether that is soon.
+    pub fn ends(&self, now: SystemTime) -> Vec<(Arc<str>, SystemTime, bool)> {
         let clusters = self.clusters.lock();
-        let shown = clusters.iter().filter_map(|(name, entry)| Some((name.clone(), entry.until?)));
-        shown.map(|(name, until)| (name, until, until < now + within)).collect()
+        let shown = clusters.iter().filter_map(|(name, entry)| Some((name.clone(), entry.shown?)));
+        shown.map(|(name, shown)| (name, shown.until, shown.ends_soon(now))).collect()
     }
 
     /// Whether a certificate of the epoch that counts has been accepted by this process.
     pub fn was_shown(&self, cluster: &str) -> bool {
-        self.clusters.lock().get(cluster).is_some_and(|entry| entry.until.is_some())
+        self.clusters.lock().get(cluster).is_some_and(|entry| entry.shown.is_some())
     }
 
     /// Has a record of a cluster, as if it had come from the store.
@@ -378,7 +389,7 @@ pub struct EndingFigures {
 }
 
 impl EndingFigures {
-    /// Of certificates that end within [`SOON`].
+    /// Of certificates that end soon, by [`Validity::ends_soon`].
     pub fn new(epochs: Arc<Epochs>, env: karmada_env::Env) -> Self {
         Self { epochs, env }
     }
@@ -386,10 +397,10 @@ impl EndingFigures {
 
 impl Source for EndingFigures {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let ends = self.epochs.ends(self.env.wall(), SOON);
+        let ends = self.epochs.ends(self.env.wall());
         sheet.one_gauge(
             "karmada_hub_agent_certificates_ending",
-            "Agents whose certificates have ended or end within 30 days; the conditions CredentialExpiring name them.",
+            "Agents whose certificates have ended, or have less than a quarter of their life left (and less than 30 days); the conditions CredentialExpiring name them.",
             ends.iter().filter(|(_, _, soon)| *soon).count() as f64,
         )
     }
@@ -401,6 +412,10 @@ mod tests {
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn until(seconds: u64) -> Validity {
+        Validity { from: at(0), until: at(seconds) }
     }
 
     #[test]
@@ -433,7 +448,7 @@ mod tests {
         for (record, epoch, when, want) in rows {
             let epochs = Epochs::default();
             epochs.clusters.lock().insert("m1".into(), Entry { record: record.clone(), ..Entry::default() });
-            let got = epochs.judge("m1", epoch, at(1000), at(when)).map(|hold| hold.leaving);
+            let got = epochs.judge("m1", epoch, until(1000), at(when)).map(|hold| hold.leaving);
             assert_eq!(got, want, "{record:?}, epoch {epoch} at {when}");
         }
     }
@@ -446,7 +461,7 @@ mod tests {
         assert_eq!(issued.epoch, 1001, "two in one second");
         // The hub is restored: the record is that of the backup, the agent has what was issued since.
         let epochs = Epochs::default();
-        let judge = |epoch| epochs.judge("m1", epoch, at(9000), at(3000)).map(|hold| hold.leaving);
+        let judge = |epoch| epochs.judge("m1", epoch, until(9000), at(3000)).map(|hold| hold.leaving);
         assert_eq!(judge(issued.epoch), Ok(false), "it holds on");
         let take = |record: &Record| {
             epochs.clusters.lock().get_mut("m1").expect("known").take(record.clone());
@@ -466,15 +481,15 @@ mod tests {
     fn what_is_open_ends_with_its_epoch_and_a_newer_certificate_ends_the_farewell() {
         let epochs = Epochs::default();
         let take = |record: Record| epochs.clusters.lock().get_mut("m1").expect("known").take(record);
-        let before = epochs.judge("m1", 0, at(1000), at(0)).expect("it counts");
+        let before = epochs.judge("m1", 0, until(1000), at(0)).expect("it counts");
         let deleted = Record::default().end(End::Deleted, "u", at(10)).expect("an epoch");
         take(deleted.clone());
         assert!(before.ended.is_cancelled());
-        let leaving = epochs.judge("m1", 0, at(1000), at(11)).expect("it may read");
+        let leaving = epochs.judge("m1", 0, until(1000), at(11)).expect("it may read");
         assert_eq!((leaving.leaving, leaving.until, leaving.ended.is_cancelled()), (true, at(610), false));
-        let new = epochs.judge("m1", 10, at(1000), at(12)).expect("the new one counts");
+        let new = epochs.judge("m1", 10, until(1000), at(12)).expect("the new one counts");
         assert!(leaving.ended.is_cancelled() && !new.ended.is_cancelled());
-        assert_eq!(epochs.judge("m1", 0, at(1000), at(13)).map(drop), Err(End::Deleted));
+        assert_eq!(epochs.judge("m1", 0, until(1000), at(13)).map(drop), Err(End::Deleted));
         // The same record again ends nothing.
         take(deleted);
         assert!(!new.ended.is_cancelled());
@@ -483,17 +498,17 @@ mod tests {
     #[test]
     fn another_cluster_of_the_name_ends_the_farewell_and_the_one_that_goes_does_not() {
         let epochs = Epochs::default();
-        epochs.judge("m1", 0, at(1000), at(0)).expect("it counts");
+        epochs.judge("m1", 0, until(1000), at(0)).expect("it counts");
         assert!(epochs.was_shown("m1") && !epochs.was_shown("m2"));
         let deleted = Record::default().end(End::Deleted, "u", at(10)).expect("an epoch");
         let with = |change: &dyn Fn(&mut Entry)| change(epochs.clusters.lock().get_mut("m1").expect("known"));
         with(&|entry| entry.take(deleted.clone()));
         assert!(!epochs.was_shown("m1"), "none of the epoch that counts");
         with(&|entry| entry.meet("u"));
-        let leaving = epochs.judge("m1", 0, at(1000), at(11)).expect("it may read");
+        let leaving = epochs.judge("m1", 0, until(1000), at(11)).expect("it may read");
         with(&|entry| entry.meet("v"));
         assert!(leaving.ended.is_cancelled());
-        assert_eq!(epochs.judge("m1", 0, at(1000), at(12)).map(drop), Err(End::Deleted));
+        assert_eq!(epochs.judge("m1", 0, until(1000), at(12)).map(drop), Err(End::Deleted));
         assert!(!epochs.was_shown("m1"));
     }
 
@@ -523,16 +538,28 @@ mod tests {
 
     #[test]
     fn certificates_that_end_soon_are_told() {
+        let day = 24 * 3600;
+        // Days of its life, days that have gone of it, whether it ends soon.
+        let rows = [
+            (30, 0, false),
+            (30, 15, false),
+            (30, 22, false),
+            (30, 23, true),
+            (30, 31, true),
+            (365, 0, false),
+            (365, 334, false),
+            (365, 336, true),
+        ];
+        for (life, gone, want) in rows {
+            let epochs = Epochs::default();
+            epochs.judge("m1", 0, Validity { from: at(0), until: at(life * day) }, at(0)).expect("it counts");
+            let ends = epochs.ends(at(gone * day));
+            assert_eq!(ends, [("m1".into(), at(life * day), want)], "{life} days, of which {gone} have gone");
+        }
         let epochs = Epochs::default();
-        epochs.judge("soon", 0, at(100), at(0)).expect("it counts");
-        epochs.judge("later", 0, at(5000), at(0)).expect("it counts");
-        let ends = |now: u64| -> Vec<(String, bool)> {
-            let ends = epochs.ends(at(now), Duration::from_secs(200));
-            ends.into_iter().map(|(name, _, soon)| (name.to_string(), soon)).collect()
-        };
-        assert_eq!(ends(0), [("later".to_owned(), false), ("soon".to_owned(), true)]);
-        assert_eq!(ends(4900), [("later".to_owned(), true), ("soon".to_owned(), true)]);
-        epochs.judge("soon", 0, at(9000), at(50)).expect("a new one was shown");
-        assert!(!ends(0)[1].1);
+        epochs.judge("m1", 0, until(100), at(0)).expect("it counts");
+        assert!(epochs.ends(at(90))[0].2);
+        epochs.judge("m1", 0, until(9000), at(90)).expect("a new one was shown");
+        assert!(!epochs.ends(at(90))[0].2);
     }
 }

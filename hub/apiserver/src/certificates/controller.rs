@@ -1,20 +1,24 @@
 //! Approves, signs and clears away.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::join_all;
 use karmada_meta::{object, status::Status, time::Time};
 use karmada_store::{Expect, Guard, Key, Scope, WatchEnd};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep, sleep_until},
+};
 
 use super::{
     CLIENT_SIGNER, Certifier, Requested, STORAGE,
-    policy::{self, Known, Requester, Verdict},
+    policy::{self, Known, Requester, Verdict, short},
     usages,
 };
 use crate::{
@@ -30,8 +34,11 @@ use crate::{
 const MANAGER: &str = "kube-controller-manager";
 /// Somebody else may write in between; then it is looked at again, so often before it waits.
 const TRIES: usize = 8;
-/// What failed is tried again after this.
+/// What failed is tried again after this, then after twice as long, so many times: five minutes at most.
 const AGAIN: Duration = Duration::from_secs(5);
+const MOST_DOUBLED: u32 = 6;
+/// So many are deleted at once.
+const BATCH: usize = 64;
 /// How often it is looked at what is past its time.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -49,40 +56,41 @@ impl Controller {
     /// Looks at all requests, then at those that change.
     pub(super) async fn run(&self) {
         let store = &self.registry.store;
-        let mut sweep = Instant::now();
         loop {
             let snapshot = store.snapshot();
-            let mut due: BTreeSet<Key> =
+            let all: Vec<Key> =
                 snapshot.range(STORAGE, None, None).map(|request| request.key.clone()).collect();
             let from = snapshot.revision();
             drop(snapshot);
             let Ok(mut watch) = store.watch(Scope::resource(STORAGE), from) else { continue };
+            let mut failed = Failed::default();
+            for key in all {
+                failed.note(&key, self.settle(&key).await);
+            }
             loop {
-                let mut failed = BTreeSet::new();
-                for key in std::mem::take(&mut due) {
-                    if !self.settle(&key).await {
-                        failed.insert(key);
-                    }
-                }
-                let again = Instant::now() + AGAIN;
-                due = tokio::select! {
+                let next = failed.next();
+                tokio::select! {
                     biased;
-                    () = sleep_until(sweep) => {
-                        self.sweep().await;
-                        sweep = Instant::now() + SWEEP;
-                        failed
-                    }
-                    () = sleep_until(again), if !failed.is_empty() => failed,
-                    event = watch.next() => match event {
-                        Ok(event) => {
-                            failed.insert(event.entry.key.clone());
-                            failed
+                    () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                        for key in failed.due(Instant::now()) {
+                            failed.note(&key, self.settle(&key).await);
                         }
+                    }
+                    event = watch.next() => match event {
+                        Ok(event) => failed.note(&event.entry.key, self.settle(&event.entry.key).await),
                         Err(WatchEnd::Closed) => return,
                         Err(WatchEnd::Compacted(_)) => break,
                     },
-                };
+                }
             }
+        }
+    }
+
+    /// Deletes what has been kept for long enough, beside those who are signing.
+    pub(super) async fn clean(&self) {
+        loop {
+            self.sweep().await;
+            sleep(SWEEP).await;
         }
     }
 
@@ -139,10 +147,12 @@ impl Controller {
             let (secret, guard) = self.token(&spec);
             guards.extend(guard);
             let value = secret.as_ref().map(|secret| self.registry.value_of(secrets, secret));
+            let registered = secret.as_ref().zip(cluster);
             let known = Known {
                 token: value.as_ref(),
-                ended: record.as_ref().and_then(|(_, record)| record.ended_at()),
-                asked: made(&request),
+                epoch: record.as_ref().map_or(0, |(_, record)| record.epoch),
+                registered: registered
+                    .is_some_and(|(token, cluster)| self.has_registered_since(token, cluster)),
                 now: self.registry.env.wall(),
             };
             match policy::decide(&spec, &requested, known) {
@@ -155,7 +165,13 @@ impl Controller {
                     return Ok(true);
                 }
                 Verdict::Deny(reason, why) => {
-                    tracing::warn!(name, reason, why, requester = %spec["username"], "a request for a certificate was denied");
+                    tracing::warn!(
+                        name,
+                        reason,
+                        why,
+                        requester = short(&spec["username"].as_str().unwrap_or_default()),
+                        "a request for a certificate was denied"
+                    );
                     add(&mut request, "Denied", reason, &why, &self.registry.now());
                     return self.put(kind, live, request, "approval", guards, None).await;
                 }
@@ -221,6 +237,14 @@ impl Controller {
         (secret, Some(Guard::Holds(key, expect)))
     }
 
+    /// Whether the agent of a cluster of this name has registered that was not there when a token was made.
+    fn has_registered_since(&self, token: &Object, cluster: &str) -> bool {
+        let there = self.registry.store.get(&Key::new(CLUSTERS, "", cluster));
+        there.filter(|there| there.create_revision > token.create_revision).is_some_and(|there| {
+            serde_json::from_slice(&there.value).is_ok_and(|value: Value| policy::has_registered(&value))
+        })
+    }
+
     /// The certificate; of an agent with the epoch of its credentials.
     fn sign(
         &self,
@@ -237,24 +261,66 @@ impl Controller {
         self.certifier.signer.sign_client(&subject, &requested.key, encipherment, policy::life(spec))
     }
 
-    /// Deletes what has been kept for long enough.
     async fn sweep(&self) {
         let snapshot = self.registry.store.snapshot();
         let now = self.registry.env.wall();
-        let past = snapshot.range(STORAGE, None, None).filter(|request| {
+        let mut past = Vec::new();
+        for (index, request) in snapshot.range(STORAGE, None, None).enumerate() {
             let value: Value = serde_json::from_slice(&request.value).unwrap_or_default();
-            policy::is_past(&value, made(&value), now)
-        });
-        let past: Vec<Arc<Object>> = past.cloned().collect();
+            if policy::is_past(&value, made(&value), now) {
+                past.push(request.clone());
+            }
+            if index % BATCH == BATCH - 1 {
+                yield_now().await;
+            }
+        }
         drop(snapshot);
-        for request in past {
-            delete(&self.registry, &self.user, &request, "certificates.k8s.io", "certificatesigningrequests")
-                .await;
+        // Those of a batch share commits.
+        for batch in past.chunks(BATCH) {
+            let gone = batch.iter().map(|request| {
+                delete(
+                    &self.registry,
+                    &self.user,
+                    request,
+                    "certificates.k8s.io",
+                    "certificatesigningrequests",
+                )
+            });
+            join_all(gone).await;
         }
     }
 }
 
+/// What failed, and when it is tried again.
+#[derive(Debug, Default)]
+pub(super) struct Failed {
+    keys: BTreeMap<Key, (Instant, u32)>,
+}
+
+impl Failed {
+    /// Takes note of a try, and of whether it is done.
+    pub(super) fn note(&mut self, key: &Key, done: bool) {
+        if done {
+            self.keys.remove(key);
+            return;
+        }
+        let tries = self.keys.get(key).map_or(0, |(_, tries)| tries + 1);
+        let wait = AGAIN * (1 << tries.min(MOST_DOUBLED));
+        self.keys.insert(key.clone(), (Instant::now() + wait, tries));
+    }
+
+    /// When the next is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.keys.values().map(|(due, _)| *due).min()
+    }
+
+    pub(super) fn due(&self, now: Instant) -> Vec<Key> {
+        self.keys.iter().filter(|(_, (due, _))| *due <= now).map(|(key, _)| key.clone()).collect()
+    }
+}
+
 pub(super) const SECRETS: &str = "core/secrets";
+const CLUSTERS: &str = "cluster.karmada.io/clusters";
 
 /// Deletes an object that is as it was looked at.
 pub(super) async fn delete(

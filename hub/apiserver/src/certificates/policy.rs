@@ -1,16 +1,22 @@
 //! What is approved, and what is signed. Pure.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use serde_json::Value;
 
-use super::{CLUSTER, CLUSTER_GROUP, Requested, USED_BY, USES_LEFT, usages};
+use super::{Requested, USED_AT, USED_BY, USES_LEFT, usages};
 use crate::{
-    authn::bootstrap::{self, BOOTSTRAPPERS, USER_PREFIX},
+    authn::{
+        bootstrap::{self, BOOTSTRAPPERS, USER_PREFIX},
+        epochs::EPOCH,
+    },
     identity::{AGENT_PREFIX, AGENTS, UserInfo, agent_cluster},
     pki::MASTERS,
 };
-use karmada_meta::{names::is_cluster_name, object};
+use karmada_meta::{names::is_cluster_name, object, time::Time};
 
 /// How long a certificate lasts for which nobody has said.
 pub(super) const USUAL: Duration = Duration::from_hours(24 * 30);
@@ -23,8 +29,13 @@ const LONGEST: Duration = Duration::from_hours(24 * 365);
 pub(super) enum Requester {
     /// Whoever has the bootstrap token of this id.
     Token(String),
-    /// The agent of this cluster.
-    Agent(String),
+    /// The agent of a cluster.
+    Agent {
+        /// Which.
+        cluster: String,
+        /// The epoch of the certificate that it has shown.
+        epoch: u64,
+    },
     /// Somebody else.
     Other,
 }
@@ -40,7 +51,12 @@ impl Requester {
             ..UserInfo::default()
         };
         match (agent_cluster(&user), name.strip_prefix(USER_PREFIX)) {
-            (Some(cluster), _) => Self::Agent(cluster.to_owned()),
+            (Some(cluster), _) => {
+                // As of a certificate that bears none, when nothing is said.
+                let epoch =
+                    spec["extra"][EPOCH][0].as_str().and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+                Self::Agent { cluster: cluster.to_owned(), epoch }
+            }
             (None, Some(id)) if user.in_group(BOOTSTRAPPERS) => Self::Token(id.to_owned()),
             _ => Self::Other,
         }
@@ -68,10 +84,10 @@ pub(super) enum Verdict {
 pub(super) struct Known<'a> {
     /// The Secret of the token by which it was asked, if that is there.
     pub(super) token: Option<&'a Value>,
-    /// When credentials of the cluster were last ended.
-    pub(super) ended: Option<SystemTime>,
-    /// When the request was made.
-    pub(super) asked: SystemTime,
+    /// The epoch of the cluster's credentials that counts.
+    pub(super) epoch: u64,
+    /// Whether the agent of a cluster of this name has registered since the token was made.
+    pub(super) registered: bool,
     /// Now.
     pub(super) now: SystemTime,
 }
@@ -91,15 +107,15 @@ pub(super) fn decide(spec: &Value, requested: &Result<Requested, String>, known:
         Err(why) => return Verdict::Deny("NotAnAgent", why),
     };
     match requester {
-        Requester::Agent(own) if own != cluster => Verdict::Deny(
+        Requester::Agent { cluster: own, .. } if own != cluster => Verdict::Deny(
             "OtherCluster",
             format!("the agent of cluster {own:?} asks for cluster {cluster:?}"),
         ),
-        Requester::Agent(_) if known.ended.is_some_and(|ended| ended >= known.asked) => Verdict::Deny(
+        Requester::Agent { epoch, .. } if epoch < known.epoch => Verdict::Deny(
             "CredentialEnded",
-            format!("the credentials of cluster {cluster:?} were ended when this had been asked for"),
+            format!("the credential of cluster {cluster:?} by which this was asked has been ended"),
         ),
-        Requester::Agent(_) => {
+        Requester::Agent { .. } => {
             Verdict::Approve { why: format!("the agent of cluster {cluster:?} renews its own"), token: None }
         }
         Requester::Token(id) => by_token(&id, cluster, requested, known),
@@ -120,14 +136,15 @@ pub(super) fn agent_of<'a>(spec: &Value, requested: &'a Requested) -> Result<&'a
     };
     let cluster = name.strip_prefix(AGENT_PREFIX).filter(|cluster| is_cluster_name(cluster));
     let Some(cluster) = cluster else {
+        let name = short(name);
         return Err(format!(
-            "its common name {name:?} is not {AGENT_PREFIX} with the name of a cluster behind it"
+            "its common name {name} is not {AGENT_PREFIX} with the name of a cluster behind it"
         ));
     };
     if requested.organisations != [AGENTS] {
         return Err(format!(
-            "its organisations are {:?}, and an agent has {AGENTS:?} alone",
-            requested.organisations
+            "its organisations are {}, and an agent has {AGENTS:?} alone",
+            short(&requested.organisations)
         ));
     }
     if requested.more {
@@ -168,39 +185,78 @@ pub(super) fn signable(spec: &Value, requested: &Requested) -> Result<(), String
     Ok(())
 }
 
+/// The most of what somebody else has written that is said of it.
+const QUOTED: usize = 128;
+
+/// What somebody has written, in quotes, so much of it that it fits into a sentence.
+pub(super) fn short(text: &(impl fmt::Debug + ?Sized)) -> String {
+    let mut quoted = format!("{text:?}");
+    if quoted.len() > QUOTED {
+        quoted.truncate(quoted.floor_char_boundary(QUOTED));
+        quoted.push('…');
+    }
+    quoted
+}
+
 fn by_token(id: &str, cluster: &str, requested: &Requested, known: Known<'_>) -> Verdict {
     let refuse = |why: &str| Verdict::Deny("TokenRefused", format!("the bootstrap token {id} {why}"));
     let Some(secret) = known.token else { return refuse("is not there any more") };
-    let groups = match bootstrap::groups(id, secret, known.now) {
-        Ok(groups) => groups,
-        Err(why) => return refuse(&format!("does not hold: {why}")),
-    };
-    let by_group = || groups.iter().find_map(|group| group.strip_prefix(CLUSTER_GROUP));
-    let Some(own) = object::annotation(secret, CLUSTER).or_else(by_group) else {
+    if let Err(why) = bootstrap::judge(id, secret, known.now) {
+        return refuse(&format!("does not hold: {why}"));
+    }
+    let Some(own) = bootstrap::cluster(secret) else {
         return Verdict::Leave(format!("the bootstrap token {id} is for no cluster"));
     };
     if own != cluster {
         return refuse(&format!("is for cluster {own:?}, not for {cluster:?}"));
     }
+    // Those of before this was noted are of the first.
+    let epoch = object::annotation(secret, EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    if epoch < known.epoch {
+        return refuse(&format!(
+            "was made before the credentials of cluster {cluster:?} were ended; a new one: karmada-hub token create"
+        ));
+    }
     let why = format!("the bootstrap token {id} is for cluster {cluster:?}");
-    let Some(left) = object::annotation(secret, USES_LEFT) else {
-        return Verdict::Approve { why, token: None };
-    };
-    let Ok(left) = left.parse::<u32>() else {
-        return refuse(&format!("has an annotation {USES_LEFT}: {left:?} that is no number"));
-    };
-    let digest = requested.digest();
-    if object::annotation(secret, USED_BY) == Some(&digest) {
+    let (digest, used_by) = (requested.digest(), object::annotation(secret, USED_BY));
+    if used_by == Some(&digest) {
         return Verdict::Approve { why, token: None };
     }
-    let Some(left) = left.checked_sub(1) else {
-        return refuse("has been used as often as it may be; a new one: karmada-hub token create");
+    let left = match object::annotation(secret, USES_LEFT).map(|left| (left, left.parse::<u32>())) {
+        None => None,
+        Some((_, Ok(left))) => Some(left),
+        Some((left, Err(_))) => {
+            return refuse(&format!("has an annotation {USES_LEFT}: {} that is no number", short(left)));
+        }
     };
+    // What may be used several times, by its own word, may be so after the first agent has registered.
+    if known.registered && (left.is_none() || used_by.is_none()) {
+        return refuse(&format!(
+            "was made before the agent of cluster {cluster:?} registered, which was not by this key; for another one: \
+             karmada-hub token create"
+        ));
+    }
     let mut secret = secret.clone();
-    object::set_annotation(&mut secret, USES_LEFT, left.to_string());
+    if let Some(left) = left {
+        let Some(left) = left.checked_sub(1) else {
+            return refuse("has been used as often as it may be; a new one: karmada-hub token create");
+        };
+        object::set_annotation(&mut secret, USES_LEFT, left.to_string());
+    }
     object::set_annotation(&mut secret, USED_BY, digest);
+    object::set_annotation(&mut secret, USED_AT, Time::from_system(known.now).to_string());
     Verdict::Approve { why, token: Some(secret) }
 }
+
+/// Whether the agent of a Cluster has registered it, or reported for it. One that was made for an agent yet to come has
+/// neither.
+pub(super) fn has_registered(cluster: &Value) -> bool {
+    let version = cluster.pointer("/status/kubernetesVersion").and_then(Value::as_str);
+    object::annotation(cluster, REPORTED_BY).is_some() || version.is_some_and(|version| !version.is_empty())
+}
+
+/// On a Cluster whose agent has reported: its own words.
+const REPORTED_BY: &str = "agent.karmada.io/reported-by";
 
 /// How long a certificate lasts.
 pub(super) fn life(spec: &Value) -> Duration {
@@ -208,8 +264,10 @@ pub(super) fn life(spec: &Value) -> Duration {
     asked.map_or(USUAL, |asked| asked.clamp(SHORTEST, LONGEST))
 }
 
-/// How long requests are kept, in kube-controller-manager's times.
+/// How long requests are kept, in kube-controller-manager's times; what was denied to a machine is not for people to read
+/// for long, and it may ask again and again.
 const DECIDED: Duration = Duration::from_hours(1);
+const DENIED: Duration = Duration::from_mins(10);
 const UNDECIDED: Duration = Duration::from_hours(24);
 
 /// Whether a request has been kept for long enough: signed, denied or failed an hour ago, or undecided for a day.
@@ -226,8 +284,9 @@ pub(super) fn is_past(request: &Value, made: SystemTime, now: SystemTime) -> boo
         _ => false,
     };
     conditions.iter().filter(|condition| ends(condition)).any(|condition| {
-        let at =
-            condition["lastUpdateTime"].as_str().and_then(|at| at.parse::<karmada_meta::time::Time>().ok());
-        at.is_some_and(|at| now >= SystemTime::from(at.timestamp()) + DECIDED)
+        let at = condition["lastUpdateTime"].as_str().and_then(|at| at.parse::<Time>().ok());
+        let brief = condition["type"] == "Denied" && Requester::of(&request["spec"]) != Requester::Other;
+        let kept = if brief { DENIED } else { DECIDED };
+        at.is_some_and(|at| now >= SystemTime::from(at.timestamp()) + kept)
     })
 }

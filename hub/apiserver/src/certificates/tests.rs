@@ -11,6 +11,7 @@ use super::{
     policy::{Known, Requester, USUAL, Verdict, decide, is_past, life},
     *,
 };
+use crate::authn::epochs::EPOCH;
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -35,6 +36,15 @@ fn by_token() -> Value {
     spec("system:bootstrap:abcdef", &["system:bootstrappers"])
 }
 
+/// What the agent of m1 asks who has shown a certificate of an epoch.
+fn agent(epoch: Option<&str>) -> Value {
+    let mut spec = spec("system:karmada:agent:m1", &["system:karmada:agents"]);
+    if let Some(epoch) = epoch {
+        spec["extra"] = json!({"hub.karmada.io/credential-epoch": [epoch]});
+    }
+    spec
+}
+
 fn secret(groups: &str, annotations: Value) -> Value {
     let encode = |text: &str| STANDARD.encode(text);
     json!({"metadata": {"name": "bootstrap-token-abcdef", "annotations": annotations},
@@ -45,7 +55,7 @@ fn secret(groups: &str, annotations: Value) -> Value {
 }
 
 fn known(token: Option<&Value>) -> Known<'_> {
-    Known { token, ended: None, asked: at(100), now: at(100) }
+    Known { token, epoch: 0, registered: false, now: at(100) }
 }
 
 /// A word for a verdict, and what it says.
@@ -62,7 +72,9 @@ fn who_asks() {
     let rows = [
         (by_token(), Requester::Token("abcdef".to_owned())),
         (spec("system:bootstrap:abcdef", &["other"]), Requester::Other),
-        (spec("system:karmada:agent:m1", &["system:karmada:agents"]), Requester::Agent("m1".to_owned())),
+        (agent(None), Requester::Agent { cluster: "m1".to_owned(), epoch: 0 }),
+        (agent(Some("7")), Requester::Agent { cluster: "m1".to_owned(), epoch: 7 }),
+        (agent(Some("x")), Requester::Agent { cluster: "m1".to_owned(), epoch: 0 }),
         (spec("system:karmada:agent:rbac-generator", &["system:karmada:agents"]), Requester::Other),
         (spec("system:karmada:agent:m1", &[]), Requester::Other),
         (json!({}), Requester::Other),
@@ -108,7 +120,6 @@ fn tokens_are_for_one_cluster_and_so_many_keys() {
 
 #[test]
 fn an_agent_asks_for_itself_and_for_nothing_else() {
-    let agent = || spec("system:karmada:agent:m1", &["system:karmada:agents"]);
     let with = |change: fn(&mut Requested)| {
         let mut requested = requested("m1");
         change(&mut requested);
@@ -129,15 +140,93 @@ fn an_agent_asks_for_itself_and_for_nothing_else() {
         (Err("torn".to_owned()), "deny", "torn"),
     ];
     for (requested, want, part) in rows {
-        let (got, why) = said(decide(&agent(), &requested, known(None)));
+        let (got, why) = said(decide(&agent(None), &requested, known(None)));
         assert_eq!(got, want, "{requested:?}: {why}");
         assert!(why.contains(part), "{part}: {why}");
     }
-    // What was asked with a credential that has ended since is not made good.
-    for (ended, want) in [(99, "approve"), (100, "deny"), (101, "deny")] {
-        let known = Known { ended: Some(at(ended)), ..known(None) };
-        assert_eq!(said(decide(&agent(), &Ok(requested("m1")), known)).0, want, "{ended}");
+    // What was asked with a credential that has ended since is not made good, whatever clocks say.
+    let rows = [
+        (None, 0, "approve"),
+        (Some("7"), 7, "approve"),
+        (Some("8"), 7, "approve"),
+        (Some("6"), 7, "deny"),
+        (None, 7, "deny"),
+    ];
+    for (shown, counts, want) in rows {
+        let known = Known { epoch: counts, ..known(None) };
+        assert_eq!(said(decide(&agent(shown), &Ok(requested("m1")), known)).0, want, "{shown:?} at {counts}");
     }
+}
+
+#[test]
+fn a_token_ends_with_the_credentials_of_its_cluster_and_with_its_agent() {
+    let (group, digest) = ("system:bootstrappers:hub:m1", requested("m1").digest());
+    let of = |epoch: &str, more: &[(&str, &str)]| {
+        let mut annotations = json!({EPOCH: epoch});
+        more.iter().for_each(|(key, text)| annotations[*key] = Value::from(*text));
+        secret(group, annotations)
+    };
+    let (mine, other) = ((USED_BY, digest.as_str()), (USED_BY, "sha256:00"));
+    // token, epoch that counts, whether an agent has registered since, verdict
+    let rows = [
+        (secret(group, json!({})), 7, false, "deny", "were ended"),
+        (of("6", &[]), 7, false, "deny", "were ended"),
+        (of("6", &[mine]), 7, false, "deny", "were ended"),
+        (of("7", &[]), 7, false, "approve", ""),
+        (of("x", &[]), 7, false, "deny", "were ended"),
+        (of("0", &[]), 0, true, "deny", "before the agent of cluster \"m1\" registered"),
+        (of("0", &[mine]), 0, true, "approve", ""),
+        (of("0", &[other]), 0, true, "deny", "registered"),
+        (of("0", &[(USES_LEFT, "1")]), 0, true, "deny", "registered"),
+        (of("0", &[(USES_LEFT, "1"), other]), 0, true, "approve", ""),
+        (of("0", &[(USES_LEFT, "0"), mine]), 0, true, "approve", ""),
+    ];
+    for (secret, epoch, registered, want, part) in rows {
+        let known = Known { epoch, registered, ..known(Some(&secret)) };
+        let (got, why) = said(decide(&by_token(), &Ok(requested("m1")), known));
+        assert_eq!(got, want, "{secret} at {epoch}, {registered}: {why}");
+        assert!(why.contains(part), "{why}");
+    }
+    // Whose key it was is noted of tokens without a count, too.
+    match decide(&by_token(), &Ok(requested("m1")), known(Some(&secret(group, json!({}))))) {
+        Verdict::Approve { token: Some(secret), .. } => {
+            assert_eq!(object::annotation(&secret, USED_BY), Some(&*digest));
+            assert_eq!(object::annotation(&secret, USED_AT), Some("1970-01-01T00:01:40Z"));
+            assert_eq!(object::annotation(&secret, USES_LEFT), None);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_others_write_is_quoted_in_part() {
+    let long = "\u{1}".repeat(60_000);
+    let rows = [
+        Requested { common_names: vec![long.clone()], ..requested("m1") },
+        Requested { organisations: vec![long.clone(), long], ..requested("m1") },
+    ];
+    for requested in rows {
+        let (word, why) = said(decide(&agent(None), &Ok(requested), known(None)));
+        assert!(word == "deny" && why.len() < 300, "{word}, {} bytes", why.len());
+    }
+    assert_eq!(policy::short("m\"1"), r#""m\"1""#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_looked_at_less_and_less_often() {
+    let (mut failed, key) = (controller::Failed::default(), Key::new(STORAGE, "", "a"));
+    let start = tokio::time::Instant::now();
+    let mut waited = Vec::new();
+    for _ in 0..9 {
+        failed.note(&key, false);
+        let next = failed.next().expect("it is tried again");
+        assert_eq!(failed.due(next - Duration::from_millis(1)), []);
+        assert_eq!(failed.due(next), std::slice::from_ref(&key));
+        waited.push((next - start).as_secs());
+    }
+    assert_eq!(waited, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
+    failed.note(&key, true);
+    assert_eq!(failed.next(), None);
 }
 
 #[test]
@@ -170,6 +259,13 @@ fn how_long_requests_are_kept() {
         let request = json!({"status": status});
         for past in [1, 2, 23, 24, 1000] {
             assert_eq!(is_past(&request, at(0), at(past * 3600)), past >= hours, "{status} after {past} h");
+        }
+    }
+    // What was denied to a machine goes sooner, for it may ask on and on.
+    for (spec, minutes) in [(by_token(), 10), (agent(None), 10), (spec("jane", &[]), 60)] {
+        let request = json!({"spec": spec, "status": {"conditions": [condition("Denied")]}});
+        for past in [9, 10, 59, 60] {
+            assert_eq!(is_past(&request, at(0), at(past * 60)), past >= minutes, "{spec} after {past} min");
         }
     }
 }

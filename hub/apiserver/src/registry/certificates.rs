@@ -5,6 +5,7 @@
 //! | anything at `/approval` | the verb `approve` on the signer |
 //! | a certificate, or another condition, at `/status` | the verb `sign` on the signer |
 //! | a request to the signer of clients | that it does not ask for `system:masters` |
+//! | a request of a machine: an agent, or who has a bootstrap token | that it is one for the signer of clients, is kept by nobody, and is small |
 //!
 //! A right for `example.com/*` is one for all signers of that domain.
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 use super::{Caller, Registry};
 use crate::{
     admission::Operation,
+    authn::bootstrap::BOOTSTRAPPERS,
     authz::{Attributes, Decision, ResourceTarget, Target, agent_cluster},
     certificates::{CLIENT_SIGNER, Requested, STORAGE},
     pki::MASTERS,
@@ -21,9 +23,11 @@ use crate::{
 };
 
 const GROUP: &str = "certificates.k8s.io";
-/// So many requests there may be before machines that join, or renew, have to wait for the cleaner. An administrator
-/// need not.
+/// So many requests there may be before agents that renew have to wait for the cleaner, and half as many before machines
+/// that join do. An administrator need not. What one machine may have waiting is bounded by its account ([`crate::quota`]).
 const MOST: usize = 20_000;
+/// So many bytes of labels and annotations a machine may give its request.
+const NOTES: usize = 4 * 1024;
 
 impl Registry {
     /// Judges a request for a certificate that is to be stored.
@@ -49,9 +53,15 @@ impl Registry {
             if asks {
                 return refuse(format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"));
             }
-            let machine = agent_cluster(caller.user).is_some()
-                || caller.user.in_group(crate::authn::bootstrap::BOOTSTRAPPERS);
-            if machine && self.store.snapshot().count(STORAGE, None) >= MOST {
+            let agent = agent_cluster(caller.user).is_some();
+            let joins = !agent && caller.user.in_group(BOOTSTRAPPERS) && !caller.user.in_group(MASTERS);
+            if !agent && !joins {
+                return Ok(());
+            }
+            if let Some(why) = unfit(new, signer) {
+                return refuse(why);
+            }
+            if self.store.snapshot().count(STORAGE, None) >= if agent { MOST } else { MOST / 2 } {
                 return Err(Status::too_many_requests("too many requests for certificates are waiting", 60));
             }
             return Ok(());
@@ -75,4 +85,27 @@ impl Registry {
         }
         refuse(format!("user not permitted to {verb} requests with signerName {signer:?}"))
     }
+}
+
+/// Why a request is none for a machine to make.
+fn unfit(request: &Value, signer: &str) -> Option<String> {
+    if signer != CLIENT_SIGNER {
+        return Some(format!("machines ask for certificates of the signer {CLIENT_SIGNER:?} only"));
+    }
+    // What holds it back from being cleared away would be there for ever.
+    for field in ["finalizers", "ownerReferences"] {
+        let list = object::meta(request, field).and_then(Value::as_array);
+        if list.is_some_and(|list| !list.is_empty()) {
+            return Some(format!("machines set no metadata.{field} on what they ask for"));
+        }
+    }
+    let notes =
+        ["labels", "annotations"].into_iter().filter_map(|field| object::meta(request, field)?.as_object());
+    let bytes: usize =
+        notes.flatten().map(|(name, text)| name.len() + text.as_str().map_or(0, str::len)).sum();
+    (bytes > NOTES).then(|| {
+        format!(
+            "metadata.labels and metadata.annotations have {bytes} bytes, of which machines may use {NOTES}"
+        )
+    })
 }

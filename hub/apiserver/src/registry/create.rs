@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::{Caller, Registry, Target, Written, metadata, rules, served};
 use crate::{
     admission::Operation,
-    crd, fields,
+    authn::bootstrap,
+    certificates, crd, fields,
     kinds::Kind,
     options::WriteOptions,
     shape::Findings,
@@ -139,6 +140,13 @@ impl Registry {
             old: None,
         };
         let prepare = || {
+            if &*kind.storage == certificates::STORAGE {
+                // Here, where every new object passes, and after everybody who may change it.
+                certificates::requested_by(&mut object, caller.user);
+            }
+            if bootstrap::is_place(&kind.storage, namespace, &name) {
+                certificates::date_token(&mut object, &self.store);
+            }
             self.judge_escalation(caller, &attempt, &object)?;
             self.judge_certificate(caller, &attempt, &object)?;
             self.prepare_create(kind, &mut object);

@@ -12,7 +12,7 @@ use karmada_meta::{
 use serde_json::Value;
 
 use crate::{
-    Inner, certificates, decode, fields,
+    Inner, decode, fields,
     front::Exchange,
     heavy::Pool,
     kinds::Kind,
@@ -133,10 +133,7 @@ impl<'a> Handler<'a> {
         let (kind, exchange) = (self.kind, self.exchange);
         let accepted = self.accepted(Endpoint::Object)?;
         let options = WriteOptions::parse(&exchange.query, Write::Create)?;
-        let mut object = self.object(&self.target(), body, &options).await?;
-        if &*kind.storage == certificates::STORAGE {
-            certificates::requested_by(&mut object, exchange.caller.user);
-        }
+        let object = self.object(&self.target(), body, &options).await?;
         let registry = &self.inner.registry;
         let written = registry.create(&exchange.caller, kind, self.namespace, object, &options).await?;
         self.show_written(&written, accepted).await

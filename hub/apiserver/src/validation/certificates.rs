@@ -12,6 +12,7 @@ use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
 use super::{list, number, text};
+use crate::certificates::LONGEST;
 
 /// What a certificate may be asked to be for.
 const USAGES: &[&str] = &[
@@ -50,7 +51,9 @@ pub(super) fn create(object: &Value) -> Vec<FieldError> {
     let spec = Path::new("spec");
     let mut errors = Vec::new();
     let request = text(object, "/spec/request");
-    if let Err(why) = parses(request) {
+    if request.len() > LONGEST {
+        errors.push(FieldError::too_long(&spec.child("request"), LONGEST));
+    } else if let Err(why) = parses(request) {
         errors.push(FieldError::invalid(&spec.child("request"), request, why));
     }
     let usages = list(object, "/spec/usages");

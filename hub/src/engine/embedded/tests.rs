@@ -173,11 +173,11 @@ async fn a_certificate_that_ends_ends_what_it_has_begun() {
 #[tokio::test]
 async fn the_old_credential_of_a_cluster_that_has_gone_registers_nothing() {
     let world = World::start().await;
-    let old = world.agent(0, DAY * 10);
-    assert_eq!(world.register(&old).await.0, 201);
+    let (old, late) = (world.agent(0, DAY * 10), world.agent(0, Duration::from_secs(60)));
+    assert_eq!(world.register(&late).await.0, 201);
     let hub = world.embedded.hub(HubConfig::default(), &Env::system()).expect("controllers");
     let running = tokio::spawn(hub.run(world.stop.clone()));
-    // Its certificate ends within 30 days: it is named as soon as somebody looks.
+    // Less than a quarter of its certificate's life is left: it is named as soon as somebody looks.
     let until = async |what: &str, is: &dyn Fn(Option<&Value>) -> bool| {
         let waiting = async {
             while !is(world.admin.get(M1).await.ok().as_ref()) {
