@@ -56,7 +56,11 @@ pub use stats::{Count, Stats};
 
 use fence::Fence;
 use hub::{
-    cluster::ClusterView, heartbeat::Heartbeat, register::register, reporter::Reporter, rules,
+    cluster::ClusterView,
+    heartbeat::Heartbeat,
+    register::{register, take_back},
+    reporter::Reporter,
+    rules,
     services::AgentCaller,
 };
 use member::{
@@ -362,6 +366,11 @@ impl Agent {
             return Ok(());
         }
 
+        loops.spawn({
+            let (hub, member, config) = (hub.clone(), member.clone(), config.clone());
+            let (view, rights, env) = (Arc::clone(&view), rights.clone(), env.clone());
+            async move { take_back(&hub, &member, &config, &view, &rights, &env).await }
+        });
         let heartbeat = Heartbeat::new(
             hub.clone(),
             config.clone(),
@@ -455,7 +464,9 @@ impl Agent {
         for _ in 0..REPORTERS {
             let (outbox, desired, rights, stats) =
                 (Arc::clone(&outbox), Arc::clone(&desired), rights.clone(), Arc::clone(&stats));
-            reporters.spawn(async move { outbox.run(&desired, &rights, &stats).await });
+            let executor = Arc::clone(&executor);
+            let went_back = move |life| executor.fence.went_back(life);
+            reporters.spawn(async move { outbox.run(&desired, &rights, &stats, went_back).await });
         }
 
         let ended = tokio::select! {

@@ -32,9 +32,42 @@ impl Revision {
     }
 }
 
+/// Whether the hub shows a state of before the one that is known, of the object with this uid: no revision goes back, and
+/// what is being deleted never stops to be.
+pub(crate) fn is_of_before(live: &Value, uid: &str, known: Revision, deleting: bool) -> bool {
+    let revived = deleting && object::deletion_timestamp(live).is_none();
+    object::uid(live) == uid && (revived || Revision::of(live).is_before(known))
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_was_being_deleted_and_is_not_is_of_before() {
+        let live = |uid: &str, revision: &str, deleted: bool| {
+            let mut live = json!({"metadata": {"uid": uid, "resourceVersion": revision}});
+            if deleted {
+                object::set_meta(&mut live, "deletionTimestamp", "2026-01-01T00:00:00Z");
+            }
+            live
+        };
+        let known = Revision::read("10");
+        // (live, known to be deleting, of before)
+        let rows = [
+            (live("u", "11", true), true, false),
+            (live("u", "11", true), false, false),
+            (live("u", "11", false), false, false),
+            (live("u", "11", false), true, true),
+            (live("u", "9", true), true, true),
+            (live("v", "9", false), true, false),
+        ];
+        for (live, deleting, before) in rows {
+            assert_eq!(is_of_before(&live, "u", known, deleting), before, "{live} {deleting}");
+        }
+    }
 
     #[test]
     fn only_numbers_are_compared() {

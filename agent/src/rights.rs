@@ -64,12 +64,14 @@ pub(crate) enum Registration {
     Refused(Arc<str>),
     /// It was deleted.
     Removed,
+    /// Another's was deleted: the name is free, and to be registered.
+    Vacant,
 }
 
 impl Registration {
     /// Whether it is known that there is no Cluster of ours.
     fn is_withdrawn(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Removed)
+        matches!(self, Self::Refused(_) | Self::Removed | Self::Vacant)
     }
 }
 
@@ -141,8 +143,20 @@ impl Standing {
             Registration::Removed => Phase::Removed,
             _ if self.may_delete() => Phase::Active,
             _ if self.member == Claim::Others || self.hub == Claim::Others => Phase::StandingBy,
-            Registration::Unknown | Registration::Ours => Phase::Joining,
+            Registration::Unknown | Registration::Ours | Registration::Vacant => Phase::Joining,
         }
+    }
+
+    /// Whether the name is free that another had.
+    fn is_vacant(&self) -> bool {
+        self.cluster == Registration::Vacant
+    }
+
+    /// There is no Cluster of that name. Whoever deletes ours wants us to leave; whoever deletes another's gives the name
+    /// back to us.
+    fn gone(&mut self) {
+        let others = matches!(self.cluster, Registration::Refused(_) | Registration::Vacant);
+        self.found(if others { Registration::Vacant } else { Registration::Removed });
     }
 
     /// A Cluster was found, or not. Without one of ours the hub's Lease counts for nothing: it is asked for anew.
@@ -228,9 +242,14 @@ impl Rights {
         self.standing.subscribe()
     }
 
-    /// The hub has a Cluster of ours, or one that is not, or none.
+    /// The hub has a Cluster of ours, or one that is not.
     pub(crate) fn cluster_is(&self, cluster: Registration) {
         self.change(|standing| standing.found(cluster));
+    }
+
+    /// The hub has none.
+    pub(crate) fn cluster_is_gone(&self) {
+        self.change(Standing::gone);
     }
 
     /// Somebody holds the hub's Lease.
@@ -353,6 +372,11 @@ impl Rights {
         self.when(Standing::is_withdrawn).await;
     }
 
+    /// Waits until the name is free that another had.
+    pub(crate) async fn vacant(&self) {
+        self.when(Standing::is_vacant).await;
+    }
+
     /// Waits until this agent may keep what is known to be wanted.
     pub(crate) async fn applying(&self) {
         self.when(Standing::may_apply).await;
@@ -425,6 +449,23 @@ mod tests {
             ];
             let got: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
             assert_eq!((got.join(" ").as_str(), standing.phase().as_str()), (rights, phase), "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_is_asked_for_again_when_it_was_anothers() {
+        let refused = Registration::Refused("why".into());
+        for (cluster, then) in [
+            (Registration::Ours, "removed"),
+            (Registration::Removed, "removed"),
+            (Registration::Unknown, "removed"),
+            (refused, "joining"),
+            (Registration::Vacant, "joining"),
+        ] {
+            let mut standing = Standing { cluster: cluster.clone(), ..Standing::default() };
+            standing.gone();
+            assert_eq!(standing.phase().as_str(), then, "{cluster:?}");
+            assert!(standing.is_withdrawn() && !standing.may_report());
         }
     }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Parser;
-use karmada_tests::{inprocess::Ground, sim};
+use karmada_tests::{ground::Ground, sim};
 use tokio::runtime::{Builder, Runtime};
 
 #[derive(Debug, Parser)]

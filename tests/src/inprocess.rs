@@ -13,7 +13,7 @@
 //! is true of dead connections here is true of them outside. Only keys and certificates come from the machine's
 //! randomness and clock (TLS judges them by the real time); no behaviour depends on their bytes.
 
-use std::{convert::Infallible, fmt, io, net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, io, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::Request;
@@ -25,7 +25,7 @@ use hyper_util::{
 };
 use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, State};
 use karmada_api::consts::subject;
-use karmada_apiserver::{ApiServer, authn::UserInfo, pki::Pki};
+use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
     Endpoint, Kubeconfig, Link, LinkConfig, Rest, latest,
     link::{Dial, Io},
@@ -36,7 +36,6 @@ use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
 use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::{
     io::duplex,
     task::JoinHandle,
@@ -48,6 +47,7 @@ use tower::ServiceExt;
 
 use crate::{
     fleet::{cluster_path, collection, condition},
+    ground::Ground,
     kubesim::{self, Kubesim},
     link::{Bytes, Mode, carry},
     machine::{self, Gate, Machine},
@@ -89,49 +89,6 @@ pub struct World {
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World").field("members", &self.members).finish_non_exhaustive()
-    }
-}
-
-/// What worlds may share: keys, and a hub's store as it is before anybody has come.
-pub struct Ground {
-    pki: Pki,
-    /// For all agents; who one is, its wire says.
-    kubeconfig: String,
-    copy: Option<Vec<u8>>,
-    _keys: TempDir,
-}
-
-impl fmt::Debug for Ground {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").finish_non_exhaustive()
-    }
-}
-
-impl Ground {
-    /// Keys alone.
-    ///
-    /// # Panics
-    /// When they cannot be made.
-    pub fn bare() -> Self {
-        let keys = tempfile::tempdir().expect("a temporary folder");
-        let pki = Pki::open_or_create(keys.path(), &[Ipv4Addr::LOCALHOST.to_string()], &Env::system())
-            .expect("an authority is made");
-        let credential = pki
-            .issue_client("fleet", subject::AGENTS, Duration::from_secs(24 * 3600))
-            .expect("a certificate is issued");
-        let kubeconfig = pki.kubeconfig(&pki.server_url(6443), "fleet", &credential);
-        Self { pki, kubeconfig, copy: None, _keys: keys }
-    }
-
-    /// With a hub's store that has all definitions: to install them is most of what a start costs.
-    ///
-    /// # Panics
-    /// When a hub does not come up.
-    pub async fn installed() -> Self {
-        let mut world = World::hub_alone(0).await;
-        let copy = world.copy();
-        world.stop_hub().await;
-        Self { copy: Some(copy), ..Self::bare() }
     }
 }
 
@@ -252,7 +209,9 @@ impl Wire {
                 let (answer, gate) = (door.server.service().oneshot(request), gate.clone());
                 async move { Ok::<_, Infallible>(gate.hold(collection, answer.await?)) }
             });
-            let builder = auto::Builder::new(TokioExecutor::new());
+            let mut builder = auto::Builder::new(TokioExecutor::new());
+            // It would be the real time's, and is compressed to more bytes or fewer by its digits.
+            builder.http2().auto_date_header(false);
             let service = TowerToHyperService::new(handler);
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         };
@@ -450,16 +409,9 @@ impl World {
             .await
             .expect("controllers get ready")
             .expect("they run");
-        let mut tls =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .expect("ring has them")
-                .with_no_client_auth()
-                .with_cert_resolver(self.ground.pki.serving());
-        tls.alpn_protocols = vec![b"h2".to_vec()];
         *self.door.lock() = Some(Door {
             server: embedded.server().clone(),
-            acceptor: TlsAcceptor::from(Arc::new(tls)),
+            acceptor: TlsAcceptor::from(self.ground.tls.clone()),
             stop: stop.clone(),
         });
         self.hub = Some(HubRun { stop, embedded, controllers });

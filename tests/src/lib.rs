@@ -6,6 +6,7 @@
 //!   process   a child process with a log
 //!   fleet     hub, members and agents as processes, or against real clusters
 //!   inprocess hub, members and agents in one runtime under paused time, where a seed decides everything
+//!   ground    keys that such fleets share, and a hub's store before anybody has come
 //!   machine   the clocks of one of them, what stops it and what holds up its watches
 //!   sim       fleets that live through what a seed has in store for them, judged after every step
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
@@ -20,6 +21,7 @@
 pub mod bench;
 pub mod figures;
 pub mod fleet;
+pub mod ground;
 pub mod hostile;
 pub mod inprocess;
 pub mod kills;

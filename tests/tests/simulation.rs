@@ -12,7 +12,7 @@ use std::{
 };
 
 use karmada_tests::{
-    inprocess::Ground,
+    ground::Ground,
     sim::{self, Failure, Outcome, found, plan::KINDS},
 };
 use parking_lot::Mutex;

@@ -149,9 +149,7 @@ impl ClusterView {
         while !self.sure.load(Ordering::Acquire) {
             match self.meet().await {
                 Ok(()) => break,
-                Err(error) if error.is_absence_of(&self.name) => {
-                    self.rights.cluster_is(Registration::Removed)
-                }
+                Err(error) if error.is_absence_of(&self.name) => self.rights.cluster_is_gone(),
                 Err(error) => {
                     tracing::debug!(cluster = %self.name, %error, "cannot tell whether the Cluster is ours");
                     tokio::time::sleep(backoff.next(env)).await;
@@ -306,7 +304,7 @@ impl ClusterView {
         match self.ask().await {
             Ok(cluster) => self.set(cluster),
             // Not by whatever else answers 404 on the way.
-            Err(error) if error.is_absence_of(&self.name) => self.rights.cluster_is(Registration::Removed),
+            Err(error) if error.is_absence_of(&self.name) => self.rights.cluster_is_gone(),
             Err(error) => {
                 tracing::warn!(cluster = %self.name, %error, "cannot read the Cluster");
                 return Some(Instant::now() + backoff.next(env));

@@ -6,17 +6,21 @@
 //! ([`crate::member::lease`]).
 //!
 //! On a line so slow that answers come too late a renewal must not depend on the answer to the last one: then it goes
-//! under the condition that the Lease still names us, whatever its version.
+//! under the condition that the Lease still names us, whatever its version. It leaves on the Lease which renewal was there
+//! before: one that is older than the last that was answered is an older hub's.
 //!
 //! What an idle link carries is renewals, so one is a merge patch of two fields wherever the hub allows that. An agent
 //! that was registered with Karmada's own tools may only get, create and update its Lease; it sends all of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use karmada_api::consts::{extension::AGENT_INSTANCE, namespace};
+use karmada_api::consts::{
+    extension::{AGENT_INSTANCE, RENEWED_BEFORE},
+    namespace,
+};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, lease};
 use karmada_env::Env;
-use karmada_meta::object;
+use karmada_meta::{object, time::MicroTime};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +39,9 @@ const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(4
 
 /// How often what is fenced is confirmed within the time for which it may run unconfirmed.
 const CONFIRMATIONS: u32 = 3;
+
+/// How many renewals without an answer are remembered.
+const UNANSWERED: usize = 256;
 
 /// How long giving the Lease back may take at the end.
 const RELEASE: Duration = Duration::from_secs(2);
@@ -57,7 +64,37 @@ pub(crate) struct Heartbeat {
     may_patch: bool,
     /// The last renewal got no answer: which version the Lease has is not known.
     unanswered: bool,
+    times: Times,
     rival: Option<Rival>,
+}
+
+/// Which of our renewals the hub may have as its last.
+#[derive(Debug, Default)]
+struct Times {
+    /// The last one that was answered.
+    answered: Option<MicroTime>,
+    /// Those that were asked for since.
+    since: VecDeque<MicroTime>,
+    /// There were more.
+    more: bool,
+}
+
+impl Times {
+    fn asked(&mut self, time: Option<MicroTime>) {
+        self.since.extend(time);
+        if self.since.len() > UNANSWERED {
+            self.since.pop_front();
+            self.more = true;
+        }
+    }
+
+    fn answered(&mut self, time: Option<MicroTime>) {
+        *self = Self { answered: time, ..Self::default() };
+    }
+
+    fn may_be(&self, time: MicroTime) -> bool {
+        self.more || self.answered.is_none_or(|answered| answered == time) || self.since.contains(&time)
+    }
 }
 
 impl Heartbeat {
@@ -82,6 +119,7 @@ impl Heartbeat {
             held: None,
             may_patch: true,
             unanswered: false,
+            times: Times::default(),
             rival: None,
         }
     }
@@ -164,7 +202,8 @@ impl Heartbeat {
         if let Some(former) = self.held.take() {
             let mut lease = former.clone();
             self.fill(&mut lease);
-            match self.renew(&former, &lease).await {
+            self.times.asked(renewed(&lease));
+            match self.renew(&former, &lease, life).await {
                 Ok(revision) => {
                     self.hold(lease, revision);
                     self.unanswered = false;
@@ -224,27 +263,24 @@ impl Heartbeat {
     /// Keeps the Lease as it was written.
     fn hold(&mut self, mut lease: Value, revision: String) {
         object::set_meta(&mut lease, "resourceVersion", revision);
+        self.times.answered(renewed(&lease));
         self.held = Some(lease);
     }
 
     /// Writes the Lease under the resourceVersion of `former`, or, if that may be out of date, if it still names us.
     /// Answers with the new version.
-    async fn renew(&mut self, former: &Value, lease: &Value) -> Result<String, Error> {
+    async fn renew(&mut self, former: &Value, lease: &Value, life: u64) -> Result<String, Error> {
         let path = self.path();
         if self.may_patch && differs_in_time_alone(former, lease) {
             let time = lease::renew_time(lease);
-            let (kind, patch) = if self.unanswered {
-                let holder = format!("/metadata/annotations/{}", AGENT_INSTANCE.replace('/', "~1"));
-                let operations = json!([
-                    {"op": "test", "path": holder, "value": self.instance},
-                    {"op": "replace", "path": "/spec/renewTime", "value": time},
-                ]);
-                (Patch::Json, operations)
+            let answer = if self.unanswered {
+                self.renew_any(&path, time, life).await
             } else {
                 let version = object::resource_version(former);
-                (Patch::Merge, json!({"metadata": {"resourceVersion": version}, "spec": {"renewTime": time}}))
+                let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"renewTime": time}});
+                self.hub.patch_for_revision(&path, Patch::Merge, &patch).await
             };
-            match self.hub.patch_for_revision(&path, kind, &patch).await {
+            match answer {
                 Err(error) if error.is_forbidden() => {
                     tracing::debug!(cluster = %self.config.cluster, %error, "the lease is sent as a whole");
                     self.may_patch = false;
@@ -253,6 +289,22 @@ impl Heartbeat {
             }
         }
         self.hub.put_for_revision(&path, lease).await
+    }
+
+    /// Renews whatever version of the Lease names us, and looks which one that was.
+    async fn renew_any(&self, path: &str, time: &str, life: u64) -> Result<String, Error> {
+        let annotation = |name: &str| format!("/metadata/annotations/{}", name.replace('/', "~1"));
+        let operations = json!([
+            {"op": "test", "path": annotation(AGENT_INSTANCE), "value": self.instance},
+            {"op": "copy", "from": "/spec/renewTime", "path": annotation(RENEWED_BEFORE)},
+            {"op": "replace", "path": "/spec/renewTime", "value": time},
+        ]);
+        let metadata = self.hub.patch_for_metadata(path, Patch::Json, &operations).await?;
+        let before = object::annotation(&metadata, RENEWED_BEFORE).and_then(|time| time.parse().ok());
+        if before.is_some_and(|before| !self.times.may_be(before)) {
+            self.fence.went_back(life);
+        }
+        Ok(object::resource_version(&metadata).to_owned())
     }
 
     fn fill(&self, lease: &mut Value) {
@@ -271,9 +323,40 @@ impl Heartbeat {
     }
 }
 
+/// When a Lease was renewed, by itself.
+fn renewed(lease: &Value) -> Option<MicroTime> {
+    lease::renew_time(lease).parse().ok()
+}
+
 /// Whether a renewal changes nothing but `spec.renewTime`.
 fn differs_in_time_alone(former: &Value, lease: &Value) -> bool {
     let mut former = former.clone();
     lease::set_spec(&mut former, "renewTime", lease::renew_time(lease).into());
     former == *lease
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn only_renewals_of_before_the_last_answer_are_an_older_hubs() {
+        let at = |seconds| MicroTime::from_system(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let mut times = Times::default();
+        assert!(times.may_be(at(1)), "nothing is known");
+        times.answered(Some(at(10)));
+        times.asked(Some(at(20)));
+        times.asked(Some(at(30)));
+        for (second, may) in [(5, false), (10, true), (20, true), (30, true), (25, false)] {
+            assert_eq!(times.may_be(at(second)), may, "{second}");
+        }
+        for second in 0..UNANSWERED as u64 {
+            times.asked(Some(at(100 + second)));
+        }
+        assert!(times.may_be(at(20)), "it may be one that is not remembered");
+        times.answered(Some(at(1000)));
+        assert!(!times.may_be(at(10)) && times.may_be(at(1000)));
+    }
 }

@@ -124,6 +124,21 @@ pub(crate) async fn register(
     }
 }
 
+/// Registers again whenever another, which had the name, has lost it.
+pub(crate) async fn take_back(
+    hub: &Rest,
+    member: &Rest,
+    config: &AgentConfig,
+    view: &ClusterView,
+    rights: &Rights,
+    env: &Env,
+) {
+    loop {
+        rights.vacant().await;
+        register(hub, member, config, view, rights, env).await;
+    }
+}
+
 /// One attempt: none if it succeeded, else why it may not.
 async fn attempt(
     hub: &Rest,

@@ -158,6 +158,16 @@ struct ManifestIn {
 }
 
 impl DesiredWork {
+    /// In which life of the hub it was heard of.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// The revision in which the hub is known to have it.
+    pub(crate) fn revision(&self) -> Revision {
+        self.on_hub.lock().revision
+    }
+
     /// Reads a Work from its JSON.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let work: WorkIn<'_> = serde_json::from_str(text).map_err(|error| format!("not a Work: {error}"))?;
@@ -448,8 +458,7 @@ impl Desired {
 
 /// Whether a Work is an older state of one that is known: an answer may overtake the watch.
 fn is_older(work: &DesiredWork, known: &DesiredWork) -> bool {
-    let revision = |work: &DesiredWork| work.on_hub.lock().revision;
-    work.uid == known.uid && work.life == known.life && revision(work).is_before(revision(known))
+    work.uid == known.uid && work.life == known.life && work.revision().is_before(known.revision())
 }
 
 #[cfg(test)]

@@ -15,7 +15,11 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::desired::{Desired, DesiredWork};
-use crate::{rights::Rights, stats::Stats};
+use crate::{
+    revision::{Revision, is_of_before},
+    rights::Rights,
+    stats::Stats,
+};
 
 /// Waits after a report that failed. Short, since what fails is the link, whose return wakes all anyway.
 const RETRY: Policy = Policy::new(Duration::from_millis(250), Duration::from_secs(8));
@@ -39,11 +43,21 @@ pub(crate) const REPORTERS: usize = 4;
 #[derive(Debug, Default)]
 struct Pending {
     statuses: BTreeMap<String, (String, Arc<WorkStatus>)>,
-    /// Works, by name, with their uid and since when they are deleted, that are carried out to their end: our finalizer is
-    /// to go.
-    finished: BTreeSet<(String, String, Option<String>)>,
+    /// Works that are carried out to their end: our finalizer is to go.
+    finished: BTreeSet<Finished>,
     /// By Work, what the hub has refused, and [`Env::now`] from when on it is tried again.
     refused: BTreeMap<String, (Arc<WorkStatus>, Duration)>,
+}
+
+/// A Work that is carried out to its end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finished {
+    name: String,
+    uid: String,
+    /// Since when it is deleted, as the hub writes it.
+    deleted_at: Option<String>,
+    /// In which life of the hub that was heard.
+    life: u64,
 }
 
 /// The hub has understood, and does not take what was said: too large, not valid, not ours to say.
@@ -94,7 +108,12 @@ impl Outbox {
         let mut pending = self.pending.lock();
         pending.statuses.remove(&work.name);
         pending.refused.remove(&work.name);
-        pending.finished.insert((work.name.clone(), work.uid.clone(), work.deleted_at.clone()));
+        pending.finished.insert(Finished {
+            name: work.name.clone(),
+            uid: work.uid.clone(),
+            deleted_at: work.deleted_at.clone(),
+            life: work.life(),
+        });
         drop(pending);
         self.queue.add(work.name.clone());
     }
@@ -119,13 +138,20 @@ impl Outbox {
         self.queue.close();
     }
 
-    /// Reports until closed. Run [`REPORTERS`] of them.
-    pub(crate) async fn run(&self, desired: &Desired, rights: &Rights, stats: &Stats) {
+    /// Reports until closed. Run [`REPORTERS`] of them. `went_back` hears of the hub's life that is over: it has shown a
+    /// state of before.
+    pub(crate) async fn run(
+        &self,
+        desired: &Desired,
+        rights: &Rights,
+        stats: &Stats,
+        went_back: impl Fn(u64),
+    ) {
         while let Some(name) = self.queue.next().await {
             rights.reporting().await;
             let begun = self.env.now();
             let mut sent = None;
-            match self.report(&name, desired, stats, &mut sent).await {
+            match self.report(&name, desired, stats, &went_back, &mut sent).await {
                 Ok(reported) => {
                     if reported {
                         let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;
@@ -155,7 +181,7 @@ impl Outbox {
     /// Whether something waits.
     fn refuse(&self, name: &str, sent: Arc<WorkStatus>, least: Duration) -> bool {
         let mut pending = self.pending.lock();
-        if pending.finished.iter().any(|(other, ..)| other == name) {
+        if pending.finished.iter().any(|done| done.name == name) {
             return false;
         }
         let is_newest = pending.statuses.get(name).is_none_or(|(_, newest)| says_the_same(newest, &sent));
@@ -175,11 +201,14 @@ impl Outbox {
         name: &str,
         desired: &Desired,
         stats: &Stats,
+        went_back: &impl Fn(u64),
         sent: &mut Option<Arc<WorkStatus>>,
     ) -> Result<bool, Error> {
-        let finished = self.pending.lock().finished.iter().find(|(n, ..)| n == name).cloned();
+        let finished = self.pending.lock().finished.iter().find(|done| done.name == name).cloned();
         if let Some(done) = finished {
-            self.let_go(name, &done.1, done.2.as_deref()).await?;
+            if self.let_go(&done).await? {
+                went_back(done.life);
+            }
             self.pending.lock().finished.remove(&done);
         }
         let (uid, status) = {
@@ -227,36 +256,39 @@ impl Outbox {
 
     /// Takes our finalizer off a Work: by a small patch, since a Work may be large and the line slow. Nearly always it is
     /// the only one. Where it is not, or an agent may not patch Works, as under Karmada's own rules, the Work is read
-    /// first.
-    async fn let_go(&self, name: &str, uid: &str, deleted_at: Option<&str>) -> Result<(), Error> {
+    /// first. Answers whether the hub has a state of it of before.
+    async fn let_go(&self, done: &Finished) -> Result<bool, Error> {
+        let (name, uid) = (done.name.as_str(), done.uid.as_str());
         let path = self.works.object(Some(&self.namespace), name);
         let list = "/metadata/finalizers";
         let only = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid},
             // A hub that was restored may know it alive.
-            {"op": "test", "path": "/metadata/deletionTimestamp", "value": deleted_at},
+            {"op": "test", "path": "/metadata/deletionTimestamp", "value": done.deleted_at},
             {"op": "test", "path": list, "value": [finalizer::EXECUTION]},
             {"op": "remove", "path": list},
         ]);
         match self.hub.patch_for_revision(&path, Patch::Json, &only).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_absence_of(name) => return Ok(()),
+            Ok(_) => return Ok(false),
+            Err(error) if error.is_absence_of(name) => return Ok(false),
             // 403: not by a patch; 422: what was tested is not so.
             Err(error) if matches!(error.code(), Some(403 | 422)) => {}
             Err(error) => return Err(error),
         }
         let mut work = match self.hub.get(&path).await {
             Ok(work) => work,
-            Err(error) if error.is_absence_of(name) => return Ok(()),
+            Err(error) if error.is_absence_of(name) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let same = object::uid(&work) == uid && object::deletion_timestamp(&work).is_some();
-        if !same || !object::remove_finalizer(&mut work, finalizer::EXECUTION) {
-            return Ok(());
+        if is_of_before(&work, uid, Revision::UNKNOWN, true) {
+            return Ok(true);
+        }
+        if object::uid(&work) != uid || !object::remove_finalizer(&mut work, finalizer::EXECUTION) {
+            return Ok(false);
         }
         match self.hub.put(&path, &work).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_absence_of(name) => Ok(()),
+            Ok(_) => Ok(false),
+            Err(error) if error.is_absence_of(name) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -38,6 +38,7 @@ use crate::{
         observe::Observer,
         released::Released,
     },
+    revision::is_of_before,
     rights::{Rights, Standing, is_over, moment},
     stats::Stats,
 };
@@ -564,7 +565,7 @@ impl Executor {
     /// revision, too: whether this is the hub that it was is known afterwards.
     async fn ask(&self, work: &DesiredWork) -> Result<Option<Value>, Error> {
         self.fence.load().await?;
-        let before = self.fence.history();
+        let (before, known) = (self.fence.history(), work.revision());
         let selector = query_value(&format!("metadata.name={}", work.name));
         let path = format!("{}?fieldSelector={selector}&limit=1", works().collection(Some(&self.namespace)));
         let mut list = self.hub.get(&path).await?;
@@ -572,6 +573,9 @@ impl Executor {
             self.fence.answered(before, revision);
         }
         let live = list.pointer_mut("/items/0").map(Value::take);
+        if live.as_ref().is_some_and(|live| is_of_before(live, &work.uid, known, work.deleting)) {
+            self.fence.went_back(work.life());
+        }
         Ok(live.filter(|live| object::uid(live) == work.uid))
     }
 

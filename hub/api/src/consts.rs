@@ -133,6 +133,8 @@ pub mod extension {
     pub const UNWANTED_SINCE: &str = "work.karmada.io/unwanted-since";
     /// On an agent's Lease: which of several agents of one name holds it.
     pub const AGENT_INSTANCE: &str = "agent.karmada.io/instance";
+    /// On an agent's Lease: the renewTime that it had before a renewal whose predecessors were not answered.
+    pub const RENEWED_BEFORE: &str = "agent.karmada.io/renewed-before";
     /// On an agent's Lease on the member, by its holder: `true` while it does not hear the hub.
     pub const HUB_UNHEARD: &str = "agent.karmada.io/hub-unheard";
     /// On an agent's Lease on the member, by another agent of its name: that one has the hub's Lease, and asks for this one.

@@ -360,6 +360,19 @@ impl Rest {
         self.for_revision(Method::PATCH, path, kind.media_type(), body).await
     }
 
+    /// PATCH of which only the object's new metadata is wanted.
+    pub async fn patch_for_metadata<B: Serialize + ?Sized + Sync>(
+        &self,
+        path: &str,
+        kind: Patch,
+        body: &B,
+    ) -> Result<Value, Error> {
+        let body = encode(&Method::PATCH, path, body)?;
+        let request = request(&Method::PATCH, path, METADATA, kind.media_type(), Some(body))?;
+        let (_, answer) = self.bytes(request).await?;
+        decode(Method::PATCH, path, &answer)
+    }
+
     async fn for_revision<B: Serialize + ?Sized + Sync>(
         &self,
         method: Method,

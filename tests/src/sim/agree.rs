@@ -34,7 +34,7 @@ pub(super) async fn disagreement(world: &World, ledger: &Ledger) -> Result<(), S
                     return Err(format!("{name} is not wanted and has a Work for member{}", member + 1));
                 }
                 let forgotten = ledger.forgotten().contains(name);
-                let left = |m: &usize| intent.left.contains(m);
+                let left = |m: &usize| intent.is_away(*m);
                 let stays = |m: &usize| ledger.on(*m, name).is_some() && !ledger.is_older(*m, name);
                 let there = (0..members).find(|m| !left(m) && stays(m));
                 if let Some(member) = there.filter(|_| !forgotten) {
@@ -59,7 +59,7 @@ async fn clusters(api: &Rest, members: usize, intent: &Intent) -> Result<(), Str
             return Err(format!("{name} is not Ready, or has taints: {}", cluster["spec"]["taints"]));
         }
     }
-    let wanted: BTreeSet<usize> = (0..members).filter(|m| !intent.left.contains(m)).collect();
+    let wanted: BTreeSet<usize> = (0..members).filter(|m| !intent.is_away(*m)).collect();
     if seen != wanted {
         return Err(format!("the hub knows clusters {seen:?}, and there are {wanted:?}"));
     }
@@ -128,7 +128,7 @@ async fn workload(
     if !right {
         return Err(format!("{name} is to be {want:?} and is scheduled to {targets:?}"));
     }
-    for member in (0..members).filter(|m| !intent.left.contains(m)) {
+    for member in (0..members).filter(|m| !intent.is_away(*m)) {
         let wanted = targets.get(&member);
         let work = works.get(&(member, name.to_owned()));
         let on = ledger.on(member, name);

@@ -10,6 +10,7 @@ use karmada_agent::Phase;
 use karmada_api::{consts::extension, policy::PurgeMode};
 use karmada_client::{Error, Patch, Rest};
 use karmada_core::{evict, judge::flaps};
+use karmada_env::{Random, SplitMix};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
 use karmada_store::engine::Memory;
@@ -26,10 +27,12 @@ use super::{
     ledger::{GRACE, Ledger, value_of},
     member,
     plan::{Act, Cut, Plan, Spread, Want},
+    stranger,
 };
 use crate::{
     fleet::{cluster_path, collection},
-    inprocess::{AgentRun, Ground, Wire, World},
+    ground::Ground,
+    inprocess::{AgentRun, Wire, World},
     kubesim,
     link::{Mode, Slow},
     samples,
@@ -45,6 +48,9 @@ pub(super) const TAINT: &str = "upgrade";
 
 /// The key of the taint that a ClusterTaintPolicy puts on clusters that are lost.
 pub(super) const LOST: &str = "shop.io/lost";
+
+/// What templates carry to be long.
+const BULK: &str = "shop.io/bulk";
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(3);
@@ -79,6 +85,10 @@ pub(super) struct Driver {
     modes: Vec<Mode>,
     /// Second agents, by member, and how they reach the hub.
     seconds: BTreeMap<usize, (AgentRun, Wire)>,
+    /// Machines that have members' names, by member, and what they say of themselves.
+    strangers: BTreeMap<usize, Value>,
+    /// Members that have their names back: one that has only heard that its Cluster was deleted is started again.
+    given_back: BTreeSet<usize>,
     fired: BTreeSet<&'static str>,
     /// What users wished for while something of that name was on its way out; they do so again.
     again: Mutex<BTreeSet<String>>,
@@ -120,6 +130,8 @@ impl Driver {
             rewinds: plan.rewinds,
             modes,
             seconds: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            given_back: BTreeSet::new(),
             fired: BTreeSet::new(),
             again: Mutex::default(),
             unstarted: BTreeSet::new(),
@@ -174,7 +186,7 @@ impl Driver {
     }
 
     /// Waits until everything agrees, and says how long that took.
-    async fn agree(&self, when: &str) -> Duration {
+    async fn agree(&mut self, when: &str) -> Duration {
         let begin = Instant::now();
         loop {
             let told = disagreement(&self.world, &self.ledger).await;
@@ -185,6 +197,9 @@ impl Driver {
             };
             self.confirm().await;
             self.wish_again().await;
+            for member in self.given_back.clone() {
+                self.register_again(member).await;
+            }
             let held = missing.contains(extension::FLAPPING);
             let patience = if held { AGREEMENT + flaps::Settings::default().first } else { AGREEMENT };
             if begin.elapsed() > patience {
@@ -234,8 +249,12 @@ impl Driver {
         self.fired.extend(act.kind());
         self.ledger.tell(format!("{act:?}"));
         let reaches = |act: &Act| match act {
-            Act::Cut(m, _) | Act::Pause(m) | Act::StopAgent(m, _) | Act::Stall(m, _) => Some((*m, true)),
-            Act::Mend(m) | Act::Resume(m) | Act::StartAgent(m) | Act::Flow(m) => Some((*m, false)),
+            Act::Cut(m, _) | Act::Pause(m) | Act::StopAgent(m, _) | Act::Stall(m, _) | Act::Take(m) => {
+                Some((*m, true))
+            }
+            Act::Mend(m) | Act::Resume(m) | Act::StartAgent(m) | Act::Flow(m) | Act::GiveBack(m) => {
+                Some((*m, false))
+            }
             _ => None,
         };
         if let Some((member, begins)) = reaches(act) {
@@ -333,6 +352,8 @@ impl Driver {
                 self.links();
             }
             Act::EndSecond(member, kill) => self.end_second(*member, *kill).await,
+            Act::Take(member) => self.take(*member).await,
+            Act::GiveBack(member) => self.give_back(*member).await,
             Act::Leave(member) => {
                 self.end_second(*member, false).await;
                 let (api, name) = (self.world.api(), format!("member{}", member + 1));
@@ -345,6 +366,38 @@ impl Driver {
                 .await;
             }
         }
+    }
+
+    /// A member's Cluster is deleted, and another machine waits for its name.
+    async fn take(&mut self, member: usize) {
+        let (api, path) = (self.world.api(), cluster_path(&format!("member{}", member + 1)));
+        let mut cluster = insist("GET of a cluster", || async { api.get(&path).await }).await;
+        for condition in cluster["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition["status"] = "True".into();
+        }
+        self.ledger.takes(member);
+        insist("DELETE of a cluster", || async { api.delete(&path, &json!({})).await }).await;
+        self.strangers.insert(member, cluster["status"].take());
+        self.observers.shutdown().await;
+        self.observe();
+    }
+
+    /// The other machine is switched off, and its Cluster deleted.
+    async fn give_back(&mut self, member: usize) {
+        self.strangers.remove(&member);
+        self.observers.shutdown().await;
+        self.observe();
+        let (api, path) = (self.world.api(), cluster_path(&format!("member{}", member + 1)));
+        insist("DELETE of another's cluster", || async {
+            match api.get(&path).await {
+                Ok(cluster) if stranger::is_of(&cluster) => api.delete(&path, &json!({})).await,
+                Err(error) if !error.is_not_found() => Err(error),
+                _ => Ok(Value::Null),
+            }
+        })
+        .await;
+        self.ledger.gives_back(member);
+        self.given_back.insert(member);
     }
 
     /// Whether the hub answers users.
@@ -367,6 +420,7 @@ impl Driver {
                     && self.ledger.on(*member, name).is_some()
             }
             Act::Delete(name) => self.ledger.intent().wants.contains_key(name),
+            Act::GiveBack(member) => self.strangers.contains_key(member),
             Act::Taint(member) | Act::Untaint(member) => !self.ledger.intent().left.contains(member),
             _ => true,
         }
@@ -382,6 +436,10 @@ impl Driver {
 
     fn observe(&mut self) {
         self.observers = hub::observe(self.world.api().client(), self.world.env(), &self.ledger);
+        for (member, status) in self.strangers.clone() {
+            let (api, env, ledger) = (self.world.api(), self.world.env().clone(), self.ledger.clone());
+            self.observers.spawn(async move { stranger::live(api, env, &ledger, member, &status).await });
+        }
     }
 
     fn link(&mut self, member: usize, mode: Mode) {
@@ -411,19 +469,25 @@ impl Driver {
             None => self.world.restore_hub(&copy).await,
         }
         self.observe();
-        // A Cluster that was deleted and is there again is registered by whoever restarts its agent.
         for member in 0..self.world.members.len() {
-            let agent = self.world.members[member].agent.as_ref();
             let left = self.ledger.intent().left.contains(&member);
-            if !left && agent.is_some_and(|agent| *agent.handle.phase().borrow() == Phase::Removed) {
-                self.world.stop_agent(member).await;
-                self.world.start_agent(member);
+            if !left {
+                self.register_again(member).await;
             }
             if !left && self.unstarted.remove(&member) {
                 self.ledger.disturb(member, false);
                 self.ledger.sleeps(member, false);
                 self.world.start_agent(member);
             }
+        }
+    }
+
+    /// A Cluster that was deleted is registered again by whoever restarts its agent.
+    async fn register_again(&mut self, member: usize) {
+        let agent = self.world.members[member].agent.as_ref();
+        if agent.is_some_and(|agent| *agent.handle.phase().borrow() == Phase::Removed) {
+            self.world.stop_agent(member).await;
+            self.world.start_agent(member);
         }
     }
 
@@ -544,6 +608,9 @@ fn mode(cut: Cut) -> Mode {
             // As fast as can be said, so that only time decides, and not the length of a certificate's signature.
             Mode::Slow(Slow { latency, bytes_per_second: u32::MAX, stalls: None })
         }
+        Cut::Narrow(bytes_per_second) => {
+            Mode::Slow(Slow { latency: Slow::EDGE.latency, bytes_per_second, stalls: None })
+        }
     }
 }
 
@@ -555,16 +622,19 @@ fn path(ledger: &Ledger, name: &str) -> String {
 }
 
 fn template(name: &str, want: &Want) -> Value {
-    match want.spread {
+    let mut template = match want.spread {
         Spread::Config => samples::config_map(name, &value_of(want)),
-        _ => {
-            let mut template = samples::deployment(name, want.replicas);
-            if let Some(seconds) = want.fence {
-                object::set_annotation(&mut template, extension::FENCE_AFTER, format!("{seconds}s"));
-            }
-            template
-        }
+        _ => samples::deployment(name, want.replicas),
+    };
+    if let Some(seconds) = want.fence {
+        object::set_annotation(&mut template, extension::FENCE_AFTER, format!("{seconds}s"));
     }
+    if want.bulk > 0 {
+        let random = SplitMix::new(want.bulk as u64);
+        let words = (0..want.bulk.div_ceil(16)).map(|_| format!("{:016x}", random.next_u64()));
+        object::set_annotation(&mut template, BULK, words.collect::<String>());
+    }
+    template
 }
 
 fn policy(name: &str, want: &Want) -> Value {

@@ -43,6 +43,7 @@ fn want(spread: Spread, replicas: i64, clusters: &[usize]) -> Want {
         purge: None,
         patience: None,
         fence: None,
+        bulk: 0,
     }
 }
 

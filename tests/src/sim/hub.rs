@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::{
     driver::LOST,
     ledger::{Cause, Ledger},
+    stranger,
 };
 use crate::{fleet::condition, inprocess::World};
 
@@ -58,7 +59,8 @@ fn cause(task: &Value) -> Cause {
 }
 
 fn cluster(ledger: &Ledger, cluster: &Value) {
-    if let Some(member) = number(object::name(cluster)) {
+    // Whether another machine that has the name is heard is not asked.
+    if let Some(member) = number(object::name(cluster)).filter(|_| !stranger::is_of(cluster)) {
         ledger.cluster(member, condition(cluster, "Ready").unwrap_or("none"));
     }
 }

@@ -43,6 +43,8 @@ pub struct Intent {
     pub wants: BTreeMap<String, Want>,
     /// Members that have left.
     pub left: BTreeSet<usize>,
+    /// Members whose names other machines have.
+    pub taken: BTreeSet<usize>,
     /// Members from which users drive everything.
     pub tainted: BTreeSet<usize>,
 }
@@ -51,14 +53,19 @@ impl Intent {
     /// Where a workload may be.
     pub fn clusters(&self, name: &str) -> BTreeSet<usize> {
         let clusters = self.wants.get(name).map(|want| want.clusters.clone()).unwrap_or_default();
-        clusters.difference(&self.left).copied().collect()
+        clusters.into_iter().filter(|member| !self.is_away(*member)).collect()
+    }
+
+    /// Whether the hub's Cluster of that name is not this member's.
+    pub fn is_away(&self, member: usize) -> bool {
+        self.left.contains(&member) || self.taken.contains(&member)
     }
 
     /// Whether there is a reason for a workload not to be on a member.
     fn unwanted(&self, name: &str, member: usize) -> bool {
         let Some(want) = self.wants.get(name) else { return true };
         let few = want.spread.divides() && want.replicas < want.clusters.len() as i64;
-        few || !want.clusters.contains(&member) || self.left.contains(&member)
+        few || !want.clusters.contains(&member) || self.is_away(member)
     }
 }
 
@@ -95,6 +102,17 @@ struct Evicted {
     confirmed: bool,
     /// The fewest replicas that users have wanted since: it may have been over before they wanted more.
     least: i64,
+}
+
+/// A member whose name another machine has.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Whether it has it already: until then the member's own Cluster is on its way out, and its agent may hear that.
+    is: bool,
+    /// What the member had been told to take away before.
+    going: BTreeSet<String>,
+    /// What it had been told to have.
+    wanted: BTreeSet<String>,
 }
 
 /// What happened to a member's way to the hub.
@@ -138,6 +156,7 @@ struct State {
     /// Members from which users have driven workloads.
     driven: BTreeSet<usize>,
     sick: BTreeSet<usize>,
+    taken: BTreeMap<usize, Taken>,
     /// Where workloads do not do their job, and since when they do again.
     ailing: BTreeMap<(usize, String), Option<Duration>>,
     objects: BTreeMap<(usize, String), Seen>,
@@ -314,6 +333,43 @@ impl Ledger {
         }
     }
 
+    /// A user deletes a member's Cluster, whose name another machine is to have.
+    pub fn takes(&self, member: usize) {
+        let mut state = self.state.lock();
+        let of = |keys: &mut dyn Iterator<Item = &(String, usize)>| -> BTreeSet<String> {
+            keys.filter(|(_, at)| *at == member).map(|(name, _)| name.clone()).collect()
+        };
+        let going = of(&mut state.may_leave.iter().chain(state.evicted.keys()));
+        let wants = state.intent.wants.iter().filter(|(_, want)| want.clusters.contains(&member));
+        let mut wanted: BTreeSet<String> = wants.map(|(name, _)| name.clone()).collect();
+        wanted.extend(state.objects.keys().filter(|(at, _)| *at == member).map(|(_, name)| name.clone()));
+        state.taken.insert(member, Taken { is: false, going, wanted });
+        let before = state.intent.clone();
+        state.intent.taken.insert(member);
+        state.reason(&before);
+    }
+
+    /// The other machine has the name now.
+    pub(super) fn is_a_stranger(&self, member: usize) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let Some(taken) = state.taken.get_mut(&member).filter(|taken| !taken.is) else { return };
+        taken.is = true;
+        state.tell(now, format!("another machine has the name of member{}", member + 1));
+    }
+
+    /// It has not any more. What the member had of what is not placed there again, nobody takes away.
+    pub fn gives_back(&self, member: usize) {
+        let mut state = self.state.lock();
+        state.taken.remove(&member);
+        let there: Vec<String> =
+            state.objects.keys().filter(|(at, _)| *at == member).map(|(_, name)| name.clone()).collect();
+        state.forgotten.extend(there);
+        let before = state.intent.clone();
+        state.intent.taken.remove(&member);
+        state.reason(&before);
+    }
+
     /// Nothing new becomes ready on a member, or it does again.
     pub fn sickens(&self, member: usize, is: bool) {
         let mut state = self.state.lock();
@@ -432,6 +488,11 @@ impl Ledger {
                 }
             }
             _ => {
+                if state.taken.get(&member).is_some_and(|taken| taken.is && !taken.wanted.contains(&name)) {
+                    let whose = format!("{name} comes to member{}, whose name another has", member + 1);
+                    state.accuse(now, whose);
+                    self.wrong.cancel();
+                }
                 state.copied.insert(name.clone());
                 state.made.insert((name.clone(), member));
                 // An agent was in the midst of it when the hub was lost.
@@ -585,7 +646,7 @@ impl Ledger {
         let disturbed = state.disturbed.get(&member).copied().unwrap_or_default();
         let echo = disturbed.until.is_some_and(|until| now <= until + ECHO);
         // Of one that has left a restored hub may know still.
-        let left = state.intent.left.contains(&member);
+        let left = state.intent.is_away(member);
         let calm = disturbed.now == 0 && !echo && !left;
         if before.as_deref() == Some("True") && ready == "Unknown" && calm {
             state.accuse(now, format!("member{} was never out of reach and is taken for lost", member + 1));
@@ -635,7 +696,7 @@ impl State {
             let slept = slept.is_some_and(|until| until.is_none_or(|until| now <= until + AWAKE));
             let drifted = self.drifted.get(&(*member, name.to_owned()));
             let drifted = drifted.is_some_and(|at| now <= *at + AWAKE);
-            slept || drifted || self.intent.left.contains(member)
+            slept || drifted || self.intent.is_away(*member)
         };
         if members.len() < 2 || members.iter().any(excused) {
             return Ok(());
@@ -646,6 +707,14 @@ impl State {
 
     /// Whether somebody has asked for the deletion of an object, or it is an eviction that keeps service. Says so if not.
     fn goes_rightly(&mut self, now: Duration, name: &str, member: usize, gone: &Seen) -> bool {
+        let others = self.taken.get(&member).filter(|taken| taken.is);
+        if others.is_some_and(|taken| !taken.going.contains(name)) {
+            if self.fence(name).is_some() {
+                return true;
+            }
+            self.accuse(now, format!("{name} was deleted on member{}, whose name another has", member + 1));
+            return false;
+        }
         if self.leaves(name, member) {
             return true;
         }
@@ -735,7 +804,8 @@ impl State {
             let members: BTreeSet<usize> =
                 old.into_iter().chain(new).flat_map(|want| want.clusters.iter().copied()).collect();
             let divides = new.is_some_and(|want| want.spread.divides());
-            let changed = old != new || before.left != self.intent.left;
+            let away = |intent: &Intent| (intent.left.clone(), intent.taken.clone());
+            let changed = old != new || away(before) != away(&self.intent);
             for member in members {
                 // Division may leave a cluster without replicas when anything about it changes.
                 if self.intent.unwanted(&name, member) || (changed && divides) {

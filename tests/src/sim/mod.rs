@@ -11,6 +11,7 @@
 //! runtime under paused time. What must always hold is judged by the [`ledger`] as things happen:
 //!
 //! - nothing goes from a member, or shrinks there, without a reason that somebody gave on the hub;
+//! - nothing goes from a member, or comes to it, for what the hub says of another machine that has its name;
 //! - nothing is placed outside of its policy;
 //! - what is fenced never runs on two members, Pods that are still ending included, unless no agent runs on one of them, or it has left, or the hub is one
 //!   that was made anew of a copy in which the other is not;
@@ -34,6 +35,7 @@ mod hub;
 pub mod ledger;
 mod member;
 pub mod plan;
+mod stranger;
 
 use std::{any::Any, fmt, panic::AssertUnwindSafe, sync::Arc};
 
@@ -41,7 +43,7 @@ use tokio::runtime::Runtime;
 
 pub use self::driver::Outcome;
 use self::{driver::Driver, ledger::Ledger, plan::Plan};
-use crate::inprocess::Ground;
+use crate::ground::Ground;
 
 /// A seed whose run went wrong.
 #[derive(Clone, Debug)]

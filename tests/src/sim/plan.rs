@@ -51,6 +51,8 @@ pub struct Want {
     pub patience: Option<Patience>,
     /// It may run on one member only, and stops after so many seconds without a word of the hub.
     pub fence: Option<u64>,
+    /// Bytes of its template that hardly compress.
+    pub bulk: usize,
 }
 
 /// When a workload leaves a cluster where it does not do its job.
@@ -75,6 +77,8 @@ pub enum Cut {
     Refuse,
     /// Everything comes late, by milliseconds.
     Late(u64),
+    /// So many bytes a second pass, each way.
+    Narrow(u32),
 }
 
 /// Something that is done to the fleet.
@@ -150,10 +154,14 @@ pub enum Act {
     Second(usize),
     /// It ends: asked to, or where it stands.
     EndSecond(usize, bool),
+    /// A user deletes a member's Cluster, which cannot be reached, and another machine registers by its name.
+    Take(usize),
+    /// A user deletes that one, and the member gets its name back.
+    GiveBack(usize),
 }
 
 /// What may be said to have happened to a fleet.
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 16] = [
     "partition",
     "one-way loss",
     "clock jump",
@@ -168,6 +176,8 @@ pub const KINDS: [&str; 14] = [
     "user's taint",
     "late answers",
     "second agent",
+    "narrow link",
+    "name taken",
 ];
 
 /// Those that a seed has some of; the others have a chance of their own.
@@ -176,7 +186,16 @@ const DRAWN: usize = 10;
 impl Act {
     /// Whether a user does this, by asking the hub.
     pub const fn is_users(&self) -> bool {
-        matches!(self, Self::Set(..) | Self::Delete(_) | Self::Leave(_) | Self::Taint(_) | Self::Untaint(_))
+        matches!(
+            self,
+            Self::Set(..)
+                | Self::Delete(_)
+                | Self::Leave(_)
+                | Self::Taint(_)
+                | Self::Untaint(_)
+                | Self::Take(_)
+                | Self::GiveBack(_)
+        )
     }
 
     /// The kind of fault that this begins, if it does.
@@ -196,6 +215,8 @@ impl Act {
             Self::Taint(_) => KINDS[11],
             Self::Lag(..) => KINDS[12],
             Self::Second(_) => KINDS[13],
+            Self::Cut(_, Cut::Narrow(_)) => KINDS[14],
+            Self::Take(_) => KINDS[15],
             _ => return None,
         })
     }
@@ -416,6 +437,7 @@ impl Line {
             purge: None,
             patience: None,
             fence: None,
+            bulk: 0,
         }
     }
 
@@ -513,6 +535,30 @@ impl Line {
     }
 }
 
+/// Another machine has a member's name for a while. What its agent heard before it was cut off is another fault's matter,
+/// as is a hub that is made anew of a copy, or a second agent of that name.
+fn take(dice: &Dice, acts: &mut Vec<(u64, Act)>, members: usize, free: &[u64]) {
+    // The last one may leave.
+    let member = dice.below(members as u64 - 1) as usize;
+    let begin = dice.between(1, STORM / 2).max(free[member] + 1);
+    // The hub lets go of what a Cluster has when its agent has not been heard for a while.
+    let (heard, gone, noticed) = (dice.between(5, 40), dice.between(60, 90), dice.between(20, 40));
+    let taken = dice.chance(60);
+    let other = |act: &Act| {
+        matches!(act, Act::Restore)
+            || matches!(act, Act::Second(m) | Act::Taint(m) | Act::Cut(m, Cut::Narrow(_)) if *m == member)
+    };
+    if !taken || acts.iter().any(|(_, act)| other(act)) {
+        return;
+    }
+    acts.extend([
+        (begin, Act::Cut(member, Cut::Partition)),
+        (begin + heard, Act::Take(member)),
+        (begin + heard + gone, Act::Mend(member)),
+        (begin + heard + gone + noticed, Act::GiveBack(member)),
+    ]);
+}
+
 impl Plan {
     /// What this seed has in store.
     pub fn of(seed: u64) -> Self {
@@ -553,6 +599,8 @@ impl Plan {
         }
         let asks = line.failures(&wants);
         let taint_policy = line.dice.chance(25);
+        let free: Vec<u64> =
+            line.links.iter().zip(&line.agents).map(|(link, agent)| *link.max(agent)).collect();
         let (mut acts, dice) = (line.acts, line.dice);
         let fences: BTreeMap<String, u64> = wants
             .iter()
@@ -580,6 +628,24 @@ impl Plan {
             acts.push((begin + dice.between(30, 150), Act::EndSecond(member, dice.chance(50))));
         }
         let rewinds = dice.chance(50);
+        if dice.chance(35) {
+            let member = dice.below(members as u64) as usize;
+            let begin = dice.between(1, STORM / 2);
+            // From one at which a status takes longer than a server waits for one that stands still, to 2G.
+            let rate = dice.one_of(&[300, 1_000, 4_000]);
+            acts.push((begin, Act::Cut(member, Cut::Narrow(rate))));
+            acts.push((begin + dice.between(30, 150), Act::Mend(member)));
+            let bulky = wants.keys().nth(dice.below(wants.len() as u64) as usize).cloned();
+            let bytes = dice.between(10, 60) as usize * 1024;
+            let set = acts.iter_mut().filter_map(|(_, act)| match act {
+                Act::Set(name, want) => Some((&*name, want)),
+                _ => None,
+            });
+            for (_, want) in set.chain(&mut wants).filter(|(name, _)| Some(*name) == bulky.as_ref()) {
+                want.bulk = bytes;
+            }
+        }
+        take(&dice, &mut acts, members, &free);
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
         Self { seed, members, failover, taint_policy, rewinds, wants, acts }
