@@ -56,6 +56,21 @@ flatten() { # hub|member FILE CONTEXT
         2>"$work/error" || bad "the context \"$context\" of $file cannot be used: $(error_line)"
 }
 
+# The member as kubectl would take it, but for what --member-kubeconfig and --member-context say.
+flatten_member() {
+    local -a which=()
+    if [ -n "$member_file" ]; then
+        [ -r "$member_file" ] && [ ! -d "$member_file" ] || bad "the member's kubeconfig $member_file cannot be read"
+        which=(--kubeconfig "$member_file")
+    fi
+    if [ -z "$member_context" ]; then
+        member_context=$(kubectl config current-context ${which[@]+"${which[@]}"} 2>"$work/error") ||
+            bad "which cluster is the member? $(error_line); name it with --member-kubeconfig and --member-context"
+    fi
+    kubectl config view ${which[@]+"${which[@]}"} --context "$member_context" --minify --flatten >"$work/member.kubeconfig" \
+        2>"$work/error" || bad "the context \"$member_context\" of the member's kubeconfig cannot be used: $(error_line)"
+}
+
 # Fields of a flattened kubeconfig (hub, member, old), a line each, empty where there is nothing.
 fields() { # NAME JSONPATH...
     local name=$1 path template=''

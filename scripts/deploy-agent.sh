@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts an agent onto a member cluster: namespace, account, role, the hub's credentials as a Secret, a Deployment.
+# Puts an agent onto a member cluster: namespace, account, role, what it joins the hub by as a Secret, a Deployment.
 # It looks at everything first and changes nothing if something is wrong; the agent itself makes the Cluster on the hub.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -9,7 +9,16 @@ manifests=$here/../manifests/agent
 
 usage() {
     cat <<EOF
-usage: scripts/deploy-agent.sh HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT [options] [-- AGENT_ARGUMENT...]
+usage: scripts/deploy-agent.sh --hub HOST:PORT --token TOKEN --ca-cert-hash sha256:HEX --cluster-name N [options] [-- AGENT_ARGUMENT...]
+       scripts/deploy-agent.sh HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT [options] [-- AGENT_ARGUMENT...]
+
+The first form is what karmada-hub token create --cluster N prints: the agent makes its key on the member, joins by the token
+and keeps its certificate there, in the Secret $namespace/karmada-kubeconfig. The hub is not asked from here.
+
+  --member-kubeconfig F, --member-context C   the member (default: as kubectl's)
+  --proxy-url URL    the HTTP proxy by which the member reaches the hub
+
+The second form gives it a credential that was made elsewhere:
 
   HUB_KUBECONFIG HUB_CONTEXT        how the agent reaches the hub; make a file for this cluster alone with
                                     karmada-hub credentials --data-dir DIR --cluster NAME (context karmada-apiserver)
@@ -18,10 +27,10 @@ usage: scripts/deploy-agent.sh HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMB
 
   --cluster-name N   the member's name on the hub (default: MEMBER_CONTEXT)
   --image I          the agent's image (default: karmada-agent:$(version)); also changes the version of one that runs
-  --hub-server URL   the hub's address as the member sees it, if it is not the one in HUB_KUBECONFIG
+  --hub-server URL   the hub's address as the member sees it, if it is not the one in HUB_KUBECONFIG (second form)
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
   --replace          take over from an agent of another hub, or one that something else put there
-  --wait SECONDS     how long to wait for the cluster to be Ready on the hub (default 120; 0: do not)
+  --wait SECONDS     how long to wait for the cluster to be Ready on the hub, or its agent to be at work (default 120; 0: do not)
   --dry-run          look at everything, say what would be done, change nothing
 
 Running it again changes nothing, or what is different by then; other credentials restart the agent.
@@ -36,12 +45,21 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 # --- arguments ---------------------------------------------------------------------------------------------------
 
 cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run=''
+join_hub='' token='' hash='' proxy='' member_file='' member_context=''
 declare -a positional=() further=()
 value_of() { [ $# -ge 2 ] && [ -n "$2" ] || bad "$1 wants a value"; }
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
-        --cluster-name | --image | --hub-server | --wait) value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
+        --cluster-name | --image | --hub-server | --wait | --hub | --token | --ca-cert-hash | --proxy-url | \
+            --member-kubeconfig | --member-context)
+            value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
+        --hub=*) join_hub=${1#*=} ;;
+        --token=*) token=${1#*=} ;;
+        --ca-cert-hash=*) hash=${1#*=} ;;
+        --proxy-url=*) proxy=${1#*=} ;;
+        --member-kubeconfig=*) member_file=${1#*=} ;;
+        --member-context=*) member_context=${1#*=} ;;
         --cluster-name=*) cluster=${1#*=} ;;
         --image=*) image=${1#*=} ;;
         --hub-server=*) hub_server_override=${1#*=} ;;
@@ -55,10 +73,23 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#positional[@]} -eq 4 ] ||
-    bad "wants HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT, got ${#positional[@]} of 4"
+if [ -n "$join_hub$token$hash" ]; then
+    [ ${#positional[@]} -eq 0 ] || bad "with --hub the hub needs no kubeconfig, and the member's is --member-kubeconfig"
+    [ -n "$join_hub" ] && [ -n "$token" ] && [ -n "$hash" ] && [ -n "$cluster" ] ||
+        bad "--hub, --token, --ca-cert-hash and --cluster-name go together; karmada-hub token create --cluster NAME prints them"
+    join_hub=${join_hub#https://}
+    [[ $join_hub =~ ^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$ ]] || bad "--hub \"$join_hub\" is not HOST:PORT"
+    [[ $token =~ ^[a-z0-9]{6}\.[a-z0-9]{16}$ ]] || bad "what --token gives is no bootstrap token: 6 characters of a-z and 0-9, a dot and 16 more"
+    [[ $hash =~ ^sha256:[0-9a-fA-F]{64}$ ]] || bad "--ca-cert-hash \"$hash\" is not sha256: with 64 hexadecimal digits behind it"
+    [[ -z $proxy || $proxy =~ ^http://[^/[:space:]]+$ ]] || bad "--proxy-url wants a URL like http://proxy.example.com:3128"
+    [ -z "$hub_server_override" ] || bad "--hub-server is for a hub that is given by a kubeconfig"
+else
+    [ ${#positional[@]} -eq 4 ] ||
+        bad "wants HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT, got ${#positional[@]} of 4; or --hub, --token, --ca-cert-hash and --cluster-name"
+    [ -z "$proxy$member_file$member_context" ] || bad "--proxy-url, --member-kubeconfig and --member-context go with --hub"
+    hub_context=${positional[1]} member_file=${positional[2]} member_context=${positional[3]}
+fi
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
-hub_context=${positional[1]} member_context=${positional[3]}
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     cluster=$member_context
     check_cluster_name "$cluster" "the context"
@@ -68,7 +99,8 @@ image=${image:-karmada-agent:$(version)}
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@-]*$ && $image != *: ]] || bad "--image \"$image\" is no image name"
 for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
-        --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state-dir* | --kubeconfig* | --context*)
+        --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state-dir* | --kubeconfig* | --context* | \
+            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url*)
             bad "$argument is this script's to say" ;;
         *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
         -*) ;;
@@ -84,8 +116,12 @@ make_work
 
 # --- kubeconfigs ---------------------------------------------------------------------------------------------------
 
+if [ -n "$join_hub" ]; then
+    flatten_member
+    hub_server=https://$join_hub agent_server=https://$join_hub
+else
 flatten hub "${positional[0]}" "$hub_context"
-flatten member "${positional[2]}" "$member_context"
+flatten member "$member_file" "$member_context"
 
 mapfile -t of_hub < <(fields hub '.clusters[*].name' '.clusters[*].cluster.proxy-url' '.users[*].name' \
     '.users[*].user.exec.command' '.users[*].user.auth-provider.name' '.users[*].user.tokenFile' '.users[*].user.as')
@@ -103,12 +139,16 @@ if [ -n "$hub_server_override" ]; then
     kubectl config --kubeconfig "$work/agent.kubeconfig" set-cluster "${of_hub[0]}" --server="$hub_server_override" \
         >/dev/null 2>"$work/error" || fail "--hub-server: $(error_line)"
 fi
-hub_server=$(server_of hub) member_server=$(server_of member) agent_server=$(server_of agent)
+hub_server=$(server_of hub) agent_server=$(server_of agent)
 [ -n "$hub_server" ] || bad "the context \"$hub_context\" of ${positional[0]} names no server"
-[ -n "$member_server" ] || bad "the context \"$member_context\" of ${positional[2]} names no server"
+fi
+member_server=$(server_of member)
+[ -n "$member_server" ] || bad "the context \"$member_context\" of ${member_file:-kubectl} names no server"
 [ "$hub_server" != "$member_server" ] || bad "hub and member are the same server, $hub_server"
+option=--hub-server
+[ -z "$join_hub" ] || option=--hub
 if is_loopback "$(host_of "$agent_server")" && [ -z "$allow_loopback" ]; then
-    bad "the hub's address $agent_server means this machine only, an agent in the member could not reach it; give the hub an address with karmada-hub serve --advertise HOST, or name it with --hub-server"
+    bad "the hub's address $agent_server means this machine only, an agent in the member could not reach it; give the hub an address with karmada-hub serve --advertise HOST, or name it with $option"
 fi
 
 # --- is everything as it must be? Nothing is changed up to "apply" ---------------------------------------------------
@@ -118,11 +158,13 @@ member_version=$(sed -n 's/.*"gitVersion": *"v\{0,1\}\([^"]*\)".*/\1/p' <<<"$(pa
 if [[ $member_version =~ ^1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -lt 22 ]; then
     fail "the member is Kubernetes $member_version; the agent needs 1.22 or newer (server-side apply)"
 fi
-hub get --raw /version >/dev/null || fail "$(explain "the hub" "$hub_server")"
+[ -n "$join_hub" ] || hub get --raw /version >/dev/null || fail "$(explain "the hub" "$hub_server")"
 
 id=$(member_id) || fail "$(explain "the member" "$member_server")"
 [ -n "$id" ] || fail "the member at $member_server has no uid on its namespace kube-system: it is no Kubernetes cluster"
-read_cluster "$cluster" || fail "$(explain_cluster "$cluster")"
+# By a token nothing of this can be seen: the agent says so itself, in its log and at /readyz.
+cluster_found=''
+[ -n "$join_hub" ] || read_cluster "$cluster" || fail "$(explain_cluster "$cluster")"
 if [ -n "$cluster_found" ]; then
     [ -z "$cluster_deleted" ] || fail "the Cluster $cluster is being deleted on the hub; wait until it is gone"
     [ -z "$cluster_id" ] || [ "$cluster_id" = "$id" ] ||
@@ -131,7 +173,7 @@ if [ -n "$cluster_found" ]; then
         fail "the Cluster $cluster is in Push mode: the hub itself works on it; choose another --cluster-name or unjoin it first"
 fi
 # An agent's own credentials do not open this; on any engine it shows who could read everything.
-if hub get --raw '/api/v1/secrets?limit=1' >/dev/null; then
+if [ -z "$join_hub" ] && hub get --raw '/api/v1/secrets?limit=1' >/dev/null; then
     warn "these credentials for the hub ($hub_user) are an administrator's: whoever gets into the member gets the whole hub. Make some for this cluster alone: karmada-hub credentials --data-dir DIR --cluster $cluster"
     other=$(hub get clusters.cluster.karmada.io -o jsonpath="{range .items[?(@.spec.id==\"$id\")]}{.metadata.name}{\"\\n\"}{end}") || other=''
     other=$(grep -Fxv -- "$cluster" <<<"$other" | head -n 1) || true
@@ -155,7 +197,16 @@ fi
 hub_of() { fields "$1" '.clusters[*].cluster.certificate-authority-data' | grep . || server_of "$1"; }
 secret=$(member -n "$namespace" get secret karmada-kubeconfig --ignore-not-found -o jsonpath='{.metadata.name} {.data.karmada-kubeconfig}') ||
     fail "$(explain "the member" "$member_server")"
-if [ -n "$secret" ] && [ -z "$replace" ]; then
+taken=''
+if [ -n "$secret" ] && [ -n "$join_hub" ]; then
+    base64 -d <<<"${secret#* }" >"$work/old.kubeconfig" 2>"$work/error" || true
+    old_server=$(server_of old) || old_server=''
+    if [ -n "$replace" ]; then
+        taken=yes
+    elif [ -n "$old_server" ] && [ "$old_server" != "$hub_server" ]; then
+        fail "the member's Secret $namespace/karmada-kubeconfig is for the hub at $old_server; --replace makes the member leave that hub for $hub_server"
+    fi
+elif [ -n "$secret" ] && [ -z "$replace" ]; then
     base64 -d <<<"${secret#* }" >"$work/old.kubeconfig" 2>"$work/error" || true
     old_hub=$(hub_of old) || old_hub=''
     [ -n "$old_hub" ] ||
@@ -170,39 +221,54 @@ found=$(member get namespace "$namespace" --ignore-not-found -o jsonpath='{.meta
 
 # --- what is wanted ---------------------------------------------------------------------------------------------------
 
+# What the agent is given: a kubeconfig, or the token by which it gets one.
+if [ -n "$join_hub" ]; then
+    secret_name=karmada-agent-token secret_key=token secret_file=$work/token
+    printf '%s\n' "$token" >"$secret_file"
+    hub_arguments=("--hub=$join_hub" "--ca-cert-hash=$hash" --token-file=/etc/kubeconfig/token
+        --karmada-kubeconfig-secret=karmada-kubeconfig ${proxy:+"--proxy-url=$proxy"})
+else
+    secret_name=karmada-kubeconfig secret_key=karmada-kubeconfig secret_file=$work/agent.kubeconfig
+    hub_arguments=(--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig "--karmada-context=$hub_context")
+fi
 render_secret() {
     cat <<EOF
 apiVersion: v1
 kind: Secret
 metadata:
-  name: karmada-kubeconfig
+  name: $secret_name
   namespace: $namespace
   labels:
     app: karmada-agent
     app.kubernetes.io/managed-by: $ours
 type: Opaque
 data:
-  karmada-kubeconfig: $(base64 <"$work/agent.kubeconfig" | tr -d '\n')
+  $secret_key: $(base64 <"$secret_file" | tr -d '\n')
 EOF
 }
 render_deployment() {
     local line argument
     while IFS= read -r line; do
         case $line in
+            *'# @HUB_ARGUMENTS@')
+                for argument in "${hub_arguments[@]}"; do
+                    printf '%s- %s\n' "${line%%#*}" "$(quoted "$argument")"
+                done
+                continue ;;
             *'# @FURTHER_ARGUMENTS@')
                 for argument in ${further[@]+"${further[@]}"}; do
                     printf '%s- %s\n' "${line%%#*}" "$(quoted "$argument")"
                 done
                 continue ;;
         esac
-        line=${line//@CONTEXT_ARGUMENT@/"$(quoted "--karmada-context=$hub_context")"}
+        line=${line//@SECRET@/"$secret_name"}
         line=${line//@CLUSTER_NAME@/"$cluster"}
         line=${line//@IMAGE@/"$image"}
         line=${line//@CHECKSUM@/"$checksum"}
         printf '%s\n' "$line"
     done <"$manifests/deployment.yaml"
 }
-checksum=$(sha256sum <"$work/agent.kubeconfig")
+checksum=$({ cat "$secret_file"; [ -z "$join_hub" ] || printf '%s\n' "${hub_arguments[@]}"; } | sha256sum)
 checksum=${checksum%% *}
 # The role first: it is what somebody with too few rights is refused. A namespace that was there before is not ours.
 {
@@ -223,6 +289,7 @@ if [ -n "$dry_run" ]; then
     status=0
     KUBECTL_EXTERNAL_DIFF='' member diff --server-side --force-conflicts --field-manager="$ours" -f "$work/wanted.yaml" \
         >"$work/diff" || status=$?
+    [ -z "$taken" ] || say "would take away: Secret/karmada-kubeconfig"
     say "dry run: nothing is changed. Cluster $cluster (member $member_server, id $id), hub $agent_server, image $image"
     if [ -z "$agent_found" ]; then
         say "would create, or make as it should be:"
@@ -251,6 +318,9 @@ if [ -n "$agent_found" ] && [ "$agent_by" != "$ours" ]; then
         fail "the karmada-agent that is there cannot be taken away: $(error_line)"
 fi
 before=$(states)
+# A credential of another hub, or one that is to be made anew.
+[ -z "$taken" ] || member -n "$namespace" delete secret karmada-kubeconfig --ignore-not-found >/dev/null ||
+    fail "the credential that is there cannot be taken away: $(error_line)"
 member "${apply[@]}" --validate=false >/dev/null ||
     fail "the member at $member_server did not take everything; running this again goes on: $(error_line)"
 changed=''
@@ -263,10 +333,13 @@ done < <(states)
 
 if [ "$wait" -gt 0 ]; then
     end=$((SECONDS + wait))
-    [ -z "$changed" ] || say "waiting for cluster $cluster to be Ready on the hub"
+    goal="to be Ready on the hub"
+    [ -z "$join_hub" ] || goal="to have joined $hub_server"
+    [ -z "$changed" ] || say "waiting for cluster $cluster $goal"
     kubectl --kubeconfig "$work/member.kubeconfig" -n "$namespace" rollout status deployment/karmada-agent \
         --timeout="${wait}s" >/dev/null 2>"$work/error" ||
         fail "the agent is deployed but not ready within $wait s: $(error_line). Look at: kubectl --context $member_context -n $namespace describe pods -l app=karmada-agent; kubectl --context $member_context -n $namespace logs deployment/karmada-agent"
+    [ -z "$join_hub" ] || { say "cluster $cluster has joined $hub_server, and its agent is at work"; exit 0; }
     until read_cluster "$cluster" && [ "$cluster_ready" = True ]; do
         [ "$SECONDS" -lt "$end" ] ||
             fail "the agent runs, but the hub does not say that $cluster is Ready within $wait s; look at: kubectl --context $member_context -n $namespace logs deployment/karmada-agent"

@@ -128,7 +128,7 @@ up() {
     define_hub # again, now with the port that it found: a restart must come back on it
 
     local -a clusters=()
-    local name config
+    local name config line
     if [ ${#real[@]} -gt 0 ]; then
         for pair in "${real[@]}"; do
             clusters+=("${pair%%=*}")
@@ -152,11 +152,15 @@ up() {
         config=$state/$name/kubeconfig
         await 30 "member $name" "$state/log/$name.log" test -s "$config"
         [ ${#real[@]} -gt 0 ] || define_member "$name"
-        hub credentials --data-dir "$state/hub" --cluster "$name" >"$state/$name/karmada-kubeconfig"
-        chmod 600 "$state/$name/karmada-kubeconfig"
-        define "$name-agent" "$state/bin/karmada-agent" --cluster-name "$name" \
-            --karmada-kubeconfig "$state/$name/karmada-kubeconfig" --kubeconfig "$config" \
-            --state-dir "$state/$name/agent" --health-probe-bind-address 0 --metrics-bind-address 0
+        # Once it has joined it needs no other token.
+        if [ ! -s "$state/$name/agent/karmada-kubeconfig" ]; then
+            line=$(hub token create --cluster "$name" --kubeconfig "$state/hub/admin.kubeconfig" 2>"$state/log/token.log" |
+                sed -n 's/^karmada-agent //p')
+            [ -n "$line" ] || fail "no token for $name: $(cat "$state/log/token.log")"
+            # shellcheck disable=SC2086 # words
+            define "$name-agent" "$state/bin/karmada-agent" $line --kubeconfig "$config" \
+                --state-dir "$state/$name/agent" --health-probe-bind-address 0 --metrics-bind-address 0
+        fi
         launch "$name-agent"
     done
     for name in "${clusters[@]}"; do

@@ -89,6 +89,7 @@ if [ -n "$member_there" ]; then
         apis/rbac.authorization.k8s.io/v1/clusterrolebindings/karmada-agent \
         apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-agent \
         "api/v1/namespaces/$namespace/secrets/karmada-kubeconfig" \
+        "api/v1/namespaces/$namespace/secrets/karmada-agent-token" \
         "api/v1/namespaces/$namespace/serviceaccounts/karmada-agent-sa" "api/v1/namespaces/$namespace"; do
         may_delete member "/$path" || fail "$(explain "the member" "$member_server")"
     done
@@ -187,7 +188,7 @@ clean_member() {
     for object in clusterrolebinding/karmada-agent clusterrole/karmada-agent; do
         member delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
-    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig "configmap/karmada-agent-fence-$cluster"; do
+    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig secret/karmada-agent-token "configmap/karmada-agent-fence-$cluster"; do
         member -n "$namespace" delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
     local by others

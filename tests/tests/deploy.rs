@@ -45,9 +45,10 @@ const AGENT: &str = "/apis/apps/v1/namespaces/karmada-system/deployments/karmada
 const SECRET: &str = "/api/v1/namespaces/karmada-system/secrets/karmada-kubeconfig";
 const NAMESPACE: &str = "/api/v1/namespaces/karmada-system";
 /// Everything that the script makes.
-const MADE: [&str; 6] = [
+const MADE: [&str; 7] = [
     AGENT,
     SECRET,
+    "/api/v1/namespaces/karmada-system/secrets/karmada-agent-token",
     "/api/v1/namespaces/karmada-system/serviceaccounts/karmada-agent-sa",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-agent",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/karmada-agent",
@@ -182,6 +183,17 @@ impl World {
     fn deploy(&self, more: &[&str]) -> String {
         let output = self.script("deploy-agent.sh", &["--allow-loopback", "--wait=0"]).args(more).output();
         said(&output.expect("the script runs"))
+    }
+
+    /// The arguments of one of the two lines that `karmada-hub token create` prints.
+    fn line(&self, cluster: &str, program: &str) -> Vec<String> {
+        let kubeconfig = format!("--kubeconfig={}", self.fleet.kubeconfig.display());
+        let made =
+            self.fleet.command(&["token", "create", &format!("--cluster={cluster}"), &kubeconfig]).stdout;
+        let made = String::from_utf8_lossy(&made).into_owned();
+        assert_eq!(made.lines().count(), 2, "two lines, of which one is run: {made}");
+        let line = made.lines().find_map(|line| line.strip_prefix(program)).expect("a line for it");
+        line.split_whitespace().map(str::to_owned).collect()
     }
 
     fn remove(&self, more: &[&str]) -> String {
@@ -712,6 +724,112 @@ async fn a_hub_forgets_a_member_that_is_away() {
     gone(&world.fleet.api, "/api/v1/namespaces/karmada-es-member1", PATIENCE).await;
 }
 
+#[tokio::test]
+async fn a_member_joins_by_one_line() {
+    let Some(world) = World::start("line", false).await else { return };
+    let line = world.line(CLUSTER, "scripts/deploy-agent.sh ");
+    let deploy = |more: &[&str]| {
+        let mut command = world.bare("deploy-agent.sh");
+        command.args(&line).arg(format!("--member-kubeconfig={}", world.member_config.display()));
+        command.args(["--allow-loopback", "--wait=0"]).args(more);
+        command
+    };
+    let before = world.state().await;
+    let dry = said(&deploy(&["--dry-run"]).output().expect("it runs"));
+    assert!(dry.contains("Secret/karmada-agent-token"), "{dry}");
+    assert_eq!(world.state().await, before, "a dry run changes nothing");
+    let first = said(&deploy(&[]).output().expect("it runs"));
+    assert_eq!(verbs(&first), all("created"), "{first}");
+    let mut agent = world.run_agent().await;
+    world.fleet.ready(CLUSTER).await;
+    let again = said(&deploy(&[]).output().expect("it runs"));
+    assert_eq!(verbs(&again), all("unchanged"), "{again}");
+
+    // The key was made on the member and is kept there; the token is spent, and the agent starts again without it.
+    let kept = world.member.get(SECRET).await.expect("the agent keeps its credential");
+    let fields: Vec<_> = kept["data"].as_object().expect("data").keys().collect();
+    assert_eq!(fields, ["karmada-kubeconfig"], "no key without a certificate is left");
+    let config: Value =
+        serde_json::from_slice(&decoded(&kept["data"]["karmada-kubeconfig"])).expect("a kubeconfig");
+    let key = config["users"][0]["user"]["client-key-data"].clone();
+    assert!(String::from_utf8_lossy(&decoded(&key)).contains("PRIVATE KEY"));
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let asked = world.fleet.api.get(requests).await.expect("a list");
+    assert_eq!(asked["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(asked["items"][0]["status"]["conditions"][0]["type"], "Approved");
+    agent.kill();
+    let mut agent = world.run_agent().await;
+    world.place_something().await;
+    let asked = world.fleet.api.get(requests).await.expect("a list");
+    assert_eq!(asked["items"].as_array().map(Vec::len), Some(1), "nothing is asked for again");
+
+    // A hub at another address is another hub.
+    let mut elsewhere = world.bare("deploy-agent.sh");
+    elsewhere.args(&line).arg(format!("--member-kubeconfig={}", world.member_config.display()));
+    elsewhere.args(["--hub=127.0.0.1:1", "--allow-loopback", "--wait=0"]);
+    let refusal = refused(&mut elsewhere, 1);
+    assert!(refusal.contains("--replace makes the member leave that hub"), "{refusal}");
+    let wrong = [
+        (vec!["--token=x"], "is no bootstrap token"),
+        (vec!["--ca-cert-hash=sha256:1"], "is not sha256: with 64"),
+        (vec!["--hub=a b"], "is not HOST:PORT"),
+        (vec!["--proxy-url=ftp://x"], "wants a URL like http://"),
+    ];
+    for (more, want) in wrong {
+        let refusal = refused(&mut deploy(&more), 2);
+        assert!(refusal.contains(want), "{refusal}");
+    }
+    let mut without = world.bare("deploy-agent.sh");
+    let refusal = refused(without.args(["--hub=h:1", "--token=abcdef.0123456789abcdef"]), 2);
+    assert!(refusal.contains("go together"), "{refusal}");
+
+    let removed = world.remove(&["--workloads=delete"]);
+    assert!(removed.contains("Cluster member1 removed from the hub"), "{removed}");
+    agent.kill();
+    world.assert_clean().await;
+    world.fleet.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_machine_without_kubectl_joins_by_one_line() {
+    let Some(world) = World::start("machine", false).await else { return };
+    let line = world.line(CLUSTER, "karmada-agent join ");
+    let state = world.at("state");
+    let join = |name: &str, more: &[String]| {
+        let own = [
+            "karmada-agent".to_owned(),
+            "join".to_owned(),
+            format!("--state-dir={}", state.display()),
+            "--health-probe-bind-address=0".to_owned(),
+            "--metrics-bind-address=0".to_owned(),
+        ];
+        let args = own.iter().chain(&line).chain(more).cloned();
+        Process::start(world.fleet.dir.path(), name, Path::new(env!("CARGO_BIN_EXE_fleet")), args)
+            .expect("the agent starts")
+    };
+    let ended = join("only", &["--join-only".to_owned()]).exit(PATIENCE).await;
+    assert!(ended.is_some_and(|status| status.success()));
+    for file in ["karmada-kubeconfig", "instance"] {
+        assert!(state.join(file).exists(), "{file}");
+    }
+    let mode = fs::metadata(state.join("karmada-kubeconfig")).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let _agent = join("agent", &[format!("--kubeconfig={}", world.member_config.display())]);
+    world.fleet.ready(CLUSTER).await;
+    // The token was for one key, and that is used.
+    let other = format!("--state-dir={}", world.at("other").display());
+    let mut spent = Command::new(env!("CARGO_BIN_EXE_fleet"));
+    let spent =
+        spent.args(["karmada-agent", "join", "--join-only", &other]).args(&line).output().expect("it runs");
+    let why = String::from_utf8_lossy(&spent.stderr).into_owned();
+    assert_eq!(spent.status.code(), Some(1), "{why}");
+    assert!(
+        why.contains("has been used as often as it may be; a new one: karmada-hub token create"),
+        "{why}"
+    );
+    world.fleet.clean_up().await;
+}
+
 /// The chart and the script put the same onto a member, as far as text without values can say.
 #[test]
 fn chart_and_manifests_agree() {
@@ -723,4 +841,23 @@ fn chart_and_manifests_agree() {
     let documents: Vec<Value> = serde_saphyr::from_multiple(&plain).expect("YAML");
     let charted = documents.iter().find(|d| d["kind"] == "ClusterRole").expect("a ClusterRole in the chart");
     assert_eq!(charted["rules"], role["rules"]);
+    // Both ways of reaching the hub, in the same words.
+    let chart = root().join("manifests/helm/karmada-agent/templates");
+    let charted =
+        ["deployment.yaml", "secret.yaml", "_helpers.tpl"].map(|file| fs::read_to_string(chart.join(file)));
+    let charted: String = charted.into_iter().map(|text| text.expect("a chart")).collect();
+    let script = fs::read_to_string(root().join("scripts/deploy-agent.sh")).expect("a script");
+    for words in [
+        "--hub=",
+        "--ca-cert-hash=",
+        "--token-file=/etc/kubeconfig/token",
+        "--karmada-kubeconfig-secret=karmada-kubeconfig",
+        "--proxy-url=",
+        "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",
+        "--karmada-context=",
+        "karmada-agent-token",
+        "karmada-kubeconfig",
+    ] {
+        assert!(charted.contains(words) && script.contains(words), "{words}");
+    }
 }

@@ -1,8 +1,11 @@
 //! The hub's side: our Cluster, our Lease, our status. With the verbs that a registered Karmada agent has: PUT for
 //! Cluster status and Lease; others only where they may fail without harm.
 
+pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod credential;
 pub(crate) mod heartbeat;
+pub(crate) mod join;
 pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;

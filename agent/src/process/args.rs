@@ -1,17 +1,31 @@
 //! The command line: Karmada's flags with Karmada's defaults, so that its manifests and scripts start this agent, too.
 //! What means nothing here is taken and said.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use karmada_api::consts::namespace;
+use karmada_client::link::proxy::Proxy;
 use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
 
-use crate::{AgentConfig, Facts};
+use crate::{
+    AgentConfig, Facts,
+    hub::{
+        credential::keep::KUBECONFIG,
+        join::{Invitation, KeyDigest, Token},
+    },
+};
 
 /// The longest lease that makes sense: a hub honours ten minutes unless its operator says otherwise.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+
+/// Where `join` keeps what must outlive the process, in a folder for each cluster.
+const STATE: &str = "/var/lib/karmada-agent";
 
 /// The shortest pause between renewals: a quarter of the shortest lease.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
@@ -29,7 +43,14 @@ pub(super) enum Refusal {
 #[derive(Debug)]
 pub(super) struct Args {
     pub(super) config: AgentConfig,
-    pub(super) karmada_kubeconfig: PathBuf,
+    /// `karmada-agent join`: somebody waits for what becomes of it.
+    pub(super) join: bool,
+    pub(super) join_only: bool,
+    pub(super) invited: Option<Invited>,
+    pub(super) karmada_kubeconfig: Option<PathBuf>,
+    /// Namespace and name of the Secret of the member that keeps the credential.
+    pub(super) secret: Option<(String, String)>,
+    pub(super) proxy: Option<Proxy>,
     pub(super) karmada_context: Option<String>,
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) context: Option<String>,
@@ -42,26 +63,77 @@ pub(super) struct Args {
     pub(super) notes: Vec<String>,
 }
 
+/// What a cluster was given to join by, but for a token that stands in a file.
+#[derive(Clone, Debug)]
+pub(super) struct Invited {
+    pub(super) hub: String,
+    pub(super) token: Source,
+    pub(super) authorities: Vec<KeyDigest>,
+}
+
+/// Where a token is.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Given(Token),
+    /// Read each time: somebody may put another one there.
+    File(PathBuf),
+}
+
 /// The agent of a member cluster: pulls its Works from the hub, applies them, reports.
+///
+/// `karmada-agent join` with --hub, --token and --ca-cert-hash, as karmada-hub token create prints them, gets a certificate,
+/// keeps it in --state-dir and goes on as the agent; it ends with what is wrong where an agent that was started without `join`
+/// would wait for somebody to mend it.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
     /// Name of the member cluster on the hub.
     #[arg(long, value_name = "NAME")]
     cluster_name: String,
-    /// Kubeconfig of the hub.
+    /// The hub to join, if there is no credential yet.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "karmada_kubeconfig", requires = "ca_cert_hash")]
+    hub: Option<String>,
+    /// The token by which this cluster joins. Others on this machine can see it here: --token-file is better for what stays.
+    #[arg(long, value_name = "ID.SECRET", requires = "hub", conflicts_with = "token_file")]
+    token: Option<String>,
+    /// A file with that token.
+    #[arg(long, value_name = "FILE", requires = "hub")]
+    token_file: Option<PathBuf>,
+    /// The digest of the key of the hub's authority; may be given more than once.
+    #[arg(
+        long,
+        alias = "discovery-token-ca-cert-hash",
+        value_name = "sha256:HEX",
+        value_delimiter = ',',
+        requires = "hub"
+    )]
+    ca_cert_hash: Vec<String>,
+    /// The HTTP proxy by which the hub is reached. Without it: HTTPS_PROXY and NO_PROXY, or proxy-url in the hub's kubeconfig.
+    #[arg(long, value_name = "URL")]
+    proxy_url: Option<String>,
+    /// With join: end when the credential is kept.
+    #[arg(long, requires = "hub")]
+    join_only: bool,
+    /// Kubeconfig of the hub. One that was issued later is kept in --state-dir or the Secret and goes first.
     #[arg(long, value_name = "FILE")]
-    karmada_kubeconfig: PathBuf,
+    karmada_kubeconfig: Option<PathBuf>,
     /// Context in the hub's kubeconfig; its current one if not given.
     #[arg(long, value_name = "NAME")]
     karmada_context: Option<String>,
-    /// Kubeconfig of the member; in a pod, the pod's own account if not given.
+    /// Kubeconfig of the member; in a pod, the pod's own account if not given. With join, without it, kubectl's.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context in the member's kubeconfig.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Folder for what must outlive the process.
+    /// A Secret of the member that keeps the credential for the hub, instead of --state-dir. In a pod that joins:
+    /// karmada-kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    karmada_kubeconfig_secret: Option<String>,
+    /// The namespace of that Secret.
+    #[arg(long, value_name = "NAME", default_value = "karmada-system")]
+    karmada_kubeconfig_namespace: String,
+    /// Folder for what must outlive the process; with join, /var/lib/karmada-agent/NAME without it.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Address of the member's API, for people who look at the Cluster.
@@ -158,8 +230,6 @@ struct Karmadas {
     cert_rotation_checking_interval: Duration,
     #[arg(long, value_name = "PART", default_value_t = 0.2)]
     cert_rotation_remaining_time_threshold: f64,
-    #[arg(long, value_name = "NAME", default_value = "karmada-system")]
-    karmada_kubeconfig_namespace: String,
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     rate_limiter_base_delay: Duration,
     #[arg(long, value_name = "TIME", default_value = "1000s", value_parser = duration)]
@@ -180,18 +250,49 @@ struct Karmadas {
 impl Args {
     /// Reads and checks a command line, the program's name first.
     pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Refusal> {
+        let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+        // One word; everything else is the same with it and without.
+        let join = arguments.get(1).is_some_and(|word| word == "join");
+        if join {
+            arguments.remove(1);
+        }
         let command = Flags::command().color(clap::ColorChoice::Never);
         let matches = command.try_get_matches_from(arguments).map_err(|error| refusal(&error))?;
         let flags = Flags::from_arg_matches(&matches).map_err(|error| refusal(&error))?;
         let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
         let notes = flags.karmadas.notes(&given);
-        flags.check(notes).map_err(Refusal::Wrong)
+        flags.check(join, notes).map_err(Refusal::Wrong)
     }
 }
 
 impl Flags {
-    fn check(self, mut notes: Vec<String>) -> Result<Args, String> {
+    fn check(self, join: bool, mut notes: Vec<String>) -> Result<Args, String> {
         cluster_name(&self.cluster_name).map_err(|problem| format!("--cluster-name: {problem}"))?;
+        let invited = self.invited()?;
+        if invited.is_none() && self.karmada_kubeconfig.is_none() {
+            return Err("how to reach the hub is missing: --hub, --token and --ca-cert-hash, which karmada-hub token create prints, \
+                        or --karmada-kubeconfig FILE".into());
+        }
+        if join && invited.is_none() {
+            return Err(
+                "join wants --hub, --token and --ca-cert-hash: karmada-hub token create prints them".into()
+            );
+        }
+        if self.join_only && !join {
+            return Err("--join-only is for karmada-agent join".into());
+        }
+        // In a pod nothing else outlives it.
+        let secret = self.karmada_kubeconfig_secret.clone().or_else(|| {
+            let is_needed = invited.is_some() && self.kubeconfig.is_none() && !join;
+            is_needed.then(|| KUBECONFIG.to_owned())
+        });
+        let state_dir = self.state_dir.or_else(|| join.then(|| Path::new(STATE).join(&self.cluster_name)));
+        if invited.is_some() && secret.is_none() && state_dir.is_none() {
+            return Err("--state-dir is missing: the folder that keeps the key and the certificate".into());
+        }
+        let secret = secret.map(|name| (self.karmada_kubeconfig_namespace.clone(), name));
+        let proxy = self.proxy_url.as_deref().map(Proxy::parse).transpose();
+        let proxy = proxy.map_err(|problem| format!("--proxy-url: {problem}"))?;
         let fraction = self.cluster_lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction <= 0.5) {
             return Err(format!(
@@ -266,17 +367,43 @@ impl Flags {
         };
         Ok(Args {
             config,
+            join,
+            join_only: self.join_only,
+            invited,
+            secret,
+            proxy,
             karmada_kubeconfig: self.karmada_kubeconfig,
             karmada_context: self.karmada_context,
             kubeconfig: self.kubeconfig,
             context: self.context,
-            state_dir: self.state_dir,
+            state_dir,
             health_bind: self.health_probe_bind_address,
             metrics_bind: self.metrics_bind_address,
             verbosity: self.verbosity,
             log_format: self.log_format,
             notes,
         })
+    }
+}
+
+impl Flags {
+    /// What was given to join by; nothing if nothing was.
+    fn invited(&self) -> Result<Option<Invited>, String> {
+        let Some(hub) = &self.hub else { return Ok(None) };
+        let hub = Invitation::hub(hub).map_err(|problem| format!("--hub: {problem}"))?;
+        let token = match (&self.token, &self.token_file) {
+            (Some(token), _) => Source::Given(
+                Token::parse(token).map_err(|problem| format!("--token: what is given {problem}"))?,
+            ),
+            (None, Some(file)) => Source::File(file.clone()),
+            (None, None) => {
+                return Err("--hub wants --token or --token-file: karmada-hub token create prints one".into());
+            }
+        };
+        let authorities = self.ca_cert_hash.iter().map(|text| KeyDigest::parse(text));
+        let authorities: Result<Vec<_>, _> = authorities.collect();
+        let authorities = authorities.map_err(|problem| format!("--ca-cert-hash: {problem}"))?;
+        Ok(Some(Invited { hub, token, authorities }))
     }
 }
 

@@ -1,6 +1,10 @@
 //! Health and metrics over plain HTTP. Figures are read when somebody asks.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
@@ -9,6 +13,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::LinkStatus;
 use karmada_telemetry::metrics::{PageSource, negotiated};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -21,12 +26,36 @@ const HEADER_READ: Duration = Duration::from_secs(5);
 /// Connections at a time; probes and scrapes are few.
 const CONNECTIONS: usize = 16;
 
-/// What the endpoints tell about.
-pub(super) struct Sources {
+/// What the endpoints tell about, from before there is an agent.
+#[derive(Default)]
+pub(super) struct Stage {
+    running: OnceLock<Running>,
+    /// What is waited for until then.
+    waits: Mutex<String>,
+}
+
+/// An agent that runs.
+pub(super) struct Running {
     pub(super) agent: Handle,
     pub(super) hub: LinkStatus,
     /// What `/metrics` shows.
     pub(super) page: PageSource,
+}
+
+impl Stage {
+    /// What is waited for; answers whether that is new.
+    pub(super) fn waits(&self, what: String) -> bool {
+        let mut waits = self.waits.lock();
+        let is_new = *waits != what;
+        *waits = what;
+        is_new
+    }
+
+    /// The agent runs from now on.
+    pub(super) fn runs(&self, running: Running) {
+        // Once in a process.
+        let _ = self.running.set(running);
+    }
 }
 
 /// A socket that answers.
@@ -56,7 +85,7 @@ impl Endpoints {
     }
 
     /// Answers until shutdown.
-    pub(super) async fn serve(self, sources: Arc<Sources>, shutdown: CancellationToken) {
+    pub(super) async fn serve(self, stage: Arc<Stage>, shutdown: CancellationToken) {
         let slots = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
@@ -73,12 +102,12 @@ impl Endpoints {
                     }
                 },
             };
-            let (sources, shutdown) = (Arc::clone(&sources), shutdown.clone());
+            let (stage, shutdown) = (Arc::clone(&stage), shutdown.clone());
             // Ends with its connection, which a slow client cannot hold for ever, or with the process.
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
-                    let sources = Arc::clone(&sources);
-                    async move { Ok::<_, Infallible>(answer(&request, &sources)) }
+                    let stage = Arc::clone(&stage);
+                    async move { Ok::<_, Infallible>(answer(&request, &stage)) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -95,24 +124,25 @@ impl Endpoints {
     }
 }
 
-fn answer(request: &Request<Incoming>, sources: &Sources) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
     }
-    match request.uri().path() {
-        "/healthz" | "/livez" => text(StatusCode::OK, "ok"),
-        "/readyz" if sources.agent.is_ready() => text(StatusCode::OK, "ok"),
-        "/readyz" => {
-            let phase = sources.agent.phase().borrow().clone();
-            let why = match &phase {
+    let not_ready = |why: &str| text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}\n"));
+    match (request.uri().path(), stage.running.get()) {
+        ("/healthz" | "/livez", _) => text(StatusCode::OK, "ok"),
+        ("/readyz" | "/metrics", None) => not_ready(&format!("joining the hub: {}", stage.waits.lock())),
+        ("/readyz", Some(running)) if running.agent.is_ready() => text(StatusCode::OK, "ok"),
+        ("/readyz", Some(running)) => {
+            let phase = running.agent.phase().borrow().clone();
+            not_ready(&match &phase {
                 Phase::Refused(why) => why.to_string(),
-                other => format!("{}; hub connected: {}", other.as_str(), sources.hub.is_connected()),
-            };
-            text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}\n"))
+                other => format!("{}; hub connected: {}", other.as_str(), running.hub.is_connected()),
+            })
         }
-        "/metrics" => {
+        ("/metrics", Some(running)) => {
             let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-            let (kind, page) = negotiated(accept.unwrap_or_default(), (sources.page)());
+            let (kind, page) = negotiated(accept.unwrap_or_default(), (running.page)());
             let mut response = text(StatusCode::OK, &page);
             response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
             response

@@ -163,6 +163,7 @@ mod tests {
             tls: None,
             credentials: karmada_client::kubeconfig::Credentials::None,
             namespace: "default".to_owned(),
+            proxy: None,
         };
         let ((hub, hub_link), (member, member_link)) =
             (client_for(nowhere(), "test", env.clone()), client_for(nowhere(), "test", env.clone()));

@@ -1,5 +1,6 @@
 //! A program around one agent: flags, logs, endpoints, signals. Everything that reads the environment is here.
 
+mod admission;
 mod args;
 mod endpoints;
 mod logs;
@@ -7,25 +8,32 @@ mod metrics;
 
 use std::{
     ffi::OsString,
-    fs::File,
     io::{ErrorKind, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
 use karmada_client::{
-    Endpoint, Kubeconfig, KubeconfigError,
+    Endpoint, Kubeconfig, KubeconfigError, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
     link::{client_for, narrow_client_for},
 };
 use karmada_env::Env;
-use tokio::signal::unix::{SignalKind, signal};
+use karmada_meta::time::Time;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use self::{args::Args, endpoints::Endpoints};
-use crate::{Agent, AgentConfig, State};
+use self::{
+    admission::{File, Ways},
+    args::Args,
+    endpoints::{Endpoints, Running, Stage},
+};
+use crate::{
+    Agent, AgentConfig, State,
+    hub::credential::{Credential, Keep},
+};
 
 /// What the hub's and the member's logs call us.
 const USER_AGENT: &str = concat!("karmada-agent/", env!("CARGO_PKG_VERSION"));
@@ -92,35 +100,66 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn run(args: Args) -> Result<(), ProcessError> {
     logs::start(args.verbosity, args.log_format)?;
     let env = Env::system();
-    let hub = Kubeconfig::load(&args.karmada_kubeconfig)?.endpoint(args.karmada_context.as_deref())?;
-    let member = member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref())?;
+    let file =
+        args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
+    file.as_ref().map(File::read).transpose()?;
     let state = open_state(args.state_dir.as_deref(), &env)?;
+    // Whoever only joins need not be where the member can be reached.
+    let member = match args.join_only && args.secret.is_none() {
+        true => None,
+        false => Some(member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), args.join)?),
+    };
     let health = Endpoints::bind("--health-probe-bind-address", &args.health_bind).await?;
     let scraped = Endpoints::bind("--metrics-bind-address", &args.metrics_bind).await?;
+    let mut signals = Signals::listen()?;
     for note in &args.notes {
         tracing::info!("{note}");
     }
-    tracing::info!(cluster = %args.config.cluster, hub = %hub.server, member = %member.server, "starting");
-
-    let (hub, hub_link) = narrow_client_for(hub, USER_AGENT, env.clone());
-    let (member, member_link) = client_for(member, USER_AGENT, env.clone());
-    let config = AgentConfig {
-        hub_back: hub_link.connected().clone(),
-        member_back: member_link.connected().clone(),
-        ..args.config
+    let member = member.map(|member| {
+        let name = member.server.clone();
+        (name, client_for(member, USER_AGENT, env.clone()))
+    });
+    let keep = match (&args.secret, &member) {
+        (Some((namespace, name)), Some((_, (client, _)))) => {
+            let (namespace, name) = (namespace.clone(), name.clone());
+            Some(Keep::Secret { member: Rest::new(client.clone()), namespace, name })
+        }
+        _ => args.state_dir.clone().map(Keep::Folder),
     };
-    let agent = Agent::new(config, hub, member, env.clone(), state);
-    let handle = agent.handle();
-    let page = metrics::page(handle.clone(), hub_link.clone(), member_link, &env);
-    let sources = Arc::new(endpoints::Sources { agent: handle, hub: hub_link, page });
-    let shutdown = CancellationToken::new();
+    let ways = Ways::of(&args, keep);
+    let (stage, shutdown) = (Arc::new(Stage::default()), CancellationToken::new());
     let served = [health, scraped].into_iter().flatten().map(|endpoint| {
-        let (sources, shutdown) = (Arc::clone(&sources), shutdown.clone());
-        tokio::spawn(async move { endpoint.serve(sources, shutdown).await })
+        let (stage, shutdown) = (Arc::clone(&stage), shutdown.clone());
+        tokio::spawn(async move { endpoint.serve(stage, shutdown).await })
     });
     let served: Vec<_> = served.collect();
-
-    let ended = until_told(agent, &shutdown).await;
+    let ended = async {
+        let (credential, was_there) = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(()),
+            obtained = ways.obtain(&env, &stage) => obtained?,
+        };
+        if args.join {
+            println!("{}", joined(&args.config.cluster, &credential, was_there, &ways));
+        }
+        let (true, Some((member, (member_client, member_link)))) = (!args.join_only, member) else {
+            return Ok(());
+        };
+        let hub = ways.endpoint(&credential)?;
+        tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
+        let (hub, hub_link) = narrow_client_for(hub, USER_AGENT, env.clone());
+        let config = AgentConfig {
+            hub_back: hub_link.connected().clone(),
+            member_back: member_link.connected().clone(),
+            ..args.config
+        };
+        let agent = Agent::new(config, hub, member_client, env.clone(), state);
+        let handle = agent.handle();
+        let page = metrics::page(handle.clone(), hub_link.clone(), member_link, &env);
+        stage.runs(Running { agent: handle, hub: hub_link, page });
+        Box::pin(until_told(agent, &mut signals, &shutdown)).await
+    };
+    let ended = Box::pin(ended).await;
     shutdown.cancel();
     for endpoint in served {
         endpoint.abort();
@@ -128,16 +167,51 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     ended
 }
 
+/// What to say to whoever has called `join`.
+fn joined(cluster: &str, credential: &Credential, was_there: bool, ways: &Ways) -> String {
+    let until = credential.issued.as_ref().map(|issued| Time::from_system(issued.until).to_string());
+    let place = ways.keep.as_ref().map(Keep::place).unwrap_or_default();
+    format!(
+        "{cluster} has joined {}{}: the certificate ends at {}, and is kept with its key in {place}",
+        credential.endpoint.server,
+        if was_there { " before" } else { "" },
+        until.unwrap_or_default(),
+    )
+}
+
+/// What tells the program to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, ProcessError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| ProcessError::Failed(format!("cannot hear signals: {error}")))
+        };
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// Runs the agent until a signal; the first one drains, a second one ends at once.
-async fn until_told(agent: Agent, shutdown: &CancellationToken) -> Result<(), ProcessError> {
-    let listen =
-        |kind| signal(kind).map_err(|error| ProcessError::Failed(format!("cannot hear signals: {error}")));
-    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+async fn until_told(
+    agent: Agent,
+    signals: &mut Signals,
+    shutdown: &CancellationToken,
+) -> Result<(), ProcessError> {
     let mut agent = std::pin::pin!(agent.run(shutdown.clone()));
     tokio::select! {
         biased;
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = signals.next() => {}
         ended = &mut agent => {
             return ended.map_err(|error| ProcessError::Failed(error.to_string()));
         }
@@ -146,8 +220,7 @@ async fn until_told(agent: Agent, shutdown: &CancellationToken) -> Result<(), Pr
     shutdown.cancel();
     tokio::select! {
         biased;
-        _ = terminate.recv() => tracing::warn!("told twice: ending now"),
-        _ = interrupt.recv() => tracing::warn!("told twice: ending now"),
+        () = signals.next() => tracing::warn!("told twice: ending now"),
         ended = tokio::time::timeout(DRAIN, agent) => match ended {
             Ok(ended) => return ended.map_err(|error| ProcessError::Failed(error.to_string())),
             Err(_) => tracing::warn!("what was under way did not end in time"),
@@ -156,17 +229,28 @@ async fn until_told(agent: Agent, shutdown: &CancellationToken) -> Result<(), Pr
     Ok(())
 }
 
-/// The member: a kubeconfig's, or the cluster that this pod runs in.
-fn member_endpoint(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Endpoint, ProcessError> {
+/// The member: a kubeconfig's, or the cluster that this pod runs in. Whoever joins by hand may mean kubectl's.
+fn member_endpoint(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    by_hand: bool,
+) -> Result<Endpoint, ProcessError> {
     if let Some(path) = kubeconfig {
         return Ok(Kubeconfig::load(path)?.endpoint(context)?);
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT")) {
         (Some(host), Some(port)) => Ok(in_cluster(&host, &port, Path::new(POD_ACCOUNT))?),
-        _ => Err(ProcessError::Usage(
-            "--kubeconfig is needed outside of a pod: it names the member cluster".into(),
-        )),
+        _ => {
+            let own = variable("KUBECONFIG").map(PathBuf::from);
+            let own = own.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".kube/config")));
+            match own.filter(|path| by_hand && path.is_file()) {
+                Some(path) => Ok(Kubeconfig::load(path)?.endpoint(context)?),
+                None => Err(ProcessError::Usage(
+                    "--kubeconfig is needed outside of a pod: it names the member cluster".into(),
+                )),
+            }
+        }
     }
 }
 
@@ -203,11 +287,11 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
 /// Writes the state so that a power cut leaves all of it or nothing.
 fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
     let draft = dir.join("instance.new");
-    let mut written = File::create(&draft)?;
+    let mut written = std::fs::File::create(&draft)?;
     written.write_all(format!("{}\n", state.instance).as_bytes())?;
     written.sync_all()?;
     std::fs::rename(&draft, file)?;
-    File::open(dir)?.sync_all()?;
+    std::fs::File::open(dir)?.sync_all()?;
     Ok(state)
 }
 

@@ -49,10 +49,22 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
     let until = Time::from_system(env.wall() + args.ttl);
     let made = rest.post(&collection(), &body(&args, &id, &secret, &until.to_string())).await;
     made.map_err(|error| server.failure(&error))?;
-    print(&format!(
-        "hub:          {host}\ntoken:        {id}.{secret}\nca-cert-hash: {hash}\ncluster:      {}\nuntil:        {until}\n",
-        args.cluster
-    ))
+    eprintln!(
+        "a token for cluster {}, good for {} until {until}; run one of these at the member:",
+        args.cluster,
+        uses(args.uses)
+    );
+    print(&lines(&host, &format!("{id}.{secret}"), &hash, &args.cluster))
+}
+
+fn uses(count: u32) -> String {
+    if count == 1 { "one key".to_owned() } else { format!("{count} keys") }
+}
+
+/// What is run at the member: with kubectl, or with nothing but the agent.
+fn lines(host: &str, token: &str, hash: &str, cluster: &str) -> String {
+    let by = format!("--hub {host} --token {token} --ca-cert-hash {hash} --cluster-name {cluster}");
+    format!("scripts/deploy-agent.sh {by}\nkarmada-agent join {by}\n")
 }
 
 /// The Secret of a token.

@@ -2,7 +2,7 @@
 //!
 //! Every error is one line and names the file and the field, since it is what a person sees who mistyped a path.
 //! Files named in a kubeconfig are read relative to it, as kubectl does. What we do not speak (exec plugins, auth
-//! providers, proxies, impersonation) is refused by name rather than ignored.
+//! providers, proxies of other kinds than HTTP's, impersonation) is refused by name rather than ignored.
 
 use std::{
     fmt,
@@ -12,9 +12,15 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{ClientConfig, pki_types::ServerName};
+use rustls_pki_types::CertificateDer;
 use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    link::proxy::Proxy,
+    tls::{Trust, tls},
+};
 
 /// What is wrong with a kubeconfig.
 #[derive(Debug, thiserror::Error)]
@@ -87,8 +93,8 @@ struct User {
     token_file: Option<String>,
     username: Option<String>,
     password: Option<String>,
-    exec: Option<serde_json::Value>,
-    auth_provider: Option<serde_json::Value>,
+    exec: Option<Value>,
+    auth_provider: Option<Value>,
     #[serde(rename = "as")]
     impersonate: Option<String>,
 }
@@ -113,6 +119,60 @@ struct Context {
     cluster: String,
     user: Option<String>,
     namespace: Option<String>,
+}
+
+/// What a context names.
+struct Chosen<'a> {
+    cluster_name: &'a str,
+    cluster: Cluster,
+    user_name: &'a str,
+    user: User,
+    namespace: String,
+}
+
+/// Where a server is and whom to believe there: a kubeconfig without a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// `https://HOST:PORT`.
+    pub server: String,
+    /// PEM of authorities; the system's if there are none.
+    pub ca: Option<String>,
+    /// The name that the server's certificate must have, if not that in `server`.
+    pub server_name: Option<String>,
+    /// The URL of a proxy.
+    pub proxy: Option<String>,
+    /// Any server is believed.
+    pub insecure: bool,
+}
+
+impl Access {
+    /// The text of a kubeconfig with one context of this name, for a user who shows a certificate. It is JSON, which is
+    /// YAML too, so that no value can be misread.
+    pub fn kubeconfig(&self, context: &str, user: &str, certificate: &str, key: &str) -> String {
+        let encode = |pem: &str| BASE64_STANDARD.encode(pem);
+        let mut cluster = json!({"server": self.server});
+        let mut set = |field: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                cluster[field] = value;
+            }
+        };
+        set("certificate-authority-data", self.ca.as_deref().map(|pem| encode(pem).into()));
+        set("tls-server-name", self.server_name.as_deref().map(Value::from));
+        set("proxy-url", self.proxy.as_deref().map(Value::from));
+        set("insecure-skip-tls-verify", self.insecure.then_some(Value::Bool(true)));
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": context, "cluster": cluster}],
+            "users": [{"name": user, "user": {
+                "client-certificate-data": encode(certificate),
+                "client-key-data": encode(key),
+            }}],
+            "contexts": [{"name": context, "context": {"cluster": context, "user": user}}],
+            "current-context": context,
+        });
+        format!("{config:#}\n")
+    }
 }
 
 /// Who we say we are, beside a client certificate.
@@ -150,6 +210,8 @@ pub struct Endpoint {
     pub credentials: Credentials,
     /// The namespace of the context, `default` if it names none.
     pub namespace: String,
+    /// By which proxy it is reached; directly if there is none.
+    pub proxy: Option<Proxy>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -168,6 +230,8 @@ pub struct Tls {
     pub config: Arc<ClientConfig>,
     /// The name that the server's certificate must have.
     pub server_name: ServerName<'static>,
+    /// Our own certificate, if there is one.
+    pub certificate: Option<CertificateDer<'static>>,
 }
 
 impl fmt::Debug for Tls {
@@ -199,6 +263,28 @@ impl Kubeconfig {
 
     /// The endpoint of a context, of the current one if none is named.
     pub fn endpoint(&self, context: Option<&str>) -> Result<Endpoint, KubeconfigError> {
+        let Chosen { cluster_name, cluster, user_name, user, namespace } = self.chosen(context)?;
+        self.resolve(cluster_name, &cluster, user_name, &user, namespace)
+    }
+
+    /// Where the server of a context is and whom to believe there, without who we are.
+    pub fn access(&self, context: Option<&str>) -> Result<Access, KubeconfigError> {
+        let Chosen { cluster_name, cluster, .. } = self.chosen(context)?;
+        let ca = self.pem(
+            cluster.certificate_authority_data.as_deref(),
+            cluster.certificate_authority.as_deref(),
+            &format!("clusters[{cluster_name}].cluster.certificate-authority"),
+        )?;
+        Ok(Access {
+            server: cluster.server.unwrap_or_default(),
+            ca: ca.map(|pem| String::from_utf8_lossy(&pem).into_owned()),
+            server_name: cluster.tls_server_name.filter(|name| !name.is_empty()),
+            proxy: cluster.proxy_url.filter(|url| !url.is_empty()),
+            insecure: cluster.insecure_skip_tls_verify.unwrap_or(false),
+        })
+    }
+
+    fn chosen(&self, context: Option<&str>) -> Result<Chosen<'_>, KubeconfigError> {
         let wanted = context.filter(|c| !c.is_empty()).or(self.content.current_context.as_deref());
         let contexts = self.content.contexts.as_deref().unwrap_or_default();
         let (name, context) = match wanted.filter(|c| !c.is_empty()) {
@@ -225,9 +311,9 @@ impl Kubeconfig {
             let problem = format!("no cluster named {:?} in clusters", context.cluster);
             return Err(self.error(format!("contexts[{name}].context.cluster"), problem));
         };
-        let (cluster_name, cluster) = (&cluster.name, cluster.cluster.clone().unwrap_or_default());
+        let (cluster_name, cluster) = (cluster.name.as_str(), cluster.cluster.clone().unwrap_or_default());
 
-        let user = match context.user.as_deref().filter(|u| !u.is_empty()) {
+        let (user_name, user) = match context.user.as_deref().filter(|u| !u.is_empty()) {
             None => ("", User::default()),
             Some(wanted) => {
                 let users = self.content.users.as_deref().unwrap_or_default();
@@ -240,7 +326,7 @@ impl Kubeconfig {
         };
         let namespace =
             context.namespace.clone().filter(|n| !n.is_empty()).unwrap_or_else(|| "default".into());
-        self.resolve(cluster_name, &cluster, user.0, &user.1, namespace)
+        Ok(Chosen { cluster_name, cluster, user_name, user, namespace })
     }
 
     fn resolve(
@@ -253,9 +339,10 @@ impl Kubeconfig {
     ) -> Result<Endpoint, KubeconfigError> {
         let at = |field: &str| format!("clusters[{cluster_name}].cluster.{field}");
         let user_at = |field: &str| format!("users[{user_name}].user.{field}");
-        if cluster.proxy_url.as_deref().is_some_and(|p| !p.is_empty()) {
-            return Err(self.error(at("proxy-url"), "proxies are not supported yet"));
-        }
+        let proxy = cluster.proxy_url.as_deref().filter(|url| !url.is_empty());
+        let proxy = proxy
+            .map(|url| Proxy::parse(url).map_err(|problem| self.error(at("proxy-url"), problem)))
+            .transpose()?;
         for (set, field) in [(user.exec.is_some(), "exec"), (user.auth_provider.is_some(), "auth-provider")] {
             if set {
                 let problem = "not supported; use a client certificate, token or tokenFile";
@@ -332,7 +419,7 @@ impl Kubeconfig {
             }
             _ => Credentials::None,
         };
-        Ok(Endpoint { server, tls, credentials, namespace })
+        Ok(Endpoint { server, tls, credentials, namespace, proxy })
     }
 
     fn error(&self, field: impl Into<String>, problem: impl fmt::Display) -> KubeconfigError {
@@ -365,7 +452,7 @@ impl Kubeconfig {
     }
 }
 
-fn parse_server(text: &str) -> Result<Uri, String> {
+pub(crate) fn parse_server(text: &str) -> Result<Uri, String> {
     let text = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     let uri: Uri = text.parse().map_err(|error| format!("{text:?} is not a URL: {error}"))?;
     match uri.scheme_str() {
@@ -403,145 +490,13 @@ pub fn in_cluster(host: &str, port: &str, account: &Path) -> Result<Endpoint, Ku
     let namespace = std::fs::read_to_string(account.join("namespace")).unwrap_or_default();
     let namespace =
         if namespace.trim().is_empty() { "default".to_owned() } else { namespace.trim().to_owned() };
-    Ok(Endpoint { server, tls: Some(tls), credentials: Credentials::TokenFile(token), namespace })
-}
-
-/// Whom to believe.
-enum Trust {
-    /// PEM of certificate authorities, and the field they came from.
-    Roots(Vec<u8>, String),
-    /// The machine's own list.
-    System,
-    /// Any server: `insecure-skip-tls-verify`.
-    Anything,
-}
-
-/// Lists of certificate authorities on the usual systems, in the order in which Go looks for them.
-const SYSTEM_ROOTS: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
-/// A field, where it is known, and what is wrong with it.
-type Problem = (Option<String>, String);
-
-/// Client certificate and key in PEM, each with the field it came from.
-type Identity = (Vec<u8>, String, Vec<u8>, String);
-
-fn tls(
-    server: &Uri,
-    server_name: Option<String>,
-    trust: Trust,
-    identity: Option<Identity>,
-) -> Result<Tls, Problem> {
-    let host = server_name.unwrap_or_else(|| {
-        server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned()
-    });
-    let server_name = ServerName::try_from(host.clone())
-        .map_err(|error| (None, format!("{host:?} cannot be a certificate's name: {error}")))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| (None, error.to_string()))?;
-    let builder = match trust {
-        Trust::Anything => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(insecure::Anything(provider)))
-        }
-        Trust::Roots(pem, field) => {
-            let certificates = certificates(&pem).map_err(|problem| (Some(field.clone()), problem))?;
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates {
-                roots.add(certificate).map_err(|error| (Some(field.clone()), error.to_string()))?;
-            }
-            builder.with_root_certificates(roots)
-        }
-        Trust::System => {
-            let mut roots = RootCertStore::empty();
-            if let Some(pem) = SYSTEM_ROOTS.iter().find_map(|path| std::fs::read(path).ok()) {
-                roots.add_parsable_certificates(certificates(&pem).unwrap_or_default());
-            }
-            if roots.is_empty() {
-                let problem =
-                    "no certificate authority given, and this system has no list of its own".to_owned();
-                return Err((None, problem));
-            }
-            builder.with_root_certificates(roots)
-        }
-    };
-    let mut config = match identity {
-        None => builder.with_no_client_auth(),
-        Some((certificate, certificate_field, key, key_field)) => {
-            let chain =
-                certificates(&certificate).map_err(|problem| (Some(certificate_field.clone()), problem))?;
-            let key = PrivateKeyDer::from_pem_slice(&key)
-                .map_err(|error| (Some(key_field.clone()), format!("not a PEM private key: {error}")))?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| {
-                (Some(certificate_field), format!("certificate and key do not fit: {error}"))
-            })?
-        }
-    };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Tls { config: Arc::new(config), server_name })
-}
-
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("not PEM certificates: {error}"))?;
-    if certificates.is_empty() { Err("holds no PEM certificate".into()) } else { Ok(certificates) }
-}
-
-/// `insecure-skip-tls-verify`: what people ask for by name, kept apart so that nothing else finds it.
-mod insecure {
-    use std::sync::Arc;
-
-    use rustls::{
-        DigitallySignedStruct, Error, SignatureScheme,
-        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
-        pki_types::{CertificateDer, ServerName, UnixTime},
-    };
-
-    #[derive(Debug)]
-    pub(super) struct Anything(pub(super) Arc<CryptoProvider>);
-
-    impl ServerCertVerifier for Anything {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.signature_verification_algorithms.supported_schemes()
-        }
-    }
+    Ok(Endpoint {
+        server,
+        tls: Some(tls),
+        credentials: Credentials::TokenFile(token),
+        namespace,
+        proxy: None,
+    })
 }
 
 #[cfg(test)]
@@ -615,9 +570,9 @@ mod tests {
                 "certificate-authority: /etc/k/ca.crt: No such file",
             ),
             (
-                "server: 'https://h', proxy-url: 'http://p'",
+                "server: 'https://h', proxy-url: 'socks5://p'",
                 "",
-                "clusters[k].cluster.proxy-url: proxies are not supported",
+                "clusters[k].cluster.proxy-url: \"socks5://p\": only http:// proxies are supported",
             ),
             (server.as_str(), "exec: {command: aws}", "users[u].user.exec: not supported; use"),
             (server.as_str(), "tokenFile: t", "users[u].user.tokenFile: /etc/k/t: No such file"),

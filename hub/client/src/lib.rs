@@ -30,6 +30,7 @@ pub mod queue;
 pub mod rest;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 pub mod wake;
 pub mod watch;
 pub mod webhook;
@@ -38,7 +39,7 @@ pub use backoff::{Backoff, Policy};
 pub use events::{EventKind, ObjectRef, Recorder};
 pub use kubeconfig::{Endpoint, Kubeconfig, KubeconfigError};
 pub use leader::{Fence, Leader, LeaderConfig};
-pub use link::{Link, LinkConfig, LinkState, LinkStatus};
+pub use link::{Link, LinkConfig, LinkState, LinkStatus, contact::Contact};
 pub use queue::{Item, WorkQueue};
 pub use rest::{Error, Patch, Resource, Rest};
 pub use wake::Wake;

@@ -323,6 +323,7 @@ mod tests {
             tls,
             credentials: karmada_client::kubeconfig::Credentials::None,
             namespace: "default".into(),
+            proxy: None,
         };
         let (client, _) =
             karmada_client::link::client_for(endpoint, "karmada-tests", karmada_env::Env::system());

@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Protocol,
@@ -140,6 +140,8 @@ pub(super) struct Established {
     pub(super) ended: CancellationToken,
     /// Whether the server said that it reads requests in gzip.
     pub(super) takes_gzip: AtomicBool,
+    /// What is under way on it, but for watches.
+    pub(super) busy: TaskTracker,
 }
 
 impl fmt::Debug for Established {
@@ -148,7 +150,17 @@ impl fmt::Debug for Established {
     }
 }
 
+/// How long what is under way on a connection may take that another has taken the place of: as long as the longest answer.
+const RETIREMENT: Duration = Duration::from_secs(600);
+
 impl Established {
+    /// Ends it when what is under way has ended, with the watches that it carries.
+    pub(super) async fn retire(self: Arc<Self>) {
+        self.busy.close();
+        let _ = tokio::time::timeout(RETIREMENT, self.busy.wait()).await;
+        self.kill.cancel();
+    }
+
     /// Resolves when the peer has brought nothing for too long, though it was asked to.
     pub(super) async fn falls_silent(&self, counters: &Counters, env: &Env) {
         if let Sender::H1(_) = self.sender {
@@ -229,7 +241,8 @@ pub(super) async fn establish(
         Sender::H1(Some(sender))
     };
     counters.connected();
-    Ok(Established { sender, peer, kill, ended, takes_gzip: AtomicBool::new(false) })
+    let (takes_gzip, busy) = (AtomicBool::new(false), TaskTracker::new());
+    Ok(Established { sender, peer, kill, ended, takes_gzip, busy })
 }
 
 #[cfg(test)]

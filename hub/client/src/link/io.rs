@@ -6,9 +6,9 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use karmada_env::Env;
@@ -21,7 +21,7 @@ pub trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
 /// What crossed a link's sockets since it was made, below TLS.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     received: AtomicU64,
     sent: AtomicU64,
@@ -34,6 +34,26 @@ pub struct Counters {
     uploading: AtomicU64,
     /// When the first request began that was not answered in its time, likewise; zero once another is.
     unanswered: AtomicU64,
+    /// Seconds by which the server's clock is ahead of ours; [`UNTOLD`] before it has told its time.
+    ahead: AtomicI64,
+}
+
+/// No time was told yet.
+const UNTOLD: i64 = i64::MIN;
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            last_read: AtomicU64::new(0),
+            sent_then: AtomicU64::new(0),
+            uploading: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
+            ahead: AtomicI64::new(UNTOLD),
+        }
+    }
 }
 
 impl Counters {
@@ -55,6 +75,17 @@ impl Counters {
     /// When anything was last read, as [`Env::now`] tells it; zero before that.
     pub fn last_read(&self) -> Duration {
         Duration::from_micros(self.last_read.load(Ordering::Relaxed))
+    }
+
+    /// The seconds by which the server's clock was ahead of ours when it last told its time; behind, if negative. Exact to
+    /// some seconds.
+    pub fn clock_ahead(&self) -> Option<i64> {
+        Some(self.ahead.load(Ordering::Relaxed)).filter(|seconds| *seconds != UNTOLD)
+    }
+
+    /// The server's time is `date`, in whole seconds, while ours is `wall`, at the end of an exchange that took `took`.
+    pub(crate) fn tells_time(&self, date: SystemTime, wall: SystemTime, took: Duration) {
+        self.ahead.store(seconds_ahead(date, wall, took), Ordering::Relaxed);
     }
 
     /// When anything was last read, and how many bytes may be on their way since.
@@ -83,6 +114,19 @@ impl Counters {
 
     pub(super) fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The seconds by which a clock that showed `date` within the last `took` is ahead of one that shows `wall` now: the
+/// smallest number that explains it.
+pub fn seconds_ahead(date: SystemTime, wall: SystemTime, took: Duration) -> i64 {
+    let whole = |difference: Result<Duration, std::time::SystemTimeError>| {
+        difference.map_or(0, |difference| i64::try_from(difference.as_secs()).unwrap_or(i64::MAX))
+    };
+    // The date is cut to whole seconds.
+    match date.duration_since(wall) {
+        Ok(ahead) => i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX),
+        Err(_) => -whole(wall.duration_since(date + took + Duration::from_secs(1))),
     }
 }
 

@@ -20,30 +20,49 @@
 //!   nothing was answered for as long again; what a slow line needs for the bytes that are on it counts for neither;
 //! - a server that says GOAWAY keeps what is in flight while new requests go to a new connection;
 //! - a request that provably was not sent is sent again, once;
-//! - where bytes are dear they go in gzip, if the server takes that.
+//! - where bytes are dear they go in gzip, if the server takes that;
+//! - by what it shows itself can be changed ([`Identity`]): the new connection has answered a request before others go to
+//!   it, and the old one ends when what is under way on it has ended; watches go on on the new one.
 //!
 //! Servers that do not offer HTTP/2 get HTTP/1.1: one connection per request under way, a few kept for the next.
 
+pub mod contact;
 mod dial;
+mod identity;
 mod io;
 pub(crate) mod pace;
+pub mod proxy;
 mod service;
 mod zip;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http::{HeaderValue, Uri};
 use karmada_env::Env;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::task_tracker::TaskTrackerToken,
+};
 
-use self::dial::{Established, Sender};
 pub use self::{
     dial::{Dial, TcpDialer},
-    io::{Counters, Io},
+    identity::{Identity, NotTaken},
+    io::{Counters, Io, seconds_ahead},
     service::{BodyError, LinkBody, LinkError},
+};
+use self::{
+    dial::{Established, Sender},
+    proxy::{Proxy, Through},
 };
 use crate::{
     backoff::{Backoff, Policy},
@@ -93,6 +112,8 @@ pub struct LinkConfig {
     /// Bytes are dear: they go in gzip, both ways where the server takes that, and answers are wanted without what
     /// nobody here reads (`Prefer: return=minimal`), managedFields above all.
     pub narrow: bool,
+    /// By which proxy `dialer` goes, if it does.
+    pub proxy: Option<Proxy>,
 }
 
 impl fmt::Debug for LinkConfig {
@@ -102,21 +123,47 @@ impl fmt::Debug for LinkConfig {
 }
 
 impl LinkConfig {
-    /// The usual way to an endpoint: by TCP.
+    /// The usual way to an endpoint: by TCP, through its proxy if it has one.
     pub fn new(endpoint: Endpoint, user_agent: &'static str) -> Self {
-        let default_port = if endpoint.tls.is_some() { 443 } else { 80 };
-        let host = endpoint.server.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let dialer = TcpDialer::new(host, endpoint.server.port_u16().unwrap_or(default_port));
+        let dialer = dialer(&endpoint);
         Self {
+            proxy: endpoint.proxy,
             server: endpoint.server,
             tls: endpoint.tls,
             credentials: endpoint.credentials,
             user_agent: HeaderValue::from_static(user_agent),
-            dialer: Arc::new(dialer),
+            dialer,
             headers_timeout: Duration::from_secs(13),
             narrow: false,
         }
+    }
+
+    /// The same to an endpoint that may be another, or have other credentials.
+    fn like(&self, endpoint: Endpoint) -> Self {
+        let is_there = endpoint.server == self.server && endpoint.proxy == self.proxy;
+        Self {
+            dialer: if is_there { Arc::clone(&self.dialer) } else { dialer(&endpoint) },
+            server: endpoint.server,
+            tls: endpoint.tls,
+            credentials: endpoint.credentials,
+            proxy: endpoint.proxy,
+            ..self.clone()
+        }
+    }
+}
+
+/// Who dials an endpoint.
+fn dialer(endpoint: &Endpoint) -> Arc<dyn Dial> {
+    let host = endpoint.server.host().unwrap_or_default();
+    let usual = if endpoint.tls.is_some() { 443 } else { 80 };
+    let port = endpoint.server.port_u16().unwrap_or(usual);
+    match &endpoint.proxy {
+        None => Arc::new(TcpDialer::new(host.trim_start_matches('[').trim_end_matches(']'), port)),
+        Some(proxy) => Arc::new(Through {
+            dialer: TcpDialer::new(proxy.host(), proxy.port()),
+            proxy: proxy.clone(),
+            server: format!("{host}:{port}"),
+        }),
     }
 }
 
@@ -206,13 +253,18 @@ pub struct Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("server", &self.shared.config.server).finish_non_exhaustive()
+        f.debug_struct("Link").field("server", &self.shared.config().server).finish_non_exhaustive()
     }
 }
 
 /// What requests and the keeper share.
 struct Shared {
-    config: LinkConfig,
+    config: Mutex<Arc<LinkConfig>>,
+    /// Counts changes of it.
+    generation: AtomicU64,
+    /// A connection that takes the place of the current one.
+    successor: Mutex<Option<Established>>,
+    succeeded: Notify,
     env: Env,
     counters: Arc<Counters>,
     state: latest::Sender<LinkState>,
@@ -229,7 +281,10 @@ impl Link {
     /// A link that starts to connect at once, in the current runtime.
     pub fn new(config: LinkConfig, env: Env) -> Self {
         let shared = Arc::new(Shared {
-            config,
+            config: Mutex::new(Arc::new(config)),
+            generation: AtomicU64::new(0),
+            successor: Mutex::new(None),
+            succeeded: Notify::new(),
             env,
             counters: Arc::default(),
             state: latest::Sender::new(LinkState::Connecting { failures: 0, error: None }),
@@ -243,6 +298,11 @@ impl Link {
         // Ends with the last clone of the link, which holds the guard.
         tokio::spawn(keep(Arc::clone(&shared), closed.clone()));
         Self { shared, _open: Arc::new(closed.drop_guard()) }
+    }
+
+    /// By what it shows itself, to change that.
+    pub fn identity(&self) -> Identity {
+        Identity::of(&self.shared)
     }
 
     /// Its state, counters and signals.
@@ -272,6 +332,18 @@ pub fn narrow_client_for(
     client_over(LinkConfig { narrow: true, ..LinkConfig::new(endpoint, user_agent) }, &namespace, env)
 }
 
+/// [`narrow_client_for`], with what changes by what the link shows itself.
+pub fn renewable_client_for(
+    endpoint: Endpoint,
+    user_agent: &'static str,
+    env: Env,
+) -> (kube::Client, LinkStatus, Identity) {
+    let namespace = endpoint.namespace.clone();
+    let link = Link::new(LinkConfig { narrow: true, ..LinkConfig::new(endpoint, user_agent) }, env);
+    let (status, identity) = (link.status(), link.identity());
+    (kube::Client::new(link, namespace), status, identity)
+}
+
 fn client_over(config: LinkConfig, namespace: &str, env: Env) -> (kube::Client, LinkStatus) {
     let link = Link::new(config, env);
     let status = link.status();
@@ -283,43 +355,40 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
     let mut backoff = Backoff::new(REDIAL);
     let mut first = Duration::ZERO;
     let mut heard = false;
-    loop {
+    'open: loop {
         let mut connection = tokio::select! {
             biased;
             () = closed.cancelled() => break,
+            next = shared.successor() => next,
             connection = connect(&shared, &mut backoff, first, heard) => connection,
         };
-        if let Sender::H1(sender) = &mut connection.sender {
-            // One connection of several: its end says nothing about the server. A failing next one will.
-            shared.idle.lock().extend(sender.take());
-            connection.ended = CancellationToken::new();
-        }
-        let connection = Arc::new(connection);
         let since = shared.env.now();
-        shared.counters.answered();
-        let peer = Arc::from(connection.peer.as_str());
-        tracing::info!(server = %shared.config.server, %peer, "connected");
-        *shared.current.lock() = Some(Arc::clone(&connection));
-        shared.state.send_replace(LinkState::Connected { since, peer, protocol: connection.protocol() });
-        shared.connected.wake();
-
-        tokio::select! {
-            biased;
-            () = closed.cancelled() => {
-                connection.kill.cancel();
-                break;
+        loop {
+            let current = shared.publish(connection);
+            tokio::select! {
+                biased;
+                () = closed.cancelled() => {
+                    current.kill.cancel();
+                    break 'open;
+                }
+                next = shared.successor() => {
+                    connection = next;
+                    tokio::spawn(current.retire());
+                    continue;
+                }
+                () = current.kill.cancelled() => heard = false,
+                () = current.ended.cancelled() => heard = true,
+                () = current.falls_silent(&shared.counters, &shared.env) => {
+                    heard = false;
+                    current.kill.cancel();
+                }
             }
-            () = connection.kill.cancelled() => heard = false,
-            () = connection.ended.cancelled() => heard = true,
-            () = connection.falls_silent(&shared.counters, &shared.env) => {
-                heard = false;
-                connection.kill.cancel();
-            }
+            break;
         }
         *shared.current.lock() = None;
         shared.idle.lock().clear();
         shared.state.send_replace(LinkState::Connecting { failures: 0, error: None });
-        tracing::info!(server = %shared.config.server, "connection ended");
+        tracing::info!(server = %shared.config().server, "connection ended");
         if shared.env.now().saturating_sub(since) >= HEALTHY_AFTER {
             backoff.reset();
             // A server that ends one connection ends those of the whole fleet.
@@ -352,7 +421,7 @@ async fn connect(
                 Ok(connection) => return connection,
                 Err(Failed { error, in_time }) => {
                     heard = in_time;
-                    tracing::debug!(server = %shared.config.server, %error, "attempt failed");
+                    tracing::debug!(server = %shared.config().server, %error, "attempt failed");
                     let delay = backoff.next(&shared.env);
                     shared.state.send_replace(LinkState::Connecting {
                         failures: backoff.failures(),
@@ -386,8 +455,41 @@ struct Failed {
 }
 
 impl Shared {
+    fn config(&self) -> Arc<LinkConfig> {
+        Arc::clone(&self.config.lock())
+    }
+
+    /// Waits for a connection that takes the place of the current one.
+    async fn successor(&self) -> Established {
+        loop {
+            if let Some(next) = self.successor.lock().take() {
+                return next;
+            }
+            self.succeeded.notified().await;
+        }
+    }
+
+    /// New requests go to this connection.
+    fn publish(&self, mut connection: Established) -> Arc<Established> {
+        if let Sender::H1(sender) = &mut connection.sender {
+            // One connection of several: its end says nothing about the server. A failing next one will.
+            self.idle.lock().extend(sender.take());
+            connection.ended = CancellationToken::new();
+        }
+        let connection = Arc::new(connection);
+        let since = self.env.now();
+        self.counters.answered();
+        let peer = Arc::from(connection.peer.as_str());
+        tracing::info!(server = %self.config().server, %peer, "connected");
+        *self.current.lock() = Some(Arc::clone(&connection));
+        self.state.send_replace(LinkState::Connected { since, peer, protocol: connection.protocol() });
+        self.connected.wake();
+        connection
+    }
+
     fn attempt(self: &Arc<Self>) -> impl Future<Output = Result<Established, Failed>> + Send + use<> {
-        let (dialer, tls) = (Arc::clone(&self.config.dialer), self.config.tls.clone());
+        let config = self.config();
+        let (dialer, tls) = (Arc::clone(&config.dialer), config.tls.clone());
         let attempt = dial::establish(dialer, tls, Arc::clone(&self.counters), self.env.clone());
         async move {
             match timeout(ATTEMPT_LIMIT, attempt).await {
@@ -401,15 +503,19 @@ impl Shared {
     }
 
     /// The connection for a new request. Waits for the attempts under way, but not once they are known to fail.
-    async fn connection(&self) -> Result<Arc<Established>, LinkError> {
+    /// With the sign that something is under way on it.
+    async fn connection(&self) -> Result<(Arc<Established>, TaskTrackerToken), LinkError> {
         let mut state = self.state.subscribe();
         let wait = async {
             loop {
-                if let Some(connection) = self.current.lock().clone()
+                // The sign is given before anybody can think that nothing is under way.
+                let current =
+                    self.current.lock().as_ref().map(|current| (current.clone(), current.busy.token()));
+                if let Some((connection, busy)) = current
                     && !connection.ended.is_cancelled()
                     && !connection.kill.is_cancelled()
                 {
-                    return Ok(connection);
+                    return Ok((connection, busy));
                 }
                 match &*state.borrow_and_update() {
                     LinkState::Connecting { error: Some(error), .. } => {
@@ -423,14 +529,14 @@ impl Shared {
                 }
             }
         };
-        match timeout(self.config.headers_timeout, wait).await {
+        match timeout(self.config().headers_timeout, wait).await {
             Ok(result) => result,
             Err(_) => Err(self.down("the server does not answer".into())),
         }
     }
 
     fn down(&self, cause: String) -> LinkError {
-        LinkError::Down { server: self.config.server.to_string(), cause }
+        LinkError::Down { server: self.config().server.to_string(), cause }
     }
 }
 

@@ -16,6 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http1};
 use kube::client::Body;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::Service;
 
 use super::{
@@ -32,6 +33,9 @@ const TOKEN_REREAD: Duration = Duration::from_secs(59);
 /// A connection on which nothing was answered for so many times what a request may take is deaf, even if it brings
 /// something now and then.
 const DEAF: u32 = 2;
+
+/// An answer that took longer says too little of the server's clock.
+const CLOCK_WITHIN: Duration = Duration::from_secs(5);
 
 /// HTTP/1.1 connections kept for a next request.
 const IDLE_CONNECTIONS: usize = 4;
@@ -90,15 +94,19 @@ impl Service<Request<Body>> for Link {
 
 impl Shared {
     async fn request(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<LinkBody>, LinkError> {
+        let is_watch = is_watch(request.uri());
+        let path = request.uri().clone();
         self.address(&mut request)?;
-        if self.config.narrow {
+        if self.config().narrow {
             zip::ask(request.headers_mut());
             request.headers_mut().entry("prefer").or_insert(HeaderValue::from_static("return=minimal"));
         }
         let mut again = true;
         loop {
-            let connection = self.connection().await?;
-            if self.config.narrow && connection.takes_gzip.load(Ordering::Relaxed) {
+            let (connection, busy) = self.connection().await?;
+            let busy = (!is_watch).then_some(busy);
+            let config = self.config();
+            if config.narrow && connection.takes_gzip.load(Ordering::Relaxed) {
                 request = zip::shrink(request).await?;
             }
             let (sent, body) = (self.env.now(), request.body().size_hint().lower());
@@ -109,15 +117,19 @@ impl Shared {
                     answer.await.map(|result| result.map(|response| (response, None)).map_err(unsent))
                 }
                 Sender::H1(_) => {
+                    let generation = self.generation.load(Ordering::Relaxed);
                     let mut sender = self.http1(&connection).await?;
                     relative(&mut request);
                     let answer = self.answered(body, sender.try_send_request(request)).await;
-                    answer.map(|result| result.map(|response| (response, Some(sender))).map_err(unsent))
+                    answer.map(|result| {
+                        result.map(|response| (response, Some((generation, sender)))).map_err(unsent)
+                    })
                 }
             };
             match answer {
                 Ok(Ok((response, sender))) => {
                     self.counters.answered();
+                    self.read_clock(response.headers(), sent);
                     if response.status() == StatusCode::UNAUTHORIZED {
                         // The token may have been replaced before its time.
                         *self.token.lock() = None;
@@ -125,24 +137,30 @@ impl Shared {
                     if zip::is_taken(response.headers()) {
                         connection.takes_gzip.store(true, Ordering::Relaxed);
                     }
-                    let give_back = sender.map(|sender| (Arc::clone(&self), sender));
+                    let give_back = sender.map(|(of, sender)| (Arc::clone(&self), of, sender));
                     let (mut parts, incoming) = response.into_parts();
                     let inflate = zip::Inflate::of(&mut parts.headers);
-                    return Ok(Response::from_parts(parts, LinkBody { incoming, inflate, give_back }));
+                    return Ok(Response::from_parts(
+                        parts,
+                        LinkBody { incoming, inflate, give_back, _busy: busy },
+                    ));
                 }
                 Ok(Err((Some(unsent), _))) if again => {
                     // Not a byte of it went out: the connection closed between taking it up and using it.
                     again = false;
                     request = unsent;
+                    // The server may be another by now.
+                    *request.uri_mut() = path.clone();
+                    self.address(&mut request)?;
                     connection.ended.cancel();
                 }
                 Ok(Err((_, error))) => return Err(error),
                 Err(after) => {
                     let first = self.counters.missed(sent);
-                    let deaf = first < sent
-                        && self.env.now().saturating_sub(first) >= self.config.headers_timeout * DEAF;
+                    let deaf =
+                        first < sent && self.env.now().saturating_sub(first) >= config.headers_timeout * DEAF;
                     if deaf || self.counters.last_read() <= sent {
-                        tracing::info!(server = %self.config.server, "nothing is heard any more, connecting anew");
+                        tracing::info!(server = %config.server, "nothing is heard any more, connecting anew");
                         connection.kill.cancel();
                     }
                     return Err(LinkError::Headers { after });
@@ -157,15 +175,16 @@ impl Shared {
         let (_upload, others) = counters.upload(body);
         let body = body.saturating_add(others);
         let (begun, sent, received) = (Instant::now(), counters.sent(), counters.received());
+        let limit = self.config().headers_timeout;
         let mut answer = std::pin::pin!(answer);
-        let mut patience = pace::patience(self.config.headers_timeout, body, 0, 0);
+        let mut patience = pace::patience(limit, body, 0, 0);
         loop {
             if let Ok(answer) = timeout_at(begun + patience, &mut answer).await {
                 return Ok(answer);
             }
             // What has moved meanwhile took its time from this.
             let (sent, received) = (counters.sent() - sent, counters.received() - received);
-            let longer = pace::patience(self.config.headers_timeout, body, sent, received);
+            let longer = pace::patience(limit, body, sent, received);
             if longer <= patience {
                 return Err(patience);
             }
@@ -175,16 +194,16 @@ impl Shared {
 
     /// Server, identity and program into the request.
     fn address(&self, request: &mut Request<Body>) -> Result<(), LinkError> {
-        let bad =
-            |error: &dyn std::fmt::Display| LinkError::Request(format!("{}: {error}", self.config.server));
-        let prefix = self.config.server.path().trim_end_matches('/');
+        let config = self.config();
+        let bad = |error: &dyn std::fmt::Display| LinkError::Request(format!("{}: {error}", config.server));
+        let prefix = config.server.path().trim_end_matches('/');
         let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-        let mut parts = self.config.server.clone().into_parts();
+        let mut parts = config.server.clone().into_parts();
         parts.path_and_query = Some(format!("{prefix}{path}").parse().map_err(|e| bad(&e))?);
         *request.uri_mut() = Uri::from_parts(parts).map_err(|e| bad(&e))?;
         *request.version_mut() = http::Version::default();
 
-        let authorization = match &self.config.credentials {
+        let authorization = match &config.credentials {
             Credentials::None => None,
             Credentials::Token(token) => Some(bearer(token)?),
             Credentials::TokenFile(path) => Some(self.token(path)?),
@@ -197,8 +216,18 @@ impl Shared {
         if let Some(authorization) = authorization {
             headers.insert(header::AUTHORIZATION, authorization);
         }
-        headers.insert(header::USER_AGENT, self.config.user_agent.clone());
+        headers.insert(header::USER_AGENT, config.user_agent.clone());
         Ok(())
+    }
+
+    /// Compares the server's clock with ours, by an answer to a request that was sent at `sent`.
+    fn read_clock(&self, headers: &HeaderMap, sent: Duration) {
+        let took = self.env.now().saturating_sub(sent);
+        if took < CLOCK_WITHIN
+            && let Some(date) = super::contact::date(headers)
+        {
+            self.counters.tells_time(date, self.env.wall(), took);
+        }
     }
 
     /// The bearer token of a file, read again from time to time. The file is small and local: reading it blocks no
@@ -259,8 +288,14 @@ fn unsent(mut error: hyper::client::conn::TrySendError<Request<Body>>) -> (Optio
     (unsent, LinkError::hyper(error.error()))
 }
 
+/// Whether a request asks for a watch, which has no end of its own.
+fn is_watch(uri: &Uri) -> bool {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    pairs.filter_map(|pair| pair.strip_prefix("watch=")).any(|value| matches!(value, "true" | "1"))
+}
+
 /// HTTP/1.1 wants the path in its first line and the server in `Host`.
-fn relative(request: &mut Request<Body>) {
+pub(super) fn relative(request: &mut Request<Body>) {
     if let Some(authority) = request.uri().authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
@@ -295,10 +330,13 @@ pub enum BodyError {
 
 /// An answer's body. One of HTTP/1.1 gives its connection back when it was read to the end.
 pub struct LinkBody {
-    incoming: Incoming,
+    pub(super) incoming: Incoming,
     /// For a body in gzip, until its end.
-    inflate: Option<zip::Inflate>,
-    give_back: Option<(Arc<Shared>, http1::SendRequest<Body>)>,
+    pub(super) inflate: Option<zip::Inflate>,
+    /// With the generation of the link's configuration under which it was made.
+    pub(super) give_back: Option<(Arc<Shared>, u64, http1::SendRequest<Body>)>,
+    /// Something is under way on the connection as long as this is there.
+    pub(super) _busy: Option<TaskTrackerToken>,
 }
 
 impl std::fmt::Debug for LinkBody {
@@ -312,10 +350,11 @@ impl LinkBody {
     fn poll_wire(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
         if (frame.is_none() || self.incoming.is_end_stream())
-            && let Some((shared, sender)) = self.give_back.take()
+            && let Some((shared, generation, sender)) = self.give_back.take()
         {
             let mut idle = shared.idle.lock();
-            if idle.len() < IDLE_CONNECTIONS && !sender.is_closed() {
+            let is_current = generation == shared.generation.load(Ordering::Relaxed);
+            if is_current && idle.len() < IDLE_CONNECTIONS && !sender.is_closed() {
                 idle.push(sender);
             }
         }

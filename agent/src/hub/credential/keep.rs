@@ -1,0 +1,228 @@
+//! Where a credential outlives the process: a Secret of the member, or a folder. A key is kept before anything is asked for
+//! with it, so that after a crash the same is asked for.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{ErrorKind, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use karmada_client::{Patch, Rest};
+use serde_json::{Value, json};
+
+/// The kubeconfig, as a file of the folder and as a field of the Secret; Karmada's name for it.
+pub(crate) const KUBECONFIG: &str = "karmada-kubeconfig";
+
+/// The key for which there is no certificate yet.
+const KEY: &str = "pending-key";
+
+/// Somebody else may write the Secret at the same time; then it is read again, so often.
+const TRIES: usize = 5;
+
+/// Where it is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Keep {
+    /// Files of a folder that nobody else may read.
+    Folder(PathBuf),
+    /// A Secret of the member.
+    Secret { member: Rest, namespace: String, name: String },
+}
+
+/// What was found.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) kubeconfig: Option<String>,
+    pub(crate) key: Option<String>,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Both hold keys.
+        let Self { kubeconfig, key } = self;
+        write!(f, "Kept({}, {})", kubeconfig.is_some(), key.is_some())
+    }
+}
+
+impl Keep {
+    /// In words.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Folder(folder) => folder.join(KUBECONFIG).display().to_string(),
+            Self::Secret { namespace, name, .. } => format!("Secret {namespace}/{name} of the member"),
+        }
+    }
+
+    /// What is there.
+    pub(crate) async fn load(&self) -> Result<Kept, String> {
+        match self {
+            Self::Folder(folder) => {
+                Ok(Kept { kubeconfig: read(&folder.join(KUBECONFIG))?, key: read(&folder.join(KEY))? })
+            }
+            Self::Secret { .. } => Ok(self.secret().await?.1),
+        }
+    }
+
+    /// Keeps a key for which there is no certificate yet. Answers with the one that counts: there may be one already.
+    pub(crate) async fn begin(&self, key: String) -> Result<String, String> {
+        match self {
+            Self::Folder(folder) => match read(&folder.join(KEY))? {
+                Some(there) => Ok(there),
+                None => write(folder, KEY, &key).map(|()| key),
+            },
+            Self::Secret { .. } => {
+                for _ in 0..TRIES {
+                    let (version, there) = self.secret().await?;
+                    if let Some(there) = there.key {
+                        return Ok(there);
+                    }
+                    if self.put(version, json!({KEY: STANDARD.encode(&key)})).await? {
+                        return Ok(key);
+                    }
+                }
+                Err(format!("{}: somebody else writes it again and again", self.place()))
+            }
+        }
+    }
+
+    /// Keeps a credential, and no key beside it any more.
+    pub(crate) async fn finish(&self, kubeconfig: &str) -> Result<(), String> {
+        match self {
+            Self::Folder(folder) => {
+                write(folder, KUBECONFIG, kubeconfig)?;
+                self.forget().await
+            }
+            Self::Secret { .. } => {
+                for _ in 0..TRIES {
+                    let (version, _) = self.secret().await?;
+                    let data = json!({KUBECONFIG: STANDARD.encode(kubeconfig), KEY: Value::Null});
+                    if self.put(version, data).await? {
+                        return Ok(());
+                    }
+                }
+                Err(format!("{}: somebody else writes it again and again", self.place()))
+            }
+        }
+    }
+
+    /// Forgets the key: another one is to be made.
+    pub(crate) async fn forget(&self) -> Result<(), String> {
+        match self {
+            Self::Folder(folder) => match fs::remove_file(folder.join(KEY)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(&folder.join(KEY), &error)),
+                _ => Ok(()),
+            },
+            Self::Secret { .. } => {
+                let (version, there) = self.secret().await?;
+                if there.key.is_some() {
+                    self.put(version, json!({KEY: Value::Null})).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The Secret's version and content; no version if there is none.
+    async fn secret(&self) -> Result<(Option<String>, Kept), String> {
+        let Self::Secret { member, namespace, name } = self else { return Ok(Default::default()) };
+        let secret = match member.get(&format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await {
+            Ok(secret) => secret,
+            Err(error) if error.is_not_found() => return Ok(Default::default()),
+            Err(error) => return Err(format!("{}: {error}", self.place())),
+        };
+        let field = |field: &str| -> Result<Option<String>, String> {
+            let Some(encoded) = secret["data"][field].as_str().filter(|text| !text.is_empty()) else {
+                return Ok(None);
+            };
+            let text = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            text.map(Some).ok_or_else(|| format!("{}: data.{field} is no text", self.place()))
+        };
+        let version = secret["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        Ok((Some(version), Kept { kubeconfig: field(KUBECONFIG)?, key: field(KEY)? }))
+    }
+
+    /// Writes fields of the Secret as it was read; false if somebody else was first.
+    async fn put(&self, version: Option<String>, data: Value) -> Result<bool, String> {
+        let Self::Secret { member, namespace, name } = self else { return Ok(true) };
+        let collection = format!("/api/v1/namespaces/{namespace}/secrets");
+        let written = match version {
+            Some(version) => {
+                let patch = json!({"metadata": {"resourceVersion": version}, "data": data});
+                member.patch(&format!("{collection}/{name}"), Patch::Merge, &patch).await
+            }
+            None => {
+                let mut data = data;
+                data.as_object_mut()
+                    .into_iter()
+                    .for_each(|fields| fields.retain(|_, value| !value.is_null()));
+                let secret = json!({
+                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                    "metadata": {"name": name, "namespace": namespace, "labels": {"app": "karmada-agent"}},
+                    "data": data,
+                });
+                member.post(&collection, &secret).await
+            }
+        };
+        match written {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(format!("{}: {error}", self.place())),
+        }
+    }
+}
+
+fn wrong(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// A file's text; none if there is no file, or an empty one.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(wrong(path, &error)),
+    }
+}
+
+/// Writes a file for its owner alone, so that a power cut leaves the old one or the new one.
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let (path, draft) = (folder.join(name), folder.join(format!("{name}.new")));
+    let written = || -> std::io::Result<()> {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, &path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    written().map_err(|error| wrong(&path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_keeps_it_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::Folder(folder.path().to_path_buf());
+        assert_eq!(keep.load().await.unwrap(), Kept::default());
+        assert_eq!(keep.begin("one".into()).await.unwrap(), "one");
+        assert_eq!(keep.begin("two".into()).await.unwrap(), "one", "what was begun goes on");
+        fs::write(folder.path().join("karmada-kubeconfig.new"), "half").unwrap();
+        keep.finish("config").await.unwrap();
+        let kept = keep.load().await.unwrap();
+        assert_eq!((kept.kubeconfig.as_deref(), kept.key), (Some("config"), None));
+        let mode = fs::metadata(folder.path().join(KUBECONFIG)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft stays");
+        let nowhere = Keep::Folder(folder.path().join("nowhere"));
+        assert!(nowhere.begin("x".into()).await.unwrap_err().contains("nowhere/pending-key"));
+    }
+}

@@ -1,0 +1,172 @@
+//! The way from an invitation to a certificate, over one connection.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+use karmada_client::{
+    Endpoint, LinkConfig,
+    kubeconfig::{Access, Credentials},
+    link::{Counters, contact::Contact, seconds_ahead},
+    tls::{Unproved, unproved},
+};
+use karmada_env::Env;
+use serde_json::Value;
+
+use super::{
+    Invitation, JoinError, discovery,
+    request::{self, Key, Outcome},
+};
+use crate::hub::clock;
+
+/// How long a request may be undecided before that is said: a hub decides by itself within milliseconds, or waits for people.
+const PROMPT: Duration = Duration::from_secs(4);
+
+/// The first pause before it is looked whether a certificate is there, and the longest.
+const LOOK: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
+
+/// What somebody has who has arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrived {
+    /// Where the hub is and whom to believe there.
+    pub(crate) access: Access,
+    /// The certificate, as PEM.
+    pub(crate) certificate: String,
+}
+
+/// One cluster on its way.
+#[derive(Debug)]
+pub(crate) struct Journey {
+    invitation: Invitation,
+    env: Env,
+    user_agent: &'static str,
+    /// The name of the request that was made and not decided yet.
+    asked: Option<String>,
+    counters: Arc<Counters>,
+}
+
+impl Journey {
+    pub(crate) fn new(invitation: Invitation, user_agent: &'static str, env: Env) -> Self {
+        Self { invitation, env, user_agent, asked: None, counters: Arc::default() }
+    }
+
+    /// One attempt. What it has asked for is looked for again by the next one.
+    pub(crate) async fn attempt(&mut self, key: &Key) -> Result<Arrived, JoinError> {
+        let hub = self.invitation.hub.clone();
+        let unreachable = |cause: String| JoinError::Unreachable { hub: hub.clone(), cause };
+        let server: http::Uri = format!("https://{hub}")
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| unreachable(error.to_string()))?;
+        let (tls, shown) = unproved(&server).map_err(unreachable)?;
+        let endpoint = Endpoint {
+            server: server.clone(),
+            tls: Some(tls),
+            credentials: Credentials::None,
+            namespace: "default".to_owned(),
+            proxy: self.invitation.proxy.clone(),
+        };
+        let config = LinkConfig::new(endpoint, self.user_agent);
+        let opened = Contact::open(&config, Arc::clone(&self.counters), self.env.clone()).await;
+        let mut contact = opened.map_err(unreachable)?;
+        let begun = self.env.now();
+        let answered = contact.ask(Method::GET, discovery::PATH, None, None).await;
+        let answered = answered.map_err(|error| unreachable(error.to_string()))?;
+        if !answered.code.is_success() {
+            return Err(JoinError::NoHub { hub, code: answered.code.as_u16() });
+        }
+        let found = discovery::judge(&answered.body, &self.invitation)?;
+
+        // Is the peer of this connection the hub? Under the name by which it was reached, or its own.
+        let now = self.env.wall();
+        let proof = |name: Option<&str>, now| shown.is_certified_by(found.pinned.as_bytes(), name, now);
+        let server_name = match (proof(None, now), found.host.as_deref()) {
+            (Err(Unproved::OtherName), Some(own)) => proof(Some(own), now).map(|()| Some(own.to_owned())),
+            (proved, _) => proved.map(|()| None),
+        };
+        let server_name = server_name.map_err(|why| match why {
+            Unproved::OtherName => {
+                let names =
+                    [Some(hub.as_str()), found.host.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+                JoinError::OtherName { hub: hub.clone(), names: names.join(" and ") }
+            }
+            Unproved::Other(why) => JoinError::NotCertified { hub: hub.clone(), why },
+            Unproved::NotNow { ended, by } => {
+                // If its certificate holds at the time that it tells, its time is the hub's.
+                let date = answered.date.filter(|date| {
+                    let names = [None, found.host.as_deref()];
+                    names.into_iter().any(|name| proof(name, *date).is_ok())
+                });
+                let took = self.env.now().saturating_sub(begun);
+                let ahead = date.map(|date| seconds_ahead(date, now, took));
+                JoinError::Clock(clock::certificate_not_now(&hub, ended, by, ahead))
+            }
+        })?;
+
+        let access = Access {
+            server: server.to_string().trim_end_matches('/').to_owned(),
+            ca: Some(found.authorities),
+            server_name,
+            proxy: self.invitation.proxy.as_ref().map(|proxy| proxy.url().to_owned()),
+            insecure: false,
+        };
+        let certificate = self.certificate(&mut contact, key).await?;
+        Ok(Arrived { access, certificate })
+    }
+
+    /// Asks for a certificate and waits for it.
+    async fn certificate(&mut self, contact: &mut Contact, key: &Key) -> Result<String, JoinError> {
+        let cluster = self.invitation.cluster.clone();
+        let begun = self.env.now();
+        let mut pause = LOOK.0;
+        loop {
+            let (method, path, body) = match &self.asked {
+                Some(name) => (Method::GET, format!("{}/{name}", request::PATH), None),
+                None => {
+                    let name = format!("{cluster}-{}", self.env.name_suffix(5));
+                    let body = request::body(&name, &cluster, key).map_err(JoinError::Kept)?;
+                    self.asked = Some(name);
+                    (Method::POST, request::PATH.to_owned(), Some(body.to_string().into_bytes()))
+                }
+            };
+            match self.put_to(contact, key, (method, path, body)).await? {
+                Outcome::Issued(certificate) => return Ok(certificate),
+                Outcome::Refused(why) => {
+                    self.asked = None;
+                    return Err(JoinError::Denied { cluster, why });
+                }
+                Outcome::Pending { approved } => {
+                    let waited = self.env.now().saturating_sub(begun);
+                    if waited >= PROMPT && !approved {
+                        return Err(JoinError::Waits { name: self.asked.clone().unwrap_or_default() });
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK.1);
+        }
+    }
+
+    async fn put_to(
+        &mut self,
+        contact: &mut Contact,
+        key: &Key,
+        (method, path, body): (Method, String, Option<Vec<u8>>),
+    ) -> Result<Outcome, JoinError> {
+        let Invitation { hub, token, cluster, .. } = &self.invitation;
+        let answered = contact.ask(method, &path, Some(&token.whole()), body).await;
+        let answered = answered
+            .map_err(|error| JoinError::Unreachable { hub: hub.clone(), cause: error.to_string() })?;
+        let text: Value = serde_json::from_slice(&answered.body).unwrap_or_default();
+        if answered.code.is_success() {
+            return Ok(request::outcome(&text, key));
+        }
+        // It is gone, or is somebody else's: another one the next time.
+        self.asked = None;
+        Err(match answered.code.as_u16() {
+            401 => JoinError::TokenRefused { id: token.id.clone(), cluster: cluster.clone() },
+            code => {
+                let message = text["message"].as_str().unwrap_or_default().chars().take(500).collect();
+                JoinError::Answered { code, message }
+            }
+        })
+    }
+}
