@@ -29,10 +29,9 @@ pub(super) fn is_of(cluster: &Value) -> bool {
 pub(super) async fn live(api: Rest, env: Env, ledger: &Ledger, member: usize, status: &Value) {
     let name = format!("member{}", member + 1);
     loop {
-        match show(&api, &env, &name, status).await {
-            Ok(true) => ledger.is_a_stranger(member),
-            // Somebody else has the name, or the hub is away.
-            Ok(false) | Err(_) => {}
+        // Else somebody else has the name, or the hub is away.
+        if let Ok(true) = show(&api, &env, &name, status).await {
+            ledger.is_a_stranger(member);
         }
         sleep(EVERY).await;
     }
