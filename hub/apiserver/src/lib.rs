@@ -74,6 +74,7 @@ mod decode;
 pub mod defaults;
 mod definitions;
 pub mod discovery;
+pub mod encryption;
 mod events;
 mod fields;
 pub mod follow;
@@ -131,6 +132,7 @@ use crate::{
     },
     authz::{Authorization, Authorizer, Roles, rbac::Rbac},
     certificates::{Certifier, CurrentCertifier},
+    encryption::Encryption,
     follow::Derived,
     front::Front,
     kinds::{Kind, KindSpec, Kinds},
@@ -306,9 +308,23 @@ pub fn open_store_within(
     history: HistoryLimits,
     quota: StorageQuota,
 ) -> Result<ApiStore, OpenError> {
+    open_store_sealed(engine, Arc::new(Encryption::none()), env, history, quota)
+}
+
+/// The same, with values that are encrypted where they are kept.
+///
+/// # Errors
+/// As [`Store::open`], and when a value is encrypted with a key that is not there.
+pub fn open_store_sealed(
+    engine: impl Engine,
+    encryption: Arc<Encryption>,
+    env: &Env,
+    history: HistoryLimits,
+    quota: StorageQuota,
+) -> Result<ApiStore, OpenError> {
     let options =
         StoreOptions { relaxed: is_relaxed, history, quota: quota.whole, ..StoreOptions::default() };
-    Store::open(engine, Projection::new(quota), env.clone(), options)
+    Store::open_sealed(engine, encryption, Projection::new(quota), env.clone(), options)
 }
 
 /// Kinds of which some updates may be lost in a crash: renewals.

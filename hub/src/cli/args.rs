@@ -74,6 +74,12 @@ pub struct ServeArgs {
     /// certificate holds them all, the first one stands in kubeconfigs.
     #[arg(long, value_name = "HOST")]
     pub advertise: Vec<String>,
+    /// Which objects are encrypted in the store's files and in backups, with which keys: an EncryptionConfiguration of
+    /// apiserver.config.k8s.io/v1. List works.work.karmada.io beside secrets: Works hold manifests of Secrets. The file is
+    /// followed, and all of the store is written anew when it says something else. Keep a copy of it away from
+    /// the backups: without it nobody can read them.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    pub encryption_provider_config: Option<PathBuf>,
     /// Run the controllers on this API server (a stock kube-apiserver) instead of the embedded one. The hub then
     /// listens for health checks, scrapes and, where --advertise says how the server reaches it, admission webhooks.
     #[arg(long, value_name = "FILE")]
@@ -294,6 +300,9 @@ pub(super) struct CredentialsArgs {
     /// The cluster whose agent is to use it.
     #[arg(long, value_name = "NAME", required_unless_present = "monitoring")]
     pub cluster: Option<String>,
+    /// The file of keys by which the hub's Secrets are encrypted, for a hub that is stopped.
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
     /// For a Prometheus instead: it may read /metrics and nothing else.
     #[arg(long, conflicts_with = "cluster")]
     pub monitoring: bool,
@@ -329,6 +338,9 @@ pub(super) struct ExportArgs {
     /// The data directory of a hub that is stopped.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// The file of keys by which the hub's Secrets are encrypted, for a hub that is stopped.
+    #[arg(long, value_name = "FILE", requires = "data_dir")]
+    pub encryption_provider_config: Option<PathBuf>,
     /// A hub that runs. What changes while it is read may be missing; stop it and use --data-dir for a move.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -347,8 +359,9 @@ const BACKUP_HELP: &str = "\
   karmada-hub restore --from FILE --data-dir NEW      into an empty directory
   karmada-hub serve --data-dir NEW --advertise …      as before
 
-FILE has all objects at one moment and the hub's keys: whoever reads it can be the hub. It is written whole or not at
-all, checked, and readable by its owner alone. A hub that is restored is the same one to agents and users, at an earlier
+FILE has all objects at one moment and the hub's keys: whoever reads it can be the hub. What serve's
+--encryption-provider-config encrypts is encrypted in it, too; the keys for that are not in it, and without them the hub that
+is restored does not start: both commands say so, and whether anything is not encrypted. It is written whole or not at all, checked, and readable by its owner alone. A hub that is restored is the same one to agents and users, at an earlier
 time: what was made after the backup has to be applied again (members keep what they run), what was deleted after it is
 back. Never run the original and the restored one at once.";
 

@@ -34,8 +34,9 @@ pub(super) async fn backup(args: BackupArgs, env: Env) -> Result<(), Failure> {
         Err(OpenError::InUse { .. }) => (running(dir, &args.to, &env).await?, "running"),
         Err(error) => return Err(failure(error.into())),
     };
-    let Whole { revision, objects, .. } = whole;
-    eprintln!("{}: {objects} objects at revision {revision} of a hub that is {how}", args.to.display());
+    let Whole { revision, objects, kept, .. } = whole;
+    let to = args.to.display();
+    eprintln!("{to}: {objects} objects at revision {revision} of a hub that is {how}; {kept}");
     Ok(())
 }
 
@@ -68,9 +69,9 @@ async fn running(dir: &Path, to: &Path, env: &Env) -> Result<Whole, Failure> {
 /// Makes a data directory of a backup.
 pub(super) fn restore(args: &RestoreArgs, env: &Env) -> Result<(), Failure> {
     let whole = backup::restore(&args.from, &args.data_dir, env).map_err(failure)?;
-    let Whole { about, revision, objects } = whole;
+    let Whole { about, revision, objects, kept } = whole;
     eprintln!(
-        "{}: {objects} objects at revision {revision}, as they were at {}",
+        "{}: {objects} objects at revision {revision}, as they were at {}; {kept}",
         args.data_dir.display(),
         about.created_at
     );

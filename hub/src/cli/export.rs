@@ -17,7 +17,7 @@ use crate::engine::{
 /// Reads everything and writes it.
 pub(super) async fn run(args: ExportArgs, env: Env) -> Result<(), Failure> {
     let dump = match &args.data_dir {
-        Some(dir) => stopped(dir, &env).await?,
+        Some(dir) => stopped(dir, args.encryption_provider_config.as_deref(), &env).await?,
         None => {
             let server = ServerArgs { kubeconfig: args.kubeconfig, context: args.context, namespace: None };
             let server = Server::open(&server, &env)?;
@@ -42,7 +42,7 @@ pub(super) async fn run(args: ExportArgs, env: Env) -> Result<(), Failure> {
 }
 
 /// The objects in a data directory that no hub runs on.
-async fn stopped(dir: &Path, env: &Env) -> Result<Dump, Failure> {
+async fn stopped(dir: &Path, config: Option<&Path>, env: &Env) -> Result<Dump, Failure> {
     if !dir.join("store.redb").is_file() {
         let why = "no hub has kept its objects here";
         return Err(Failure::usage(format!("--data-dir {}: {why}", dir.display())));
@@ -54,7 +54,7 @@ async fn stopped(dir: &Path, env: &Env) -> Result<Dump, Failure> {
         )),
         other => Failure::failed(other),
     })?;
-    let embedded = Embedded::at_rest(engine, env).map_err(Failure::failed)?;
+    let embedded = Embedded::at_rest(engine, serve::keys(config)?, env).map_err(Failure::failed)?;
     let dump = export::export(&Objects::new(Rest::new(embedded.client()))).await;
     embedded.close().await.map_err(Failure::failed)?;
     dump.map_err(Failure::failed)

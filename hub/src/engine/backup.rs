@@ -7,6 +7,9 @@
 //!   SHA-256 of all of it
 //! ```
 //!
+//! Values that are encrypted in the store are encrypted in the backup. The keys for that are not in it, but for those of a file
+//! that lies in `pki`; [`Kept`] says which of the two it is.
+//!
 //! What is restored goes on as the same hub, for its agents and users: the same authority, the same objects under the
 //! same uids. It is younger than what they have seen, so its resource versions begin far behind those of the original
 //! (every watch is told to list again) and it has a boot id of its own. Objects that were made after the backup are
@@ -14,6 +17,8 @@
 //! after it are back.
 
 use std::{
+    collections::BTreeMap,
+    fmt,
     fs::{self, File},
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
@@ -21,10 +26,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use karmada_apiserver::encryption;
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_store::{
-    Copy, CopyError, Incoming, OpenError,
+    Copy, CopyError, Incoming, Key, OpenError,
     engine::{Redb, redb::UNFINISHED},
 };
 use serde::{Deserialize, Serialize};
@@ -35,6 +41,8 @@ const MAGIC: &[u8] = b"karmada-hub backup\n";
 const FORMAT: u32 = 1;
 /// The folder of keys and certificates.
 const KEYS: &str = "pki";
+/// Secrets in the store.
+const SECRETS: &str = "core/secrets";
 /// Bytes of the checksum.
 const SUM: u64 = 32;
 /// A key or a certificate is smaller by far.
@@ -215,6 +223,55 @@ pub struct Whole {
     pub revision: u64,
     /// How many there are.
     pub objects: u64,
+    /// How far its values are encrypted.
+    pub kept: Kept,
+}
+
+/// How far the values of a backup are encrypted, and whether the keys for that are in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Secrets that are not encrypted.
+    pub plain_secrets: u64,
+    /// Values that are, by key.
+    pub keys: BTreeMap<String, u64>,
+    /// Keys that are in the backup, with the file that they are in.
+    pub inside: BTreeMap<String, String>,
+}
+
+impl Kept {
+    fn of_files(files: &[(String, u32, Vec<u8>)]) -> Self {
+        let keys = files.iter().flat_map(|(name, _, text)| {
+            encryption::keys_in(text).into_iter().map(move |key| (key, format!("{KEYS}/{name}")))
+        });
+        Self { inside: keys.collect(), ..Self::default() }
+    }
+
+    fn count(&mut self, key: &Key, value: &[u8]) {
+        match encryption::label(value) {
+            Some(label) => *self.keys.entry(label).or_default() += 1,
+            None if &*key.resource == SECRETS => self.plain_secrets += 1,
+            None => {}
+        }
+    }
+}
+
+impl fmt::Display for Kept {
+    /// What whoever keeps the backup has to know.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (key, count) in &self.keys {
+            parts.push(match self.inside.get(key) {
+                None => format!("{count} values are encrypted with {key}, which is not in it: keep that elsewhere"),
+                Some(file) => format!("{count} values are encrypted with {key}, which is in it ({file}): whoever has it can read them"),
+            });
+        }
+        match self.plain_secrets {
+            0 if parts.is_empty() => return f.write_str("it holds no Secrets"),
+            0 => {}
+            count => parts.push(format!("{count} Secrets are not encrypted: whoever has it can read them")),
+        }
+        f.write_str(&parts.join("; "))
+    }
 }
 
 /// A backup as it is read.
@@ -288,8 +345,10 @@ fn bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
 pub fn check(path: &Path) -> Result<Whole, BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
     let mut reading = Reading::begin(path)?;
+    let mut kept = Kept::of_files(&reading.files);
     for entry in reading.copy.by_ref() {
-        entry.map_err(|error| damaged(error.to_string()))?;
+        let (key, stored) = entry.map_err(|error| damaged(error.to_string()))?;
+        kept.count(&key, &stored.value);
     }
     let mut file = File::open(path).map_err(at(path))?;
     let len = file.metadata().map_err(at(path))?.len();
@@ -307,7 +366,7 @@ pub fn check(path: &Path) -> Result<Whole, BackupError> {
         return Err(damaged("its checksum does not match".to_owned()));
     }
     let (revision, objects) = (reading.copy.head().revision.get(), reading.copy.entries());
-    Ok(Whole { about: reading.about, revision, objects })
+    Ok(Whole { about: reading.about, revision, objects, kept })
 }
 
 /// Makes a hub's data directory of a backup. The backup is checked from end to end before anything is written.

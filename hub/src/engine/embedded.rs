@@ -8,9 +8,10 @@ use karmada_apiserver::{
     admission::AdmitAll,
     authn::UserInfo,
     authz::{Authorization, Coarse},
+    encryption::Encryption,
     history_age,
     limits::Limits,
-    open_store, open_store_within,
+    open_store_sealed,
     quota::StorageQuota,
     storage::ApiStore,
 };
@@ -76,7 +77,22 @@ impl Embedded {
         limits: Limits,
         stop: CancellationToken,
     ) -> Result<Self, OpenError> {
-        let store = open_store_within(engine, env, history(limits.storage), limits.storage)?;
+        Self::start_sealed(engine, Arc::new(Encryption::none()), env, limits, stop).await
+    }
+
+    /// [`Embedded::start_limited`] on a store whose values are encrypted where they are kept.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub async fn start_sealed(
+        engine: impl Engine,
+        encryption: Arc<Encryption>,
+        env: &Env,
+        limits: Limits,
+        stop: CancellationToken,
+    ) -> Result<Self, OpenError> {
+        let history = history(limits.storage);
+        let store = open_store_sealed(engine, encryption, env, history, limits.storage)?;
         let admission = KarmadaAdmission::new(env.clone());
         let registration = Registration {
             kinds: Vec::new(),
@@ -99,8 +115,9 @@ impl Embedded {
     ///
     /// # Errors
     /// When the store cannot be opened.
-    pub fn at_rest(engine: impl Engine, env: &Env) -> Result<Self, OpenError> {
-        let store = open_store(engine, env)?;
+    pub fn at_rest(engine: impl Engine, encryption: Arc<Encryption>, env: &Env) -> Result<Self, OpenError> {
+        let history = HistoryLimits { age: history_age, ..StoreOptions::default().history };
+        let store = open_store_sealed(engine, encryption, env, history, StorageQuota::NONE)?;
         let registration = Registration {
             kinds: Vec::new(),
             crds: Vec::new(),

@@ -33,6 +33,7 @@ use crate::{
     entry::Entry,
     error::OpenError,
     key::{Key, Revision},
+    seal::Seal,
     state::Snapshot,
 };
 
@@ -77,16 +78,27 @@ impl fmt::Debug for Copy {
 }
 
 impl Copy {
-    pub(crate) fn of<H: Send + Sync + 'static>(snapshot: Snapshot<H>, mut boots: Vec<Boot>) -> Self {
+    pub(crate) fn of<H: Send + Sync + 'static>(
+        snapshot: Snapshot<H>,
+        mut boots: Vec<Boot>,
+        seal: Option<Arc<dyn Seal>>,
+    ) -> Self {
         let revision = snapshot.revision();
         // The present run has had on disk, or will be taken to have had, what is in the copy.
         if let Some(run) = boots.last_mut() {
             (run.last, run.reserved) = (revision, revision);
         }
-        Self::new(revision, boots, Box::new(Walk::over(snapshot)))
+        let entries = Walk::over(snapshot).map(move |(key, stored)| {
+            let value = match &seal {
+                Some(seal) if seal.covers(&key.resource) => seal.seal(&key, &stored.value),
+                _ => stored.value,
+            };
+            (key, Stored { value, ..stored })
+        });
+        Self::new(revision, boots, Box::new(entries))
     }
 
-    /// Of a store that is not open. Its engine must not be used for another store at the same time.
+    /// Of a store that is not open; what is sealed stays so. Its engine must not be used for another store at the same time.
     ///
     /// # Errors
     /// When it cannot be read, or holds nothing.

@@ -14,6 +14,7 @@ pub(crate) mod codec;
 mod journal;
 mod place;
 mod probe;
+pub(crate) mod sealed;
 mod tables;
 mod trust;
 
@@ -157,6 +158,9 @@ pub enum EngineError {
     /// What was read has another format.
     #[error("format {0}")]
     Format(u64),
+    /// What was read is sealed, and cannot be unsealed.
+    #[error("{0}")]
+    Sealed(String),
     /// Reading or writing failed.
     #[error("{0}")]
     Io(String),

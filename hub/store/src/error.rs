@@ -57,6 +57,14 @@ pub enum OpenError {
         /// What can be read.
         supported: u64,
     },
+    /// Values in the file are sealed by a key that is not there.
+    #[error("store file {location} cannot be read with the keys that are given: {detail}. Nothing is lost")]
+    Sealed {
+        /// The file.
+        location: String,
+        /// Which value, which key, and what to do.
+        detail: String,
+    },
     /// The file could not be read or made.
     #[error("store file {location}: {detail}")]
     Io {

@@ -118,6 +118,14 @@
 //! [`Store::copy`] is everything at one revision, as a stream, beside whatever else goes on. A store is made of it by
 //! [`Redb::restore`](engine::Redb::restore): [`copy`] says where that one begins and why.
 //!
+//! # Values that are sealed
+//!
+//! A store may be opened with a [`Seal`], which turns values of some resources into what stands in the files and copies,
+//! and back: memory, watchers and projections have them as they are. It stands between writer and engine
+//! ([`Store::open_sealed`]), so that there is no way around it: values, undo log, last values, journal and what is
+//! written anew. [`Store::rewrite`] writes everything to a new file, as after an error of the disk: in the file that
+//! it takes the place of, and in its journal, would be left what stood there before. A crash finds the one or the other.
+//!
 //! # When there is too much
 //!
 //! [`Options::quota`] bounds what the current values take together, as etcd's backend quota does, and an [`Account`] what
@@ -148,6 +156,7 @@ mod load;
 mod options;
 mod quota;
 mod scope;
+mod seal;
 mod shared;
 mod state;
 mod store;
@@ -167,6 +176,7 @@ pub use key::{Key, Revision};
 pub use options::Options;
 pub use quota::{Exceeded, Purpose, Terms, Usage, Used};
 pub use scope::Scope;
+pub use seal::Seal;
 pub use state::Snapshot;
 pub use store::{Stats, Store};
 pub use watch::Watch;

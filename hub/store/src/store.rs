@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::{
     boot::Boot,
     copy::Copy,
-    engine::Engine,
+    engine::{Engine, sealed::Sealed},
     entry::{Action, Entry, EventKind, Guard, Op, Project},
     error::{CommitError, Compacted, Failure, OpenError},
     figures::{Refused, Writes},
@@ -23,6 +23,7 @@ use crate::{
     options::Options,
     quota::{Terms, Used},
     scope::Scope,
+    seal::Seal,
     shared::Shared,
     state::Snapshot,
     watch::Watch,
@@ -46,6 +47,7 @@ struct Handle<P: Project> {
     projection: P,
     options: Options,
     env: Env,
+    seal: Option<Arc<dyn Seal>>,
     way: Way<P::Header>,
 }
 
@@ -84,7 +86,31 @@ pub struct Stats {
 impl<P: Project> Store<P> {
     /// Opens the store that `engine` keeps. Blocks while it is read.
     pub fn open(engine: impl Engine, projection: P, env: Env, options: Options) -> Result<Self, OpenError> {
-        let mut engine: Box<dyn Engine> = Box::new(engine);
+        Self::open_by(Box::new(engine), None, projection, env, options)
+    }
+
+    /// [`Store::open`] with values that are sealed where they are kept.
+    pub fn open_sealed(
+        engine: impl Engine,
+        seal: Arc<dyn Seal>,
+        projection: P,
+        env: Env,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        Self::open_by(Box::new(engine), Some(seal), projection, env, options)
+    }
+
+    fn open_by(
+        engine: Box<dyn Engine>,
+        seal: Option<Arc<dyn Seal>>,
+        projection: P,
+        env: Env,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let mut engine = match &seal {
+            None => engine,
+            Some(seal) => Box::new(Sealed::new(engine, seal.clone())),
+        };
         let location = engine.location();
         let loaded =
             load(engine.as_mut(), &projection, &env, options.relaxed).map_err(|e| e.at(&location))?;
@@ -104,7 +130,7 @@ impl<P: Project> Store<P> {
         } else {
             Way::Inline(Box::new(Mutex::new(Some(writer))))
         };
-        Ok(Self(Arc::new(Handle { shared, projection, options, env, way })))
+        Ok(Self(Arc::new(Handle { shared, projection, options, env, seal, way })))
     }
 
     /// The current value of a key.
@@ -163,9 +189,9 @@ impl<P: Project> Store<P> {
         self.0.shared.boots.known(boot_id, revision, self.durable())
     }
 
-    /// A copy of everything, as it is now.
+    /// A copy of everything, as it is now; sealed if the store is.
     pub fn copy(&self) -> Copy {
-        Copy::of(self.snapshot(), self.boots().to_vec())
+        Copy::of(self.snapshot(), self.boots().to_vec(), self.0.seal.clone())
     }
 
     /// Why the store takes no writes at present, if so.
@@ -272,6 +298,18 @@ impl<P: Project> Store<P> {
     pub async fn flush(&self) -> Result<(), CommitError<P::Header>> {
         self.tell(Message::Flush, |writer| writer.as_mut().map_or(Err(CommitError::Closed), Writer::flush))
             .await
+    }
+
+    /// Writes everything to a new file, sealed as values are sealed now, which takes the place of the present one. Until
+    /// then commits wait; reads and watches go on.
+    ///
+    /// # Errors
+    /// When it could not be written. The store then goes on with the file that it has.
+    pub async fn rewrite(&self) -> Result<(), CommitError<P::Header>> {
+        self.tell(Message::Rewrite, |writer| {
+            writer.as_mut().map_or(Err(CommitError::Closed), Writer::rewrite)
+        })
+        .await
     }
 
     /// Carries out what is queued, makes everything durable and closes the file. Later commits fail; reads go on;

@@ -78,7 +78,9 @@ pub(crate) enum Message<H> {
     Commit(Request<H>),
     /// Make everything durable.
     Flush(oneshot::Sender<Result<(), CommitError<H>>>),
-    /// The same, and end.
+    /// Write everything to a new file.
+    Rewrite(oneshot::Sender<Result<(), CommitError<H>>>),
+    /// Make everything durable, and end.
     Close(oneshot::Sender<Result<(), CommitError<H>>>),
 }
 
@@ -176,6 +178,9 @@ impl<H: Send + Sync + 'static> Writer<H> {
                 }
                 Message::Flush(reply) => {
                     let _ = reply.send(self.flush());
+                }
+                Message::Rewrite(reply) => {
+                    let _ = reply.send(self.rewrite());
                 }
                 Message::Close(reply) => {
                     let result = self.close();
@@ -482,11 +487,27 @@ impl<H: Send + Sync + 'static> Writer<H> {
         self.write_late()
     }
 
+    /// Writes everything to a new file because it is to stand there in another way.
+    pub(crate) fn rewrite(&mut self) -> Result<(), CommitError<H>> {
+        self.flush()?;
+        self.anew().map_err(|failure| {
+            // The engine has let go of its file: it is opened again at once, and shows whether the new one took its place.
+            self.shared.core.write().failed = Some(failure.clone());
+            self.reopen_at = Some(Duration::ZERO);
+            self.recover();
+            CommitError::Io(failure)
+        })
+    }
+
     /// Writes everything that is shown to a new file. The batch that failed never happened then; it was not shown.
     fn renew(&mut self) -> Result<(), Failure> {
         let location = self.engine.location();
         tracing::warn!(location, "what was written may be lost: the store is written anew from memory");
         self.doubt = None;
+        self.anew()
+    }
+
+    fn anew(&mut self) -> Result<(), Failure> {
         let image = {
             let core = self.shared.core.read();
             let revision = core.state.revision();

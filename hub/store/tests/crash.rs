@@ -4,9 +4,12 @@
 
 mod common;
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use common::{LEASES, Model, OpSpec, Values, WORKS, commit, drain, env, ops, options, values_of};
+use common::{LEASES, Model, OpSpec, Toy, Values, WORKS, commit, drain, env, ops, options, values_of};
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
     CommitError, Expect, HistoryLimits, Key, Op, Options, Revision, Scope, Store,
@@ -18,6 +21,8 @@ use proptest::{prelude::*, test_runner::TestRunner};
 enum Step {
     Commit(Vec<OpSpec>),
     Flush,
+    /// Everything goes into a new file.
+    Rewrite,
     /// Closed and opened.
     Restart,
     /// The process is killed and started again; the machine stays up.
@@ -28,6 +33,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => prop::collection::vec(ops(), 1..4).prop_map(Step::Commit),
         1 => Just(Step::Flush),
+        1 => Just(Step::Rewrite),
         1 => Just(Step::Restart),
         1 => Just(Step::Kill),
     ];
@@ -64,7 +70,8 @@ struct Recording {
 const HISTORY: usize = 3000;
 
 fn open(disk: &Disk, env: &Env) -> Store<()> {
-    Store::open(disk.engine().unwrap(), (), env.clone(), options(HISTORY)).unwrap()
+    let seal = Arc::new(Toy::default());
+    Store::open_sealed(disk.engine().unwrap(), seal, (), env.clone(), options(HISTORY)).unwrap()
 }
 
 /// Plays the steps on a fresh disk.
@@ -81,6 +88,10 @@ async fn record(steps: Vec<Step>) -> Recording {
             Step::Commit(specs) => commit(&store, &mut model, &specs).await,
             Step::Flush => {
                 store.flush().await.unwrap();
+                flushed = model.revision;
+            }
+            Step::Rewrite => {
+                store.rewrite().await.unwrap();
                 flushed = model.revision;
             }
             Step::Restart => {

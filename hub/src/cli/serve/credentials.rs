@@ -14,7 +14,7 @@ use karmada_env::Env;
 use karmada_store::{OpenError, engine::Redb};
 use tokio::time::timeout;
 
-use super::{embedded::store_failure, write_private};
+use super::{embedded::store_failure, keys, write_private};
 use crate::{cli::args::CredentialsArgs, engine::embedded::Embedded};
 
 /// How long a hub that runs may take to answer, and attempts to connect before it is no use.
@@ -55,7 +55,7 @@ pub(in crate::cli) async fn credentials(args: CredentialsArgs, env: Env) -> Resu
     let endpoint = Kubeconfig::load(&known).and_then(|k| k.endpoint(None)).map_err(Failure::failed)?;
     let pki = Pki::open(&args.data_dir, env).map_err(Failure::failed)?;
     let credential = match &args.cluster {
-        Some(cluster) => pki.issue_agent(&user, group, epoch(&args.data_dir, cluster, env).await?, VALIDITY),
+        Some(cluster) => pki.issue_agent(&user, group, epoch(&args, cluster, env).await?, VALIDITY),
         None => pki.issue_client(&user, group, VALIDITY),
     };
     let credential = credential.map_err(Failure::failed)?;
@@ -72,12 +72,16 @@ pub(in crate::cli) async fn credentials(args: CredentialsArgs, env: Env) -> Resu
 }
 
 /// Which epoch of a cluster's credentials counts, whether the hub runs or not.
-async fn epoch(dir: &Path, cluster: &str, env: &Env) -> Result<u64, Failure> {
+async fn epoch(args: &CredentialsArgs, cluster: &str, env: &Env) -> Result<u64, Failure> {
+    let dir = &*args.data_dir;
     if !dir.join("store.redb").is_file() {
         return Ok(0);
     }
     let rest = match Redb::open(dir) {
-        Ok(engine) => Rest::new(Embedded::at_rest(engine, env).map_err(store_failure)?.client()),
+        Ok(engine) => {
+            let keys = keys(args.encryption_provider_config.as_deref())?;
+            Rest::new(Embedded::at_rest(engine, keys, env).map_err(store_failure)?.client())
+        }
         Err(OpenError::InUse { .. }) => running(dir, env).await?,
         Err(error) => return Err(store_failure(error)),
     };

@@ -14,8 +14,8 @@ use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
 use super::{
-    End, audit::audit, authn::authenticator, bind, create_dir, front::beside_api, limits, pki_failure,
-    supervise, tls,
+    End, audit::audit, authn::authenticator, bind, create_dir, encryption::Keeper, front::beside_api, limits,
+    pki_failure, supervise, tls,
 };
 use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics};
 
@@ -35,15 +35,19 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let authenticator = authenticator(args, &pki, &url, env, &end.now)?;
     let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone());
     let audit = audit(&args.audit, env)?;
+    let keeper = Keeper::open(args.encryption_provider_config.as_deref(), dir)?;
     let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
 
     let stop = end.now;
-    let started = Embedded::start_limited(engine, env, limits(args), stop.clone()).await;
+    let started = Embedded::start_sealed(engine, keeper.encryption(), env, limits(args), stop.clone()).await;
     let embedded = started.map_err(store_failure)?;
+    let kept = keeper.figures();
+    tokio::spawn(keeper.keep(embedded.store().clone(), env.clone(), stop.clone()));
     let hub = embedded.hub(config, env).map_err(hub_failure)?;
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     let ending = EndingFigures::new(embedded.server().epochs().clone(), env.clone());
     let page = page.with(ending);
+    let page = kept.into_iter().fold(page, |page, kept| page.with(kept));
     embedded.server().show_metrics(page.into_source());
 
     if let Some(audit) = &audit {
@@ -90,6 +94,7 @@ fn hub_failure(error: HubError) -> Failure {
 pub(super) fn store_failure(error: OpenError) -> Failure {
     match error {
         OpenError::InUse { .. } => Failure::usage(error),
+        OpenError::Sealed { .. } => Failure::usage(format!("--encryption-provider-config: {error}")),
         other => Failure::failed(other),
     }
 }

@@ -11,6 +11,7 @@ mod audit;
 mod authn;
 mod credentials;
 mod embedded;
+mod encryption;
 mod front;
 mod memory;
 mod remote;
@@ -35,7 +36,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::{credentials::credentials, front::COPY_PATH};
+pub(super) use self::{credentials::credentials, encryption::keys, front::COPY_PATH};
 use super::{ServeArgs, judge, logs};
 use crate::HubConfig;
 

@@ -312,6 +312,7 @@ impl EngineError {
         match self {
             Self::Corrupt(detail) => OpenError::Corrupt { location, detail },
             Self::Foreign(detail) => OpenError::Foreign { location, detail },
+            Self::Sealed(detail) => OpenError::Sealed { location, detail },
             Self::Format(found) => OpenError::Format { location, found, supported: FORMAT },
             Self::Io(detail) | Self::Full(detail) => OpenError::Io { location, detail },
         }

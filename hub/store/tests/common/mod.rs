@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
-    CommitError, EventKind, Expect, HistoryLimits, Key, Op, Options, Snapshot, Store, Watch,
+    CommitError, EventKind, Expect, HistoryLimits, Key, Op, Options, Seal, Snapshot, Store, Watch,
 };
 use proptest::prelude::*;
 
@@ -80,6 +80,45 @@ pub(crate) fn ops() -> impl Strategy<Value = OpSpec> {
         value: vec![fill; len].into(),
         relaxed,
     })
+}
+
+/// Seals by something that nobody should rely on: each bit turned, behind a mark and the key that it belongs to.
+#[derive(Debug, Default)]
+#[allow(dead_code, reason = "not all tests seal")]
+pub(crate) struct Toy {
+    /// Values of this resource alone; none: of all.
+    pub(crate) only: Option<&'static str>,
+    /// Without this nothing is unsealed.
+    pub(crate) locked: bool,
+}
+
+#[allow(dead_code, reason = "not all tests seal")]
+const SEALED: &[u8] = b"\0toy";
+
+impl Seal for Toy {
+    fn covers(&self, resource: &str) -> bool {
+        self.only.is_none_or(|only| only == resource)
+    }
+
+    fn seal(&self, key: &Key, value: &Bytes) -> Bytes {
+        if !self.covers(&key.resource) {
+            return value.clone();
+        }
+        let key = key.to_string();
+        let head = SEALED.iter().copied().chain([key.len() as u8]).chain(key.bytes());
+        head.chain(value.iter().map(|byte| !byte)).collect()
+    }
+
+    fn unseal(&self, key: &Key, kept: Bytes) -> Result<Bytes, String> {
+        let Some(rest) = kept.strip_prefix(SEALED) else { return Ok(kept) };
+        let name = key.to_string();
+        match rest.get(1..1 + name.len()) {
+            Some(of) if of == name.as_bytes() && !self.locked => {
+                Ok(rest[1 + name.len()..].iter().map(|byte| !byte).collect())
+            }
+            _ => Err(format!("{key} cannot be unsealed")),
+        }
+    }
 }
 
 pub(crate) fn env() -> Env {
