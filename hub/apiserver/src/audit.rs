@@ -16,6 +16,10 @@
 //! the kernel had not written yet. A body of more than 4 MiB, or for which there is no room, is left out of its event, which
 //! then has the annotation `audit.k8s.io/truncated`.
 //!
+//! Nobody fills the log by asking for what they may not: of requests that are refused 16 MiB are told of each user, and of all
+//! strangers together, and 2 KiB more each second. How many were not told stands at the next that is, in the annotation
+//! `hub.karmada.io/refusals-untold`, and they have half of the queue. No line has more than 4 KiB of a path or a message.
+//!
 //! The policy is judged by whoever has authenticated, before anybody is acted as, as kube-apiserver does it. Nothing is
 //! taken out of bodies: whoever asks for `Request` or `RequestResponse` of Secrets, ConfigMaps, TokenReviews or
 //! `serviceaccounts/token` has what is secret in the log, so those should be `Metadata`, as Kubernetes' documentation says,
@@ -23,8 +27,13 @@
 //!
 //! It differs in this: a body is told as it was read, before what is left out of it is filled in. Of a list that is too long
 //! to be made whole the objects are not told. A 401 whose stage is left out by the policy (`ResponseStarted`) is told as
-//! `ResponseComplete`. There are no annotations of admission, and none that a client adds; no webhook gets events.
+//! `ResponseComplete`. There are no annotations of admission, and none that a client adds; no webhook gets events. A request
+//! whose client has gone before it was answered is told with the code 499, never as a success. What this server's own
+//! controllers do is told nowhere here, while kube-controller-manager's requests are: that certificates are approved and
+//! signed, tokens and requests cleared away, dependents collected, the contents of namespaces deleted, roles made and
+//! aggregated. The process's log has those about certificates and tokens.
 
+mod allowance;
 pub mod event;
 pub mod log;
 pub mod policy;
@@ -36,14 +45,20 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use http::{HeaderMap, request::Parts};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{Sheet, Source};
+use parking_lot::Mutex;
 
 use self::{
+    allowance::{Allowances, Told},
     log::Log,
     policy::{Level, Policy},
     queue::{Limits, Queue},
     trail::Trail,
 };
-use crate::{authn::UserInfo, authz::Target, request::RequestInfo};
+use crate::{
+    authn::{ANONYMOUS, UserInfo},
+    authz::Target,
+    request::RequestInfo,
+};
 
 /// The audit log of a server.
 #[derive(Debug)]
@@ -51,6 +66,7 @@ pub struct Audit {
     policy: Policy,
     pub(crate) queue: Arc<Queue>,
     pub(crate) env: Env,
+    allowances: Mutex<Allowances>,
 }
 
 /// What is known of a request when it has come.
@@ -72,7 +88,7 @@ impl Audit {
     /// When there is no thread for it.
     pub fn new(policy: Policy, log: Log, env: Env) -> io::Result<Self> {
         let queue = Queue::start(log, Limits::default(), env.clone())?;
-        Ok(Self { policy, queue, env })
+        Ok(Self { policy, queue, env, allowances: Mutex::default() })
     }
 
     /// Begins to tell of a request, if the policy wants it told.
@@ -80,6 +96,25 @@ impl Audit {
         let verdict = self.policy.judge(begun.user, &begun.info.verb, &begun.target);
         self.queue.counts.level(verdict.level);
         (verdict.level > Level::None).then(|| Trail::begin(self.clone(), verdict, begun))
+    }
+
+    /// Whether a request that was refused is told, which takes so many bytes; if so, how many before it were not.
+    pub(crate) fn tells_refusal(&self, user: Option<&UserInfo>, bytes: usize) -> Option<u64> {
+        let name = user.map(|user| user.name.as_str()).filter(|name| *name != ANONYMOUS);
+        match self.allowances.lock().take(name, bytes as u64, self.env.now()) {
+            Told::Yes(untold) => Some(untold),
+            Told::No(first) => {
+                self.queue.counts.untold.inc();
+                if first {
+                    tracing::warn!(
+                        user = name.unwrap_or("strangers"),
+                        "so many requests are refused that not each is told in the audit log; they are counted there \
+                         and in apiserver_audit_error_total"
+                    );
+                }
+                None
+            }
+        }
     }
 
     /// Writes what is left, and takes no more. Not a long time: `limit`.
@@ -115,10 +150,12 @@ impl Source for Audit {
         )?;
         sheet.counter(
             "apiserver_audit_error_total",
-            "Audit events that were lost: there was no room in the queue (buffered), or they could not be written (log).",
+            "Audit events that were lost: there was no room in the queue (buffered), or they could not be written (log); \
+             and refused requests that were not told, of one who asks on and on (refused).",
             [
                 ([("plugin", "buffered")], counts.dropped.get() as f64),
                 ([("plugin", "log")], counts.failed.get() as f64),
+                ([("plugin", "refused")], counts.untold.get() as f64),
             ],
         )?;
         let levels = Level::ALL.into_iter().zip(&counts.levels);

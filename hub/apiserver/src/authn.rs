@@ -496,22 +496,25 @@ impl Authenticator {
     }
 
     fn by_token(&self, headers: &http::HeaderMap) -> Method {
-        match bearer(headers) {
-            None => Ok(None),
-            Some(token) => match self.token(token, None) {
-                Ok(accepted) => Ok(Some(accepted.known)),
-                Err(why) => Err(Unauthenticated::Token(why)),
-            },
+        let token = match bearer(headers) {
+            None => return Ok(None),
+            Some(token) => token.and_then(|token| self.token(token, None)),
+        };
+        match token {
+            Ok(accepted) => Ok(Some(accepted.known)),
+            Err(why) => Err(Unauthenticated::Token(why)),
         }
     }
 }
 
-/// The bearer token of a request. Another scheme, or the scheme without a token, counts as nothing shown.
-fn bearer(headers: &http::HeaderMap) -> Option<&str> {
-    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?.trim();
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim_start();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+/// The bearer token of a request. Another scheme, or the scheme without a token, counts as nothing shown; a token that is
+/// no text has been shown, and is nobody's.
+fn bearer(headers: &http::HeaderMap) -> Option<Result<&str, RefusedToken>> {
+    let value = headers.get(http::header::AUTHORIZATION)?.as_bytes().trim_ascii();
+    let (scheme, token) = value.split_at_checked(value.iter().position(|byte| *byte == b' ')?)?;
+    let token = token.trim_ascii_start();
+    (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty())
+        .then(|| std::str::from_utf8(token).map_err(|_| RefusedToken::unknown()))
 }
 
 #[cfg(test)]
@@ -523,7 +526,8 @@ mod tests {
     use super::*;
 
     fn headers(authorization: Option<&str>) -> http::HeaderMap {
-        authorization.iter().map(|v| (http::header::AUTHORIZATION, v.parse().unwrap())).collect()
+        let value = |text: &str| http::HeaderValue::from_bytes(text.as_bytes()).unwrap();
+        authorization.iter().map(|text| (http::header::AUTHORIZATION, value(text))).collect()
     }
 
     fn authenticator() -> (Authenticator, ManualClock) {
@@ -542,6 +546,9 @@ mod tests {
             (Some("bearer  secret"), Some("u")),
             (Some("Bearer nonsense"), None),
             (Some("Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0."), None),
+            (Some("Bearer sécret"), None),
+            (Some("Bearer \u{a0}"), None),
+            (Some("Basic é"), Some(ANONYMOUS)),
             (Some("Basic eDp5"), Some(ANONYMOUS)),
             (Some("Bearer"), Some(ANONYMOUS)),
         ];

@@ -114,6 +114,8 @@ pub struct Rights {
     pub resources: Vec<Right>,
     /// On other paths: verbs and paths.
     pub paths: Vec<(Vec<String>, Vec<String>)>,
+    /// What cannot be told so; empty: it is all here.
+    pub untold: &'static str,
 }
 
 /// A right on resources.

@@ -61,6 +61,8 @@ struct Books {
     changed: BTreeSet<Key>,
     /// History was trimmed faster than it was read.
     lost: bool,
+    /// Those that have panicked, by index, and are made anew until they do not.
+    broken: BTreeSet<usize>,
 }
 
 /// Keeps everything derived up to date. See the module's documentation.
@@ -105,7 +107,8 @@ impl Follower {
             moved: Notify::new(),
             asked: Notify::new(),
         };
-        let mut books = Books { watches: Vec::new(), changed: BTreeSet::new(), lost: true };
+        let mut books =
+            Books { watches: Vec::new(), changed: BTreeSet::new(), lost: true, broken: BTreeSet::new() };
         follower.step(&mut books);
         *follower.books.lock() = Some(books);
         follower
@@ -174,13 +177,21 @@ impl Follower {
             let bytes = if all { usize::MAX } else { sizes.sum() };
             // A definition is compiled, which takes longer than reading it.
             heavy::aside(bytes, || {
+                let mut anew = std::mem::take(&mut books.broken);
                 if all {
-                    self.derived.iter().for_each(|one| guarded(&**one, |one| one.rebuild(&now)));
+                    anew.extend(0..self.derived.len());
                 } else {
                     for (index, changed) in self.sort(&books.changed) {
-                        guarded(&*self.derived[index], |one| one.update(&changed, &now));
+                        // What it has missed is known to nobody any more: it has to look at everything.
+                        if !anew.contains(&index)
+                            && !guarded(&*self.derived[index], |one| one.update(&changed, &now))
+                        {
+                            anew.insert(index);
+                        }
                     }
                 }
+                anew.retain(|index| !guarded(&*self.derived[*index], |one| one.rebuild(&now)));
+                books.broken = anew;
             });
         }
         books.changed.clear();
@@ -215,15 +226,17 @@ impl Follower {
     }
 }
 
-/// A mistake in one of them must not keep the others from what they need to know.
-fn guarded(derived: &dyn Derived, call: impl FnOnce(&dyn Derived)) {
-    if catch_unwind(AssertUnwindSafe(|| call(derived))).is_err() {
+/// A mistake in one of them must not keep the others from what they need to know. Whether there was none.
+fn guarded(derived: &dyn Derived, call: impl FnOnce(&dyn Derived)) -> bool {
+    let done = catch_unwind(AssertUnwindSafe(|| call(derived))).is_ok();
+    if !done {
         let resources = derived.resources();
         tracing::error!(
             ?resources,
-            "what is derived from these could not be brought up to date: it has panicked"
+            "what is derived from these could not be brought up to date: it has panicked, and will be made anew"
         );
     }
+    done
 }
 
 impl Books {
@@ -288,6 +301,8 @@ mod tests {
         panics: bool,
         seen: Mutex<BTreeMap<Key, usize>>,
         rebuilt: AtomicU64,
+        /// So often it cannot be made anew.
+        fails: AtomicU64,
     }
 
     impl Derived for Counting {
@@ -296,6 +311,9 @@ mod tests {
         }
 
         fn rebuild(&self, _: &Snapshot<Header>) {
+            let left = self.fails.load(Ordering::Relaxed);
+            self.fails.store(left.saturating_sub(1), Ordering::Relaxed);
+            assert!(left == 0, "as a mistake would");
             self.rebuilt.fetch_add(1, Ordering::Relaxed);
         }
 
@@ -350,13 +368,22 @@ mod tests {
         let store = store();
         let (bad, good) =
             (Arc::new(Counting { panics: true, ..Counting::default() }), Arc::new(Counting::default()));
-        let follower = Arc::new(Follower::new(store.clone(), vec![bad, good.clone()]));
+        let follower = Arc::new(Follower::new(store.clone(), vec![bad.clone(), good.clone()]));
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         follower.start(&tasks, &shutdown);
         for n in 0..3 {
             follower.reached(put(&store, "core/secrets", &format!("s{n}")).await).await;
         }
         assert_eq!(good.seen.lock().len(), 3);
+        assert_eq!(bad.rebuilt.load(Ordering::Relaxed), 4, "it is made anew of all there is each time");
+        // One that cannot even be made anew is tried again with the next change of anything.
+        let worse = Arc::new(Counting { panics: true, fails: AtomicU64::new(2), ..Counting::default() });
+        let follower = Follower::new(store.clone(), vec![worse.clone()]);
+        assert_eq!(worse.rebuilt.load(Ordering::Relaxed), 0, "at the start it has panicked");
+        follower.reached(put(&store, "core/secrets", "t1").await).await;
+        assert_eq!(worse.rebuilt.load(Ordering::Relaxed), 0);
+        follower.reached(put(&store, "core/secrets", "t2").await).await;
+        assert_eq!(worse.rebuilt.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]

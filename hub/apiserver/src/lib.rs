@@ -47,7 +47,7 @@
 //! - Authorisation ([`authz`]): a HEAD of a path is allowed to whoever may get it. A role is not judged that gives away more
 //!   than 10,000 rights one by one of which no single rule has all: it is refused. Of Kubernetes' default roles there
 //!   are those that somebody can use here; those of controllers are bound to nobody. Agents are judged by a table of
-//!   their own, which no role adds to. SelfSubjectRulesReviews are never incomplete.
+//!   their own, which no role adds to. SelfSubjectRulesReviews are incomplete for agents alone.
 //! - Tokens of service accounts are signed by ES256, never RS256; a request for one is not shown to admission webhooks, and
 //!   names at most 32 audiences. Users and groups of an OpenID issuer never begin with `system:` ([`authn::oidc`]), and ES512
 //!   is not known. A token is 16 KiB long at most.
@@ -57,7 +57,9 @@
 //! - Bodies nest 100 deep at most (kube-apiserver: 10,000), paths with their queries have 64 KiB, headers over HTTP/2
 //!   256 KiB. A 429 is a Status. Lists of more than a megabyte share a budget of bytes ([`limits`]).
 //! - CertificateSigningRequests ([`certificates`]): the signer of clients alone is here, signs subjects of a common name and
-//!   at most one organisation, and no other key than ECDSA P-256 and P-384, Ed25519 and RSA of 2048 to 4096 bits.
+//!   at most one organisation, without alternative names, and no other key than ECDSA P-256 and P-384, Ed25519 and RSA of 2048
+//!   to 4096 bits. What is approved without anybody's help is said by tokens and agents' names, not by the rights to
+//!   `certificatesigningrequests/clusteragent` and `selfclusteragent` that Karmada looks at. `spec.request` has 64 KiB at most.
 //! - The audit log ([`audit`]) is written in batches, never while a request waits for it; it says itself what else differs.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 

@@ -170,8 +170,9 @@ impl<'a> Caller<'a> {
         Self { memory: Some((gate, guest)), ..self }
     }
 
-    /// Refuses the creation of an object that the caller may not create; without a name: of any.
-    fn check_create(&self, target: &Target<'_>) -> Result<(), Status> {
+    /// Refuses the creation of an object that the caller may not create; without a name: of any. `asked` is the name that
+    /// the path has, for which a right may be; that of a body is none to ask for.
+    fn check_create(&self, target: &Target<'_>, asked: &str) -> Result<(), Status> {
         let Some(authorizer) = self.authorizer else { return Ok(()) };
         let attributes = |name| Attributes {
             user: self.user,
@@ -184,7 +185,7 @@ impl<'a> Caller<'a> {
                 ..ResourceTarget::default()
             }),
         };
-        authz::check(authorizer, &attributes(""))?;
+        authz::check(authorizer, &attributes(asked))?;
         authz::check_name(authorizer, &attributes(target.name))
     }
 

@@ -243,14 +243,17 @@ impl RequestInfo {
         info
     }
 
-    /// Reads which objects are meant. One object by field selector is authorised as that object.
+    /// Reads which objects are meant. One object by field selector is authorised as that object, where it is read: a right
+    /// to delete it is none to delete collections.
     fn select(&mut self, query: &Query) {
         match FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()) {
             Ok(fields) => self.fields = fields,
             Err(error) => self.bad_fields = Some(Status::bad_request(error.to_string())),
         }
         if !self.name_in_path {
-            self.name = self.fields.exact("metadata.name").unwrap_or_default().to_owned();
+            if self.verb != "deletecollection" {
+                self.name = self.fields.exact("metadata.name").unwrap_or_default().to_owned();
+            }
             return;
         }
         let named = self.fields.exact("metadata.name").map(|name| name == self.name);
@@ -311,7 +314,7 @@ mod tests {
             (
                 "DELETE",
                 "/api/v1/pods?fieldSelector=metadata.name%3Dp&fieldSelector=metadata.name%3Dq",
-                ["deletecollection", "", "", "pods", "", "p"],
+                ["deletecollection", "", "", "pods", "", ""],
             ),
             (
                 "POST",

@@ -310,5 +310,9 @@ fn rules(rights: Rights) -> Value {
         .into_iter()
         .map(|(verbs, paths)| json!({"verbs": verbs, "nonResourceURLs": paths}))
         .collect();
-    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": !rights.untold.is_empty()});
+    if !rights.untold.is_empty() {
+        status["evaluationError"] = rights.untold.into();
+    }
+    status
 }

@@ -56,7 +56,8 @@ pub(super) struct AgentRbacArgs {
     /// The cluster.
     #[arg(long, value_name = "NAME")]
     pub(super) cluster: String,
-    /// The user of the agent's kubeconfig. Without it the service account karmada-agent-NAME in karmada-system is made.
+    /// The user of the agent's kubeconfig: system:karmada:agent:NAME, in the group system:karmada:agents, since what agents
+    /// write is judged by that. Without it the service account karmada-agent-NAME in karmada-system is made.
     #[arg(long, value_name = "USER")]
     pub(super) user: Option<String>,
 }

@@ -11,10 +11,11 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::Parser;
+use karmada_api::consts::subject;
 use karmada_apiserver::authz::agent;
 use karmada_cli::{Failure, ask, print};
+use karmada_core::admit::{agent::cluster_of_user, joining_name_errors};
 use karmada_env::Env;
-use karmada_meta::names::cluster_name_errors;
 use serde_json::Value;
 
 pub use args::{Args, ServeArgs};
@@ -85,8 +86,18 @@ fn execute(args: Args) -> Result<(), Parsed> {
 
 /// The roles of a cluster's agent.
 fn agent_rbac(args: args::AgentRbacArgs) -> Result<String, Failure> {
-    if let Some(why) = cluster_name_errors(&args.cluster).first() {
+    if let Some(why) = joining_name_errors(&args.cluster).first() {
         return Err(Failure::usage(format!("--cluster {:?}: {why}", args.cluster)));
+    }
+    let known = |user: &String| cluster_of_user(user, &[subject::AGENTS]) == Some(&*args.cluster);
+    if let Some(user) = args.user.as_ref().filter(|user| !known(user)) {
+        return Err(Failure::usage(format!(
+            "--user {user:?}: what an agent writes is judged by its user name, and that of cluster {0} is {1}{0}, in the \
+             group {2}; without --user a service account is made",
+            args.cluster,
+            subject::AGENT_PREFIX,
+            subject::AGENTS
+        )));
     }
     stream(agent::roles(&args.cluster, &args.user.map_or(agent::Subject::Account, agent::Subject::User)))
 }
@@ -149,17 +160,26 @@ mod tests {
             cluster: cluster.to_owned(),
             user: user.map(str::to_owned),
         };
-        let text = agent_rbac(args("m1", Some("jane"))).expect("they are written");
+        let text = agent_rbac(args("m1", Some("system:karmada:agent:m1"))).expect("they are written");
         let documents: Vec<Value> =
             text.split("---\n").skip(1).map(|text| serde_saphyr::from_str(text).unwrap()).collect();
         let subjects: Vec<&Value> = documents.iter().filter_map(|d| d.pointer("/subjects/0")).collect();
         assert_eq!(subjects.len(), 4, "{text}");
         assert!(
-            subjects.iter().all(|subject| subject["kind"] == "User" && subject["name"] == "jane"),
+            subjects
+                .iter()
+                .all(|subject| subject["kind"] == "User" && subject["name"] == "system:karmada:agent:m1"),
             "{text}"
         );
-        for name in ["rbac-generator", "M1", "", "m1\nkind: ClusterRole"] {
+        for name in ["rbac-generator", "M1", "", "m1\nkind: ClusterRole", "m1-impersonator"] {
             assert!(agent_rbac(args(name, None)).is_err(), "{name:?}");
+        }
+        // The webhook that completes these roles has to know whose they are.
+        let account = "system:serviceaccount:karmada-system:karmada-agent-m1";
+        for (user, good) in
+            [(account, true), ("jane", false), ("system:karmada:agent:m2", false), ("", false)]
+        {
+            assert_eq!(agent_rbac(args("m1", Some(user))).is_ok(), good, "{user:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! One `audit.k8s.io/v1` Event as a line of JSON.
 
 use std::{
+    borrow::Cow,
     net::IpAddr,
     time::{Duration, SystemTime},
 };
@@ -15,6 +16,21 @@ use crate::identity::UserInfo;
 /// The longest User-Agent that is told, and what follows one that is longer: kube-apiserver's.
 const AGENT: usize = 1024;
 const TRUNCATED: &str = "...TRUNCATED";
+/// The longest path with its query that is told, and the longest name and word of it. Nobody makes the log long by asking.
+pub(super) const URI: usize = 4 * 1024;
+const NAME: usize = 1024;
+const VERB: usize = 64;
+/// The longest message of a Status, and the longest details, which are left out beyond that.
+const MESSAGE: usize = 4 * 1024;
+const DETAILS: usize = 16 * 1024;
+
+/// As much of a text as is told.
+fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.len() <= most {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("{}{TRUNCATED}", &text[..text.floor_char_boundary(most)])),
+    }
+}
 
 /// What an event says.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +93,19 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
+    /// The same, of whose words none is longer than is told.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        let Self { resource, namespace, name, uid, api_group, api_version, resource_version, subresource } =
+            &mut self;
+        for text in [resource, namespace, name, uid, api_group, api_version, resource_version, subresource] {
+            if let Cow::Owned(short) = cut(text, NAME) {
+                *text = short;
+            }
+        }
+        self
+    }
+
     /// Takes over what an object says of itself and the path did not.
     pub fn fill(&mut self, object: &Value) {
         let Some(metadata) = object.get("metadata") else { return };
@@ -88,7 +117,7 @@ impl ObjectRef {
         ];
         for (field, own) in fields {
             if let Some(text) = metadata.get(field).and_then(Value::as_str).filter(|_| own.is_empty()) {
-                text.clone_into(own);
+                *own = cut(text, NAME).into_owned();
             }
         }
     }
@@ -103,8 +132,8 @@ impl Event<'_> {
         line.field("level", self.level.as_str());
         line.field("auditID", self.id);
         line.field("stage", self.stage.as_str());
-        line.field("requestURI", self.uri);
-        line.field("verb", self.verb);
+        line.field("requestURI", &cut(self.uri, URI));
+        line.field("verb", &cut(self.verb, VERB));
         line.field("user", &self.user.map_or_else(|| json!({}), UserInfo::info));
         if let Some(user) = self.impersonated {
             line.field("impersonatedUser", &user.info());
@@ -113,11 +142,7 @@ impl Event<'_> {
             line.field("sourceIPs", self.source_ips);
         }
         if !self.agent.is_empty() {
-            let shown = &self.agent[..self.agent.floor_char_boundary(AGENT)];
-            match shown.len() == self.agent.len() {
-                true => line.field("userAgent", shown),
-                false => line.field("userAgent", &format!("{shown}{TRUNCATED}")),
-            }
+            line.field("userAgent", &cut(self.agent, AGENT));
         }
         if let Some(object) = self.object {
             line.field("objectRef", object);
@@ -195,6 +220,14 @@ pub fn refused(status: &Status) -> Value {
             matches!(field.as_str(), "status" | "message" | "reason" | "details" | "code")
         });
         told.extend(fields);
+        if let Some(Value::String(message)) = told.get_mut("message")
+            && let Cow::Owned(short) = cut(message, MESSAGE)
+        {
+            *message = short;
+        }
+        if told.get("details").is_some_and(|details| details.to_string().len() > DETAILS) {
+            told.shift_remove("details");
+        }
     }
     told
 }
@@ -294,6 +327,25 @@ mod tests {
             refused(&Status::bad_request("no")),
             json!({"metadata": {}, "status": "Failure", "message": "no", "reason": "BadRequest", "code": 400})
         );
+    }
+
+    #[test]
+    fn nobody_makes_a_line_long_by_what_they_ask_for() {
+        let long = "x".repeat(60_000);
+        let object = ObjectRef { resource: long.clone(), name: long.clone(), ..ObjectRef::default() }.cut();
+        let status = refused(&Status::forbidden(
+            &karmada_meta::gvk::GroupResource::new("", long.as_str()),
+            &long,
+            long.as_str(),
+        ));
+        let (uri, verb) = (format!("/{long}"), long.as_str());
+        let line =
+            Event { uri: &uri, verb, agent: &long, object: Some(&object), status: Some(&status), ..event() };
+        let line = line.line();
+        assert!(line.len() < 16 * 1024, "{}", line.len());
+        let told: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(told["requestURI"], format!("/{}{TRUNCATED}", "x".repeat(URI - 1)));
+        assert_eq!(told["responseStatus"]["code"], 403);
     }
 
     #[test]

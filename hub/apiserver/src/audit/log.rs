@@ -58,7 +58,7 @@ impl Log {
         if path.file_name().is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it names no file"));
         }
-        let mut rotated = Rotated { path, rotation, env, open: None };
+        let mut rotated = Rotated { path, rotation, env, open: None, stuck: false };
         rotated.open()?;
         rotated.prune();
         Ok(Self(To::File(rotated)))
@@ -97,6 +97,8 @@ struct Rotated {
     rotation: Rotation,
     env: Env,
     open: Option<Open>,
+    /// It could not be ended when it was large enough.
+    stuck: bool,
 }
 
 #[derive(Debug)]
@@ -149,8 +151,21 @@ impl Rotated {
             return Ok(fit);
         }
         if size > 0 {
-            self.rotate()?;
-            return Ok(0);
+            match self.rotate() {
+                Ok(()) => {
+                    self.stuck = false;
+                    return Ok(0);
+                }
+                // A file that is too large is better than events that are lost.
+                Err(why) => {
+                    if !std::mem::replace(&mut self.stuck, true) {
+                        tracing::error!(file = %self.path.display(), %why,
+                            "the audit log cannot be ended and grows beyond its size; it is tried again");
+                    }
+                    self.open()?.append(lines)?;
+                    return Ok(lines.len());
+                }
+            }
         }
         let first = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| at + 1);
         self.open()?.append(&lines[..first])?;
@@ -160,7 +175,8 @@ impl Rotated {
     /// The file that is written to.
     fn open(&mut self) -> io::Result<&mut Open> {
         let open = match self.open.take() {
-            Some(open) => open,
+            // Somebody else may have cut it.
+            Some(open) => Open { size: open.file.metadata()?.len(), ..open },
             None => open(&self.path)?,
         };
         Ok(self.open.insert(open))
@@ -383,6 +399,28 @@ mod tests {
         fs::remove_file(&deep).unwrap();
         log.write(b"5\n").unwrap();
         assert_eq!(folder.files(), named(&[("audit.log", "5\n")]));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_ended_is_written_on() {
+        let folder = Folder::new();
+        // With the time in its name it would be longer than a name may be.
+        let path = folder.dir.path().join("a".repeat(250));
+        let mut log = Log::file(&path, rotation(4, 0, 0), Env::seeded(folder.clock, 1)).unwrap();
+        log.write(b"1\n2\n3\n").unwrap();
+        log.write(b"4\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n");
+    }
+
+    #[test]
+    fn somebody_else_may_cut_the_file() {
+        let folder = Folder::new();
+        let mut log = folder.log(rotation(8, 0, 0));
+        log.write(b"1\n2\n3\n").unwrap();
+        File::create(folder.dir.path().join("deep/audit.log")).unwrap();
+        log.write(b"4\n").unwrap();
+        log.write(b"5\n").unwrap();
+        assert_eq!(folder.files(), named(&[("audit.log", "4\n5\n")]), "by its size of now");
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub(crate) struct Counts {
     pub(super) events: Counter,
     pub(super) dropped: Counter,
     pub(super) failed: Counter,
+    pub(super) untold: Counter,
     pub(super) levels: [Counter; 4],
 }
 
@@ -140,12 +141,14 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Sends a line, or counts that there was no room for it.
-    pub(crate) fn push(&self, line: &[u8]) {
+    /// Sends a line, or counts that there was no room for it. Lines about who was `refused` have half of the room, so that
+    /// nobody keeps what others have done out of the log by asking.
+    pub(crate) fn push(&self, line: &[u8], refused: bool) {
         self.counts.events.inc();
+        let share = if refused { 2 } else { 1 };
         let mut state = self.state.lock();
-        let fits = state.entries < self.limits.entries
-            && state.bytes.saturating_add(line.len()) <= self.limits.bytes;
+        let fits = state.entries < self.limits.entries / share
+            && state.bytes.saturating_add(line.len()) <= self.limits.bytes / share;
         if !fits || state.closed {
             let say = !state.closed && is_time(&mut state.said, self.env.now());
             drop(state);
@@ -312,25 +315,25 @@ mod tests {
     #[tokio::test]
     async fn what_has_no_room_is_dropped_and_counted_and_nobody_waits() {
         let story = Story::begin(2, 100);
-        story.queue.push(b"1\n");
+        story.queue.push(b"1\n", false);
         assert_eq!(story.got(), "1\n");
         // The disk does not answer: two more wait, the third has no place.
         for line in [b"2\n", b"3\n", b"4\n"] {
-            story.queue.push(line);
+            story.queue.push(line, false);
         }
         assert_eq!((story.counts(), story.queue.waiting()), ([4, 1, 0], 2));
         story.then.send(Ok(())).unwrap();
         assert_eq!(story.got(), "2\n3\n", "in their order, and at once");
         story.then.send(Ok(())).unwrap();
         story.end().await;
-        story.queue.push(b"5\n");
+        story.queue.push(b"5\n", false);
         assert_eq!(story.counts(), [5, 2, 0], "there is nobody to write it");
         // Bytes count like entries, also while they are being written.
         let story = Story::begin(100, 8);
-        story.queue.push(b"12345\n");
+        story.queue.push(b"12345\n", false);
         assert_eq!(story.got(), "12345\n");
-        story.queue.push(b"123\n");
-        story.queue.push(b"1\n");
+        story.queue.push(b"123\n", false);
+        story.queue.push(b"1\n", false);
         assert_eq!(story.counts(), [3, 1, 0]);
         drop(story.then);
         story.queue.close();
@@ -338,17 +341,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_refused_leaves_room_for_the_others() {
+        let story = Story::begin(4, 100);
+        story.queue.push(b"1\n", false);
+        assert_eq!(story.got(), "1\n");
+        for line in [b"2\n", b"3\n", b"4\n"] {
+            story.queue.push(line, true);
+        }
+        story.queue.push(b"5\n", false);
+        assert_eq!((story.counts(), story.queue.waiting()), ([5, 1, 0], 3));
+        story.then.send(Ok(())).unwrap();
+        assert_eq!(story.got(), "2\n3\n5\n");
+        story.then.send(Ok(())).unwrap();
+        story.end().await;
+    }
+
+    #[tokio::test]
     async fn what_cannot_be_written_is_counted_and_the_rest_goes_on() {
         let story = Story::begin(10, 100);
         for (line, then, failed) in [(b"1\n", Err(1), 1), (b"2\n", Err(1), 2), (b"3\n", Ok(()), 2)] {
-            story.queue.push(line);
+            story.queue.push(line, false);
             assert_eq!(story.got().as_bytes(), line);
             story.then.send(then).unwrap();
             if line == b"3\n" {
                 story.end().await;
             }
             // The next line is only written after this one was counted.
-            story.queue.push(b"x\n");
+            story.queue.push(b"x\n", false);
             if line != b"3\n" {
                 assert_eq!(story.got(), "x\n");
                 assert_eq!(story.counts()[2], failed);
@@ -363,7 +382,7 @@ mod tests {
         let story = Story::begin(10, 100);
         let room = story.queue.room(30).expect("there is room for it and for its event");
         assert!(story.queue.room(36).is_none());
-        story.queue.push(&[b'x'; 71]);
+        story.queue.push(&[b'x'; 71], false);
         assert_eq!(story.counts(), [1, 1, 0]);
         drop(room);
         assert!(story.queue.room(50).is_some());

@@ -35,6 +35,8 @@ const ADDRESSES: usize = 32;
 const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
 const TRUNCATED: &str = "audit.k8s.io/truncated";
+/// How many requests of the same user were refused, and not told, before this one.
+const UNTOLD: &str = "hub.karmada.io/refusals-untold";
 
 /// What is told of one request.
 pub(crate) struct Trail {
@@ -63,6 +65,10 @@ struct Noted {
     annotations: Vec<(&'static str, String)>,
     /// It was refused before it was judged: one event tells it all.
     unauthenticated: bool,
+    /// It may be made. What is told of one that may not is told at its end.
+    allowed: bool,
+    /// An answer that goes on has begun.
+    started: bool,
 }
 
 /// A body that waits for its event.
@@ -101,24 +107,28 @@ impl Trail {
         let Begun { id, parts, info, target, user } = *begun;
         let object = match target {
             Target::Path(_) => None,
-            Target::Resource(target) => Some(ObjectRef {
-                resource: target.resource.to_owned(),
-                namespace: target.namespace.to_owned(),
-                name: target.name.to_owned(),
-                api_group: target.group.to_owned(),
-                api_version: info.version.clone(),
-                subresource: target.subresource.to_owned(),
-                ..ObjectRef::default()
-            }),
+            Target::Resource(target) => Some(
+                ObjectRef {
+                    resource: target.resource.to_owned(),
+                    namespace: target.namespace.to_owned(),
+                    name: target.name.to_owned(),
+                    api_group: target.group.to_owned(),
+                    api_version: info.version.clone(),
+                    subresource: target.subresource.to_owned(),
+                    ..ObjectRef::default()
+                }
+                .cut(),
+            ),
         };
         let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
         let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
         let uri = parts.uri.path_and_query().map_or_else(|| parts.uri.path(), |uri| uri.as_str());
         let (received, now) = (audit.env.wall(), audit.env.now());
-        let trail = Box::new(Self {
+        Box::new(Self {
             verdict,
             id: id.to_owned(),
-            uri: uri.to_owned(),
+            // As much of it as is told, and that it goes on.
+            uri: uri[..uri.floor_char_boundary(event::URI + 1)].to_owned(),
             verb: info.verb.clone(),
             user: user.cloned(),
             source_ips: source_ips(&parts.headers, remote),
@@ -127,12 +137,7 @@ impl Trail {
             begun: now,
             noted: Mutex::new(Noted { object, ..Noted::default() }),
             audit,
-        });
-        // Who shows what does not hold is told of once, when it is refused.
-        if user.is_some() {
-            trail.tell(Stage::RequestReceived, &trail.noted.lock());
-        }
-        trail
+        })
     }
 
     /// The request was refused because nobody knows who asks; `how` they tried to say so.
@@ -151,6 +156,10 @@ impl Trail {
     pub(crate) fn judged(&self, allowed: bool, reason: String) {
         let decision = if allowed { "allow" } else { "forbid" };
         let mut noted = self.noted.lock();
+        noted.allowed = allowed;
+        if allowed {
+            self.tell(Stage::RequestReceived, &noted);
+        }
         noted.annotations.push((DECISION, decision.to_owned()));
         noted.annotations.push((REASON, reason));
     }
@@ -223,8 +232,9 @@ impl Trail {
 
     /// An answer that goes on has begun.
     pub(crate) fn started(&self) {
-        let noted = self.noted.lock();
-        if !noted.unauthenticated {
+        let mut noted = self.noted.lock();
+        noted.started = true;
+        if noted.allowed {
             self.tell(Stage::ResponseStarted, &noted);
         }
     }
@@ -236,9 +246,18 @@ impl Trail {
     }
 
     fn tell(&self, stage: Stage, noted: &Noted) {
-        if self.verdict.omitted.contains(stage) {
-            return;
+        if let Some(line) = self.line(stage, noted) {
+            self.audit.queue.push(&line, false);
         }
+    }
+
+    /// What is told at a stage, if it is.
+    fn line(&self, stage: Stage, noted: &Noted) -> Option<Vec<u8>> {
+        if self.verdict.omitted.contains(stage) {
+            return None;
+        }
+        // Nothing more is known when it comes.
+        let known = stage != Stage::RequestReceived;
         let after = match stage {
             Stage::RequestReceived => Duration::ZERO,
             _ => self.audit.env.now().saturating_sub(self.begun),
@@ -250,18 +269,39 @@ impl Trail {
             uri: &self.uri,
             verb: &self.verb,
             user: self.user.as_ref(),
-            impersonated: noted.impersonated.as_ref(),
+            impersonated: noted.impersonated.as_ref().filter(|_| known),
             source_ips: &self.source_ips,
             agent: &self.agent,
             object: noted.object.as_ref(),
-            status: noted.status.as_ref(),
+            status: noted.status.as_ref().filter(|_| known),
             request: noted.request.as_ref().map(|kept| &*kept.json),
             response: noted.response.as_ref().map(|kept| &*kept.json),
             received: self.received,
             after,
-            annotations: &noted.annotations,
+            annotations: if known { &noted.annotations } else { &[] },
         };
-        self.audit.queue.push(&event.line());
+        Some(event.line())
+    }
+
+    /// Tells of a request that was refused, all at once and as far as there is room for such.
+    fn tell_refused(&self, last: Stage, noted: &mut Noted) {
+        let mut lines = Vec::new();
+        if !noted.unauthenticated {
+            lines.extend(self.line(Stage::RequestReceived, noted));
+            if noted.started {
+                lines.extend(self.line(Stage::ResponseStarted, noted));
+            }
+        }
+        let end = self.line(last, noted);
+        let bytes = lines.iter().chain(&end).map(Vec::len).sum();
+        let Some(untold) = self.audit.tells_refusal(self.user.as_ref(), bytes) else { return };
+        let end = if untold > 0 {
+            noted.annotations.push((UNTOLD, untold.to_string()));
+            self.line(last, noted)
+        } else {
+            end
+        };
+        lines.into_iter().chain(end).for_each(|line| self.audit.queue.push(&line, true));
     }
 }
 
@@ -294,9 +334,13 @@ impl Drop for Trail {
             _ => Stage::ResponseComplete,
         };
         noted.status.get_or_insert_with(|| {
-            json!({"metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200})
+            // Whether anything came of it is not known here: the client was not told either.
+            json!({"metadata": {}, "status": "Failure", "message": "Connection closed early", "code": 499})
         });
-        self.tell(stage, &noted);
+        match noted.allowed {
+            true => self.tell(stage, &noted),
+            false => self.tell_refused(stage, &mut noted),
+        }
     }
 }
 

@@ -176,32 +176,37 @@ fn field(secret: &Value, name: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(secret["data"][name].as_str()?).ok()?).ok()
 }
 
-/// Whether the Secret is a token's whose time is up. One whose time cannot be read is left for people to look at.
-pub(crate) fn has_ended(secret: &Value, now: SystemTime) -> bool {
-    let until = field(secret, "expiration").and_then(|at| at.parse::<Time>().ok());
-    secret["type"] == TYPE && until.is_some_and(|until| now >= SystemTime::from(until.timestamp()))
+/// When the time of a token is up; nothing if that cannot be read, which is left for people to look at, or if it is no
+/// token's.
+pub(crate) fn ends_at(secret: &Value) -> Option<SystemTime> {
+    let until = field(secret, "expiration")?.parse::<Time>().ok()?;
+    (secret["type"] == TYPE).then(|| until.timestamp().into())
 }
 
-/// Whether a token has time left, and uses. One whose time cannot be read has none, as for whoever shows it.
-fn has_time(secret: &Value, now: SystemTime) -> bool {
-    let left = match field(secret, "expiration") {
-        None => secret["data"]["expiration"].is_null(),
-        Some(at) if at.is_empty() => true,
-        Some(at) => at.parse::<Time>().is_ok_and(|at| now < SystemTime::from(at.timestamp())),
-    };
-    left && spent(secret).is_none_or(|spent| now < spent)
+/// What a token signs by that signs what machines read before they know this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signing {
+    /// Its secret part.
+    pub(crate) key: String,
+    /// Until when: as long as somebody gets in by it.
+    pub(crate) until: SystemTime,
 }
 
-/// The secret part of a token that signs what machines read before they know this server.
-pub(crate) fn signing_secret(id: &str, secret: &Value, now: SystemTime) -> Option<String> {
+/// What a token signs by, if it does. One whose time cannot be read has none left, as for whoever shows it.
+pub(crate) fn signing(id: &str, secret: &Value) -> Option<Signing> {
     let is = |name: &str, text: &str| field(secret, name).as_deref() == Some(text);
     let signs = secret["type"] == TYPE
         && object::deletion_timestamp(secret).is_none()
         && is("usage-bootstrap-signing", "true")
-        && is("token-id", id)
-        && has_time(secret, now);
-    let key = field(secret, "token-secret").filter(|key| parse(&format!("{id}.{key}")).is_some());
-    key.filter(|_| signs)
+        && is("token-id", id);
+    let ends = match field(secret, "expiration") {
+        None if secret["data"]["expiration"].is_null() => forever(),
+        None => return None,
+        Some(at) if at.is_empty() => forever(),
+        Some(at) => at.parse::<Time>().ok()?.timestamp().into(),
+    };
+    let key = field(secret, "token-secret").filter(|key| signs && parse(&format!("{id}.{key}")).is_some())?;
+    Some(Signing { key, until: spent(secret).map_or(ends, |spent| spent.min(ends)) })
 }
 
 #[derive(Debug)]
@@ -416,7 +421,8 @@ mod tests {
                     object::set_annotation(&mut secret, key, text);
                 }
             }
-            assert_eq!(signing_secret("abcdef", &secret, at(when)).is_some(), signs, "{row:?}");
+            let shown = signing("abcdef", &secret).filter(|signing| at(when) < signing.until);
+            assert_eq!(shown.is_some(), signs, "{row:?}");
             let tokens = BootstrapTokens::default();
             if let Ok(token) = Token::read("abcdef", &secret) {
                 let entry = Entry { token, ended: CancellationToken::new() };
@@ -427,7 +433,7 @@ mod tests {
         }
         let mut garbled = secret(&[("usage-bootstrap-signing", "true")]);
         garbled["data"]["expiration"] = "!".into();
-        assert_eq!(signing_secret("abcdef", &garbled, at(0)), None);
+        assert_eq!(signing("abcdef", &garbled), None);
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub(super) fn rights(cluster: &str, user: &UserInfo, namespace: &str) -> Rights 
     let mut rights = Rights::default();
     add_everyones(user.in_group(AUTHENTICATED), &mut rights);
     if !is_leaving(user) {
-        // What depends on how a name begins cannot be told.
+        rights.untold = "an agent may also create and get CertificateSigningRequests whose names are that of its cluster, a \
+                         hyphen and five characters";
         let here = AGENT_RULES
             .iter()
             .filter(|rule| rule.in_place(cluster, namespace) && !matches!(rule.name, Name::Request));

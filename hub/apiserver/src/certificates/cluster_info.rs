@@ -3,14 +3,19 @@
 //! `kube-public/cluster-info` has a kubeconfig with the server's address and authority, and for each token that signs a
 //! detached JWS over it: only who knows the token could have made that. Anonymous may read it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use karmada_meta::status::Status;
-use karmada_store::{Key, Scope, WatchEnd};
+use karmada_store::{Key, Revision, Scope, Snapshot, WatchEnd};
+use parking_lot::Mutex;
 use ring::hmac;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -24,7 +29,7 @@ use crate::{
     identity::UserInfo,
     options::WriteOptions,
     registry::{Caller, Registry, Target, modify::Modify},
-    storage::{self, Object},
+    storage::{self, Header},
 };
 
 const MANAGER: &str = "kube-controller-manager";
@@ -32,8 +37,10 @@ const CONFIG_MAPS: &str = "core/configmaps";
 const KUBECONFIG: &str = "kubeconfig";
 /// What the field with a token's signature begins with; the token's id follows.
 const SIGNATURE: &str = "jws-kubeconfig-";
-/// So many tokens sign at once: what a ConfigMap has room for.
-const MOST: usize = 4_096;
+/// So many tokens sign at once, the newest: anybody may ask for the ConfigMap, and each takes 112 bytes of it.
+const MOST: usize = 1_024;
+/// For so long changes are gathered, once the first has been written: a fleet that joins changes its tokens one by one.
+const GATHER: Duration = Duration::from_millis(250);
 /// How often it is looked at whose time is up, and what failed is tried again.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -59,11 +66,93 @@ pub(super) struct Publisher {
     registry: Arc<Registry>,
     certifier: Arc<Certifier>,
     user: UserInfo,
+    tokens: Mutex<Tokens>,
+}
+
+/// What was read of a token.
+#[derive(Debug)]
+struct Token {
+    revision: Revision,
+    /// The revision at which it was made.
+    made: Revision,
+    /// When it is to be deleted.
+    ends: Option<SystemTime>,
+    /// Its signature, and until when it counts.
+    signature: Option<(String, SystemTime)>,
+}
+
+/// All tokens, by the names of their Secrets. Only what has changed is read again.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    tokens: BTreeMap<Arc<str>, Token>,
+    /// What they have signed.
+    text: String,
+    /// There were too many, which was said.
+    crowded: bool,
+    /// How many Secrets were read.
+    #[cfg(test)]
+    pub(super) read: usize,
+}
+
+impl Tokens {
+    /// Reads what has changed.
+    pub(super) fn update(&mut self, now: &Snapshot<Header>, text: &str) {
+        let secrets = now.range(SECRETS, Some(bootstrap::NAMESPACE), None);
+        let mut before = std::mem::take(&mut self.tokens);
+        if self.text != text {
+            before.clear();
+            text.clone_into(&mut self.text);
+        }
+        for secret in secrets.filter(|secret| secret.key.name.starts_with(bootstrap::PREFIX)) {
+            let known = before.remove(&secret.key.name).filter(|known| known.revision == secret.revision);
+            let token = known.unwrap_or_else(|| {
+                #[cfg(test)]
+                {
+                    self.read += 1;
+                }
+                let id = secret.key.name.strip_prefix(bootstrap::PREFIX).unwrap_or_default();
+                let value: Value = serde_json::from_slice(&secret.value).unwrap_or_default();
+                let signature = bootstrap::signing(id, &value);
+                Token {
+                    revision: secret.revision,
+                    made: secret.create_revision,
+                    ends: bootstrap::ends_at(&value),
+                    signature: signature.map(|signing| (detached(id, &signing.key, text), signing.until)),
+                }
+            });
+            self.tokens.insert(secret.key.name.clone(), token);
+        }
+    }
+
+    /// The signatures that count, by the ids of tokens.
+    pub(super) fn signatures(&mut self, now: SystemTime) -> BTreeMap<&str, &str> {
+        let signs = self.tokens.iter().filter_map(|(name, token)| {
+            let (signature, _) = token.signature.as_ref().filter(|(_, until)| now < *until)?;
+            Some((token.made, name.strip_prefix(bootstrap::PREFIX)?, signature.as_str()))
+        });
+        let mut signs: Vec<_> = signs.collect();
+        let crowded = signs.len() > MOST;
+        if crowded && !std::mem::replace(&mut self.crowded, crowded) {
+            tracing::warn!(
+                "more than {MOST} bootstrap tokens could sign what machines read before they join: only the newest do; \
+                 delete some, or let machines know the authority by its hash alone"
+            );
+        }
+        self.crowded = crowded;
+        signs.sort_unstable_by_key(|(made, ..)| std::cmp::Reverse(*made));
+        signs.into_iter().take(MOST).map(|(_, id, signature)| (id, signature)).collect()
+    }
+
+    /// The names of Secrets whose time is up.
+    fn past(&self, now: SystemTime) -> Vec<Arc<str>> {
+        let past = self.tokens.iter().filter(|(_, token)| token.ends.is_some_and(|ends| now >= ends));
+        past.map(|(name, _)| name.clone()).collect()
+    }
 }
 
 impl Publisher {
     pub(super) fn new(registry: Arc<Registry>, certifier: Arc<Certifier>) -> Self {
-        Self { registry, certifier, user: UserInfo::system("bootstrap-signer") }
+        Self { registry, certifier, user: UserInfo::system("bootstrap-signer"), tokens: Mutex::default() }
     }
 
     /// Keeps it as the tokens are.
@@ -74,20 +163,28 @@ impl Publisher {
             let watch = |resource| store.watch(Scope::resource(resource), from);
             let (Ok(mut secrets), Ok(mut maps)) = (watch(SECRETS), watch(CONFIG_MAPS)) else { continue };
             let mut sweep = Instant::now();
+            // When it is written next, if something has changed, and when it was written last.
+            let (mut due, mut written) = (Some(sweep), sweep);
             loop {
+                let next = due.map_or(sweep, |due| due.min(sweep));
                 let event = tokio::select! {
                     biased;
-                    () = sleep_until(sweep) => None,
+                    () = sleep_until(next) => None,
                     event = secrets.next() => Some(event),
                     event = maps.next() => Some(event),
                 };
                 match event {
                     None => {
-                        self.clear().await;
                         self.publish().await;
-                        sweep = Instant::now() + SWEEP;
+                        (due, written) = (None, Instant::now());
+                        if written >= sweep {
+                            self.clear().await;
+                            sweep = Instant::now() + SWEEP;
+                        }
                     }
-                    Some(Ok(event)) if concerns(&event.entry.key) => self.publish().await,
+                    Some(Ok(event)) if concerns(&event.entry.key) => {
+                        due = due.or_else(|| Some(Instant::now().max(written + GATHER)));
+                    }
                     Some(Ok(_)) => {}
                     Some(Err(WatchEnd::Closed)) => return,
                     Some(Err(WatchEnd::Compacted(_))) => break,
@@ -131,35 +228,26 @@ impl Publisher {
     fn wanted(&self) -> BTreeMap<String, String> {
         let Certifier { signer, server } = &*self.certifier;
         let text = kubeconfig(server, signer.ca_pem());
-        let now = self.registry.env.wall();
-        let mut wanted = BTreeMap::new();
-        for secret in self.tokens() {
-            let id = secret.key.name.strip_prefix(bootstrap::PREFIX).unwrap_or_default();
-            let value: Value = serde_json::from_slice(&secret.value).unwrap_or_default();
-            let Some(key) = bootstrap::signing_secret(id, &value, now) else { continue };
-            if wanted.len() == MOST {
-                tracing::warn!("more than {MOST} bootstrap tokens sign: delete some, the last ones do not");
-                break;
-            }
-            wanted.insert(format!("{SIGNATURE}{id}"), detached(id, &key, &text));
-        }
+        let mut tokens = self.tokens.lock();
+        tokens.update(&self.registry.store.snapshot(), &text);
+        let signatures = tokens.signatures(self.registry.env.wall()).into_iter();
+        let mut wanted: BTreeMap<String, String> =
+            signatures.map(|(id, signature)| (format!("{SIGNATURE}{id}"), signature.to_owned())).collect();
+        drop(tokens);
         wanted.insert(KUBECONFIG.to_owned(), text);
         wanted
     }
 
-    fn tokens(&self) -> Vec<Arc<Object>> {
-        let snapshot = self.registry.store.snapshot();
-        let secrets = snapshot.range(SECRETS, Some(bootstrap::NAMESPACE), None);
-        secrets.filter(|secret| secret.key.name.starts_with(bootstrap::PREFIX)).cloned().collect()
-    }
-
     /// Deletes tokens whose time is up.
     async fn clear(&self) {
-        let now = self.registry.env.wall();
-        for secret in self.tokens() {
+        let past = self.tokens.lock().past(self.registry.env.wall());
+        for name in past {
+            let key = Key::new(SECRETS, bootstrap::NAMESPACE, &*name);
+            let Some(secret) = self.registry.store.get(&key) else { continue };
+            // As it is now: it may have been given more time.
             let value: Value = serde_json::from_slice(&secret.value).unwrap_or_default();
-            if bootstrap::has_ended(&value, now) {
-                tracing::info!(secret = %secret.key.name, "a bootstrap token goes, whose time is up");
+            if bootstrap::ends_at(&value).is_some_and(|ends| self.registry.env.wall() >= ends) {
+                tracing::info!(secret = %name, "a bootstrap token goes, whose time is up");
                 delete(&self.registry, &self.user, &secret, "", "secrets").await;
             }
         }

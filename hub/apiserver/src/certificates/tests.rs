@@ -301,3 +301,38 @@ fn a_detached_signature() {
 
 const DETACHED: &str =
     "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..v28Ea_KqmHOtFWksJ_4tbV6AFRNzMkrRUG_jsuLJz-4";
+
+#[tokio::test(start_paused = true)]
+async fn only_tokens_that_have_changed_are_read_and_the_newest_sign() {
+    use karmada_store::{Expect, Op, engine::memory::Memory};
+    let env = karmada_env::Env::seeded(karmada_env::ManualClock::new(at(0)), 1);
+    let store = crate::open_store(Memory::new(), &env).unwrap();
+    let (mut tokens, total) = (cluster_info::Tokens::default(), 1_500);
+    let put = async |n: usize, left: u32| {
+        let id = format!("{n:06}");
+        let mut secret = secret("", json!({USES_LEFT: left.to_string()}));
+        secret["data"]["token-id"] = STANDARD.encode(&id).into();
+        secret["data"]["usage-bootstrap-signing"] = STANDARD.encode("true").into();
+        let key = Key::new(controller::SECRETS, "kube-system", format!("bootstrap-token-{id}"));
+        store.commit(vec![Op::put(key, Expect::Any, secret.to_string())]).await.unwrap();
+    };
+    for n in 0..total {
+        put(n, 2).await;
+        if n % 100 == 0 {
+            tokens.update(&store.snapshot(), "text");
+        }
+    }
+    tokens.update(&store.snapshot(), "text");
+    let ids: Vec<String> = tokens.signatures(at(1)).into_keys().map(str::to_owned).collect();
+    assert_eq!((ids.len(), &*ids[0], &*ids[1023]), (1024, "000476", "001499"));
+    assert_eq!(tokens.read, total, "each once");
+    // One is used, another used up; the older ones come into their places.
+    put(1000, 1).await;
+    put(1001, 0).await;
+    tokens.update(&store.snapshot(), "text");
+    let ids: Vec<String> = tokens.signatures(at(1)).into_keys().map(str::to_owned).collect();
+    assert_eq!((ids.len(), &*ids[0]), (1024, "000475"));
+    assert!(ids.contains(&"001000".to_owned()) && !ids.contains(&"001001".to_owned()));
+    assert_eq!(tokens.read, total + 2);
+    assert!(tokens.signatures(at(3600)).is_empty(), "their time is up");
+}

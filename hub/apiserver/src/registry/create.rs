@@ -44,7 +44,7 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        caller.check_create(&Target { kind, namespace, name: object::name(&object), subresource: "" })?;
+        caller.check_create(&Target { kind, namespace, name: object::name(&object), subresource: "" }, "")?;
         let own = || {
             for warning in metadata::dedup_owners(&mut object) {
                 caller.warn(warning);

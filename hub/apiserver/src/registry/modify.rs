@@ -114,7 +114,7 @@ impl Registry {
         produce: &mut Produce<'_>,
     ) -> Result<Written, Status> {
         // Judged here, where it is known that the object is not there: it may have gone since anyone looked.
-        caller.check_create(target)?;
+        caller.check_create(target, target.name)?;
         let mut object = self.pool.run(caller.weight(), || produce(None)).await??;
         let uid = how.uid.as_deref().unwrap_or_else(|| object::uid(&object));
         if !uid.is_empty() {

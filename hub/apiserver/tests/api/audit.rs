@@ -10,6 +10,7 @@ use karmada_apiserver::{
         policy::Policy,
     },
     authn::{Authenticator, Peer, Tokens, UserInfo},
+    authz::{Attributes, Authorizer, Decision},
     listener::RemoteAddr,
 };
 use karmada_env::Env;
@@ -30,7 +31,11 @@ struct Told {
 
 impl Told {
     async fn by(policy: &str) -> Self {
-        let server = Server::start().await;
+        Self::over(Server::start().await, policy)
+    }
+
+    /// The same over a server that there is.
+    fn over(server: Server, policy: &str) -> Self {
         let mut tokens = Tokens::new();
         tokens.insert("good", UserInfo::new("u", ["g"]));
         server.api.authenticate_by(Authenticator::new(tokens, Env::system()));
@@ -235,8 +240,12 @@ async fn a_client_that_has_gone_is_told_of() {
     let asking = told.server.api.service().oneshot(request);
     assert!(tokio::time::timeout(Duration::from_millis(20), asking).await.is_err());
     let events = told.events().await;
-    assert_eq!(stages(&events), [("create", "ResponseComplete", 200)]);
-    assert_eq!(events[0]["responseStatus"]["message"], "Connection closed early");
+    assert_eq!(stages(&events), [("create", "ResponseComplete", 499)]);
+    let status = &events[0]["responseStatus"];
+    assert_eq!(
+        (&status["message"], &status["status"]),
+        (&json!("Connection closed early"), &json!("Failure"))
+    );
 }
 
 #[tokio::test]
@@ -250,9 +259,112 @@ async fn what_is_told_is_counted() {
         "apiserver_audit_event_total 3",
         "apiserver_audit_error_total{plugin=\"log\"} 0",
         "apiserver_audit_error_total{plugin=\"buffered\"} 0",
+        "apiserver_audit_error_total{plugin=\"refused\"} 0",
         "apiserver_audit_level_total{level=\"None\"} 1",
         "apiserver_audit_level_total{level=\"Metadata\"} 2",
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
+}
+
+#[tokio::test]
+async fn who_is_refused_on_and_on_does_not_fill_the_log() {
+    let told = Told::by("rules: [{level: Metadata}]").await;
+    let long = format!("/x?{}", "y".repeat(50_000));
+    assert_eq!(told.remotely("GET", &long, &[]).await, 403);
+    assert_eq!(told.remotely("GET", &format!("/api/v1/{}", "z".repeat(50_000)), &[]).await, 403);
+    // All strangers share 16 MiB: some four thousand of these. What others do is told.
+    for _ in 0..5_000 {
+        assert_eq!(told.remotely("GET", &long, &[]).await, 403);
+    }
+    assert_eq!(told.remotely("GET", "/api/v1/secrets", &[("authorization", "Bearer good")]).await, 403);
+    told.server.get(MAPS).await;
+    let page = told.server.get("/metrics").await.body;
+    let page = page.as_str().unwrap();
+    assert!(page.contains("apiserver_audit_error_total{plugin=\"buffered\"} 0"), "{page}");
+    let untold =
+        page.lines().find_map(|line| line.strip_prefix("apiserver_audit_error_total{plugin=\"refused\"} "));
+    let untold: u64 = untold.unwrap().parse().unwrap();
+    assert!((500..4_000).contains(&untold), "{untold}");
+    told.server.clock.advance(Duration::from_secs(60));
+    assert_eq!(told.remotely("GET", "/late", &[]).await, 403);
+    let dir = told.dir.path().to_owned();
+    told.audit.close(Duration::from_secs(60)).await.unwrap();
+    let mut text = String::new();
+    for file in std::fs::read_dir(dir).unwrap() {
+        text.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+    }
+    assert!(text.len() < 17 << 20, "{}", text.len());
+    assert!(text.lines().all(|line| line.len() < 16 * 1024));
+    for part in ["\"username\":\"u\"", "\"username\":\"admin\"", &format!("refusals-untold\":\"{untold}\"")] {
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+/// Each time that an agent is refused stands in the log, with who it was, what it asked for and that it may not.
+#[tokio::test]
+async fn every_refusal_of_an_agent_is_told() {
+    let told = Told::by("omitStages: [RequestReceived]\nrules: [{level: Metadata}]").await;
+    let agent = || UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"]);
+    let root = "/api/v1/namespaces/karmada-es-m2";
+    let asks = [
+        ("GET", format!("{root}/events/e"), "get"),
+        ("GET", format!("{root}/secrets"), "list"),
+        ("GET", format!("{root}/secrets?watch=1"), "watch"),
+        ("POST", format!("{root}/events"), "create"),
+        ("PUT", format!("{root}/events/e"), "update"),
+        ("PATCH", format!("{root}/events/e/status"), "patch"),
+        ("DELETE", format!("{root}/events/e"), "delete"),
+        ("DELETE", format!("{root}/events"), "deletecollection"),
+        ("GET", "/metrics".to_owned(), "get"),
+    ];
+    for (method, path, _) in &asks {
+        assert_eq!(told.server.send_with(agent(), method, path, &[]).await.code, 403, "{method} {path}");
+    }
+    let mut events = told.events().await;
+    // A watch that is refused has begun to be answered, as kube-apiserver has it.
+    events.retain(|event| event["stage"] == "ResponseComplete");
+    let wanted: Vec<_> = asks.iter().map(|(_, _, verb)| (*verb, "ResponseComplete", 403)).collect();
+    assert_eq!(stages(&events), wanted);
+    for (event, (_, path, _)) in events.iter().zip(&asks) {
+        assert_eq!(event["user"]["username"], "system:karmada:agent:m1");
+        assert_eq!(
+            (&event["requestURI"], &event["annotations"]["authorization.k8s.io/decision"]),
+            (&json!(path), &json!("forbid"))
+        );
+    }
+}
+
+/// Breaks when somebody creates something, once that is allowed.
+#[derive(Debug)]
+struct Breaks;
+
+impl Authorizer for Breaks {
+    fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        Decision::Allow
+    }
+
+    fn authorize_name(&self, _: &Attributes<'_>) -> Decision {
+        panic!("as a mistake would")
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_late_or_breaks_the_server_is_told() {
+    let pending = || futures::stream::pending::<Result<bytes::Bytes, std::convert::Infallible>>();
+    let told = Told::by("rules: [{level: Metadata, omitStages: [RequestReceived]}]").await;
+    let path = format!("{MAPS}?timeout=20ms");
+    let mut request = Server::request("POST", &path, &[("content-type", "application/json")], Vec::new())
+        .map(|_| axum::body::Body::from_stream(pending()));
+    request.extensions_mut().insert(Server::admin());
+    assert_eq!(told.server.answer(request).await.code, 504);
+    assert_eq!(stages(&told.events().await), [("create", "ResponseComplete", 504)]);
+
+    let told = Told::over(Server::judged(Arc::new(Breaks)).await, "rules: [{level: Metadata}]");
+    let headers = [("content-type", "application/json")];
+    let mut request = Server::request("POST", MAPS, &headers, config_map("a").to_string().into_bytes());
+    request.extensions_mut().insert(Server::admin());
+    let broken = tokio::spawn(told.server.api.service().oneshot(request)).await;
+    assert!(broken.expect_err("it breaks").is_panic());
+    assert_eq!(stages(&told.events().await), [("create", "RequestReceived", 0), ("create", "Panic", 500)]);
 }

@@ -48,6 +48,12 @@ async fn everyone_may_ask_who_they_are_and_what_they_may() {
     }
     let rules = ask(agent(), RULES, json!({"spec": {"namespace": "karmada-es-m1"}})).await;
     assert!(rules.body["status"]["resourceRules"].to_string().contains("\"works\""), "{rules:?}");
+    let admins = ask(Server::admin(), RULES, json!({"spec": {"namespace": "default"}})).await;
+    for (rules, incomplete) in [(&rules, true), (&admins, false)] {
+        assert_eq!(rules.body["status"]["incomplete"], incomplete, "{rules:?}");
+        let why = rules.body["status"]["evaluationError"].as_str().unwrap_or_default();
+        assert_eq!(why.contains("CertificateSigningRequests"), incomplete, "{why}");
+    }
     assert_eq!(ask(agent(), RULES, json!({"spec": {}})).await.code, 400);
     assert_eq!(ask(agent(), MAY_THEY, may("list", "works", "n")).await.code, 403);
     assert_eq!(ask(UserInfo::anonymous(), WHO, json!({})).await.code, 403);

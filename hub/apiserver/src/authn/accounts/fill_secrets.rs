@@ -4,12 +4,11 @@
 //! A Secret of that type names an account in an annotation. It is given the token, the authority and the namespace; when
 //! there is no such account, or another one of its name, it goes, since its token would let nobody in.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use karmada_meta::{object, status::Status};
 use karmada_store::{Key, Scope, WatchEnd};
-use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -105,7 +104,14 @@ impl Filler {
                 biased;
                 () = tokio::time::sleep(AGAIN), if failed => return true,
                 event = secrets.next() => event.map(|event| vec![event.entry.key.clone()]),
-                event = owners.next() => event.map(|event| self.secrets_in(&event.entry.key.namespace)),
+                event = owners.next() => event.map(|event| {
+                    // Of all that have changed by now: each namespace is looked at once.
+                    let mut places = BTreeSet::from([event.entry.key.namespace.clone()]);
+                    while let Ok(Some(more)) = owners.try_next() {
+                        places.insert(more.entry.key.namespace.clone());
+                    }
+                    places.iter().flat_map(|namespace| self.secrets_in(namespace)).collect()
+                }),
             };
             match event {
                 Ok(keys) => {
@@ -196,14 +202,9 @@ impl Filler {
     }
 }
 
-/// Whether a Secret is for a token.
+/// Whether a Secret is for a token: by its type, the one field of Secrets that selectors may name.
 fn is_token(secret: &Object) -> bool {
-    #[derive(Deserialize)]
-    struct Typed<'a> {
-        #[serde(borrow, default, rename = "type")]
-        kind: std::borrow::Cow<'a, str>,
-    }
-    serde_json::from_slice::<Typed<'_>>(&secret.value).is_ok_and(|secret| secret.kind == SECRET_TYPE)
+    secret.header.fields.first().is_some_and(|kind| &**kind == SECRET_TYPE)
 }
 
 /// The bytes of a field of a Secret's data.
