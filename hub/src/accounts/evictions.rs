@@ -8,7 +8,7 @@ use karmada_api::{
     policy::StatePreservation,
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
-use karmada_client::{Error, WorkQueue};
+use karmada_client::{Error, Wake, WorkQueue};
 use karmada_core::{
     evict::{self, Allowance, Ask, Cause, Eviction, Pace, Settings, StateError},
     judge::fence,
@@ -18,7 +18,7 @@ use karmada_meta::time::Time;
 use karmada_objects::{bindings, key::Key, scope::BindingKey};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::{
     accounts::{Accounts, placing},
@@ -77,6 +77,9 @@ pub(crate) const RATE: &str = "EvictionRate";
 /// Why an eviction is held whose new copy would begin without what the old one knows.
 pub(crate) const NO_STATE: &str = "StateNotPreserved";
 
+/// How long after one time that all who are held up ask again the next is: each write that fails frees something.
+const PACE: Duration = Duration::from_secs(1);
+
 /// When what could not be moved for want of a place is looked at again, if nothing says so earlier.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -87,7 +90,7 @@ pub(crate) struct Evictions {
     pub(crate) to_assess: WorkQueue<BindingKey>,
     pace: Mutex<Slots>,
     judge: RwLock<Arc<dyn Judge>>,
-    lifted: Notify,
+    lifted: Wake,
     /// Who holds up which binding: the controller's name, and why.
     held: Mutex<BTreeMap<(BindingKey, &'static str), Held>>,
 }
@@ -113,7 +116,7 @@ impl Evictions {
             to_assess: WorkQueue::new(env.clone()),
             pace: Mutex::new(Slots { pace: Pace::new(settings.rate), taken: BTreeMap::new() }),
             judge: RwLock::new(Arc::new(Anything)),
-            lifted: Notify::new(),
+            lifted: Wake::new(),
             held: Mutex::default(),
         }
     }
@@ -125,16 +128,18 @@ impl Evictions {
 
     /// Whoever waits because an eviction was held may ask again.
     pub(crate) fn lift(&self) {
-        self.lifted.notify_waiters();
+        self.lifted.wake();
     }
 
     /// Queues what a controller holds up whenever it is worth another question. Runs for ever.
     pub(crate) async fn ask_again(&self, who: &'static str, queue: &WorkQueue<BindingKey>) {
+        let mut lifted = self.lifted.listen();
         loop {
-            self.lifted.notified().await;
+            lifted.woken().await;
             for key in self.may_begin(who) {
                 queue.add(key);
             }
+            sleep(PACE).await;
         }
     }
 
@@ -437,5 +442,35 @@ mod tests {
         evictions.hold(&key("d"), "one", Some(held("EvictionBudget")));
         evictions.hold(&key("e"), "other", Some(held("EvictionBudget")));
         assert_eq!(evictions.may_begin("one"), [key("d")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hundred_writes_that_fail_let_those_who_wait_ask_twice() {
+        let env = Env::system();
+        let evictions = Evictions::new(Settings::default(), &env);
+        let key = BindingKey::of_template("ConfigMap", "shop", "a");
+        let held = Held { reason: "EvictionBudget", message: String::new(), again: PATIENCE };
+        evictions.hold(&key, "one", Some(held));
+        let (queue, mut asked) = (WorkQueue::<BindingKey>::new(env), 0);
+        let writes = async {
+            for _ in 0..100 {
+                sleep(PACE / 200).await;
+                evictions.lift();
+            }
+            sleep(PACE * 10).await;
+        };
+        let asks = async {
+            while let Some(key) = queue.next().await {
+                asked += 1;
+                key.done();
+            }
+        };
+        tokio::select! {
+            biased;
+            () = asks => {}
+            () = evictions.ask_again("one", &queue) => {}
+            () = writes => {}
+        }
+        assert_eq!(asked, 2, "at once, and once for all that came meanwhile");
     }
 }

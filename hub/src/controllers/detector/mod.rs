@@ -109,18 +109,16 @@ impl Detector {
         });
         for (scope, index) in context.known.policies.both() {
             let (queue, shared): (WorkQueue<PolicyKey>, _) = (policies.clone(), Arc::downgrade(context));
-            let templates: WorkQueue<TemplateKey> = templates.clone();
+            let ours = memory.clone();
             index.listen(move |change| {
-                queue.add(PolicyKey { scope, key: change.key.clone() });
-                let Some(context) = shared.upgrade() else { return };
-                context.known.templates.poke();
+                let policy = PolicyKey { scope, key: change.key.clone() };
                 // What a policy claimed must be looked at again even if the policy is gone with its finalizer.
-                if let Some(old) = change.old {
-                    for (kind, watched) in context.known.templates.kinds() {
-                        for (key, _) in watched.index.group(old.policy().id()) {
-                            templates.add(TemplateKey { kind: kind.clone(), key });
-                        }
-                    }
+                if let Some(old) = change.old.map(|head| head.policy().id()).filter(|id| !id.is_empty()) {
+                    ours.lock().ids.entry(policy.clone()).or_insert_with(|| old.to_owned());
+                }
+                queue.add(policy);
+                if let Some(context) = shared.upgrade() {
+                    context.known.templates.poke();
                 }
             });
         }

@@ -37,9 +37,14 @@ impl Detector {
     /// Looks at one policy.
     pub(super) async fn policy(&self, policy: PolicyKey) -> Result<Next, Error> {
         let Some(head) = self.context.known.policies.of(policy.scope).get(&policy.key) else {
-            let mut memory = self.memory.lock();
-            memory.idle.remove(&policy);
-            memory.ids.remove(&policy);
+            let id = {
+                let mut memory = self.memory.lock();
+                memory.idle.remove(&policy);
+                memory.ids.remove(&policy)
+            };
+            if let Some(id) = id {
+                self.look_at_claimed(&id);
+            }
             return Ok(Next::Done);
         };
         if head.policy().deleting() {
@@ -48,7 +53,11 @@ impl Detector {
         if head.policy().id().is_empty() || !head.finalizer {
             return self.mark(&policy, &head).await;
         }
-        self.memory.lock().ids.insert(policy.clone(), head.policy().id().to_owned());
+        let id = head.policy().id();
+        let before = self.memory.lock().ids.insert(policy.clone(), id.to_owned());
+        if let Some(before) = before.filter(|before| before != id) {
+            self.look_at_claimed(&before);
+        }
         self.find_templates(&policy, &head).await
     }
 
@@ -92,14 +101,21 @@ impl Detector {
         known.filter(|id| !self.context.known.policies.of(policy.scope).has_group(id))
     }
 
+    /// Queues what the policy with an id has claimed.
+    fn look_at_claimed(&self, id: &str) {
+        for (kind, watched) in self.context.known.templates.kinds() {
+            for (key, _) in watched.index.group(id) {
+                self.templates.add(TemplateKey { kind: kind.clone(), key });
+            }
+        }
+    }
+
     /// Queues every template that a policy means or has claimed, and says so if it means none.
     async fn find_templates(&self, policy: &PolicyKey, head: &PolicyHead) -> Result<Next, Error> {
         let mut means_any = false;
         let kinds = selected_kinds(head);
+        self.look_at_claimed(head.policy().id());
         for (kind, watched) in self.context.known.templates.kinds() {
-            for (key, _) in watched.index.group(head.policy().id()) {
-                self.templates.add(TemplateKey { kind: kind.clone(), key });
-            }
             if !kinds.contains(&kind) {
                 continue;
             }
