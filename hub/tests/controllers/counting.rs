@@ -9,8 +9,6 @@ use serde_json::json;
 
 use crate::common::{World, cluster, configmaps, policy};
 
-const FEW: usize = 60;
-const MANY: usize = 4 * FEW;
 /// By how much a count may grow that grows as the clusters do.
 const LINEAR: f64 = 5.0;
 
@@ -97,12 +95,13 @@ async fn costs(clusters: usize) -> [Read; 4] {
     [start, label, everywhere, taints]
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_start_and_a_change_of_clusters_cost_grows_as_the_clusters_do() {
-    let (few, many) = (costs(FEW).await, costs(MANY).await);
-    println!("{FEW} clusters: {few:?}\n{MANY} clusters: {many:?}");
+/// Counts with `few` clusters and with four times as many.
+async fn compare(few: usize) {
+    let many = 4 * few;
+    let (before, after) = (costs(few).await, costs(many).await);
+    println!("{few} clusters: {before:?}\n{many} clusters: {after:?}");
     let steps = ["a start", "a label on one cluster", "an object for all clusters", "taints on a tenth"];
-    for ((what, few), many) in steps.iter().zip(&few).zip(&many) {
+    for ((what, few), many) in steps.iter().zip(&before).zip(&after) {
         for (index, count) in many {
             let before = few.get(index).copied().unwrap_or_default().max(100);
             assert!(
@@ -111,4 +110,16 @@ async fn what_a_start_and_a_change_of_clusters_cost_grows_as_the_clusters_do() {
             );
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_start_and_a_change_of_clusters_cost_grows_as_the_clusters_do() {
+    compare(60).await;
+}
+
+/// `cargo test --workspace --test controllers counting -- --ignored --nocapture`
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes"]
+async fn so_it_does_up_to_a_thousand_clusters() {
+    compare(250).await;
 }
