@@ -43,7 +43,10 @@ use std::{
 use karmada_env::Env;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::{
+    extensions::ParsedExtension,
+    prelude::{FromDer, X509Certificate},
+};
 
 use self::{
     accounts::{Bonds, ISSUER, ServiceAccounts},
@@ -107,6 +110,10 @@ pub struct PeerCertificate {
     key: [u8; 32],
     /// The epoch in which it was issued, which matters for agents.
     epoch: u64,
+    /// How it refers to its authority; empty if it does not.
+    authority: Vec<u8>,
+    /// Ends when that is trusted no more.
+    held: CancellationToken,
 }
 
 impl PeerCertificate {
@@ -138,6 +145,10 @@ impl PeerCertificate {
             SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
         };
         let certified = certificate.validity();
+        let authority = certificate.extensions().iter().find_map(|e| match e.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0.to_vec()),
+            _ => None,
+        });
         let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
         Ok(Self {
@@ -145,7 +156,24 @@ impl PeerCertificate {
             validity: Validity { from: at(certified.not_before), until: at(certified.not_after) },
             key: Sha256::digest(certificate.public_key().raw).into(),
             epoch,
+            authority: authority.unwrap_or_default(),
+            held: CancellationToken::new(),
         })
+    }
+
+    /// How it refers to its authority; empty if it does not.
+    pub(crate) fn authority(&self) -> &[u8] {
+        &self.authority
+    }
+
+    /// The same, for as long as this is not cancelled.
+    pub(crate) fn held_by(self, held: CancellationToken) -> Self {
+        Self { held, ..self }
+    }
+
+    /// What ends when its authority is trusted no more.
+    pub(crate) fn held(&self) -> CancellationToken {
+        self.held.clone()
     }
 
     /// Whom it names, whether it still holds or not.
@@ -167,7 +195,7 @@ impl PeerCertificate {
         let user = UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS]);
         let key = Sha256::digest(format!("{cluster} {epoch}")).into();
         let validity = Validity { from: SystemTime::UNIX_EPOCH, until: SystemTime::UNIX_EPOCH };
-        Self { user, validity, key, epoch }
+        Self { user, validity, key, epoch, authority: Vec::new(), held: CancellationToken::new() }
     }
 
     /// A digest of its public key.
@@ -370,7 +398,9 @@ impl Authenticator {
     /// The same, who takes tokens of service accounts and has them issued.
     #[must_use]
     pub fn with_service_accounts(self, accounts: Arc<ServiceAccounts>) -> Self {
-        Self { audiences: accounts.audiences().into(), accounts: Some(accounts), ..self }
+        // What was found good by the keys of before is looked at again.
+        let verified = Arc::default();
+        Self { audiences: accounts.audiences().into(), accounts: Some(accounts), verified, ..self }
     }
 
     /// The same, who takes ID tokens of an issuer.
@@ -476,6 +506,9 @@ impl Authenticator {
             Peer::Certificate(shown) => shown,
         };
         let (now, mut user, until) = (self.env.wall(), shown.user.clone(), shown.validity.until);
+        if shown.held.is_cancelled() {
+            return Err(Unauthenticated::Certificate("its authority is trusted no more".into()));
+        }
         if now > until {
             return Err(Unauthenticated::Expired(user.name));
         }
@@ -483,6 +516,9 @@ impl Authenticator {
             None => Hold { ended: CancellationToken::new(), until, leaving: false },
             Some(cluster) => match self.stored.epochs.judge(cluster, shown.epoch, shown.validity, now) {
                 Ok(hold) => {
+                    if !hold.leaving {
+                        self.stored.epochs.certified_by(cluster, &shown.authority);
+                    }
                     user.extra.insert(epochs::EPOCH.to_owned(), vec![shown.epoch.to_string()]);
                     hold
                 }
@@ -579,6 +615,8 @@ mod tests {
             validity: Validity { from: SystemTime::UNIX_EPOCH, until: not_after },
             key: [0; 32],
             epoch: 0,
+            authority: Vec::new(),
+            held: CancellationToken::new(),
         }));
         let refused = Peer::Refused("unknown issuer".into());
         let (good, bad) = (Some("Bearer secret"), Some("Bearer nonsense"));

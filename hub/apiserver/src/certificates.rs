@@ -249,19 +249,6 @@ impl CurrentCertifier {
         self.current.store(Some(Arc::new(certifier)));
         self.changed.notify_waiters();
     }
-
-    /// Waits until there is one.
-    async fn wait(&self) -> Arc<Certifier> {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            // In line before the look, so that no change falls between.
-            changed.as_mut().enable();
-            match self.current.load_full() {
-                Some(certifier) => return certifier,
-                None => changed.await,
-            }
-        }
-    }
 }
 
 /// Starts the controllers. They do nothing until there is a certifier.
@@ -274,10 +261,23 @@ pub(crate) fn start(
     let (registry, current, shutdown) = (registry.clone(), current.clone(), shutdown.clone());
     tasks.spawn(async move {
         let working = async {
-            let certifier = current.wait().await;
-            let requests = controller::Controller::new(registry.clone(), certifier.clone());
-            let tokens = cluster_info::Publisher::new(registry, certifier);
-            tokio::join!(requests.run(), requests.clean(), tokens.run());
+            loop {
+                let mut changed = std::pin::pin!(current.changed.notified());
+                // In line before the look, so that no change falls between.
+                changed.as_mut().enable();
+                let Some(certifier) = current.current.load_full() else {
+                    changed.await;
+                    continue;
+                };
+                let requests = controller::Controller::new(registry.clone(), certifier.clone());
+                let tokens = cluster_info::Publisher::new(registry.clone(), certifier);
+                tokio::select! {
+                    biased;
+                    // What they have begun is whole or did not happen, and the next ones look at everything.
+                    () = changed => {}
+                    _ = async { tokio::join!(requests.run(), requests.clean(), tokens.run()) } => return,
+                }
+            }
         };
         tokio::select! {
             biased;

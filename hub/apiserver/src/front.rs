@@ -174,8 +174,8 @@ impl Front {
             match &known {
                 Ok(known) => {
                     standing.authenticated(&known.user);
-                    // Of several tokens on one connection the first counts.
-                    known.hold.iter().for_each(|hold| standing.holds_until(&hold.ended));
+                    let now = self.env.wall();
+                    known.hold.iter().for_each(|hold| standing.holds(&hold.ended, left(hold, now)));
                 }
                 Err(why) if why.is_of_certificate() => standing.refused(),
                 Err(_) => {}
@@ -378,9 +378,14 @@ impl Front {
     }
 }
 
+/// How long what was shown holds.
+fn left(hold: &Hold, now: SystemTime) -> Duration {
+    hold.until.duration_since(now).unwrap_or_default().min(LONGEST)
+}
+
 /// The answer of a watch, which ends with what the client has shown.
 fn ending(body: Body, hold: Hold, now: SystemTime) -> Body {
-    let left = hold.until.duration_since(now).unwrap_or_default().min(LONGEST);
+    let left = left(&hold, now);
     let end = async move {
         tokio::select! {
             () = hold.ended.cancelled() => {}

@@ -437,10 +437,16 @@ impl ApiServer {
         self.inner.issuer.set(issuer);
     }
 
-    /// Requests for certificates are decided and signed from now on, and machines that join find the server. The first
-    /// one stays.
+    /// Requests for certificates are decided and signed by this one from now on, and machines that join find the server.
     pub fn certify_by(&self, certifier: Certifier) {
         self.inner.certifier.set(certifier);
+    }
+
+    /// Who issues and judges tokens of service accounts from now on; everybody else is known as before.
+    pub fn issue_by(&self, accounts: Arc<ServiceAccounts>) {
+        let before = Authenticator::clone(&self.inner.front.authenticator());
+        self.inner.front.authenticate_by(before.with_service_accounts(accounts.clone()));
+        self.inner.issuer.set(Some(accounts));
     }
 
     /// Which credentials of agents count.

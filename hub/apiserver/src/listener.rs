@@ -124,9 +124,10 @@ impl Standing {
         self.0.authenticated(user);
     }
 
-    /// The connection goes when what was shown on it ends: it has a place that others want.
-    pub(crate) fn holds_until(&self, ended: &CancellationToken) {
-        self.0.activity.holds_until(ended);
+    /// The connection goes when what was shown on it ends, by itself or in its time, unless something has been shown
+    /// that holds longer: it has a place that others want.
+    pub(crate) fn holds(&self, ended: &CancellationToken, left: Duration) {
+        self.0.activity.holds(ended, Instant::now() + left);
     }
 
     /// The client's certificate holds no more. The connection goes when what runs on it is answered.
@@ -319,6 +320,10 @@ impl Connection {
         let Self { place, tls, remote, shutdown } = self;
         let (traffic, limits, activity) = (tls.traffic.clone(), *tls.limits(), place.activity.clone());
         let certified = matches!(peer, Peer::Certificate(_));
+        let authority = match &peer {
+            Peer::Certificate(certificate) => certificate.held(),
+            Peer::None | Peer::Refused(_) => CancellationToken::new(),
+        };
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let (of_request, ending) = (place.clone(), shutdown.clone());
         let handler = tower::service_fn(move |request: Request<Incoming>| {
@@ -379,7 +384,7 @@ impl Connection {
                     connection.as_mut().graceful_shutdown();
                     break connection.await;
                 }
-                () = activity.outlived() => {
+                () = activity.outlived(&authority) => {
                     traffic.places.ended(reason::CREDENTIAL);
                     connection.as_mut().graceful_shutdown();
                     break tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()));

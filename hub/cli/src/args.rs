@@ -8,6 +8,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use karmada_meta::duration;
 
 pub use self::look::*;
+use crate::ca::What;
 
 /// The commands that only talk to an API.
 #[derive(Debug, Subcommand)]
@@ -16,6 +17,9 @@ pub enum Command {
     Cluster(ClusterArgs),
     /// Make tokens by which clusters join, and look after them.
     Token(TokenArgs),
+    /// Change the hub's authority, or the key of service accounts' tokens, while it serves.
+    #[command(after_long_help = CA_HELP)]
+    Ca(CaArgs),
     /// Print objects as the server's table, as kubectl would.
     Get(GetArgs),
     /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
@@ -149,6 +153,53 @@ pub enum ClusterCommand {
     /// End the credentials of clusters' agents: all that were made so far, at once, also on connections that are open. What
     /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on.
     Revoke(RevokeArgs),
+}
+
+/// The order of things, for `ca --help`.
+const CA_HELP: &str = "\
+Each call of ca rotate does one step and says what the next one does; between them the hub may be stopped, restarted and
+restored from a backup. With --wait all steps are done, one after another.
+
+  settled      ca rotate makes a new authority. Both are in cluster-info, pki/ca.crt, kubeconfigs and Secrets of tokens.
+  introduced   ca rotate lets it sign. The hub shows a certificate of the new one, with one of the old one over it.
+  changed      ca rotate lets go of the old one, once all clusters have certificates of the new one (ca status counts
+               them), or with --force. Copies of admin.kubeconfig from before are of no use after that.
+
+Keys of service accounts' tokens change by the same stages: ca rotate service-accounts.";
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct CaArgs {
+    #[command(subcommand)]
+    pub command: CaCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum CaCommand {
+    /// Say how far a change is, and who still has certificates of the old authority.
+    Status(CaStatusArgs),
+    /// Do the next step of a change, or the first.
+    Rotate(CaRotateArgs),
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct CaStatusArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct CaRotateArgs {
+    /// What changes.
+    #[arg(value_enum, default_value_t = What::Authority)]
+    pub what: What,
+    /// Let go of what is old although it is still used: whoever has nothing else is locked out.
+    #[arg(long)]
+    pub force: bool,
+    /// Do all steps, and wait until each can be done.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 #[derive(Clone, Debug, ClapArgs)]

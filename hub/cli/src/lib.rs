@@ -13,6 +13,7 @@
 mod apply;
 pub mod args;
 pub mod ask;
+pub mod ca;
 mod cordon;
 mod drain;
 mod explain;
@@ -66,6 +67,7 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
     match command {
         Command::Cluster(args) => revoke::run(args, env).await,
         Command::Token(args) => token::run(args, env).await,
+        Command::Ca(args) => ca::run(args, env).await,
         Command::Get(args) => get::run(args, env).await,
         Command::Explain(args) => explain::run(args, env).await,
         Command::WhatIf(args) => whatif::run(args, env).await,

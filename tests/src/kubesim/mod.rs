@@ -199,7 +199,7 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
         .map_err(|e| usage(&format!("--kubeconfig-out {out}"), &e))?;
     tracing::info!(%address, workloads = config.workloads, "serving");
     let keys = pki.service_account_keys().map_err(|e| usage("--data-dir", &e))?;
-    let settings = accounts::Settings { ca_pem: pki.ca_pem().to_owned(), ..accounts::Settings::default() };
+    let settings = accounts::Settings { ca_pem: pki.ca_pem(), ..accounts::Settings::default() };
     let accounts = Arc::new(ServiceAccounts::new(settings, keys));
     sim.server.authenticate_by(Authenticator::new(tokens, env).with_service_accounts(accounts));
     let signer = pki.signer().map_err(|e| usage("--data-dir", &e))?;

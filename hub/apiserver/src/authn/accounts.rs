@@ -17,6 +17,7 @@ mod issue;
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -26,6 +27,7 @@ use arc_swap::ArcSwapOption;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use karmada_env::Env;
 use karmada_store::Key;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
@@ -67,6 +69,28 @@ pub struct Settings {
     pub jwks_uri: String,
     /// The authority of this server as PEM, for those who find a token in a Secret.
     pub ca_pem: String,
+    /// Until when tokens hold that were issued, shared with whoever comes after this one.
+    pub ends: Arc<TokenEnds>,
+}
+
+/// Until when the tokens hold that were signed with each key, in seconds since 1970: before that the key is needed.
+#[derive(Debug, Default)]
+pub struct TokenEnds(Mutex<BTreeMap<String, i64>>);
+
+impl TokenEnds {
+    /// A token of this key holds until then.
+    pub fn note(&self, key: &str, end: i64) {
+        let mut ends = self.0.lock();
+        match ends.get_mut(key) {
+            Some(known) => *known = end.max(*known),
+            None => drop(ends.insert(key.to_owned(), end)),
+        }
+    }
+
+    /// By key.
+    pub fn all(&self) -> BTreeMap<String, i64> {
+        self.0.lock().clone()
+    }
 }
 
 impl Default for Settings {
@@ -77,6 +101,7 @@ impl Default for Settings {
             longest: None,
             jwks_uri: "https://127.0.0.1:6443/openid/v1/jwks".to_owned(),
             ca_pem: String::new(),
+            ends: Arc::default(),
         }
     }
 }
@@ -230,6 +255,16 @@ impl ServiceAccounts {
             }
         }
         Err(RefusedToken::strange("it was not signed by a key of this server"))
+    }
+
+    /// The keys that are trusted, by what tokens call them; the first signs.
+    pub fn key_ids(&self) -> Vec<String> {
+        self.keys.iter().map(|(key, _)| key.id().to_owned()).collect()
+    }
+
+    /// What a token calls the key that signed it.
+    pub fn key_of(token: &[u8]) -> Option<String> {
+        jose::look(std::str::from_utf8(token).ok()?)?.key
     }
 
     /// Signs what stands in a Secret.

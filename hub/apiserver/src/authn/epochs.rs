@@ -238,6 +238,8 @@ struct Entry {
     superseded: bool,
     /// That of the certificate that was last shown and accepted.
     shown: Option<Validity>,
+    /// The authority of that one.
+    authority: Vec<u8>,
 }
 
 impl Entry {
@@ -247,6 +249,7 @@ impl Entry {
             std::mem::take(&mut self.current).cancel();
             std::mem::take(&mut self.leaving).cancel();
             (self.superseded, self.shown) = (false, None);
+            self.authority.clear();
         }
         self.record = record;
     }
@@ -306,6 +309,24 @@ impl Epochs {
         let clusters = self.clusters.lock();
         let shown = clusters.iter().filter_map(|(name, entry)| Some((name.clone(), entry.shown?)));
         shown.map(|(name, shown)| (name, shown.until, shown.ends_soon(now))).collect()
+    }
+
+    /// The certificate that was accepted last is of this authority.
+    pub(crate) fn certified_by(&self, cluster: &str, authority: &[u8]) {
+        if let Some(entry) = self.clusters.lock().get_mut(cluster)
+            && entry.authority != authority
+        {
+            entry.authority = authority.to_vec();
+        }
+    }
+
+    /// The clusters whose agents have shown a certificate to this process, with the authority of the last one as
+    /// certificates refer to it, in hexadecimal.
+    pub fn authorities(&self) -> BTreeMap<Arc<str>, String> {
+        let clusters = self.clusters.lock();
+        let shown = clusters.iter().filter(|(_, entry)| entry.shown.is_some());
+        let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect();
+        shown.map(|(name, entry)| (name.clone(), hex(&entry.authority))).collect()
     }
 
     /// Whether a certificate of the epoch that counts has been accepted by this process.

@@ -17,14 +17,24 @@ fn withdrawals(streams: u32) -> Rate {
     Rate { per_second: (streams / 10.0).max(1.0), burst: (streams * 2.0).max(20.0) }
 }
 
+/// Ends that are so near to each other are one.
+const SAME: Duration = Duration::from_secs(2);
+
 /// Whether anything goes on on a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
     wake: Notify,
-    /// Ends when what the client has shown for itself does.
-    credential: Mutex<Option<CancellationToken>>,
+    /// What the client has shown for itself.
+    credential: Mutex<Option<Shown>>,
     shown: Notify,
+}
+
+/// What lets a client in.
+#[derive(Clone, Debug)]
+struct Shown {
+    ended: CancellationToken,
+    until: Instant,
 }
 
 #[derive(Debug)]
@@ -101,12 +111,14 @@ impl Activity {
         self.wake.notify_one();
     }
 
-    /// The client has been let in for as long as this is not cancelled. The first one counts: a connection has one
-    /// certificate.
-    pub(super) fn holds_until(&self, ended: &CancellationToken) {
+    /// The client has been let in for as long as this is not cancelled, and no longer than until then. Of several that
+    /// it has shown the one counts that lasts longest: it renews its token, and goes on.
+    pub(super) fn holds(&self, ended: &CancellationToken, until: Instant) {
         let mut credential = self.credential.lock();
-        if credential.is_none() {
-            *credential = Some(ended.clone());
+        // The same, shown with each request, is counted out anew each time.
+        let lasts = |shown: &Shown| shown.until + SAME >= until && !shown.ended.is_cancelled();
+        if !credential.as_ref().is_some_and(lasts) {
+            *credential = Some(Shown { ended: ended.clone(), until });
             self.shown.notify_one();
         }
     }
@@ -115,22 +127,26 @@ impl Activity {
     pub(super) fn refused(&self) {
         let ended = CancellationToken::new();
         ended.cancel();
-        *self.credential.lock() = Some(ended);
+        *self.credential.lock() = Some(Shown { ended, until: Instant::now() });
         self.shown.notify_one();
     }
 
-    /// Until what the client has shown holds no more. For one who waits.
-    pub(super) async fn outlived(&self) {
+    /// Until what the client has shown holds no more, or its authority does not. For one who waits.
+    pub(super) async fn outlived(&self, authority: &CancellationToken) {
         loop {
             let credential = self.credential.lock().clone();
             let ended = async {
                 match credential {
-                    Some(ended) => ended.cancelled_owned().await,
+                    Some(Shown { ended, until }) => tokio::select! {
+                        () = ended.cancelled() => {}
+                        () = tokio::time::sleep_until(until) => {}
+                    },
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = ended => return,
+                () = authority.cancelled() => return,
                 () = self.shown.notified() => {}
             }
         }
@@ -201,6 +217,40 @@ mod tests {
         assert_eq!(activity.due(&limits).map(after), Ok(limits.idle / 2));
         tokio::time::advance(limits.idle / 2).await;
         assert_eq!(activity.due(&limits), Err(reason::IDLE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_shown_ends_in_its_time_unless_something_else_lasts_longer() {
+        let second = Duration::from_secs(1);
+        let (begun, authority) = (Instant::now(), CancellationToken::new());
+        let activity = Activity::new(10, begun);
+        let outlives = |seconds: u32| {
+            let activity = activity.clone();
+            let authority = authority.clone();
+            async move {
+                let ended =
+                    tokio::time::timeout_at(begun + second * seconds, activity.outlived(&authority)).await;
+                ended.is_ok()
+            }
+        };
+        assert!(!outlives(5).await, "nothing was shown");
+        let (first, renewed) = (CancellationToken::new(), CancellationToken::new());
+        activity.holds(&first, begun + second * 10);
+        assert!(!outlives(9).await);
+        // The same again, one that ends before it, and one that lasts longer.
+        activity.holds(&first, begun + second * 10);
+        activity.holds(&renewed, begun + second * 8);
+        assert!(!outlives(9).await);
+        activity.holds(&renewed, begun + second * 20);
+        assert!(!outlives(15).await, "it was renewed");
+        assert!(outlives(25).await, "it ends in its time");
+        activity.holds(&first, begun + second * 40);
+        first.cancel();
+        assert!(outlives(30).await, "or before");
+        activity.holds(&renewed, begun + second * 35);
+        assert!(!outlives(31).await, "what has been cancelled does not last longer");
+        authority.cancel();
+        assert!(outlives(32).await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! Over real sockets: TLS, both protocols, every kind of identity, and the end.
 
+use futures::FutureExt as _;
 use http::StatusCode;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use karmada_env::Env;
@@ -19,7 +20,7 @@ use crate::{
     authz::{Attributes, Authorizer, Decision},
     front::{Front, PathService},
     paths::{Paths, READ},
-    pki::{Credential, Pki},
+    pki::{Credential, Pki, Stage},
 };
 
 /// Long beside what a busy machine lets one wait.
@@ -34,6 +35,7 @@ struct Server {
     shutdown: CancellationToken,
     traffic: Arc<Traffic>,
     epochs: Arc<Epochs>,
+    tls: Tls,
     done: JoinHandle<()>,
     _dir: TempDir,
 }
@@ -85,8 +87,8 @@ async fn limited(limits: Limits) -> Server {
     let epochs = Arc::new(Epochs::default());
     front.authenticate_by(Authenticator::new(tokens, env).with_epochs(epochs.clone()));
     let service = PathService::new(Arc::new(front), Paths::default().with_prefix("/", READ, answer));
-    let done = tokio::spawn(serve(listener, tls, service, shutdown.clone()));
-    Server { address, pki, shutdown, traffic, epochs, done, _dir: dir }
+    let done = tokio::spawn(serve(listener, tls.clone(), service, shutdown.clone()));
+    Server { address, pki, shutdown, traffic, epochs, tls, done, _dir: dir }
 }
 
 impl Server {
@@ -95,8 +97,18 @@ impl Server {
         alpn: &[u8],
         credential: Option<&Credential>,
     ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        self.connect_trusting(&self.pki.ca_pem(), alpn, credential).await
+    }
+
+    /// Trusting the first certificate of these.
+    async fn connect_trusting(
+        &self,
+        authority: &str,
+        alpn: &[u8],
+        credential: Option<&Credential>,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.pki.ca_pem().as_bytes()).unwrap()).unwrap();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -669,4 +681,53 @@ async fn a_connection_goes_on_behind_a_body_that_nobody_read_or_says_that_it_end
         let next = say(&mut stream, b"GET /y HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert_eq!(next.is_some(), goes_on, "{line}: {next:?}");
     }
+}
+
+#[tokio::test]
+async fn the_authority_changes_and_nobody_is_cut_off_before_the_old_one_goes() {
+    let server = start().await;
+    let (first, old) = (server.pki.ca_pem(), server.agent("old"));
+    let step = || {
+        let stage = server.pki.step_authority().unwrap();
+        server.tls.trust(&server.pki).unwrap();
+        stage
+    };
+    let stream = server.connect(b"h2", Some(&old)).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::get("https://localhost/stream").body(Empty::<bytes::Bytes>::new()).unwrap();
+    let mut watch = sender.send_request(request).await.unwrap().into_body();
+    assert!(watch.frame().await.unwrap().is_ok(), "a watch");
+
+    for stage in [Stage::Introduced, Stage::Changed] {
+        assert_eq!(step(), stage);
+        assert_eq!(
+            server.get(Some(&old), None).await,
+            (StatusCode::OK, "old g,system:authenticated".to_owned()),
+            "{stage:?}"
+        );
+        assert!(
+            server.connect_trusting(&first, b"h2", Some(&old)).await.is_ok(),
+            "{stage:?}: knows the old one alone"
+        );
+        let new = server.agent("new");
+        assert_eq!(
+            server.get(Some(&new), None).await,
+            (StatusCode::OK, "new g,system:authenticated".to_owned()),
+            "{stage:?}"
+        );
+    }
+    let new = server.agent("new");
+    assert!(watch.frame().now_or_never().is_none(), "the watch goes on");
+    assert_eq!(step(), Stage::Settled);
+    let ended =
+        tokio::time::timeout(PATIENCE, async { while let Some(Ok(_)) = watch.frame().await {} }).await;
+    assert!(ended.is_ok(), "what the old one let in ends");
+    let _ = connection.await;
+    assert_eq!(server.get(Some(&old), None).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.get(Some(&new), None).await.0, StatusCode::OK);
+    assert!(server.connect_trusting(&first, b"h2", None).await.is_err());
+    server.shutdown.cancel();
+    server.done.await.unwrap();
 }

@@ -1,7 +1,8 @@
 //! What a listener shows in the TLS handshake, and what it makes of what the client shows.
 
-use std::{fmt, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
+use arc_swap::ArcSwap;
 use karmada_env::Env;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
@@ -12,6 +13,7 @@ use rustls::{
     },
 };
 use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
+use tokio_util::sync::CancellationToken;
 
 use super::{Traffic, limits::Limits, pace::Class, places::Places};
 use crate::{
@@ -29,7 +31,7 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     /// Without memory: sessions of strangers would push those of agents out.
     for_strangers: Arc<ServerConfig>,
-    verifier: Arc<dyn ClientCertVerifier>,
+    trusted: Arc<ArcSwap<Trusted>>,
     env: Env,
     pub(super) traffic: Arc<Traffic>,
 }
@@ -53,25 +55,34 @@ impl Tls {
     pub fn new(pki: &Pki, env: &Env) -> Result<Self, TlsError> {
         let error = |e: &dyn fmt::Display| TlsError(e.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
-            roots.add(certificate.map_err(|e| error(&e))?).map_err(|e| error(&e))?;
-        }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .allow_unauthenticated()
-            .build()
-            .map_err(|e| error(&e))?;
+        let trusted = Trusted::of(pki, &BTreeMap::new()).map_err(|e| error(&e))?;
+        let judged = JudgedLater(trusted.verifier.clone());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| error(&e))?
-            .with_client_cert_verifier(Arc::new(JudgedLater(Arc::clone(&verifier))))
+            .with_client_cert_verifier(Arc::new(judged))
             .with_cert_resolver(pki.serving());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut for_strangers = config.clone();
         for_strangers.session_storage = Arc::new(NoServerSessionStorage {});
         for_strangers.send_tls13_tickets = 0;
         let (config, for_strangers) = (Arc::new(config), Arc::new(for_strangers));
-        Ok(Self { config, for_strangers, verifier, env: env.clone(), traffic: Arc::default() })
+        let trusted = Arc::new(ArcSwap::from_pointee(trusted));
+        Ok(Self { config, for_strangers, trusted, env: env.clone(), traffic: Arc::default() })
+    }
+
+    /// Trusts the authorities that there are now. What was let in by one that is none of them ends.
+    ///
+    /// # Errors
+    /// When the certificate of one is none.
+    pub fn trust(&self, pki: &Pki) -> Result<(), TlsError> {
+        let before = self.trusted.load_full();
+        let now = Trusted::of(pki, &before.authorities).map_err(|e| TlsError(e.to_string()))?;
+        let gone = before.authorities.iter().filter(|(id, _)| !now.authorities.contains_key(*id));
+        let gone: Vec<CancellationToken> = gone.map(|(_, held)| held.clone()).collect();
+        self.trusted.store(Arc::new(now));
+        gone.iter().for_each(CancellationToken::cancel);
+        Ok(())
     }
 
     /// The same with limits of the caller's, for whoever listens with it.
@@ -109,15 +120,48 @@ impl Tls {
             );
         }
         let now = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let verdict = self
+        let trusted = self.trusted.load_full();
+        let verdict = trusted
             .verifier
             .verify_client_cert(leaf, intermediates, UnixTime::since_unix_epoch(now))
             .map_err(|e| e.to_string())
             .and_then(|_| PeerCertificate::from_der(leaf));
         match verdict {
-            Ok(certificate) => Peer::Certificate(Arc::new(certificate)),
+            Ok(certificate) => {
+                let held = trusted.authorities.get(certificate.authority()).cloned();
+                Peer::Certificate(Arc::new(certificate.held_by(held.unwrap_or_default())))
+            }
             Err(reason) => Peer::Refused(reason.into()),
         }
+    }
+}
+
+/// Whose certificates are good.
+struct Trusted {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// The authorities, by how certificates refer to them, each with what ends when it is trusted no more.
+    authorities: BTreeMap<Vec<u8>, CancellationToken>,
+}
+
+impl Trusted {
+    /// Those of `pki`; `before` is what was held.
+    fn of(
+        pki: &Pki,
+        before: &BTreeMap<Vec<u8>, CancellationToken>,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
+            roots.add(certificate?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .allow_unauthenticated()
+            .build()?;
+        let held = |id: Vec<u8>| {
+            let held = before.get(&id).cloned().unwrap_or_default();
+            (id, held)
+        };
+        Ok(Self { verifier, authorities: pki.trusted().into_iter().map(held).collect() })
     }
 }
 
@@ -131,7 +175,8 @@ impl ClientCertVerifier for JudgedLater {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        // A client that looks for one of them would not show a certificate of an authority that comes next.
+        &[]
     }
 
     fn verify_client_cert(

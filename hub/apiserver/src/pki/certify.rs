@@ -63,19 +63,18 @@ impl Pki {
     /// When the authority cannot be read anew.
     pub fn signer(&self) -> Result<Signer, PkiError> {
         let crypto = |detail: String| PkiError::Crypto { subject: "clients".to_owned(), detail };
-        let key = KeyPair::from_pem(&self.issuer.key().serialize_pem()).map_err(|e| crypto(e.to_string()))?;
-        let issuer = Issuer::from_ca_cert_pem(&self.ca_pem, key).map_err(|e| crypto(e.to_string()))?;
-        let der =
-            CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(|e| crypto(e.to_string()))?;
-        let (_, authority) = X509Certificate::from_der(&der).map_err(|e| crypto(e.to_string()))?;
-        let seconds = u64::try_from(authority.validity().not_after.timestamp()).unwrap_or(0);
-        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        Ok(Signer { issuer, ca_pem: self.ca_pem.clone(), until, env: self.env.clone() })
+        let now = self.authorities.load();
+        let signing = &now.signing;
+        let key =
+            KeyPair::from_pem(&signing.issuer.key().serialize_pem()).map_err(|e| crypto(e.to_string()))?;
+        let issuer = Issuer::from_ca_cert_pem(&signing.pem, key).map_err(|e| crypto(e.to_string()))?;
+        let (ca_pem, until) = (now.bundle.clone(), signing.until);
+        Ok(Signer { issuer, ca_pem, until, env: self.env.clone() })
     }
 }
 
 impl Signer {
-    /// The authority's certificate as PEM.
+    /// The certificates of the authorities that are trusted as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }

@@ -1,15 +1,17 @@
 //! The server's own certificate authority and what it signs.
 //!
 //! ```text
-//! DIR/pki/ca.pem       the CA: private key, then certificate; made once, never replaced   0600
-//! DIR/pki/ca.crt       the CA's certificate alone, for others to trust                    0644
+//! DIR/pki/ca.pem       the CA: private key, then certificate; made once, replaced by
+//!                      `karmada-hub ca rotate` alone, whose steps leave ca-next.pem and
+//!                      ca-old.pem beside it ([`Stage`])                                   0600
+//! DIR/pki/ca.crt       the CA's certificate alone, for others to trust; two while it changes 0644
 //! DIR/pki/serving.pem  key and certificate the listener shows; reissued when the hosts
 //!                      changed, when it nears its end, or when another CA signed it       0600
 //! DIR/pki/admin.pem    key and certificate of the administrator (group system:masters)    0600
 //! DIR/admin.kubeconfig the same, with the server's address, for kubectl                   0600
 //! DIR/pki/service-account.pem   the keys of service accounts' tokens: the first signs, all are trusted.
-//!                      To change keys put a new one before the old one, and take that away when its
-//!                      tokens have ended; read at the start                            0600
+//!                      `karmada-hub ca rotate service-accounts` changes them, by
+//!                      service-account-next.pem; service-account.json has until when tokens of each hold  0600
 //! DIR/pki/monitoring.pem, DIR/monitoring.kubeconfig   the same for scrapers, where the API is somebody else's
 //! ```
 //!
@@ -20,6 +22,7 @@
 //! cannot be read is an error that names the file: a new CA in place of a damaged one would lock every agent out
 //! without a word.
 
+mod authority;
 mod certify;
 mod files;
 mod kubeconfig;
@@ -37,9 +40,9 @@ use std::{
 
 use arc_swap::ArcSwap;
 use karmada_env::Env;
+use parking_lot::Mutex;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::{
     server::{ClientHello, ResolvesServerCert},
@@ -52,6 +55,8 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
+use authority::{Authorities, Authority};
+pub use authority::{Described, Stage};
 pub use certify::{ClientSubject, Signer, ca_cert_hash};
 pub use kubeconfig::{CONTEXT, Kubeconfig};
 pub use signing::SigningKey;
@@ -166,10 +171,11 @@ impl fmt::Debug for Credential {
 pub struct Pki {
     dir: PathBuf,
     env: Env,
-    ca_pem: String,
-    issuer: Issuer<'static, KeyPair>,
+    authorities: ArcSwap<Authorities>,
     hosts: Hosts,
     serving: Arc<ServingCertificate>,
+    /// One step of a change at a time.
+    changing: Mutex<()>,
 }
 
 impl Pki {
@@ -184,10 +190,8 @@ impl Pki {
         let folder = dir.join("pki");
         files::create_private_dir(&folder)?;
         let hosts = Hosts::new(advertise)?;
-        let (ca_pem, issuer) = open_authority(&folder, env)?;
-        files::write_atomic(&folder.join("ca.crt"), ca_pem.as_bytes(), files::PUBLIC)?;
-        let serving = Arc::new(ServingCertificate { current: ArcSwap::from_pointee(None) });
-        let pki = Self { dir: dir.to_path_buf(), env: env.clone(), ca_pem, issuer, hosts, serving };
+        let pki = Self::of(dir, Authorities::open(&folder, env)?, hosts, env);
+        pki.publish()?;
         pki.renew()?;
         Ok(pki)
     }
@@ -200,21 +204,95 @@ impl Pki {
         let folder = dir.join("pki");
         let path = folder.join("ca.pem");
         std::fs::metadata(&path).map_err(|source| PkiError::Io { action: "read", path, source })?;
-        let (ca_pem, issuer) = open_authority(&folder, env)?;
-        let serving = Arc::new(ServingCertificate { current: ArcSwap::from_pointee(None) });
-        Ok(Self {
-            dir: dir.to_path_buf(),
-            env: env.clone(),
-            ca_pem,
-            issuer,
-            hosts: Hosts::new(&[])?,
-            serving,
-        })
+        Ok(Self::of(dir, Authorities::open(&folder, env)?, Hosts::new(&[])?, env))
     }
 
-    /// The authority's certificate as PEM.
-    pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+    fn of(dir: &Path, authorities: Authorities, hosts: Hosts, env: &Env) -> Self {
+        let serving = Arc::new(ServingCertificate { current: ArcSwap::from_pointee(None) });
+        let authorities = ArcSwap::from_pointee(authorities);
+        Self {
+            dir: dir.to_path_buf(),
+            env: env.clone(),
+            authorities,
+            hosts,
+            serving,
+            changing: Mutex::new(()),
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.dir.join("pki")
+    }
+
+    /// For others to trust.
+    fn publish(&self) -> Result<(), PkiError> {
+        let bundle = self.ca_pem();
+        files::write_atomic(&self.folder().join(authority::BUNDLE), bundle.as_bytes(), files::PUBLIC)
+    }
+
+    /// The certificates of the authorities that are trusted as PEM, that of the one that signs first.
+    pub fn ca_pem(&self) -> String {
+        self.authorities.load().bundle.clone()
+    }
+
+    /// How far a change of the authority is, the one that signs, and the one that is trusted beside it.
+    pub fn authorities(&self) -> (Stage, Described, Option<Described>) {
+        let now = self.authorities.load();
+        (now.stage, now.signing.described(), now.other.as_ref().map(Authority::described))
+    }
+
+    /// How certificates refer to the authorities that are trusted.
+    pub(crate) fn trusted(&self) -> Vec<Vec<u8>> {
+        self.authorities.load().trusted().map(|authority| authority.id.clone()).collect()
+    }
+
+    /// Goes on to the next stage of a change of the authority. Certificates of the server's own follow at once; whoever signs,
+    /// trusts or shows this authority elsewhere is the caller's to tell.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written. The step may then be done, and can be done again.
+    pub fn step_authority(&self) -> Result<Stage, PkiError> {
+        let _one = self.changing.lock();
+        let folder = self.folder();
+        match self.authorities.load().stage {
+            Stage::Settled => authority::introduce(&folder, &self.env)?,
+            Stage::Introduced => authority::change(&folder)?,
+            Stage::Changed => authority::let_go(&folder)?,
+        }
+        self.authorities.store(Arc::new(Authorities::open(&folder, &self.env)?));
+        self.publish()?;
+        self.renew()?;
+        Ok(self.authorities.load().stage)
+    }
+
+    /// Goes on to the next stage of a change of the key that tokens of service accounts are signed with.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub fn step_service_accounts(&self) -> Result<Stage, PkiError> {
+        let _one = self.changing.lock();
+        signing::step(&self.folder())
+    }
+
+    /// How far that is.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn service_accounts_stage(&self) -> Result<Stage, PkiError> {
+        signing::stage(&self.folder())
+    }
+
+    /// Where it is kept until when tokens of each key hold.
+    pub fn token_ends_file(&self) -> PathBuf {
+        self.folder().join("service-account.json")
+    }
+
+    /// Writes a file there that only its owner may read, whole or not at all.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_private(&self, path: &Path, text: &str) -> Result<(), PkiError> {
+        files::write_atomic(path, text.as_bytes(), files::PRIVATE)
     }
 
     /// The serving certificate, kept current by [`Pki::renew`].
@@ -241,8 +319,8 @@ impl Pki {
                 params
             },
         )?;
-        let certified =
-            certified_key(&credential).map_err(|detail| PkiError::Damaged { path: path.clone(), detail })?;
+        let certified = self.authorities.load().chain(&credential);
+        let certified = certified.map_err(|detail| PkiError::Damaged { path: path.clone(), detail })?;
         self.serving.current.store(Arc::new(Some(Arc::new(certified))));
         Ok(())
     }
@@ -297,7 +375,9 @@ impl Pki {
         let params = || client_params(holder.user, holder.group);
         let credential = self.kept_or_made(&path, holder.user, |_| true, params)?;
         let out = self.dir.join(format!("{}.kubeconfig", holder.file));
-        let text = Kubeconfig { server, user: holder.entry, ..self.kubeconfig_base() }.render(&credential);
+        let ca_pem = self.ca_pem();
+        let text =
+            Kubeconfig { context: CONTEXT, server, user: holder.entry, ca_pem: &ca_pem }.render(&credential);
         files::write_atomic(&out, text.as_bytes(), files::PRIVATE)?;
         Ok(out)
     }
@@ -315,22 +395,23 @@ impl Pki {
     /// A secret that whoever has this authority's key knows, and nobody else: the same from start to start, another one for
     /// each purpose.
     pub fn secret(&self, purpose: &str) -> String {
-        let key = self.issuer.key().serialize_der();
+        let key = self.authorities.load().signing.issuer.key().serialize_der();
         let digest = Sha256::new_with_prefix(purpose).chain_update([0]).chain_update(key).finalize();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The keys of `service-account.pem`, which is made where it is missing: the first signs, all are trusted.
+    /// The keys of `service-account.pem`, which is made where it is missing: the first signs, all are trusted. Behind them the
+    /// one that comes next.
     ///
     /// # Errors
     /// When the file cannot be read or written, or holds something else.
     pub fn service_account_keys(&self) -> Result<Vec<SigningKey>, PkiError> {
-        signing::open_or_create(&self.dir.join("pki").join("service-account.pem"))
+        signing::open_or_create(&self.folder())
     }
 
     /// A kubeconfig text with this authority embedded, context [`CONTEXT`].
     pub fn kubeconfig(&self, server: &str, user: &str, credential: &Credential) -> String {
-        Kubeconfig { server, user, ..self.kubeconfig_base() }.render(credential)
+        Kubeconfig { context: CONTEXT, server, user, ca_pem: &self.ca_pem() }.render(credential)
     }
 
     /// The URL that stands in kubeconfigs: the first advertised host, else the loopback address.
@@ -340,10 +421,6 @@ impl Pki {
             Some(host) => format!("https://{host}:{port}"),
             None => format!("https://127.0.0.1:{port}"),
         }
-    }
-
-    fn kubeconfig_base(&self) -> Kubeconfig<'_> {
-        Kubeconfig { context: CONTEXT, server: "", user: "", ca_pem: &self.ca_pem }
     }
 
     /// The credential in `path` if it is still good, else a new one, written there first.
@@ -358,7 +435,10 @@ impl Pki {
             let leaf = Leaf::parse(&credential)
                 .map_err(|detail| PkiError::Damaged { path: path.to_path_buf(), detail })?;
             let ends_soon = leaf.not_after <= self.env.wall() + RENEW_BEFORE;
-            if !ends_soon && leaf.authority == self.authority_id() && fits(&leaf) {
+            if !ends_soon
+                && leaf.authority.as_ref() == Some(&self.authorities.load().signing.id)
+                && fits(&leaf)
+            {
                 return Ok(credential);
             }
             tracing::info!(path = %path.display(), ends_soon, "reissuing the certificate of {subject}");
@@ -380,18 +460,8 @@ impl Pki {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(crypto)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(crypto)?;
+        let certificate = params.signed_by(&key, &self.authorities.load().signing.issuer).map_err(crypto)?;
         Ok(Credential { key_pem: key.serialize_pem(), certificate_pem: certificate.pem() })
-    }
-
-    /// How certificates refer to this authority's key.
-    fn authority_id(&self) -> Option<Vec<u8>> {
-        let der = CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).ok()?;
-        let (_, certificate) = X509Certificate::from_der(&der).ok()?;
-        certificate.extensions().iter().find_map(|e| match e.parsed_extension() {
-            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
-            _ => None,
-        })
     }
 }
 
@@ -410,46 +480,6 @@ impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.current.load().as_ref().clone()
     }
-}
-
-/// Opens the authority, or makes it if nothing shows that there ever was one.
-fn open_authority(folder: &Path, env: &Env) -> Result<(String, Issuer<'static, KeyPair>), PkiError> {
-    let path = folder.join("ca.pem");
-    let damaged = |detail: String| PkiError::Damaged { path: path.clone(), detail };
-    if let Some(credential) = files::read_credential(&path)? {
-        let leaf = Leaf::parse(&credential).map_err(damaged)?;
-        let left = leaf.not_after.duration_since(env.wall()).unwrap_or_default();
-        if left.is_zero() {
-            return Err(PkiError::AuthorityExpired { path });
-        }
-        if left < RENEW_BEFORE {
-            tracing::warn!(path = %path.display(), "the certificate authority ends in {} days", left.as_secs() / 86_400);
-        }
-        let key = KeyPair::from_pem(&credential.key_pem).map_err(|e| damaged(e.to_string()))?;
-        let issuer =
-            Issuer::from_ca_cert_pem(&credential.certificate_pem, key).map_err(|e| damaged(e.to_string()))?;
-        return Ok((credential.certificate_pem, issuer));
-    }
-    for witness in ["serving.pem", "admin.pem", "ca.crt"] {
-        let witness = folder.join(witness);
-        if witness.exists() {
-            return Err(PkiError::AuthorityLost { missing: path, witness, folder: folder.to_path_buf() });
-        }
-    }
-    let crypto =
-        |e: rcgen::Error| PkiError::Crypto { subject: "the authority".to_owned(), detail: e.to_string() };
-    let mut params = CertificateParams::default();
-    params.distinguished_name = subject("karmada", None);
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages =
-        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    set_validity(&mut params, env.wall(), CA_VALIDITY);
-    let key = KeyPair::generate().map_err(crypto)?;
-    let certificate = params.self_signed(&key).map_err(crypto)?;
-    let credential = Credential { key_pem: key.serialize_pem(), certificate_pem: certificate.pem() };
-    files::write_credential(&path, &credential)?;
-    tracing::info!(path = %path.display(), "made a certificate authority");
-    Ok((credential.certificate_pem, Issuer::new(params, key)))
 }
 
 fn client_params(common_name: &str, organisation: &str) -> CertificateParams {

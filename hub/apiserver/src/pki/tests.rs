@@ -196,3 +196,76 @@ fn what_is_damaged_is_named_and_never_replaced() {
 fn files_begin() -> &'static str {
     "-----BEGIN CERTIFICATE-----"
 }
+
+fn certificates(pem: &str) -> usize {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).count()
+}
+
+#[test]
+fn an_authority_changes_in_steps_that_may_be_cut_off() {
+    let dir = TempDir::new().unwrap();
+    let (env, _) = env();
+    let again = || open(dir.path(), &[], &env).unwrap();
+    let shown = |pki: &Pki| pki.serving.current.load().as_ref().as_ref().unwrap().cert.len();
+    let pki = again();
+    let (stage, first, other) = pki.authorities();
+    assert_eq!((stage, &*first.name, other, shown(&pki)), (Stage::Settled, "karmada", None, 1));
+    let serving = read(dir.path(), "pki/serving.pem");
+
+    assert_eq!(pki.step_authority().unwrap(), Stage::Introduced);
+    let next = again().authorities().2.unwrap();
+    for pki in [&pki, &again()] {
+        let (stage, signs, other) = pki.authorities();
+        assert_eq!((stage, &signs, other.as_ref()), (Stage::Introduced, &first, Some(&next)));
+        assert_eq!(certificates(&pki.ca_pem()), 2);
+    }
+    assert_eq!(read(dir.path(), "pki/serving.pem"), serving, "who knows the old one alone goes on");
+    assert_eq!(read(dir.path(), "pki/ca.crt"), pki.ca_pem());
+    assert_eq!(certificates(pki.signer().unwrap().ca_pem()), 2);
+
+    // Cut off before the rename: what is to be old signs still.
+    fs::copy(dir.path().join("pki/ca.pem"), dir.path().join("pki/ca-old.pem")).unwrap();
+    assert_eq!(again().authorities().0, Stage::Introduced);
+
+    let pki = again();
+    assert_eq!(pki.step_authority().unwrap(), Stage::Changed);
+    for pki in [&pki, &again()] {
+        assert_eq!(pki.authorities(), (Stage::Changed, next.clone(), Some(first.clone())));
+        assert_eq!((certificates(&pki.ca_pem()), shown(pki)), (2, 2), "the old one vouches for the new one");
+    }
+    assert!(read(dir.path(), "pki/serving.pem") != serving);
+
+    assert_eq!(pki.step_authority().unwrap(), Stage::Settled);
+    for pki in [&pki, &again()] {
+        assert_eq!((pki.authorities(), shown(pki)), ((Stage::Settled, next.clone(), None), 1));
+        assert_eq!(certificates(&pki.ca_pem()), 1);
+    }
+    let mut names: Vec<_> = fs::read_dir(dir.path().join("pki"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["ca.crt", "ca.pem", "serving.pem"]);
+}
+
+#[test]
+fn the_key_of_tokens_changes_in_steps_that_may_be_cut_off() {
+    let dir = TempDir::new().unwrap();
+    let (env, _) = env();
+    let pki = open(dir.path(), &[], &env).unwrap();
+    let ids =
+        || pki.service_account_keys().unwrap().iter().map(|key| key.id().to_owned()).collect::<Vec<_>>();
+    let first = ids();
+    assert_eq!((first.len(), pki.service_accounts_stage().unwrap()), (1, Stage::Settled));
+    assert_eq!(pki.step_service_accounts().unwrap(), Stage::Introduced);
+    let both = ids();
+    assert_eq!((both.len(), &both[0]), (2, &first[0]), "the old one signs");
+    let next = read(dir.path(), "pki/service-account-next.pem");
+    assert_eq!(pki.step_service_accounts().unwrap(), Stage::Changed);
+    assert_eq!(ids(), [both[1].clone(), both[0].clone()]);
+    // Cut off before the file went.
+    fs::write(dir.path().join("pki/service-account-next.pem"), next).unwrap();
+    assert_eq!((ids().len(), pki.service_accounts_stage().unwrap()), (2, Stage::Changed));
+    assert_eq!(pki.step_service_accounts().unwrap(), Stage::Settled);
+    assert_eq!(ids(), [both[1].clone()]);
+}

@@ -155,7 +155,7 @@ async fn a_bootstrap_token_holds_as_long_as_its_secret_does() {
 fn accounts(server: &Server) -> Authenticator {
     let (dir, env) = (tempfile::TempDir::new().unwrap(), Env::seeded(server.clock.clone(), 7));
     let pki = Pki::open_or_create(dir.path(), &[], &env).unwrap();
-    let settings = accounts::Settings { ca_pem: pki.ca_pem().to_owned(), ..accounts::Settings::default() };
+    let settings = accounts::Settings { ca_pem: pki.ca_pem(), ..accounts::Settings::default() };
     let accounts = ServiceAccounts::new(settings, pki.service_account_keys().unwrap());
     Authenticator::new(Tokens::new(), env).with_service_accounts(Arc::new(accounts))
 }

@@ -62,23 +62,28 @@ fn issuer(args: &ServeArgs) -> Result<Option<Issuer>, Failure> {
     Ok(Some(Issuer { oidc, client: Arc::new(Network(fetcher)) }))
 }
 
-/// Who is who. `url` is where the server is reached; the keys of issuers are kept current until `stop`.
-pub(super) fn authenticator(
-    args: &ServeArgs,
-    pki: &Pki,
-    url: &str,
-    env: &Env,
-    stop: &CancellationToken,
-) -> Result<Authenticator, Failure> {
+/// How tokens of service accounts are issued. `url` is where the server is reached.
+pub(super) fn settings(args: &ServeArgs, pki: &Pki, url: &str) -> Settings {
     let authn = &args.authn;
     let longest = authn.service_account_max_token_expiration;
-    let settings = Settings {
+    Settings {
         issuers: authn.service_account_issuer.clone(),
         audiences: authn.api_audiences.clone(),
         longest: (!longest.is_zero()).then_some(longest),
         jwks_uri: authn.service_account_jwks_uri.clone().unwrap_or_else(|| format!("{url}/openid/v1/jwks")),
-        ca_pem: pki.ca_pem().to_owned(),
-    };
+        ca_pem: pki.ca_pem(),
+        ends: Arc::default(),
+    }
+}
+
+/// Who is who. The keys of issuers are kept current until `stop`.
+pub(super) fn authenticator(
+    args: &ServeArgs,
+    pki: &Pki,
+    settings: Settings,
+    env: &Env,
+    stop: &CancellationToken,
+) -> Result<Authenticator, Failure> {
     let accounts = ServiceAccounts::new(settings, pki.service_account_keys().map_err(pki_failure)?);
     let known = Authenticator::new(tokens(args)?, env.clone()).with_service_accounts(Arc::new(accounts));
     Ok(match issuer(args)? {

@@ -1,6 +1,6 @@
 //! `karmada-hub serve --data-dir DIR`: the API is the hub's own.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use karmada_apiserver::{
     authn::epochs::EndingFigures,
@@ -14,8 +14,14 @@ use karmada_store::{OpenError, engine::redb::Redb};
 use tokio::time::timeout;
 
 use super::{
-    End, audit::audit, authn::authenticator, bind, create_dir, encryption::Keeper, front::beside_api, limits,
-    pki_failure, supervise, tls,
+    End,
+    audit::audit,
+    authn::{authenticator, settings},
+    authority::{Rotation, token_ends},
+    bind, create_dir,
+    encryption::Keeper,
+    front::beside_api,
+    limits, pki_failure, supervise, tls,
 };
 use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics};
 
@@ -28,11 +34,14 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     create_dir(dir)?;
     let engine = Redb::open(dir).map_err(store_failure)?;
     let socket = bind(args.listen)?;
-    let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
+    let fresh = !dir.join("pki").join("service-account.pem").exists();
+    let pki = Arc::new(Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?);
     let tls = tls(args, &pki, env)?;
     // Whoever gets an answer under a new name finds it in the kubeconfig already.
     let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
-    let authenticator = authenticator(args, &pki, &url, env, &end.now)?;
+    let settings = settings(args, &pki, &url);
+    let authenticator = authenticator(args, &pki, settings.clone(), env, &end.now)?;
+    token_ends(&pki, &settings, fresh, env.wall()).map_err(pki_failure)?;
     let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone());
     let audit = audit(&args.audit, env)?;
     let keeper = Keeper::open(args.encryption_provider_config.as_deref(), dir)?;
@@ -56,6 +65,17 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     embedded.server().authenticate_by(authenticator);
     embedded.server().certify_by(certifier);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
+    let rotation = Arc::new(Rotation {
+        pki: pki.clone(),
+        tls: tls.clone(),
+        server: embedded.server().clone(),
+        store: embedded.store().clone(),
+        settings,
+        url: url.clone(),
+        env: env.clone(),
+    });
+    embedded.server().add_paths(&rotation.paths());
+    tokio::spawn(rotation.keep(stop.clone()));
     let service = embedded.server().service();
     let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));
     let leaving = embedded.server().clone();
@@ -67,7 +87,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let controllers = tokio::spawn(async move { running.await.map_err(hub_failure) });
     tracing::info!(listen = %args.listen, url, kubeconfig = %kubeconfig.display(), "serving");
 
-    let ended = supervise(listening, controllers, (&pki, &ADMINISTRATOR, &url), &stop).await;
+    let ended = supervise(listening, controllers, (&*pki, &ADMINISTRATOR, &*url), &stop).await;
     let told = async {
         if let Some(audit) = &audit
             && let Err(why) = audit.close(CLOSE).await

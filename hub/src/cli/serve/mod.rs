@@ -9,6 +9,7 @@
 
 mod audit;
 mod authn;
+mod authority;
 mod credentials;
 mod embedded;
 mod encryption;

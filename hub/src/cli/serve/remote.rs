@@ -63,7 +63,7 @@ pub(super) async fn serve(
     // A server elsewhere does not find us at the loopback address.
     let webhooks = (!args.advertise.is_empty()).then(|| Registration {
         url: pki.server_url(listen.port()),
-        authority: pki.ca_pem().to_owned(),
+        authority: pki.ca_pem(),
         key: key.clone(),
     });
     let remote_config = RemoteConfig {

@@ -215,13 +215,19 @@ fn data(secret: &Value, field: &str) -> Vec<u8> {
 fn judge(accounts: &ServiceAccounts, secret: &Value, account: Option<&Object>) -> Verdict {
     let Some(account) = account else { return Verdict::Delete };
     let whole = object::annotation(secret, UID) == Some(&*account.header.uid)
-        && !data(secret, "token").is_empty()
+        && is_known(accounts, &data(secret, "token"))
         && data(secret, "namespace") == account.key.namespace.as_bytes()
         && data(secret, "ca.crt") == accounts.ca_pem().as_bytes();
     if whole { Verdict::Whole } else { Verdict::Fill }
 }
 
-/// Puts into a Secret what it lacks. A token that stands there is left.
+/// Whether a token stands there, and was not signed by a key that has been let go of.
+fn is_known(accounts: &ServiceAccounts, token: &[u8]) -> bool {
+    let lost = ServiceAccounts::key_of(token).is_some_and(|key| !accounts.key_ids().contains(&key));
+    !token.is_empty() && !lost
+}
+
+/// Puts into a Secret what it lacks. A token that stands there is left, unless its key has been let go of.
 fn complete(
     accounts: &ServiceAccounts,
     key: &Key,
@@ -231,7 +237,7 @@ fn complete(
     let token = data(secret, "token");
     object::set_annotation(secret, UID, &*account.header.uid);
     let filled = object::ensure_map(secret, "data");
-    if token.is_empty() {
+    if !is_known(accounts, &token) {
         let token = accounts.issue_secret(&key.namespace, &key.name, account)?;
         filled.insert("token".to_owned(), STANDARD.encode(token).into());
     }

@@ -104,6 +104,9 @@ impl ServiceAccounts {
             sub: user_name(namespace, name),
         };
         let token = self.sign(&claims).map_err(Status::internal)?;
+        if let Some((key, _)) = self.keys.first() {
+            self.settings.ends.note(key.id(), claims.exp);
+        }
         let ends = now + Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
         object::set_meta(&mut review, "name", name);
         object::set_meta(&mut review, "namespace", namespace);
