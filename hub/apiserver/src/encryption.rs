@@ -35,7 +35,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -49,7 +49,7 @@ use sha2::{Digest as _, Sha256};
 use self::{
     command::Command,
     config::{Configuration, Provider, covers},
-    sealed::{Cipher, Fingerprint, Root, Sealed, Sealer},
+    sealed::{Cipher, Fingerprint, Root, Sealed, Sealer, Wrapped},
 };
 
 /// Data keys of one command that may stand in a store before it is written anew: each costs a call at a start.
@@ -112,6 +112,10 @@ pub struct Encryption {
     used: Mutex<BTreeMap<Fingerprint, String>>,
     /// Values that were read and would not be written so now.
     stale: AtomicU64,
+    /// Something else was in force since all was written anew, and values of that time may stand in the files.
+    changed: AtomicBool,
+    /// Why roots of values that were read cannot be had: a command that fails is not asked for each value.
+    failed: Mutex<BTreeMap<Fingerprint, String>>,
     counts: Counts,
 }
 
@@ -185,6 +189,11 @@ impl Encryption {
     }
 
     fn take(&self, ring: Ring) {
+        let before = self.ring.load();
+        if !before.ways.is_empty() && before.digest != ring.digest {
+            self.changed.store(true, Ordering::Relaxed);
+        }
+        self.failed.lock().clear();
         for root in ring.ways.iter().filter_map(|way| way.sealer.as_ref()).map(Sealer::root) {
             if root.wrapped().is_some() {
                 self.data.lock().insert(root.fingerprint(), root.clone());
@@ -251,7 +260,8 @@ impl Encryption {
     /// it was written last.
     pub fn is_due(&self, written: &str) -> bool {
         let data = self.used.lock().keys().filter(|used| self.data.lock().contains_key(used)).count();
-        self.stale.load(Ordering::Relaxed) > 0 || data > DATA_KEYS || self.ring.load().digest != written
+        let changed = self.stale.load(Ordering::Relaxed) > 0 || self.changed.load(Ordering::Relaxed);
+        changed || data > DATA_KEYS || self.ring.load().digest != written
     }
 
     /// All of the store was written anew, or could not be; by the file that was read last.
@@ -259,10 +269,17 @@ impl Encryption {
         self.counts.rewrites[usize::from(!done)].fetch_add(1, Ordering::Relaxed);
         if done {
             self.stale.store(0, Ordering::Relaxed);
+            self.changed.store(false, Ordering::Relaxed);
             let writing = self.ring.load().writing();
             self.used.lock().retain(|root, _| writing.contains(root));
             self.data.lock().retain(|root, _| writing.contains(root));
         }
+    }
+
+    /// Whether Secrets are encrypted and Works, which carry those that go to clusters, are not.
+    pub fn leaves_works(&self) -> bool {
+        let ring = self.ring.load();
+        ring.sealer("core/secrets").is_some() && ring.sealer("work.karmada.io/works").is_none()
     }
 
     /// The keys that values stand in the store with, by name.
@@ -297,6 +314,20 @@ impl Encryption {
         if let Some(root) = self.data.lock().get(&sealed.fingerprint) {
             return Ok(root.clone());
         }
+        if let Some(why) = self.failed.lock().get(&sealed.fingerprint) {
+            return Err(why.clone());
+        }
+        let root = Self::unwrap(ring, sealed, wrapped).inspect_err(|why| {
+            let name = sealed.describe();
+            tracing::error!("values are encrypted with {name}, {why}");
+            self.failed.lock().insert(sealed.fingerprint, why.clone());
+        })?;
+        self.data.lock().insert(sealed.fingerprint, root.clone());
+        Ok(root)
+    }
+
+    /// The data key of a sealed value, from its command.
+    fn unwrap(ring: &Ring, sealed: &Sealed<'_>, wrapped: &Wrapped) -> Result<Arc<Root>, String> {
         let command =
             ring.commands.iter().find(|command| command.name() == sealed.name).ok_or_else(|| {
                 "which is not among the kms providers of --encryption-provider-config; add it there"
@@ -306,7 +337,6 @@ impl Encryption {
         if root.fingerprint() != sealed.fingerprint {
             return Err("for which its command gives another key".to_owned());
         }
-        self.data.lock().insert(sealed.fingerprint, root.clone());
         Ok(root)
     }
 

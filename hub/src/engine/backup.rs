@@ -266,7 +266,9 @@ impl fmt::Display for Kept {
             });
         }
         match self.plain_secrets {
-            0 if parts.is_empty() => return f.write_str("it holds no Secrets"),
+            0 if parts.is_empty() => {
+                return f.write_str("it holds no Secrets, but for those that Works carry to clusters");
+            }
             0 => {}
             count => parts.push(format!("{count} Secrets are not encrypted: whoever has it can read them")),
         }

@@ -83,6 +83,12 @@ impl Command {
         let secret: [u8; 32] = random().map_err(none)?;
         let answer = self.ask("encrypt", &json!({"uid": uid()?, "plaintext": STANDARD.encode(secret)}))?;
         let key_id = self.text("encrypt", &answer, "keyId")?;
+        let told = self.key_id()?;
+        if told != key_id {
+            let why =
+                format!("its keyId is {key_id:?}, and that of status is {told:?}: they must be the same");
+            return Err(self.failed("encrypt", &why));
+        }
         let key = self.bytes("encrypt", &answer, "ciphertext")?;
         if key.is_empty() || key.len() > LONGEST {
             return Err(self.failed("encrypt", &format!("ciphertext must have 1 to {LONGEST} bytes")));

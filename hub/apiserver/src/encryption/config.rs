@@ -185,11 +185,11 @@ impl Configuration {
             ));
         }
         let file: File = serde_path_to_error::deserialize(value).map_err(|error| {
-            // What serde says of a value that does not fit shows it.
+            // What serde says of a value that does not fit shows it, and it may be a key in the wrong place.
             let path = error.path().to_string();
             let why = error.into_inner().to_string();
-            if path.ends_with("secret") {
-                format!("{path}: must be a string")
+            if path.contains("providers") && !why.contains("field `") {
+                format!("{path}: is not what must stand there")
             } else {
                 format!("{path}: {why}")
             }
@@ -211,6 +211,10 @@ impl Configuration {
                 }
                 if seen.contains(resource) {
                     wrong.push(format!("{at}.resources[{j}] {resource:?}: stands there twice"));
+                } else if let Some(earlier) = seen.iter().find(|earlier| masks(earlier, resource)) {
+                    wrong.push(format!(
+                        "{at}.resources[{j}] {resource:?}: is masked by {earlier:?}, which stands before it; put it first"
+                    ));
                 }
                 seen.push(resource.clone());
             }
@@ -320,6 +324,12 @@ impl Kms {
         }
         Ok(Provider::Kms { name, command: path.into(), timeout })
     }
+}
+
+/// Whether a wildcard covers all that another pattern does.
+fn masks(wildcard: &str, pattern: &str) -> bool {
+    let group = pattern.split_once('.').map_or("", |(_, group)| group);
+    wildcard == "*.*" || wildcard.strip_prefix("*.").is_some_and(|of| of == group)
 }
 
 /// Why a resource cannot be called so.

@@ -149,7 +149,7 @@ fn a_key_goes_when_nothing_is_encrypted_with_it() {
 #[test]
 fn a_file_is_read_as_kube_apiserver_reads_it_or_refused_with_its_field() {
     let good = keys("aesgcm", &[("key1", 1)]);
-    let refused: [(&[&str], &str); 14] = [
+    let refused: [(&[&str], &str); 17] = [
         (&[], "resources[0].providers: there are none"),
         (
             &["aescbc: {keys: [{name: a, secret: AAAA}]}"],
@@ -161,7 +161,7 @@ fn a_file_is_read_as_kube_apiserver_reads_it_or_refused_with_its_field() {
             "aesgcm.keys[0].secret: has 3 bytes; must have one of [16, 24, 32]",
         ),
         (&["aesgcm: {keys: [{name: a, secret: \"?hunter2\"}]}"], "keys[0].secret: is not base64"),
-        (&["aesgcm: {keys: [{name: a, secret: 123456}]}"], "secret: must be a string"),
+        (&["aesgcm: {keys: [{name: a, secret: 123456}]}"], "secret: is not what must stand there"),
         (&["aesgcm: {keys: [{secret: AAAAAAAAAAAAAAAAAAAAAA==}]}"], "keys[0].name: must have 1 to 200 bytes"),
         (&[&good, &good], "providers[1].aesgcm.keys[0].name \"key1\": stands there twice"),
         (
@@ -169,6 +169,9 @@ fn a_file_is_read_as_kube_apiserver_reads_it_or_refused_with_its_field() {
             "has 16 bytes; must have one of [32]",
         ),
         (&["identity: {}\n    aesgcm: {keys: []}"], "must be one of aesgcm, secretbox, identity, kms"),
+        (&["aesgcm: {keys: [hunter2]}"], "aesgcm.keys[0]: is not what must stand there"),
+        (&["aesgcm: {keys: hunter2}"], "aesgcm.keys: is not what must stand there"),
+        (&["secretbox: hunter2"], "secretbox: is not what must stand there"),
         (&["rot13: {}"], "unknown field `rot13`"),
         (&["kms: {name: k, endpoint: \"exec:///bin/k\"}"], "kms.apiVersion \"\": must be \"v2\""),
         (&["kms: {apiVersion: v2, name: k, endpoint: \"unix:///tmp/k.sock\"}"], "does not speak gRPC"),
@@ -193,6 +196,10 @@ fn a_file_is_read_as_kube_apiserver_reads_it_or_refused_with_its_field() {
     for (names, want) in [
         ("secret", "resources[0].resources[0] \"secret\": the core group has no such resource"),
         ("secrets, secrets", "resources[0].resources[1] \"secrets\": stands there twice"),
+        ("\"*.\", secrets", "\"secrets\": is masked by \"*.\", which stands before it"),
+        ("\"*.*\", secrets", "\"secrets\": is masked by \"*.*\""),
+        ("\"*.*\", \"*.apps\"", "\"*.apps\": is masked by \"*.*\""),
+        ("\"*.work.karmada.io\", works.work.karmada.io", "is masked by \"*.work.karmada.io\""),
         ("\"*\"", "wildcards are"),
         ("\"secrets.\"", "wildcards are"),
         ("\"works.*\"", "wildcards are"),
@@ -263,12 +270,12 @@ fn a_command_keeps_the_key_of_the_keys() {
     let kept = one.seal(&key("a"), &VALUE);
     assert_eq!(one.unseal(&key("a"), kept.clone()), Ok(VALUE));
     let before = calls();
-    assert_eq!(before, 2, "encrypt, and decrypt to be sure");
+    assert_eq!(before, 3, "encrypt, its keyId, and decrypt to be sure");
     let again = Encryption::new(text.as_bytes()).unwrap();
     for _ in 0..3 {
         assert_eq!(again.unseal(&key("a"), kept.clone()), Ok(VALUE));
     }
-    assert_eq!(calls(), before + 3, "a data key is asked for once");
+    assert_eq!(calls(), before + 4, "a data key is asked for once");
     assert!(!again.is_due(&one.digest()), "it is the same key of the command's");
     assert!(again.unseal(&key("b"), kept.clone()).is_err());
     assert_eq!(again.has_new_key(), Ok(false));
@@ -291,6 +298,59 @@ fn a_command_keeps_the_key_of_the_keys() {
     let elsewhere = of(&[&keys("aesgcm", &[("key1", 1)])]);
     let why = elsewhere.unseal(&key("a"), kept).unwrap_err();
     assert!(why.contains("of kms \"vault\"") && why.contains("not among the kms providers"), "{why}");
+}
+
+#[test]
+fn what_was_in_force_for_a_while_is_not_forgotten_when_it_is_taken_back() {
+    let first = file(&[&keys("aesgcm", &[("key1", 1), ("key2", 2)])]);
+    for other in [
+        file(&[&keys("aesgcm", &[("key2", 2), ("key1", 1)])]),
+        file(&["identity: {}", &keys("aesgcm", &[("key1", 1)])]),
+    ] {
+        let encryption = Encryption::new(first.as_bytes()).unwrap();
+        let written = encryption.digest();
+        encryption.reload(other.as_bytes()).unwrap();
+        encryption.seal(&key("a"), &VALUE);
+        // The store cannot be written anew meanwhile, and the file is as it was.
+        encryption.rewritten(false);
+        encryption.reload(first.as_bytes()).unwrap();
+        assert!(encryption.digest() == written && encryption.is_due(&written));
+        encryption.rewritten(true);
+        assert!(!encryption.is_due(&written));
+    }
+}
+
+#[test]
+fn a_command_that_fails_is_not_asked_for_each_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = command(dir.path(), "k1");
+    let one = Encryption::new(text.as_bytes()).unwrap();
+    let kept = one.seal(&key("a"), &VALUE);
+    // A start with a key of its own, beside a command that does not answer any more.
+    let providers = text.split("providers:\n  - ").nth(1).unwrap().trim().to_owned();
+    let other = of(&[&keys("aesgcm", &[("key1", 1)]), &providers]);
+    fs::remove_file(dir.path().join("well")).unwrap();
+    let calls = || fs::read_to_string(dir.path().join("calls")).unwrap().split_whitespace().count();
+    let before = calls();
+    for _ in 0..5 {
+        let why = other.unseal(&key("a"), kept.clone()).unwrap_err();
+        assert!(why.contains("the vault is sealed"), "{why}");
+    }
+    assert_eq!(calls(), before + 1);
+    fs::write(dir.path().join("well"), "").unwrap();
+    other.reload(file(&[&keys("aesgcm", &[("key1", 1)]), &providers]).as_bytes()).unwrap();
+    assert_eq!(other.unseal(&key("a"), kept), Ok(VALUE), "the file was read again");
+}
+
+#[test]
+fn a_command_whose_answers_name_different_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = command(dir.path(), "k1");
+    let path = dir.path().join("kms");
+    let script = fs::read_to_string(&path).unwrap().replacen("\"keyId\":\"k1\"", "\"keyId\":\"k9\"", 1);
+    fs::write(&path, script).unwrap();
+    let why = Encryption::new(text.as_bytes()).map(drop).unwrap_err().to_string();
+    assert!(why.contains("\"k1\"") && why.contains("\"k9\"") && why.contains("must be the same"), "{why}");
 }
 
 #[test]

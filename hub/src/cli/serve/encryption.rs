@@ -30,6 +30,18 @@ const AT_LAST: Duration = Duration::from_secs(600);
 /// In the data directory: by what all of the store was written last.
 const WRITTEN: &str = "encryption.written";
 
+/// What a file is told that has what the guides for Kubernetes have.
+const PLAIN_WORKS: &str = "Works are not encrypted, and carry the Secrets that go to clusters; list works.work.karmada.io beside \
+                           secrets";
+
+/// By what the store was written last is not known any more: whatever happens now, it is written anew.
+fn forget(data: &Path) -> Result<(), String> {
+    match fs::remove_file(data.join(WRITTEN)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
 /// The keys of a store, for whoever reads it.
 pub(in crate::cli) fn keys(file: Option<&Path>) -> Result<Arc<Encryption>, Failure> {
     open(file).map(|(encryption, _)| encryption)
@@ -88,8 +100,14 @@ impl Keeper {
         for remark in file.map(|file| remarks(file, data)).unwrap_or_default() {
             tracing::warn!("--encryption-provider-config: {remark}");
         }
-        let written = fs::read_to_string(data.join(WRITTEN)).unwrap_or_default();
-        let written = Arc::new(Mutex::new(written.trim().to_owned()));
+        let written = fs::read_to_string(data.join(WRITTEN)).unwrap_or_default().trim().to_owned();
+        if !written.is_empty() && written != encryption.digest() {
+            forget(data).map_err(|why| Failure::failed(format!("{WRITTEN}: {why}")))?;
+        }
+        let written = Arc::new(Mutex::new(written));
+        if encryption.leaves_works() {
+            tracing::warn!("--encryption-provider-config: {PLAIN_WORKS}");
+        }
         let file = file.map(Path::to_owned);
         Ok(Self { encryption, file, text, refused: None, data: data.to_owned(), written, every: LOOK })
     }
@@ -179,11 +197,21 @@ impl Keeper {
         } else if known && !seldom {
             return;
         }
+        // First: what is written from then on may be written otherwise, and this program may end before it is noted.
+        if let Err(why) = forget(&self.data) {
+            tracing::error!(
+                "--encryption-provider-config has changed, and stays as it was: {WRITTEN}: {why}"
+            );
+            return;
+        }
         let (encryption, new) = (self.encryption.clone(), text.clone());
         match spawn_blocking(move || encryption.reload(&new)).await {
             Ok(Ok(())) => {
                 let keys = self.encryption.writing().join(", ");
                 tracing::info!(keys, "--encryption-provider-config has changed and is in force");
+                if self.encryption.leaves_works() {
+                    tracing::warn!("--encryption-provider-config: {PLAIN_WORKS}");
+                }
                 (self.text, self.refused) = (text, None);
             }
             Ok(Err(why)) => {
