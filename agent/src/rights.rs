@@ -99,6 +99,8 @@ pub(crate) struct Standing {
     stands_in: bool,
     /// There is no Lease on the member: the hub's has to do.
     leaseless: bool,
+    /// Our Cluster was deleted, and there has been none of ours since.
+    left: bool,
 }
 
 impl Standing {
@@ -156,13 +158,17 @@ impl Standing {
     /// back to us.
     fn gone(&mut self) {
         let others = matches!(self.cluster, Registration::Refused(_) | Registration::Vacant);
-        self.found(if others { Registration::Vacant } else { Registration::Removed });
+        self.left |= !others;
+        self.found(if self.left { Registration::Removed } else { Registration::Vacant });
     }
 
     /// A Cluster was found, or not. Without one of ours the hub's Lease counts for nothing: it is asked for anew.
     fn found(&mut self, cluster: Registration) {
         if cluster.is_withdrawn() {
             self.hub = Claim::Unknown;
+        }
+        if cluster == Registration::Ours {
+            self.left = false;
         }
         self.cluster = cluster;
     }
@@ -466,6 +472,17 @@ mod tests {
             standing.gone();
             assert_eq!(standing.phase().as_str(), then, "{cluster:?}");
             assert!(standing.is_withdrawn() && !standing.may_report());
+        }
+        // Who was told to leave does not come back because another, which had the name since, has left, too.
+        let mut standing = Standing::default();
+        for ours in [false, true] {
+            standing.found(Registration::Ours);
+            if !ours {
+                standing.gone();
+            }
+            standing.found(Registration::Refused("why".into()));
+            standing.gone();
+            assert_eq!(standing.phase().as_str(), if ours { "joining" } else { "removed" });
         }
     }
 

@@ -43,6 +43,9 @@ const CONFIRMATIONS: u32 = 3;
 /// How many renewals without an answer are remembered.
 const UNANSWERED: usize = 256;
 
+/// How many of them may still arrive after a later one was answered.
+const LATE: usize = 8;
+
 /// How long giving the Lease back may take at the end.
 const RELEASE: Duration = Duration::from_secs(2);
 
@@ -88,12 +91,17 @@ impl Times {
         }
     }
 
+    /// Earlier ones may still arrive, by a connection that was given up.
     fn answered(&mut self, time: Option<MicroTime>) {
-        *self = Self { answered: time, ..Self::default() };
+        (self.answered, self.more) = (time, false);
+        while self.since.len() > LATE {
+            self.since.pop_front();
+        }
     }
 
+    /// What is newer than the last answer, and not ours, is another writer's, and no older hub's.
     fn may_be(&self, time: MicroTime) -> bool {
-        self.more || self.answered.is_none_or(|answered| answered == time) || self.since.contains(&time)
+        self.more || self.answered.is_none_or(|answered| time >= answered) || self.since.contains(&time)
     }
 }
 
@@ -349,14 +357,18 @@ mod tests {
         times.answered(Some(at(10)));
         times.asked(Some(at(20)));
         times.asked(Some(at(30)));
-        for (second, may) in [(5, false), (10, true), (20, true), (30, true), (25, false)] {
+        for (second, may) in [(5, false), (10, true), (20, true), (30, true), (25, true)] {
             assert_eq!(times.may_be(at(second)), may, "{second}");
+        }
+        times.answered(Some(at(40)));
+        for (second, may) in [(10, false), (20, true), (25, false), (30, true), (40, true)] {
+            assert_eq!(times.may_be(at(second)), may, "{second} arrived late");
         }
         for second in 0..UNANSWERED as u64 {
             times.asked(Some(at(100 + second)));
         }
         assert!(times.may_be(at(20)), "it may be one that is not remembered");
         times.answered(Some(at(1000)));
-        assert!(!times.may_be(at(10)) && times.may_be(at(1000)));
+        assert!(!times.may_be(at(30)) && times.may_be(at(355)) && times.may_be(at(1000)));
     }
 }
