@@ -29,9 +29,8 @@
 //! to be made whole the objects are not told. A 401 whose stage is left out by the policy (`ResponseStarted`) is told as
 //! `ResponseComplete`. There are no annotations of admission, and none that a client adds; no webhook gets events. A request
 //! whose client has gone before it was answered is told with the code 499, never as a success. What this server's own
-//! controllers do is told nowhere here, while kube-controller-manager's requests are: that certificates are approved and
-//! signed, tokens and requests cleared away, dependents collected, the contents of namespaces deleted, roles made and
-//! aggregated. The process's log has those about certificates and tokens.
+//! controllers write (certificates approved and signed, dependents collected, roles made) is told once, when it is done,
+//! at `ResponseComplete` and without bodies; what they read, what failed, and Events that go by their age are not.
 
 mod allowance;
 pub mod event;
@@ -42,7 +41,7 @@ pub(crate) mod trail;
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use http::{HeaderMap, request::Parts};
+use http::{HeaderMap, StatusCode, request::Parts};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{Sheet, Source};
 use parking_lot::Mutex;
@@ -56,7 +55,7 @@ use self::{
 };
 use crate::{
     authn::{ANONYMOUS, UserInfo},
-    authz::Target,
+    authz::{ResourceTarget, Target},
     request::RequestInfo,
 };
 
@@ -96,6 +95,23 @@ impl Audit {
         let verdict = self.policy.judge(begun.user, &begun.info.verb, &begun.target);
         self.queue.counts.level(verdict.level);
         (verdict.level > Level::None).then(|| Trail::begin(self.clone(), verdict, begun))
+    }
+
+    /// Tells of what this server itself has written.
+    pub(crate) fn tell_own(
+        self: &Arc<Self>,
+        user: &UserInfo,
+        agent: &str,
+        verb: &str,
+        target: &ResourceTarget<'_>,
+        version: &str,
+    ) {
+        let verdict = self.policy.judge(Some(user), verb, &Target::Resource(*target));
+        self.queue.counts.level(verdict.level);
+        if verdict.level > Level::None {
+            let code = if verb == "create" { StatusCode::CREATED } else { StatusCode::OK };
+            Trail::own(self.clone(), verdict, user, agent, verb, target, version).answered(code, None);
+        }
     }
 
     /// Whether a request that was refused is told, which takes so many bytes; if so, how many before it were not.

@@ -454,8 +454,10 @@ impl ApiServer {
         &self.inner.stored.epochs
     }
 
-    /// Tells this log of requests from now on, those of clients in process included. The first that is named stays.
+    /// Tells this log of requests from now on, those of clients in process included, and of what the server does by itself.
+    /// The first that is named stays.
     pub fn audit_by(&self, audit: Arc<Audit>) {
+        self.inner.registry.audit_by(audit.clone());
         self.inner.front.audit_by(audit);
     }
 

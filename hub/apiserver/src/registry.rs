@@ -27,7 +27,7 @@ pub(crate) mod together;
 use std::{
     collections::HashSet,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -35,12 +35,13 @@ use std::{
 use bytes::Bytes;
 use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
-use karmada_store::{CommitError, Failure, Guard, Op, Project as _, Purpose, Revision};
+use karmada_store::{Action, CommitError, Expect, Failure, Guard, Key, Op, Project as _, Purpose, Revision};
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
     admission::Admission,
+    audit::Audit,
     authn::UserInfo,
     authz::{self, Attributes, Authorizer, ResourceTarget},
     crd::{schemas, served::Served},
@@ -72,6 +73,8 @@ pub struct Registry {
     /// Where work on large objects is done.
     pub(crate) pool: Arc<Pool>,
     projection: Projection,
+    /// Who is told of what this server does by itself.
+    audit: OnceLock<Arc<Audit>>,
 }
 
 /// Who makes a request, and what the client is to be told beside the answer.
@@ -241,7 +244,7 @@ pub struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn key(&self) -> karmada_store::Key {
+    fn key(&self) -> Key {
         storage::key(self.kind, self.namespace, self.name)
     }
 
@@ -347,6 +350,7 @@ impl Registry {
             follower,
             pool: Arc::default(),
             projection,
+            audit: OnceLock::new(),
         }
     }
 
@@ -418,6 +422,28 @@ impl Registry {
         (!caller.internal && !webhooks::is_exempt(kind)).then_some(hooks)
     }
 
+    /// Tells this log of what is done here by nobody's request. The first that is named stays.
+    pub(crate) fn audit_by(&self, audit: Arc<Audit>) {
+        let _ = self.audit.set(audit);
+    }
+
+    /// Tells of what this server itself has done. Events that go by their age are not worth a word.
+    fn tell(&self, user: &UserInfo, agent: &str, verb: &str, key: &Key, subresource: &str) {
+        let Some(audit) = self.audit.get().filter(|_| &*key.resource != "core/events") else { return };
+        let kinds = self.kinds();
+        let Some(kind) = kinds.iter().find(|kind| kind.storage == key.resource) else { return };
+        let (namespace, name) = (&*key.namespace, &*key.name);
+        let target = ResourceTarget {
+            group: &kind.gvr.group,
+            resource: &kind.gvr.resource,
+            subresource,
+            namespace,
+            name,
+            fields: None,
+        };
+        audit.tell_own(user, agent, verb, &target, &kind.gvr.version);
+    }
+
     /// Commits one operation of a caller. `Ok(None)`: someone else was faster.
     async fn commit(
         &self,
@@ -439,10 +465,22 @@ impl Registry {
         // A hub that is full has to start, too.
         let purpose = if caller.internal { Purpose::Upkeep } else { purpose };
         let terms = quota::terms(caller.user, &op.key.resource, purpose);
+        // Whoever is judged has come by a request, which is told of.
+        let own = (caller.authorizer.is_none() && self.audit.get().is_some()).then(|| {
+            let verb = match (&op.action, op.expect) {
+                (Action::Delete(_), _) => "delete",
+                (Action::Put(_), Expect::Absent) => "create",
+                (Action::Put(_), _) => "update",
+            };
+            (verb, op.key.clone())
+        });
         // What it is answered with is the last one's.
         let ops = schemas::beside(&self.store, &op).into_iter().chain([op]).collect();
         match self.store.commit_if(guards, ops, terms).await {
             Ok(mut committed) => {
+                if let Some((verb, key)) = own {
+                    self.tell(caller.user, caller.agent, verb, &key, "");
+                }
                 let entry = committed.entries.pop();
                 if let Some(entry) =
                     entry.as_ref().filter(|entry| self.follower.concerns(&entry.key.resource))

@@ -23,7 +23,11 @@ use super::{
     queue::Room,
 };
 use crate::{
-    authz::Target, body, identity::UserInfo, listener::RemoteAddr, registry::patch::PatchType,
+    authz::{ResourceTarget, Target},
+    body,
+    identity::UserInfo,
+    listener::RemoteAddr,
+    registry::patch::PatchType,
     shape::Findings,
 };
 
@@ -101,24 +105,26 @@ fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<IpAddr> {
     addresses
 }
 
+fn reference(target: &ResourceTarget<'_>, version: &str) -> ObjectRef {
+    ObjectRef {
+        resource: target.resource.to_owned(),
+        namespace: target.namespace.to_owned(),
+        name: target.name.to_owned(),
+        api_group: target.group.to_owned(),
+        api_version: version.to_owned(),
+        subresource: target.subresource.to_owned(),
+        ..ObjectRef::default()
+    }
+    .cut()
+}
+
 impl Trail {
-    /// Begins, and tells that the request has come.
+    /// Begins. That the request has come is told when it is known whether it may be made.
     pub(super) fn begin(audit: Arc<Audit>, verdict: Verdict, begun: &Begun<'_>) -> Box<Self> {
         let Begun { id, parts, info, target, user } = *begun;
         let object = match target {
             Target::Path(_) => None,
-            Target::Resource(target) => Some(
-                ObjectRef {
-                    resource: target.resource.to_owned(),
-                    namespace: target.namespace.to_owned(),
-                    name: target.name.to_owned(),
-                    api_group: target.group.to_owned(),
-                    api_version: info.version.clone(),
-                    subresource: target.subresource.to_owned(),
-                    ..ObjectRef::default()
-                }
-                .cut(),
-            ),
+            Target::Resource(target) => Some(reference(&target, &info.version)),
         };
         let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
         let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
@@ -138,6 +144,44 @@ impl Trail {
             noted: Mutex::new(Noted { object, ..Noted::default() }),
             audit,
         })
+    }
+
+    /// Of what this server itself does: nobody has to allow it, and it is told at its end alone.
+    pub(super) fn own(
+        audit: Arc<Audit>,
+        verdict: Verdict,
+        user: &UserInfo,
+        agent: &str,
+        verb: &str,
+        target: &ResourceTarget<'_>,
+        version: &str,
+    ) -> Self {
+        let ResourceTarget { group, resource, subresource, namespace, name, .. } = *target;
+        let mut uri = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let parts = [("namespaces/", namespace), ("", resource), ("", name), ("", subresource)];
+        for (before, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            uri.push('/');
+            uri.push_str(before);
+            uri.push_str(part);
+        }
+        let (received, begun) = (audit.env.wall(), audit.env.now());
+        let object = Some(reference(target, version));
+        Self {
+            verdict,
+            id: audit.env.uuid(),
+            uri,
+            verb: verb.to_owned(),
+            user: Some(user.clone()),
+            source_ips: Vec::new(),
+            agent: agent.to_owned(),
+            received,
+            begun,
+            noted: Mutex::new(Noted { object, allowed: true, ..Noted::default() }),
+            audit,
+        }
     }
 
     /// The request was refused because nobody knows who asks; `how` they tried to say so.

@@ -37,8 +37,9 @@ const CONFIG_MAPS: &str = "core/configmaps";
 const KUBECONFIG: &str = "kubeconfig";
 /// What the field with a token's signature begins with; the token's id follows.
 const SIGNATURE: &str = "jws-kubeconfig-";
-/// So many tokens sign at once, the newest: anybody may ask for the ConfigMap, and each takes 112 bytes of it.
-const MOST: usize = 1_024;
+/// So many tokens sign at once, the newest: anybody may ask for the ConfigMap, and each takes 112 bytes of it. A machine
+/// whose token does not sign cannot join.
+const MOST: usize = 4_096;
 /// For so long changes are gathered, once the first has been written: a fleet that joins changes its tokens one by one.
 const GATHER: Duration = Duration::from_millis(250);
 /// How often it is looked at whose time is up, and what failed is tried again.
@@ -124,23 +125,23 @@ impl Tokens {
         }
     }
 
-    /// The signatures that count, by the ids of tokens.
-    pub(super) fn signatures(&mut self, now: SystemTime) -> BTreeMap<&str, &str> {
+    /// The signatures that count, by the ids of tokens: of the newest, if there are more than so many.
+    pub(super) fn signatures(&mut self, now: SystemTime, most: usize) -> BTreeMap<&str, &str> {
         let signs = self.tokens.iter().filter_map(|(name, token)| {
             let (signature, _) = token.signature.as_ref().filter(|(_, until)| now < *until)?;
             Some((token.made, name.strip_prefix(bootstrap::PREFIX)?, signature.as_str()))
         });
         let mut signs: Vec<_> = signs.collect();
-        let crowded = signs.len() > MOST;
+        let crowded = signs.len() > most;
         if crowded && !std::mem::replace(&mut self.crowded, crowded) {
             tracing::warn!(
-                "more than {MOST} bootstrap tokens could sign what machines read before they join: only the newest do; \
-                 delete some, or let machines know the authority by its hash alone"
+                "more than {most} bootstrap tokens could sign what machines read before they join: only the newest do, \
+                 and machines with older ones cannot join; delete some, or let them join in turns"
             );
         }
         self.crowded = crowded;
         signs.sort_unstable_by_key(|(made, ..)| std::cmp::Reverse(*made));
-        signs.into_iter().take(MOST).map(|(_, id, signature)| (id, signature)).collect()
+        signs.into_iter().take(most).map(|(_, id, signature)| (id, signature)).collect()
     }
 
     /// The names of Secrets whose time is up.
@@ -230,7 +231,7 @@ impl Publisher {
         let text = kubeconfig(server, signer.ca_pem());
         let mut tokens = self.tokens.lock();
         tokens.update(&self.registry.store.snapshot(), &text);
-        let signatures = tokens.signatures(self.registry.env.wall()).into_iter();
+        let signatures = tokens.signatures(self.registry.env.wall(), MOST).into_iter();
         let mut wanted: BTreeMap<String, String> =
             signatures.map(|(id, signature)| (format!("{SIGNATURE}{id}"), signature.to_owned())).collect();
         drop(tokens);

@@ -323,16 +323,16 @@ async fn only_tokens_that_have_changed_are_read_and_the_newest_sign() {
         }
     }
     tokens.update(&store.snapshot(), "text");
-    let ids: Vec<String> = tokens.signatures(at(1)).into_keys().map(str::to_owned).collect();
+    let ids: Vec<String> = tokens.signatures(at(1), 1024).into_keys().map(str::to_owned).collect();
     assert_eq!((ids.len(), &*ids[0], &*ids[1023]), (1024, "000476", "001499"));
     assert_eq!(tokens.read, total, "each once");
     // One is used, another used up; the older ones come into their places.
     put(1000, 1).await;
     put(1001, 0).await;
     tokens.update(&store.snapshot(), "text");
-    let ids: Vec<String> = tokens.signatures(at(1)).into_keys().map(str::to_owned).collect();
+    let ids: Vec<String> = tokens.signatures(at(1), 1024).into_keys().map(str::to_owned).collect();
     assert_eq!((ids.len(), &*ids[0]), (1024, "000475"));
     assert!(ids.contains(&"001000".to_owned()) && !ids.contains(&"001001".to_owned()));
     assert_eq!(tokens.read, total + 2);
-    assert!(tokens.signatures(at(3600)).is_empty(), "their time is up");
+    assert!(tokens.signatures(at(3600), 1024).is_empty(), "their time is up");
 }

@@ -11,7 +11,7 @@ use karmada_meta::{
 use karmada_store::{Expect, Guard, Op, Purpose, Revision};
 use serde_json::Value;
 
-use super::{Caller, Registry, Target, Written, metadata, rules, served};
+use super::{Caller, Registry, Target, Written, escalation, metadata, rules, served};
 use crate::{
     admission::Operation,
     authn::bootstrap,
@@ -154,7 +154,7 @@ impl Registry {
             errors.extend(kind.shape.validate_create(&object));
             Ok::<_, Status>(errors)
         };
-        let mut errors = self.pool.run(caller.weight(), prepare).await??;
+        let mut errors = self.pool.run(escalation::weight(caller, kind), prepare).await??;
         rules::judge(&self.pool, caller, kind, &object, None, &mut errors).await?;
         let check = || {
             if !errors.is_empty() {

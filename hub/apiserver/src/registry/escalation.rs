@@ -23,10 +23,20 @@ use crate::{
             rule::PolicyRule,
         },
     },
+    heavy::HEAVY,
+    kinds::Kind,
     pki::MASTERS,
     storage,
     webhooks::Attempt,
 };
+
+/// How much there is to work on where somebody's object is judged. A few bytes say many rights, and each may be held against
+/// many rules.
+pub(super) fn weight(caller: &Caller<'_>, kind: &Kind) -> usize {
+    let judged = caller.authorizer.is_some()
+        && [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS].contains(&&*kind.storage);
+    if judged { caller.weight().max(HEAVY) } else { caller.weight() }
+}
 
 impl Registry {
     /// Judges a role or binding that is to be stored.

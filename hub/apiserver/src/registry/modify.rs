@@ -11,8 +11,8 @@ use karmada_store::{Expect, Guard, Op, Purpose};
 use serde_json::{Map, Value};
 
 use super::{
-    Caller, Registry, Shown, Target, Written, is_deleting, metadata, parse_version, renewal::is_renewal,
-    rules,
+    Caller, Registry, Shown, Target, Written, escalation, is_deleting, metadata, parse_version,
+    renewal::is_renewal, rules,
 };
 use crate::{
     admission::Operation,
@@ -183,7 +183,7 @@ impl Registry {
             self.judge_certificate(caller, attempt, &new)?;
             Ok::<_, Status>(errors)
         };
-        let mut errors = self.pool.run(caller.weight(), prepare).await??;
+        let mut errors = self.pool.run(escalation::weight(caller, kind), prepare).await??;
         rules::judge(&self.pool, caller, kind, &new, Some(old), &mut errors).await?;
         let check = || {
             if !errors.is_empty() {

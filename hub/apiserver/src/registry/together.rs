@@ -7,7 +7,7 @@ use karmada_store::{CommitError, Expect, Guard, Op, Purpose};
 use serde_json::Value;
 
 use super::Registry;
-use crate::{fields, identity::UserInfo, kinds::Kind, quota, storage::Object};
+use crate::{certificates, fields, identity::UserInfo, kinds::Kind, quota, storage::Object};
 
 /// What an object is to become.
 #[derive(Debug)]
@@ -36,6 +36,20 @@ impl Registry {
         changes: Vec<Change>,
     ) -> Result<bool, Status> {
         let now = self.now();
+        let mut told = Vec::new();
+        for Change { kind, live, new, subresource } in &changes {
+            if &*kind.storage == certificates::STORAGE && *subresource == "status" {
+                let approved = |object: &Value| {
+                    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+                    conditions.into_iter().flatten().any(|condition| condition["type"] == "Approved")
+                };
+                // As kube-controller-manager would: one thing after the other.
+                if approved(new) && !approved(&self.value_of(kind, live)) {
+                    told.push((live.key.clone(), "approval"));
+                }
+            }
+            told.push((live.key.clone(), *subresource));
+        }
         let ops = changes.into_iter().map(|Change { kind, live, new, subresource }| {
             let old = self.value_of(&kind, &live);
             let new = fields::update(&kind, Some(&old), &new, manager, subresource, &now);
@@ -45,6 +59,9 @@ impl Registry {
         let terms = quota::terms(user, "", Purpose::Upkeep);
         match self.store.commit_if(guards, ops, terms).await {
             Ok(committed) => {
+                for (key, subresource) in told {
+                    self.tell(user, manager, "update", &key, subresource);
+                }
                 if let Some(last) = committed.entries.last() {
                     self.follower.reached(last.revision).await;
                 }

@@ -23,8 +23,8 @@ use crate::{MAPS, Server, config_map};
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// A server that tells.
-struct Told {
-    server: Server,
+pub(crate) struct Told {
+    pub(crate) server: Server,
     audit: Arc<Audit>,
     dir: TempDir,
 }
@@ -35,7 +35,7 @@ impl Told {
     }
 
     /// The same over a server that there is.
-    fn over(server: Server, policy: &str) -> Self {
+    pub(crate) fn over(server: Server, policy: &str) -> Self {
         let mut tokens = Tokens::new();
         tokens.insert("good", UserInfo::new("u", ["g"]));
         server.api.authenticate_by(Authenticator::new(tokens, Env::system()));
@@ -58,7 +58,7 @@ impl Told {
     }
 
     /// Everything that was told.
-    async fn events(self) -> Vec<Value> {
+    pub(crate) async fn events(self) -> Vec<Value> {
         self.audit.close(Duration::from_secs(60)).await.unwrap();
         let text = std::fs::read_to_string(self.dir.path().join("audit.log")).unwrap();
         text.lines()

@@ -431,3 +431,37 @@ async fn one_machine_that_asks_on_and_on_keeps_no_other_from_asking() {
     let own = ask(&server, agent("m1"), &body("m1-zzzzz", &own)).await;
     assert_eq!(decided(&own).0, "Approved", "{own:?}");
 }
+
+#[tokio::test]
+async fn the_audit_log_has_who_was_let_in_and_by_what() {
+    let (server, _dir) = signing().await;
+    let told = audit::Told::over(
+        server,
+        "omitStages: [RequestReceived]\nrules: [{level: Metadata, verbs: [update]}]",
+    );
+    token(&told.server, json!({"hub.karmada.io/uses-left": "1"})).await;
+    let request = request_of(&KeyPair::generate().unwrap(), "system:karmada:agent:m1", AGENTS, None);
+    assert_eq!(decided(&ask(&told.server, joiner(), &body("m1-aaaaa", &request)).await).0, "Approved");
+    let events = told.events().await;
+    let mut told: Vec<String> = Vec::new();
+    for event in events.iter().filter(|event| event["user"]["username"] == "system:certificate-controller") {
+        let object = |field: &str| event["objectRef"][field].as_str().unwrap_or_default();
+        told.push(format!("{} {}/{}", object("resource"), object("name"), object("subresource")));
+        assert_eq!(
+            (&event["stage"], &event["responseStatus"]["code"]),
+            (&json!("ResponseComplete"), &json!(200))
+        );
+    }
+    told.sort();
+    let name = "certificatesigningrequests m1-aaaaa";
+    assert_eq!(
+        told,
+        [format!("{name}/approval"), format!("{name}/status"), "secrets bootstrap-token-abcdef/".to_owned()]
+    );
+    let uris: Vec<&Value> = events.iter().map(|event| &event["requestURI"]).collect();
+    let secret = format!("{TOKENS}/bootstrap-token-abcdef");
+    assert!(
+        uris.contains(&&json!(secret)) && uris.contains(&&json!(format!("{PATH}/m1-aaaaa/status"))),
+        "{uris:?}"
+    );
+}
