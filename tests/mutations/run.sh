@@ -5,11 +5,16 @@
 #
 # Found when they were last put back:
 #
-#   2364-lost-clusters-lose-their-works    seed 4     deleted on a cluster that was only out of reach
+#   2364-lost-clusters-lose-their-works    seed 6     deleted on a cluster that was only out of reach
 #   7455-empty-is-healthy                  seed 14    replicas go although nothing has taken over
 #   5803-tasks-never-end                   seed 18    eviction tasks stay after everything is well
+#   fenced-goes-at-once                    seed 19    its successor begins while the last Pod is ending
 #   5406-missing-work-is-deleted           seed 23    a hub made anew of an older copy does not know the Work
+#   older-hub-deletes                      seed 26    a hub made anew of an older copy is believed
 #   backwards-clock                        seed 38    an agent's clock is put back, and its Lease does not count
+#   late-answer-counts                     seed 93    what an apply answered hides what the watch brought since
+#   absent-is-gone                         seed 154   a kind that is not served for a moment counts as gone
+#   two-agents-act                         seed 213   an agent that was replaced goes on
 #
 # Works on a copy of HEAD in a folder of its own, so that nothing else is touched, and takes it away however it ends. A
 # seed counts only if the code as it is passes it. SEEDS (0..1000) is where it looks; CARGO_TARGET_DIR may name a target
