@@ -1,10 +1,11 @@
 //! What an agent is told: plain data, read by nobody but the agent it is given to.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use karmada_api::consts::{lease, namespace};
+use karmada_api::consts::{extension, lease, namespace};
 use karmada_client::Wake;
 use karmada_env::Env;
+use parking_lot::Mutex;
 
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,35 @@ pub struct Facts {
     pub region: String,
     /// Failure zones.
     pub zones: Vec<String>,
+}
+
+/// What is wrong between an agent and its hub that people should know: conditions of its Cluster, by type.
+#[derive(Clone, Debug, Default)]
+pub struct Troubles(Arc<Mutex<BTreeMap<&'static str, (&'static str, String)>>>);
+
+impl Troubles {
+    /// The types that there can be.
+    pub(crate) const TYPES: [&str; 2] = [extension::CREDENTIAL_NOT_RENEWED, extension::CLOCK_SKEWED];
+
+    /// Something is wrong: with a reason in one word, and a sentence.
+    pub(crate) fn say(&self, what: &'static str, reason: &'static str, message: String) {
+        self.0.lock().insert(what, (reason, message));
+    }
+
+    /// It is over.
+    pub(crate) fn over(&self, what: &str) {
+        self.0.lock().remove(what);
+    }
+
+    /// Whether it is wrong now.
+    pub(crate) fn has(&self, what: &str) -> bool {
+        self.0.lock().contains_key(what)
+    }
+
+    /// All of it.
+    pub(crate) fn all(&self) -> Vec<(&'static str, &'static str, String)> {
+        self.0.lock().iter().map(|(what, (reason, message))| (*what, *reason, message.clone())).collect()
+    }
 }
 
 /// How an agent behaves. The figures are Karmada's unless they say otherwise.
@@ -46,6 +76,8 @@ pub struct AgentConfig {
     pub hub_back: Wake,
     /// The same for the member.
     pub member_back: Wake,
+    /// Shown as conditions of the Cluster.
+    pub troubles: Troubles,
 }
 
 impl AgentConfig {
@@ -64,6 +96,7 @@ impl AgentConfig {
             resource_modeling: true,
             hub_back: Wake::new(),
             member_back: Wake::new(),
+            troubles: Troubles::default(),
         }
     }
 

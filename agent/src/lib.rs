@@ -50,7 +50,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{AgentConfig, Facts, State};
+pub use config::{AgentConfig, Facts, State, Troubles};
 pub use rights::Phase;
 pub use stats::{Count, Stats};
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::cluster::ClusterView;
 use crate::{
-    config::AgentConfig,
+    config::{AgentConfig, Troubles},
     member::{
         discovery::{Apis, Discovery},
         health::{Health, Threshold},
@@ -417,6 +417,7 @@ impl Reporter {
         conditions::set(&mut new.conditions, ready, now);
         unwatched(&mut new.conditions, &self.executor.observer.failing(), now);
         self.executor.released.show(&mut new.conditions, now);
+        troubled(&mut new.conditions, &self.config.troubles, now);
         new
     }
 }
@@ -434,6 +435,17 @@ fn unwatched(list: &mut Vec<Condition>, failing: &[(String, Arc<str>)], now: Tim
     );
     let condition = Condition::new(extension::KINDS_UNWATCHED, true, "WatchRefused", message, now);
     conditions::set(list, condition, now);
+}
+
+/// Says what is wrong between us and the hub, as long as it is.
+fn troubled(list: &mut Vec<Condition>, troubles: &Troubles, now: Time) {
+    let all = troubles.all();
+    for what in Troubles::TYPES.into_iter().filter(|what| !all.iter().any(|(there, ..)| there == what)) {
+        conditions::remove(list, what);
+    }
+    for (what, reason, message) in all {
+        conditions::set(list, Condition::new(what, true, reason, message, now), now);
+    }
 }
 
 fn enablements(apis: &Apis, now: Time) -> Condition {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use karmada_client::{Backoff, Endpoint, KubeconfigError, Policy, link::proxy::Proxy};
+use futures::future::{BoxFuture, FutureExt as _};
+use karmada_client::{Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, link::proxy::Proxy};
 use karmada_env::Env;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     endpoints::Stage,
 };
 use crate::hub::{
-    credential::{CONTEXT, Credential, Keep},
+    credential::{CONTEXT, Credential, Keep, renew::Supply},
     join::{Invitation, JoinError, Journey, Token, discovery::digests, request::Key},
 };
 
@@ -28,15 +29,18 @@ pub(super) struct File {
 impl File {
     /// What it says now.
     pub(super) fn read(&self) -> Result<Credential, KubeconfigError> {
-        // The same words for a file that is not there as everywhere.
-        karmada_client::Kubeconfig::load(&self.path)?;
-        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
-        Credential::parse(&self.path, &text, self.context.as_deref())
+        Credential::of(&Kubeconfig::load(&self.path)?, self.context.as_deref())
+    }
+
+    /// The same, with a number that changes with it.
+    pub(super) fn version(&self) -> Result<(Credential, u64), KubeconfigError> {
+        let (kubeconfig, context) = (Kubeconfig::load(&self.path)?, self.context.as_deref());
+        Ok((Credential::of(&kubeconfig, context)?, kubeconfig.version(context)?))
     }
 }
 
 /// Everything from which a credential can come.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Ways {
     pub(super) cluster: String,
     pub(super) file: Option<File>,
@@ -45,10 +49,11 @@ pub(super) struct Ways {
     pub(super) proxy: Option<Proxy>,
     /// Somebody waits for what becomes of it.
     pub(super) prompt: bool,
+    env: Env,
 }
 
 impl Ways {
-    pub(super) fn of(args: &Args, keep: Option<Keep>) -> Self {
+    pub(super) fn of(args: &Args, keep: Option<Keep>, env: Env) -> Self {
         let file =
             args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
         Self {
@@ -58,6 +63,7 @@ impl Ways {
             invited: args.invited.clone(),
             proxy: args.proxy.clone(),
             prompt: args.join,
+            env,
         }
     }
 
@@ -78,7 +84,8 @@ impl Ways {
     }
 
     /// The credential to begin with, and whether it was there before. Waits for as long as it takes, unless somebody waits.
-    pub(super) async fn obtain(&self, env: &Env, stage: &Stage) -> Result<(Credential, bool), ProcessError> {
+    pub(super) async fn obtain(&self, stage: &Stage) -> Result<(Credential, bool), ProcessError> {
+        let env = &self.env;
         let from_file = self.file.as_ref().map(File::read).transpose()?;
         let mut backoff = Backoff::new(RETRY);
         let kept = loop {
@@ -112,7 +119,7 @@ impl Ways {
     }
 
     /// What was kept, if it is this cluster's.
-    pub(super) async fn kept(&self) -> Result<Option<Credential>, ProcessError> {
+    async fn kept(&self) -> Result<Option<Credential>, ProcessError> {
         let Some(keep) = &self.keep else { return Ok(None) };
         let Some(text) = keep.load().await.map_err(ProcessError::Failed)?.kubeconfig else { return Ok(None) };
         let place = keep.place();
@@ -228,6 +235,32 @@ impl Ways {
         keep.finish(&text).await.map_err(kept)?;
         tracing::info!(cluster = %self.cluster, hub = %credential.endpoint.server, kept = %keep.place(), "joined");
         Ok(credential)
+    }
+}
+
+impl Supply for Ways {
+    fn endpoint(&self, credential: &Credential) -> Result<Endpoint, String> {
+        Self::endpoint(self, credential).map_err(|error| error.to_string())
+    }
+
+    fn in_file(&self) -> Option<Result<(Credential, u64), String>> {
+        Some(self.file.as_ref()?.version().map_err(|error| error.to_string()))
+    }
+
+    fn kept(&self) -> BoxFuture<'_, Result<Option<Credential>, String>> {
+        async move { Self::kept(self).await.map_err(|error| error.to_string()) }.boxed()
+    }
+
+    fn join(&self) -> Option<BoxFuture<'_, Result<Credential, String>>> {
+        let (invited, keep) = (self.invited.as_ref()?, self.keep.as_ref()?);
+        let joining = async move {
+            match self.attempt(invited, keep, &self.env, &mut None).await {
+                Ok(credential) => Ok(credential),
+                Err(Trouble::Join(error)) => Err(error.to_string()),
+                Err(Trouble::Arguments(error)) => Err(error.to_string()),
+            }
+        };
+        Some(joining.boxed())
     }
 }
 

@@ -422,10 +422,6 @@ impl Karmadas {
             self.leader_elect,
             "--leader-elect: not needed, two agents of one name notice each other by the lease",
         );
-        note(
-            self.controllers.iter().any(|name| name == "certRotation"),
-            "--controllers: certRotation is not supported yet",
-        );
         note(given("proxy_server_address"), "--proxy-server-address: not supported yet");
         note(
             self.cluster_namespace != namespace::CLUSTER,
@@ -554,7 +550,7 @@ mod tests {
         assert_eq!(args.config.facts.zones, ["a", "b"]);
         assert_eq!((args.verbosity, args.log_format), (4, LogFormat::Json));
         assert!(!args.config.resource_modeling);
-        assert_eq!(args.notes.len(), 3, "{:?}", args.notes);
+        assert_eq!(args.notes.len(), 2, "{:?}", args.notes);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::ProcessError;
-use crate::{Handle, Phase};
+use crate::{Handle, Phase, hub::credential::standing::Standing};
 
 /// How long a client may take to say what it wants.
 const HEADER_READ: Duration = Duration::from_secs(5);
@@ -38,6 +38,7 @@ pub(super) struct Stage {
 pub(super) struct Running {
     pub(super) agent: Handle,
     pub(super) hub: LinkStatus,
+    pub(super) standing: Arc<Standing>,
     /// What `/metrics` shows.
     pub(super) page: PageSource,
 }
@@ -132,13 +133,22 @@ fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
     match (request.uri().path(), stage.running.get()) {
         ("/healthz" | "/livez", _) => text(StatusCode::OK, "ok"),
         ("/readyz" | "/metrics", None) => not_ready(&format!("joining the hub: {}", stage.waits.lock())),
-        ("/readyz", Some(running)) if running.agent.is_ready() => text(StatusCode::OK, "ok"),
+        ("/readyz", Some(running)) if running.agent.is_ready() => {
+            let words =
+                request.uri().query().is_some_and(|query| query.split('&').any(|word| word == "verbose"));
+            let words = if words { running.standing.words() } else { String::new() };
+            text(
+                StatusCode::OK,
+                if words.is_empty() { "ok".to_owned() } else { format!("ok\n{words}") }.as_str(),
+            )
+        }
         ("/readyz", Some(running)) => {
             let phase = running.agent.phase().borrow().clone();
-            not_ready(&match &phase {
+            let why = match &phase {
                 Phase::Refused(why) => why.to_string(),
                 other => format!("{}; hub connected: {}", other.as_str(), running.hub.is_connected()),
-            })
+            };
+            not_ready(format!("{why}\n{}", running.standing.words()).trim_end())
         }
         ("/metrics", Some(running)) => {
             let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());

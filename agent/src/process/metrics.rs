@@ -1,21 +1,72 @@
 //! What an agent shows at `/metrics`. Read when somebody asks.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use karmada_client::{LinkStatus, metrics::LinkFigures};
 use karmada_core::figures::{CLUSTER_FAMILIES, MEMBER_CLUSTER};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{Page, PageSource, Process, Sheet, Source};
 
-use crate::{Handle, Phase};
+use crate::{
+    Handle, Phase,
+    hub::credential::standing::{Figures, Standing},
+};
 
 /// The page of a process with one agent and its two links.
-pub(super) fn page(agent: Handle, hub: LinkStatus, member: LinkStatus, env: &Env) -> PageSource {
+pub(super) fn page(
+    agent: Handle,
+    hub: LinkStatus,
+    member: LinkStatus,
+    standing: Arc<Standing>,
+    env: &Env,
+) -> PageSource {
     let process = Process::new(env!("CARGO_PKG_VERSION"), env.wall());
     let link = |prefix, to, link| LinkFigures { prefix, to, link, env: env.clone() };
     let hub = link("karmada_agent_hub", "hub", hub);
     let member = link("karmada_agent_member", "member", member);
-    Page::new().with(process).with(Shown(agent)).with(hub).with(member).into_source()
+    Page::new()
+        .with(process)
+        .with(Shown(agent))
+        .with(Certified(standing))
+        .with(hub)
+        .with(member)
+        .into_source()
+}
+
+/// The certificate for the hub, and clocks.
+#[derive(Clone, Debug)]
+struct Certified(Arc<Standing>);
+
+impl Source for Certified {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let Figures { until, renewals, errors, clock_ahead } = self.0.figures();
+        let seconds = until.and_then(|until| until.duration_since(std::time::UNIX_EPOCH).ok());
+        if let Some(seconds) = seconds {
+            sheet.one_gauge(
+                "karmada_agent_hub_certificate_expiration_timestamp_seconds",
+                "When the certificate for the hub ends.",
+                seconds.as_secs_f64(),
+            )?;
+        }
+        sheet.one_counter(
+            "karmada_agent_hub_certificate_renewals_total",
+            "Certificates for the hub that took the place of others.",
+            renewals as f64,
+        )?;
+        sheet.one_counter(
+            "karmada_agent_hub_certificate_renewal_errors_total",
+            "Refusals of the hub to give another certificate.",
+            errors as f64,
+        )?;
+        match clock_ahead {
+            None => Ok(()),
+            Some(ahead) => sheet.one_gauge(
+                "karmada_agent_hub_clock_ahead_seconds",
+                "By how much the hub's clock is ahead of ours.",
+                ahead as f64,
+            ),
+        }
+    }
 }
 
 /// An agent.
@@ -105,8 +156,9 @@ mod tests {
     use crate::{Agent, AgentConfig, State};
 
     /// Every family of an agent's page beside every process's own, with its labels. Once something was heard, there
-    /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 46] = [
+    /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member, `karmada_agent_hub_clock_ahead_seconds` and,
+    /// of a certificate, `karmada_agent_hub_certificate_expiration_timestamp_seconds`.
+    const DOCUMENTED: [(&str, Kind, &[&str]); 48] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -125,6 +177,8 @@ mod tests {
         ("karmada_agent_events_dropped", Kind::Counter, &[]),
         ("karmada_agent_fence_stops", Kind::Counter, &[]),
         ("karmada_agent_fenced", Kind::Gauge, &[]),
+        ("karmada_agent_hub_certificate_renewal_errors", Kind::Counter, &[]),
+        ("karmada_agent_hub_certificate_renewals", Kind::Counter, &[]),
         ("karmada_agent_hub_connected", Kind::Gauge, &[]),
         ("karmada_agent_hub_connections", Kind::Counter, &[]),
         ("karmada_agent_hub_received_bytes", Kind::Counter, &[]),
@@ -169,7 +223,7 @@ mod tests {
             (client_for(nowhere(), "test", env.clone()), client_for(nowhere(), "test", env.clone()));
         let state = State::fresh(&env);
         let agent = Agent::new(AgentConfig::new("shop-17"), hub, member, env.clone(), state);
-        let text = page(agent.handle(), hub_link, member_link, &env)();
+        let text = page(agent.handle(), hub_link, member_link, Arc::default(), &env)();
         let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let own = page.families.iter().filter(|(name, _)| !name.starts_with("process_"));
         let families = own.map(|(name, (kind, _))| {

@@ -18,11 +18,14 @@ use std::{
 use karmada_client::{
     Endpoint, Kubeconfig, KubeconfigError, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
-    link::{client_for, narrow_client_for},
+    link::{Identity, NotTaken, renewable_client_for},
 };
 use karmada_env::Env;
 use karmada_meta::time::Time;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -31,8 +34,8 @@ use self::{
     endpoints::{Endpoints, Running, Stage},
 };
 use crate::{
-    Agent, AgentConfig, State,
-    hub::credential::{Credential, Keep},
+    Agent, AgentConfig, State, Troubles,
+    hub::credential::{Credential, Keep, renew::Renewer, standing::Standing},
 };
 
 /// What the hub's and the member's logs call us.
@@ -40,6 +43,9 @@ const USER_AGENT: &str = concat!("karmada-agent/", env!("CARGO_PKG_VERSION"));
 
 /// How long a drain may take before it is cut off.
 const DRAIN: Duration = Duration::from_secs(9);
+
+/// How often the member's kubeconfig is looked at.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Threads for name resolution, the one thing that blocks.
 const BLOCKING_THREADS: usize = 2;
@@ -117,16 +123,16 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     }
     let member = member.map(|member| {
         let name = member.server.clone();
-        (name, client_for(member, USER_AGENT, env.clone()))
+        (name, renewable_client_for(member, USER_AGENT, env.clone(), false))
     });
     let keep = match (&args.secret, &member) {
-        (Some((namespace, name)), Some((_, (client, _)))) => {
+        (Some((namespace, name)), Some((_, (client, ..)))) => {
             let (namespace, name) = (namespace.clone(), name.clone());
             Some(Keep::Secret { member: Rest::new(client.clone()), namespace, name })
         }
         _ => args.state_dir.clone().map(Keep::Folder),
     };
-    let ways = Ways::of(&args, keep);
+    let ways = Arc::new(Ways::of(&args, keep.clone(), env.clone()));
     let (stage, shutdown) = (Arc::new(Stage::default()), CancellationToken::new());
     let served = [health, scraped].into_iter().flatten().map(|endpoint| {
         let (stage, shutdown) = (Arc::clone(&stage), shutdown.clone());
@@ -137,26 +143,46 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         let (credential, was_there) = tokio::select! {
             biased;
             () = signals.next() => return Ok(()),
-            obtained = ways.obtain(&env, &stage) => obtained?,
+            obtained = ways.obtain(&stage) => obtained?,
         };
         if args.join {
             println!("{}", joined(&args.config.cluster, &credential, was_there, &ways));
         }
-        let (true, Some((member, (member_client, member_link)))) = (!args.join_only, member) else {
+        let (true, Some((member, (member_client, member_link, member_identity)))) = (!args.join_only, member)
+        else {
             return Ok(());
         };
         let hub = ways.endpoint(&credential)?;
         tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
-        let (hub, hub_link) = narrow_client_for(hub, USER_AGENT, env.clone());
+        let (hub, hub_link, identity) = renewable_client_for(hub, USER_AGENT, env.clone(), true);
+        let troubles = Troubles::default();
+        let standing = Arc::new(Standing::new(troubles.clone()));
+        let renewer = Renewer {
+            cluster: args.config.cluster.clone(),
+            hub: Rest::new(hub.clone()),
+            link: hub_link.clone(),
+            identity,
+            keep,
+            supply: ways,
+            env: env.clone(),
+            user_agent: USER_AGENT,
+            standing: Arc::clone(&standing),
+        };
+        let mut beside = JoinSet::new();
+        beside.spawn(renewer.run(credential));
+        if let Some(path) = args.kubeconfig {
+            beside.spawn(follow(File { path, context: args.context }, member_identity));
+        }
         let config = AgentConfig {
             hub_back: hub_link.connected().clone(),
             member_back: member_link.connected().clone(),
+            troubles,
             ..args.config
         };
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
         let handle = agent.handle();
-        let page = metrics::page(handle.clone(), hub_link.clone(), member_link, &env);
-        stage.runs(Running { agent: handle, hub: hub_link, page });
+        let page = metrics::page(handle.clone(), hub_link.clone(), member_link, Arc::clone(&standing), &env);
+        stage.runs(Running { agent: handle, hub: hub_link, standing, page });
         Box::pin(until_told(agent, &mut signals, &shutdown)).await
     };
     let ended = Box::pin(ended).await;
@@ -165,6 +191,29 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         endpoint.abort();
     }
     ended
+}
+
+/// Shows the member what its kubeconfig says, when that changes.
+async fn follow(file: File, identity: Identity) {
+    let mut seen = file.version().ok().map(|(_, version)| version);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Ok((found, version)) = file.version() else { continue };
+        if seen == Some(version) {
+            continue;
+        }
+        match identity.change(found.endpoint, "/version").await {
+            Ok(()) => {
+                tracing::info!(file = %file.path.display(), "the member's credential was replaced by the one in the file")
+            }
+            Err(NotTaken::Refused { code, message }) => {
+                tracing::warn!(file = %file.path.display(), code, message, "the member does not take the credential in the file");
+            }
+            // It is tried again.
+            Err(_) => continue,
+        }
+        seen = Some(version);
+    }
 }
 
 /// What to say to whoever has called `join`.

@@ -170,6 +170,10 @@ pub mod extension {
     pub const EVICTIONS_HELD: &str = "EvictionsHeld";
     /// Condition on a Cluster whose agent's certificate ends soon.
     pub const CREDENTIAL_EXPIRING: &str = "CredentialExpiring";
+    /// Condition of a Cluster: its agent asks for another certificate and gets none. The agent says so.
+    pub const CREDENTIAL_NOT_RENEWED: &str = "CredentialNotRenewed";
+    /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
+    pub const CLOCK_SKEWED: &str = "ClockSkewed";
     /// On an Event that an agent has reported, and on a Cluster that its agent has registered: the agent's cluster. Set by
     /// the hub's admission.
     pub const REPORTED_BY: &str = "agent.karmada.io/reported-by";

@@ -41,6 +41,7 @@ use std::{
 };
 
 use karmada_env::Env;
+use karmada_meta::{duration, time::Time};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use x509_parser::{
@@ -60,12 +61,15 @@ use crate::{follow::Derived, pki::EPOCH_UNIT, storage::ApiStore};
 pub use self::static_tokens::{TokenFileError, Tokens};
 
 pub use crate::identity::{
-    AGENT_PREFIX, AGENTS, ANONYMOUS, AUTHENTICATED, LEAVING, MONITORING, UNAUTHENTICATED, UserInfo,
-    agent_cluster,
+    AGENT_PREFIX, AGENTS, ANONYMOUS, AUTHENTICATED, LEAVING, MONITORING, RETURNING, UNAUTHENTICATED,
+    UserInfo, agent_cluster,
 };
 
 /// What says by which credential somebody has authenticated.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// Where certificates are asked for.
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /// The longest token that is looked at. Those of service accounts have a kilobyte or two, those of issuers with hundreds of
 /// groups some more.
@@ -176,6 +180,11 @@ impl PeerCertificate {
         self.held.clone()
     }
 
+    /// When it ends.
+    pub(crate) fn until(&self) -> SystemTime {
+        self.validity.until
+    }
+
     /// Whom it names, whether it still holds or not.
     pub(crate) fn user(&self) -> &UserInfo {
         &self.user
@@ -214,6 +223,8 @@ pub struct Authenticator {
     audiences: Arc<[String]>,
     verified: Arc<VerifiedTokens>,
     stored: Stored,
+    /// For how long an agent whose certificate has ended may ask for another by it.
+    grace: Duration,
     env: Env,
 }
 
@@ -298,9 +309,9 @@ pub struct Known {
 /// Why something that was shown does not hold. For the log and the figures: the client is told nothing but 401.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unauthenticated {
-    /// The certificate of this user has expired.
-    #[error("the certificate of {0} has expired")]
-    Expired(String),
+    /// The certificate of this user has expired: the user, and when and what that means.
+    #[error("the certificate of {0} has expired{1}")]
+    Expired(String, String),
     /// The certificate of this user was ended before its time.
     #[error("the certificate of {0} holds no more: {1}")]
     Ended(String, End),
@@ -352,7 +363,7 @@ impl Unauthenticated {
     /// A word for it, as a label.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Expired(_) => "certificate_expired",
+            Self::Expired(..) => "certificate_expired",
             Self::Ended(..) => "certificate_revoked",
             Self::Certificate(why) if why.contains("UnknownIssuer") => "certificate_unknown_authority",
             Self::Certificate(why) if why.contains("certificate expired") => "certificate_expired",
@@ -363,7 +374,23 @@ impl Unauthenticated {
 
     /// Whether it was a certificate that the authority signed.
     pub fn is_of_certificate(&self) -> bool {
-        matches!(self, Self::Expired(_) | Self::Ended(..))
+        matches!(self, Self::Expired(..) | Self::Ended(..))
+    }
+}
+
+impl Known {
+    /// The same, if it is good for what is asked: whoever comes back after the end of a certificate may ask for another, and
+    /// for nothing else.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn good_for(self, path: &str) -> Result<Self, Unauthenticated> {
+        let within = path.strip_prefix(REQUESTS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if self.user.extra.contains_key(RETURNING) && !within {
+            let what = ", and is good for nothing but to ask for another one".to_owned();
+            return Err(Unauthenticated::Expired(self.user.name, what));
+        }
+        Ok(self)
     }
 }
 
@@ -371,7 +398,7 @@ impl Unauthenticated {
     /// Whose it was, if that was proved.
     pub fn user(&self) -> Option<&str> {
         match self {
-            Self::Expired(user) | Self::Ended(user, _) => Some(user),
+            Self::Expired(user, _) | Self::Ended(user, _) => Some(user),
             Self::Certificate(_) => None,
             Self::Token(refused) => refused.user.as_deref(),
         }
@@ -391,6 +418,7 @@ impl Authenticator {
             audiences: Arc::new([ISSUER.to_owned()]),
             verified: Arc::default(),
             stored: Stored::default(),
+            grace: Duration::ZERO,
             env,
         }
     }
@@ -401,6 +429,13 @@ impl Authenticator {
         // What was found good by the keys of before is looked at again.
         let verified = Arc::default();
         Self { audiences: accounts.audiences().into(), accounts: Some(accounts), verified, ..self }
+    }
+
+    /// The same, who lets agents ask for another certificate for so long after theirs has ended. They prove in the TLS
+    /// handshake, anew each time, that they have its key.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     /// The same, who takes ID tokens of an issuer.
@@ -509,8 +544,18 @@ impl Authenticator {
         if shown.held.is_cancelled() {
             return Err(Unauthenticated::Certificate("its authority is trusted no more".into()));
         }
-        if now > until {
-            return Err(Unauthenticated::Expired(user.name));
+        let comes_back = now > until && agent_cluster(&user).is_some() && now <= until + self.grace;
+        if now > until && !comes_back {
+            let at = Time::from_system(until);
+            let over = if agent_cluster(&user).is_none() || self.grace.is_zero() {
+                format!(" at {at}")
+            } else {
+                let grace = duration::format(self.grace);
+                format!(
+                    " at {at}, and the {grace} are over within which its agent gets another; it has to join again by a token"
+                )
+            };
+            return Err(Unauthenticated::Expired(user.name, over));
         }
         let hold = match agent_cluster(&user) {
             None => Hold { ended: CancellationToken::new(), until, leaving: false },
@@ -525,6 +570,11 @@ impl Authenticator {
                 Err(how) => return Err(Unauthenticated::Ended(user.name, how)),
             },
         };
+        if comes_back {
+            user.extra.insert(RETURNING.to_owned(), vec!["true".to_owned()]);
+            let hold = Hold { until: until + self.grace, ..hold };
+            return Ok(Some(Known { user, by: By::Certificate, hold: Some(hold) }));
+        }
         if hold.leaving {
             user.extra.insert(LEAVING.to_owned(), vec!["true".to_owned()]);
         }

@@ -35,7 +35,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -227,12 +227,20 @@ pub(crate) fn date(new: &mut Value, old: &Value, subresource: &str, now: &str) {
 pub struct Certifier {
     signer: Signer,
     server: String,
+    /// How long a certificate lasts for which nobody has said.
+    usual: Duration,
 }
 
 impl Certifier {
     /// Signs by `signer`; others reach the server at the URL `server`.
     pub fn new(signer: Signer, server: impl Into<String>) -> Self {
-        Self { signer, server: server.into() }
+        Self { signer, server: server.into(), usual: policy::USUAL }
+    }
+
+    /// The same, whose certificates last so long if nobody asks for another life.
+    #[must_use]
+    pub fn lasting(self, usual: Duration) -> Self {
+        Self { usual, ..self }
     }
 }
 

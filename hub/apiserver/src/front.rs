@@ -170,6 +170,7 @@ impl Front {
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
         let known = self.authenticator.load().authenticate(peer, &parts.headers);
+        let known = known.and_then(|known| known.good_for(parts.uri.path()));
         if let Some(standing) = parts.extensions.get::<Standing>() {
             match &known {
                 Ok(known) => {

@@ -21,6 +21,9 @@ pub const AGENT_PREFIX: &str = "system:karmada:agent:";
 /// On the user of an agent whose Cluster has just gone, which may only read.
 pub const LEAVING: &str = "hub.karmada.io/leaving";
 
+/// On the user of an agent whose certificate has ended, which may only ask for another.
+pub const RETURNING: &str = "hub.karmada.io/returning";
+
 /// Who asks. As a request extension it is believed: clients in process say so who they are, listeners pass a [`Peer`](crate::authn::Peer).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {

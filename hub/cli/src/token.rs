@@ -1,5 +1,7 @@
 //! `karmada-hub token`: bootstrap tokens, each for one cluster, and the line by which it joins.
 
+use std::time::Duration;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use karmada_apiserver::{
     authn::{
@@ -24,6 +26,9 @@ use super::{
 /// Characters of a token's two parts.
 const ID: usize = 6;
 const SECRET: usize = 16;
+/// How often it is looked whether a hub has published where it is, and how long after each other.
+const LOOKS: u32 = 50;
+const LOOK: Duration = Duration::from_millis(100);
 /// What tokens are made of.
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
@@ -88,7 +93,16 @@ fn body(args: &TokenCreateArgs, id: &str, secret: &str, until: &str) -> Value {
 /// Where machines find the hub, and the digest of its authority's key.
 async fn whereabouts(server: &Server) -> Result<(String, String), Failure> {
     let path = format!("/api/v1/namespaces/{}/configmaps/{}", CLUSTER_INFO.namespace, CLUSTER_INFO.name);
-    let info = match server.objects.rest().get(&path).await {
+    let mut looks = 0;
+    let info = match loop {
+        let answer = server.objects.rest().get(&path).await;
+        looks += 1;
+        // A hub that has just started publishes it in a moment.
+        match answer {
+            Err(error) if error.is_not_found() && looks < LOOKS => tokio::time::sleep(LOOK).await,
+            answer => break answer,
+        }
+    } {
         Ok(info) => info,
         Err(error) if error.is_not_found() => {
             return Err(Failure::failed(format!(
@@ -167,7 +181,7 @@ fn table(secrets: &[Value], env: &Env) -> String {
             Ok(until) => {
                 std::time::SystemTime::from(until.timestamp()).duration_since(env.wall()).map_or_else(
                     |_| "<ended>".to_owned(),
-                    |left| duration::format(std::time::Duration::from_secs(left.as_secs())),
+                    |left| duration::format(Duration::from_secs(left.as_secs())),
                 )
             }
         };
@@ -208,7 +222,7 @@ async fn delete(args: TokenDeleteArgs, env: Env) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::SystemTime;
 
     use clap::Parser;
     use karmada_apiserver::authn::bootstrap;

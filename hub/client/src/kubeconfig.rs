@@ -6,6 +6,7 @@
 
 use std::{
     fmt,
+    hash::{Hash as _, Hasher as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -146,6 +147,17 @@ pub struct Access {
 }
 
 impl Access {
+    /// The endpoint for somebody who shows nothing.
+    ///
+    /// # Errors
+    /// What cannot be used of it.
+    pub fn endpoint(&self) -> Result<Endpoint, KubeconfigError> {
+        let mut config: Value = serde_json::from_str(&self.kubeconfig("hub", "", "", "")).unwrap_or_default();
+        config["users"] = json!([]);
+        config["contexts"][0]["context"]["user"] = "".into();
+        Kubeconfig::parse("what is known of the server", &config.to_string())?.endpoint(None)
+    }
+
     /// The text of a kubeconfig with one context of this name, for a user who shows a certificate. It is JSON, which is
     /// YAML too, so that no value can be misread.
     pub fn kubeconfig(&self, context: &str, user: &str, certificate: &str, key: &str) -> String {
@@ -282,6 +294,24 @@ impl Kubeconfig {
             proxy: cluster.proxy_url.filter(|url| !url.is_empty()),
             insecure: cluster.insecure_skip_tls_verify.unwrap_or(false),
         })
+    }
+
+    /// A number that changes when anything does that a context stands for, files that it names included; tokens of
+    /// token files are read anew anyway.
+    pub fn version(&self, context: Option<&str>) -> Result<u64, KubeconfigError> {
+        let Chosen { cluster, user, namespace, .. } = self.chosen(context)?;
+        let read =
+            |file: &Option<String>| file.as_deref().and_then(|file| std::fs::read(self.relative(file)).ok());
+        let mut hasher = std::hash::DefaultHasher::new();
+        namespace.hash(&mut hasher);
+        let Cluster { server, certificate_authority_data, tls_server_name, proxy_url, .. } = &cluster;
+        (server, certificate_authority_data, tls_server_name, proxy_url).hash(&mut hasher);
+        (&cluster.insecure_skip_tls_verify, read(&cluster.certificate_authority)).hash(&mut hasher);
+        let User { client_certificate_data, client_key_data, token, token_file, .. } = &user;
+        (client_certificate_data, client_key_data, token, token_file).hash(&mut hasher);
+        (read(&user.client_certificate), read(&user.client_key), &user.username, &user.password)
+            .hash(&mut hasher);
+        Ok(hasher.finish())
     }
 
     fn chosen(&self, context: Option<&str>) -> Result<Chosen<'_>, KubeconfigError> {

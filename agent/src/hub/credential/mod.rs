@@ -5,8 +5,12 @@
 //!                              ├─▶ the one issued last ─▶ link to the hub
 //!   kept: a Secret or a file ──┘
 //! ```
+//!
+//! [`renew`] replaces it in time; [`standing`] is what can be seen of that.
 
 pub(crate) mod keep;
+pub(crate) mod renew;
+pub(crate) mod standing;
 
 use std::{
     path::Path,
@@ -66,7 +70,11 @@ impl Issued {
 impl Credential {
     /// Reads a kubeconfig; `path` is what errors name.
     pub(crate) fn parse(path: &Path, text: &str, context: Option<&str>) -> Result<Self, KubeconfigError> {
-        let kubeconfig = Kubeconfig::parse(path, text)?;
+        Self::of(&Kubeconfig::parse(path, text)?, context)
+    }
+
+    /// Of a kubeconfig that was read.
+    pub(crate) fn of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<Self, KubeconfigError> {
         let (endpoint, access) = (kubeconfig.endpoint(context)?, kubeconfig.access(context)?);
         let shown = endpoint.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         let issued = shown.and_then(|certificate| Issued::of(certificate));

@@ -71,6 +71,18 @@ pub(crate) fn judge(answer: &[u8], invitation: &Invitation) -> Result<Discovered
     Ok(Discovered { pinned, authorities, host })
 }
 
+/// The authorities that a hub publishes, as PEM, for whoever trusts it already: without token and digest. Nothing if there
+/// is none that can be read.
+pub(crate) fn authorities(answer: &[u8]) -> Option<String> {
+    let map: Value = serde_json::from_slice(answer).ok()?;
+    let config: Value = serde_saphyr::from_str(map["data"]["kubeconfig"].as_str()?).ok()?;
+    let data = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str()?;
+    let pem = STANDARD.decode(data).ok()?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let all = all.ok().filter(|all| !all.is_empty() && all.len() == digests(&pem).len())?;
+    Some(all.iter().map(armoured).collect())
+}
+
 /// The digests of the keys of authorities, as PEM; of those that can be read.
 pub(crate) fn digests(pem: &[u8]) -> Vec<KeyDigest> {
     let all = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);

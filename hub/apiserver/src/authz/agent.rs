@@ -6,7 +6,7 @@ mod written;
 use karmada_meta::fields::FieldSelector;
 
 use super::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
-use crate::identity::{AUTHENTICATED, LEAVING, UserInfo};
+use crate::identity::{AUTHENTICATED, LEAVING, RETURNING, UserInfo};
 
 pub use self::written::{Subject, roles};
 
@@ -22,6 +22,8 @@ pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision 
             Target::Path(_) => false,
             Target::Resource(target) => {
                 (!is_leaving(attributes.user) || LEAVES.contains(&attributes.verb))
+                    && (!attributes.user.extra.contains_key(RETURNING)
+                        || target.group == "certificates.k8s.io")
                     && AGENT_RULES.iter().any(|rule| rule.allows(cluster, attributes.verb, &target))
             }
         };

@@ -227,7 +227,7 @@ impl Publisher {
 
     /// What it should have.
     fn wanted(&self) -> BTreeMap<String, String> {
-        let Certifier { signer, server } = &*self.certifier;
+        let Certifier { signer, server, .. } = &*self.certifier;
         let text = kubeconfig(server, signer.ca_pem());
         let mut tokens = self.tokens.lock();
         tokens.update(&self.registry.store.snapshot(), &text);

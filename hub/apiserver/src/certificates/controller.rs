@@ -258,7 +258,12 @@ impl Controller {
         let organisation = requested.organisations.first().map(String::as_str);
         let subject = ClientSubject { common_name, organisation, epoch: epoch.unwrap_or(0) };
         let encipherment = usages(spec).contains("key encipherment");
-        self.certifier.signer.sign_client(&subject, &requested.key, encipherment, policy::life(spec))
+        self.certifier.signer.sign_client(
+            &subject,
+            &requested.key,
+            encipherment,
+            policy::life(spec, self.certifier.usual),
+        )
     }
 
     async fn sweep(&self) {

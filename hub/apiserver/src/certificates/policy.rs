@@ -259,9 +259,9 @@ pub(super) fn has_registered(cluster: &Value) -> bool {
 const REPORTED_BY: &str = "agent.karmada.io/reported-by";
 
 /// How long a certificate lasts.
-pub(super) fn life(spec: &Value) -> Duration {
+pub(super) fn life(spec: &Value, usual: Duration) -> Duration {
     let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
-    asked.map_or(USUAL, |asked| asked.clamp(SHORTEST, LONGEST))
+    asked.map_or(usual, |asked| asked.clamp(SHORTEST, LONGEST))
 }
 
 /// How long requests are kept, in kube-controller-manager's times; what was denied to a machine is not for people to read

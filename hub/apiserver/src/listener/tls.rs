@@ -119,11 +119,15 @@ impl Tls {
                 format!("{} certificates between it and its authority", intermediates.len()).into(),
             );
         }
-        let now = self.env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // One that has ended is what it was: who shows it is named, and told so, where requests are judged by time.
+        let end = PeerCertificate::from_der(leaf).map(|certificate| certificate.until());
+        let now = self.env.wall();
+        let at =
+            end.map_or(now, |end| end.min(now)).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let trusted = self.trusted.load_full();
         let verdict = trusted
             .verifier
-            .verify_client_cert(leaf, intermediates, UnixTime::since_unix_epoch(now))
+            .verify_client_cert(leaf, intermediates, UnixTime::since_unix_epoch(at))
             .map_err(|e| e.to_string())
             .and_then(|_| PeerCertificate::from_der(leaf));
         match verdict {

@@ -205,6 +205,7 @@ pub struct LinkStatus {
     state: latest::Receiver<LinkState>,
     counters: Arc<Counters>,
     connected: Wake,
+    refused: Wake,
     kick: Wake,
 }
 
@@ -236,6 +237,11 @@ impl LinkStatus {
     /// Given each time a connection is established.
     pub fn connected(&self) -> &Wake {
         &self.connected
+    }
+
+    /// Given each time the server answers that it does not accept what we have shown (401).
+    pub fn refused(&self) -> &Wake {
+        &self.refused
     }
 
     /// Tries at once, whatever the backoff says: the network is said to have changed.
@@ -274,6 +280,7 @@ struct Shared {
     idle: Mutex<Vec<hyper::client::conn::http1::SendRequest<kube::client::Body>>>,
     token: Mutex<Option<service::CachedToken>>,
     connected: Wake,
+    refused: Wake,
     kick: Wake,
 }
 
@@ -292,6 +299,7 @@ impl Link {
             idle: Mutex::new(Vec::new()),
             token: Mutex::new(None),
             connected: Wake::new(),
+            refused: Wake::new(),
             kick: Wake::new(),
         });
         let closed = CancellationToken::new();
@@ -311,6 +319,7 @@ impl Link {
             state: self.shared.state.subscribe(),
             counters: Arc::clone(&self.shared.counters),
             connected: self.shared.connected.clone(),
+            refused: self.shared.refused.clone(),
             kick: self.shared.kick.clone(),
         }
     }
@@ -332,14 +341,15 @@ pub fn narrow_client_for(
     client_over(LinkConfig { narrow: true, ..LinkConfig::new(endpoint, user_agent) }, &namespace, env)
 }
 
-/// [`narrow_client_for`], with what changes by what the link shows itself.
+/// [`client_for`], or [`narrow_client_for`], with what changes by what the link shows itself.
 pub fn renewable_client_for(
     endpoint: Endpoint,
     user_agent: &'static str,
     env: Env,
+    narrow: bool,
 ) -> (kube::Client, LinkStatus, Identity) {
     let namespace = endpoint.namespace.clone();
-    let link = Link::new(LinkConfig { narrow: true, ..LinkConfig::new(endpoint, user_agent) }, env);
+    let link = Link::new(LinkConfig { narrow, ..LinkConfig::new(endpoint, user_agent) }, env);
     let (status, identity) = (link.status(), link.identity());
     (kube::Client::new(link, namespace), status, identity)
 }

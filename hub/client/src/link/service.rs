@@ -133,6 +133,7 @@ impl Shared {
                     if response.status() == StatusCode::UNAUTHORIZED {
                         // The token may have been replaced before its time.
                         *self.token.lock() = None;
+                        self.refused.wake();
                     }
                     if zip::is_taken(response.headers()) {
                         connection.takes_gzip.store(true, Ordering::Relaxed);

@@ -29,6 +29,13 @@ pub struct AuthnArgs {
     /// Where others find the keys of service accounts' tokens. Without it: under the first --advertise.
     #[arg(long, value_name = "URL")]
     pub service_account_jwks_uri: Option<String>,
+    /// How long certificates last that are asked for without another life: those of agents.
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
+    pub cluster_signing_duration: Duration,
+    /// For how long after its certificate has ended an agent may still come back by itself: it proves the old key, and gets
+    /// nothing by it but a new certificate. What was revoked, or whose Cluster was deleted, never comes back so. 0: never.
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
+    pub agent_certificate_grace: Duration,
     /// The OpenID issuer whose ID tokens let users in, as https://HOST/PATH and as its tokens have it. Its keys are fetched
     /// from there, and go on while it is away.
     #[arg(long, value_name = "URL", requires = "oidc_client_id")]
@@ -64,6 +71,11 @@ pub struct AuthnArgs {
         requires = "oidc_issuer_url"
     )]
     pub oidc_signing_algs: Vec<String>,
+}
+
+fn life(text: &str) -> Result<Duration, String> {
+    duration::parse(text)
+        .and_then(|life| if life.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(life) })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

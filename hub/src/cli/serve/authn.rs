@@ -85,7 +85,9 @@ pub(super) fn authenticator(
     stop: &CancellationToken,
 ) -> Result<Authenticator, Failure> {
     let accounts = ServiceAccounts::new(settings, pki.service_account_keys().map_err(pki_failure)?);
-    let known = Authenticator::new(tokens(args)?, env.clone()).with_service_accounts(Arc::new(accounts));
+    let known = Authenticator::new(tokens(args)?, env.clone())
+        .with_service_accounts(Arc::new(accounts))
+        .with_grace(args.authn.agent_certificate_grace);
     Ok(match issuer(args)? {
         None => known,
         Some(Issuer { oidc, client }) => {

@@ -85,6 +85,8 @@ pub(super) struct Rotation {
     pub(super) settings: Settings,
     /// Where the server is reached.
     pub(super) url: String,
+    /// How long certificates last for which nobody has said.
+    pub(super) lasting: Duration,
     pub(super) env: Env,
 }
 
@@ -175,7 +177,8 @@ impl Rotation {
         self.tls.trust(&self.pki).map_err(|error| crypto(error.to_string()))?;
         let settings = Settings { ca_pem: self.pki.ca_pem(), ..self.settings.clone() };
         self.server.issue_by(Arc::new(ServiceAccounts::new(settings, self.pki.service_account_keys()?)));
-        self.server.certify_by(Certifier::new(self.pki.signer()?, self.url.clone()));
+        let certifier = Certifier::new(self.pki.signer()?, self.url.clone());
+        self.server.certify_by(certifier.lasting(self.lasting));
         self.pki.keep_current(&ADMINISTRATOR, &self.url)
     }
 

@@ -42,7 +42,8 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let settings = settings(args, &pki, &url);
     let authenticator = authenticator(args, &pki, settings.clone(), env, &end.now)?;
     token_ends(&pki, &settings, fresh, env.wall()).map_err(pki_failure)?;
-    let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone());
+    let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone())
+        .lasting(args.authn.cluster_signing_duration);
     let audit = audit(&args.audit, env)?;
     let keeper = Keeper::open(args.encryption_provider_config.as_deref(), dir)?;
     let kubeconfig = pki.write_admin_kubeconfig(&url).map_err(pki_failure)?;
@@ -72,6 +73,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
         store: embedded.store().clone(),
         settings,
         url: url.clone(),
+        lasting: args.authn.cluster_signing_duration,
         env: env.clone(),
     });
     embedded.server().add_paths(&rotation.paths());

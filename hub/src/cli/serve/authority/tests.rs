@@ -40,7 +40,8 @@ impl World {
         embedded.server().certify_by(Certifier::new(pki.signer().unwrap(), url.clone()));
         let tls = Tls::new(&pki, &env).unwrap();
         let (server, store) = (embedded.server().clone(), embedded.store().clone());
-        let rotation = Arc::new(Rotation { pki, tls, server, store, settings, url, env });
+        let lasting = HOUR;
+        let rotation = Arc::new(Rotation { pki, tls, server, store, settings, url, lasting, env });
         let rest = Rest::new(embedded.client());
         Self { rotation, embedded, rest, clock, stop, _dir: dir }
     }

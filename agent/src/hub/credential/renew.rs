@@ -1,0 +1,400 @@
+//! Replaces the credential in time, without a restart: at a random point between 50 % and 65 % of its life a new one is asked
+//! for under the old one, and used once the hub has answered to it. The same way leads back after the old one has ended, as
+//! long as the hub lets it.
+//!
+//! ```text
+//!   ── due, or the hub refuses us ──▶ is there a newer one in the file, or kept by another process? ── yes ─▶ try it
+//!                                      │ no
+//!                                      ▼
+//!                              a key that is kept ──▶ request ──▶ certificate ──▶ try it ──▶ keep it ──▶ in use
+//!                                      │ refused, and there is a token
+//!                                      └──▶ join anew
+//! ```
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures::future::BoxFuture;
+use http::Method;
+use karmada_client::{
+    Backoff, Contact, Endpoint, LinkConfig, LinkStatus, Policy, Rest,
+    kubeconfig::Access,
+    link::{Identity, NotTaken},
+};
+use karmada_core::names::agent_user;
+use karmada_env::Env;
+use karmada_meta::time::Time;
+use tokio::time::{Instant, sleep};
+
+use super::{CONTEXT, Credential, Issued, Keep, standing::Standing};
+use crate::hub::{
+    clock,
+    join::{
+        discovery,
+        request::{self, Key, Outcome},
+    },
+};
+
+/// What the hub is asked to see whether it takes a credential: small, and every agent's to see.
+pub(crate) const PROBE: &str = "/api/v1/namespaces/karmada-cluster";
+
+/// Between attempts that failed; less where the life of a certificate is short.
+const RETRY: Policy = Policy::new(Duration::from_secs(5), Duration::from_secs(600));
+
+/// How long a request may be undecided before it is looked at again later.
+const DECIDED: Duration = Duration::from_secs(10);
+
+/// How often files are looked at, and clocks.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Where else credentials come from.
+pub(crate) trait Supply: Send + Sync {
+    /// How the hub is reached by a credential.
+    fn endpoint(&self, credential: &Credential) -> Result<Endpoint, String>;
+    /// What stands in the file that somebody else looks after, if there is one, and something that changes with it.
+    fn in_file(&self) -> Option<Result<(Credential, u64), String>>;
+    /// What was kept, by this process or another.
+    fn kept(&self) -> BoxFuture<'_, Result<Option<Credential>, String>>;
+    /// Joins by a token, if there is one.
+    fn join(&self) -> Option<BoxFuture<'_, Result<Credential, String>>>;
+}
+
+/// Replaces the credential of one link.
+pub(crate) struct Renewer {
+    pub(crate) cluster: String,
+    pub(crate) hub: Rest,
+    pub(crate) link: LinkStatus,
+    pub(crate) identity: Identity,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) supply: Arc<dyn Supply>,
+    pub(crate) env: Env,
+    /// What the hub's log calls us.
+    pub(crate) user_agent: &'static str,
+    pub(crate) standing: Arc<Standing>,
+}
+
+/// What has to be done about a certificate, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Due {
+    at: SystemTime,
+    /// No pause between attempts is longer.
+    pause: Duration,
+}
+
+/// When a certificate is to be replaced.
+fn due(issued: &Issued, env: &Env) -> Due {
+    let life = issued.until.duration_since(issued.from).unwrap_or_default();
+    Due { at: issued.from + env.jitter(life / 2, 0.3), pause: (life / 20).max(Duration::from_millis(250)) }
+}
+
+/// Why there is no new one.
+#[derive(Debug)]
+enum Failure {
+    /// Nobody has said no.
+    Later(String),
+    /// Somebody has.
+    Refused(String),
+}
+
+/// A request that was made, and what it was made for.
+#[derive(Default)]
+struct Asked {
+    name: Option<String>,
+    /// It has been issued, and the hub has not answered to it yet.
+    ready: Option<(Credential, String)>,
+}
+
+impl Renewer {
+    /// Replaces it for ever.
+    pub(crate) async fn run(self, mut current: Credential) {
+        let mut refused = self.link.refused().listen();
+        let mut backoff = Backoff::new(RETRY);
+        let mut seen = self.supply.in_file().and_then(Result::ok).map(|(_, version)| version);
+        let mut asked = Asked::default();
+        let mut due = self.plan(&current);
+        // After a failure nothing is asked before this.
+        let mut not_before = Instant::now();
+        loop {
+            let now = self.now();
+            let wait = due.map_or(LOOK, |due| due.at.duration_since(now).unwrap_or_default()).min(LOOK);
+            let wait = wait.max(not_before.saturating_duration_since(Instant::now()));
+            let is_refused = tokio::select! {
+                biased;
+                () = refused.woken(), if not_before <= Instant::now() => true,
+                () = sleep(wait) => false,
+            };
+            self.compare_clocks();
+            // Somebody has put another one there.
+            if let Some(Ok((found, version))) = self.supply.in_file()
+                && seen != Some(version)
+            {
+                match self.take(&found).await {
+                    Ok(()) => {
+                        tracing::info!(cluster = %self.cluster, "the hub's credential was replaced by the one in the file");
+                        (seen, current, due) = (Some(version), found, None);
+                        due = due.or_else(|| self.plan(&current));
+                        backoff.reset();
+                        continue;
+                    }
+                    Err(NotTaken::Refused { code, message }) => {
+                        seen = Some(version);
+                        tracing::warn!(
+                            code,
+                            message,
+                            "the hub does not take the credential in the file; the old one stays"
+                        );
+                    }
+                    Err(error) => tracing::debug!(%error, "the credential in the file cannot be tried yet"),
+                }
+            }
+            let is_due = due.is_some_and(|due| self.now() >= due.at);
+            if !(is_due || is_refused) || not_before > Instant::now() {
+                continue;
+            }
+            let life = due.map_or(RETRY.max, |due| due.pause);
+            let ended = current.issued.as_ref().is_some_and(|issued| issued.until <= self.now());
+            match self.replace(&current, &mut asked, is_refused || ended).await {
+                Ok(Some(new)) => {
+                    (current, asked) = (new, Asked::default());
+                    due = self.plan(&current);
+                    backoff.reset();
+                    // What was refused before was the old one.
+                    refused = self.link.refused().listen();
+                }
+                // Nothing can be done here but to wait for somebody.
+                Ok(None) => not_before = Instant::now() + backoff.next(&self.env),
+                Err(failure) => {
+                    self.failed(&failure, &current);
+                    not_before = Instant::now() + backoff.next(&self.env).min(life);
+                }
+            }
+        }
+    }
+
+    /// The time by the hub's clock, where it is known to differ: by that it judges.
+    fn now(&self) -> SystemTime {
+        let wall = self.env.wall();
+        match self.link.counters().clock_ahead().filter(|ahead| ahead.abs() > clock::TOLERATED) {
+            Some(ahead) if ahead < 0 => wall - Duration::from_secs(ahead.unsigned_abs()),
+            Some(ahead) => wall + Duration::from_secs(ahead.unsigned_abs()),
+            None => wall,
+        }
+    }
+
+    fn compare_clocks(&self) {
+        self.standing.clock(self.link.counters().clock_ahead());
+    }
+
+    /// When a credential is to be replaced; nothing if that is somebody else's to do.
+    fn plan(&self, credential: &Credential) -> Option<Due> {
+        let issued = credential.issued.as_ref();
+        self.standing.holds(issued.map(|issued| issued.until));
+        self.keep.as_ref()?;
+        issued.filter(|issued| issued.cluster() == Some(&self.cluster)).map(|issued| due(issued, &self.env))
+    }
+
+    /// Shows ourselves by a credential from now on, if the hub answers to it.
+    async fn take(&self, credential: &Credential) -> Result<(), NotTaken> {
+        let endpoint = self.supply.endpoint(credential).map_err(NotTaken::Unreachable)?;
+        self.identity.change(endpoint, PROBE).await
+    }
+
+    /// One attempt at another credential; nothing if there is no way to one.
+    async fn replace(
+        &self,
+        current: &Credential,
+        asked: &mut Asked,
+        is_lost: bool,
+    ) -> Result<Option<Credential>, Failure> {
+        // Another process of this cluster may have been first.
+        if let Ok(Some(kept)) = self.supply.kept().await
+            && kept.issued.as_ref().map(|issued| issued.from)
+                > current.issued.as_ref().map(|issued| issued.from)
+            && self.take(&kept).await.is_ok()
+        {
+            self.standing.renewed();
+            tracing::info!(cluster = %self.cluster, "the hub's credential was replaced by one that was kept meanwhile");
+            return Ok(Some(kept));
+        }
+        let is_ours = current.issued.as_ref().is_some_and(|issued| issued.cluster() == Some(&self.cluster));
+        let Some(keep) = self.keep.as_ref().filter(|_| is_ours) else { return Ok(None) };
+        let failure = match self.renew(current, keep, asked).await {
+            Ok(new) => return Ok(Some(new)),
+            Err(failure @ Failure::Later(_)) => return Err(failure),
+            Err(failure) => failure,
+        };
+        // As long as the old one is good nobody needs a token.
+        let Some(joining) = self.supply.join().filter(|_| is_lost) else { return Err(failure) };
+        let Failure::Refused(why) = failure else { return Err(failure) };
+        match joining.await {
+            Ok(new) => {
+                self.take(&new).await.map_err(|error| Failure::Later(error.to_string()))?;
+                self.standing.renewed();
+                Ok(Some(new))
+            }
+            Err(error) => Err(Failure::Refused(format!("{why}; joining anew: {error}"))),
+        }
+    }
+
+    /// Asks for a certificate under the one that we have.
+    async fn renew(
+        &self,
+        current: &Credential,
+        keep: &Keep,
+        asked: &mut Asked,
+    ) -> Result<Credential, Failure> {
+        let later = Failure::Later;
+        if asked.ready.is_none() {
+            let made = Key::new().map_err(later)?.pem();
+            let kept = keep.begin(made).await.map_err(later)?;
+            let key = match Key::read(&kept) {
+                Ok(key) => key,
+                Err(error) => {
+                    keep.forget().await.map_err(later)?;
+                    return Err(later(error));
+                }
+            };
+            let certificate = self.certificate(&key, asked).await?;
+            let access = self.published(current).await;
+            let text = access.kubeconfig(CONTEXT, &agent_user(&self.cluster), &certificate, &kept);
+            let new = Credential::parse(keep.place().as_ref(), &text, None);
+            asked.ready = Some((new.map_err(|error| later(error.to_string()))?, text));
+        }
+        let Some((new, text)) = asked.ready.take() else { return Err(later("it was not made".to_owned())) };
+        match self.take(&new).await {
+            Ok(()) => {}
+            Err(NotTaken::Refused { code, message }) => {
+                let why = format!("it was issued, and the hub answers {code} to it: {message}");
+                return Err(Failure::Refused(why));
+            }
+            Err(error) => {
+                asked.ready = Some((new, text));
+                return Err(later(error.to_string()));
+            }
+        }
+        // It is in use. What was kept before is good for a while if this one cannot be kept.
+        if let Err(error) = keep.finish(&text).await {
+            tracing::warn!(cluster = %self.cluster, %error, "the hub's new credential cannot be kept; a restart begins with the old one");
+        }
+        self.standing.renewed();
+        let until = new.issued.as_ref().map(|issued| Time::from_system(issued.until).to_string());
+        tracing::info!(cluster = %self.cluster, until = until.as_deref(), kept = %keep.place(), "the certificate for the hub was renewed");
+        Ok(new)
+    }
+
+    /// Where the hub is and whom to believe there, with the authorities that it publishes now: it may be about to change
+    /// them. They are asked for over a connection that those of before vouch for.
+    async fn published(&self, current: &Credential) -> Access {
+        let mut access = current.access.clone();
+        let known = access.ca.as_ref().filter(|_| !access.insecure);
+        let endpoint = access.endpoint().ok().filter(|_| known.is_some());
+        let Some(endpoint) = endpoint else { return access };
+        let proxy = self.supply.endpoint(current).ok().and_then(|endpoint| endpoint.proxy);
+        let config = LinkConfig::new(Endpoint { proxy, ..endpoint }, self.user_agent);
+        let asking = async {
+            let mut contact = Contact::open(&config, Arc::default(), self.env.clone()).await?;
+            contact.ask(Method::GET, discovery::PATH, None, None).await.map_err(|error| error.to_string())
+        };
+        match asking.await {
+            Ok(answered) if answered.code.is_success() => {
+                if let Some(published) = discovery::authorities(&answered.body) {
+                    access.ca = Some(published);
+                }
+            }
+            // A server that publishes nothing: those of before stay.
+            Ok(_) => {}
+            Err(error) => tracing::debug!(error, "the hub's authorities cannot be asked for"),
+        }
+        access
+    }
+
+    /// The certificate over a key, once it is there.
+    async fn certificate(&self, key: &Key, asked: &mut Asked) -> Result<String, Failure> {
+        let begun = Instant::now();
+        let mut pause = Duration::from_millis(25);
+        loop {
+            let answer = match &asked.name {
+                Some(name) => self.hub.get(&format!("{}/{name}", request::PATH)).await,
+                None => {
+                    let name = format!("{}-{}", self.cluster, self.env.name_suffix(5));
+                    let body = request::body(&name, &self.cluster, key).map_err(Failure::Later)?;
+                    let made = self.hub.post(request::PATH, &body).await;
+                    if made.is_ok() {
+                        asked.name = Some(name);
+                    }
+                    made
+                }
+            };
+            let outcome = match answer {
+                Ok(answer) => request::outcome(&answer, key),
+                // A name that is taken, a hub that has much to do, and one that is away.
+                Err(error) if matches!(error.code(), None | Some(409 | 429 | 503)) => {
+                    asked.name = asked.name.take().filter(|_| !error.is_conflict());
+                    return Err(Failure::Later(error.to_string()));
+                }
+                Err(error) => {
+                    asked.name = None;
+                    return Err(Failure::Refused(error.to_string()));
+                }
+            };
+            match outcome {
+                Outcome::Issued(certificate) => {
+                    asked.name = None;
+                    return Ok(certificate);
+                }
+                Outcome::Refused(why) => {
+                    asked.name = None;
+                    return Err(Failure::Refused(why));
+                }
+                Outcome::Pending { .. } if begun.elapsed() >= DECIDED => {
+                    let name = asked.name.clone().unwrap_or_default();
+                    return Err(Failure::Later(format!("nobody has decided about the request {name} yet")));
+                }
+                Outcome::Pending { .. } => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+            }
+        }
+    }
+
+    fn failed(&self, failure: &Failure, current: &Credential) {
+        let until = current.issued.as_ref().map(|issued| issued.until);
+        let ended = until.is_some_and(|until| until <= self.now());
+        match failure {
+            // The link itself says that nobody answers.
+            Failure::Later(why) => {
+                tracing::debug!(cluster = %self.cluster, why, "the certificate is not renewed yet")
+            }
+            Failure::Refused(why) => {
+                if self.standing.refused(why) {
+                    tracing::warn!(cluster = %self.cluster, why, ended, "the hub refuses to renew the certificate; trying again");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_env::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn it_is_due_between_the_half_and_two_thirds_of_its_life() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let issued = Issued { user: "u".into(), from: at(1000), until: at(11_000) };
+        let mut seen = Vec::new();
+        for seed in 0..200 {
+            let env = Env::seeded(ManualClock::new(at(0)), seed);
+            let due = due(&issued, &env).at.duration_since(at(1000)).unwrap().as_secs();
+            assert!((5000..=6500).contains(&due), "{due}");
+            seen.push(due);
+        }
+        seen.sort_unstable();
+        assert!(seen[20] < 5300 && seen[180] > 6200, "spread over all of it: {seen:?}");
+    }
+}

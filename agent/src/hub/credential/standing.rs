@@ -1,0 +1,124 @@
+//! How we stand with the hub: for how long our certificate is good, what went wrong with its renewal, and clocks. Read by
+//! health, metrics and the Cluster's conditions.
+
+use std::time::SystemTime;
+
+use karmada_api::consts::extension;
+use karmada_meta::time::Time;
+use parking_lot::Mutex;
+
+use crate::{config::Troubles, hub::clock};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    inner: Mutex<Inner>,
+    troubles: Troubles,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    until: Option<SystemTime>,
+    renewals: u64,
+    errors: u64,
+    refused: Option<String>,
+    clock_ahead: Option<i64>,
+}
+
+/// Numbers, for a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) until: Option<SystemTime>,
+    pub(crate) renewals: u64,
+    pub(crate) errors: u64,
+    pub(crate) clock_ahead: Option<i64>,
+}
+
+impl Standing {
+    pub(crate) fn new(troubles: Troubles) -> Self {
+        Self { troubles, ..Self::default() }
+    }
+
+    /// The certificate in use is good until then.
+    pub(crate) fn holds(&self, until: Option<SystemTime>) {
+        self.inner.lock().until = until;
+    }
+
+    /// It has been replaced.
+    pub(crate) fn renewed(&self) {
+        let mut inner = self.inner.lock();
+        inner.renewals += 1;
+        inner.refused = None;
+        self.troubles.over(extension::CREDENTIAL_NOT_RENEWED);
+    }
+
+    /// The hub gives us no other; answers whether that is news.
+    pub(crate) fn refused(&self, why: &str) -> bool {
+        let mut inner = self.inner.lock();
+        inner.errors += 1;
+        let until = inner.until.map(|until| Time::from_system(until).to_string()).unwrap_or_default();
+        self.troubles.say(
+            extension::CREDENTIAL_NOT_RENEWED,
+            "RenewalRefused",
+            format!("the agent's certificate ends at {until}, and the hub refuses to renew it: {why}"),
+        );
+        inner.refused.replace(why.to_owned()).is_none_or(|before| before != why)
+    }
+
+    /// The hub's clock is so many seconds ahead of ours.
+    pub(crate) fn clock(&self, ahead: Option<i64>) {
+        let mut inner = self.inner.lock();
+        let before = std::mem::replace(&mut inner.clock_ahead, ahead).and_then(clock::differs);
+        match ahead.and_then(clock::differs) {
+            Some(why) => {
+                if before.is_none() {
+                    tracing::warn!("{why}");
+                }
+                // The words change with each second; one that was said is good enough.
+                if !self.troubles.has(extension::CLOCK_SKEWED) {
+                    self.troubles.say(extension::CLOCK_SKEWED, "ClocksDiffer", why);
+                }
+            }
+            None => {
+                if before.is_some() {
+                    tracing::info!("our clock agrees with the hub's again");
+                }
+                self.troubles.over(extension::CLOCK_SKEWED);
+            }
+        }
+    }
+
+    /// What is wrong, for people, a line each.
+    pub(crate) fn words(&self) -> String {
+        self.troubles.all().into_iter().map(|(_, _, message)| format!("{message}\n")).collect()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let Inner { until, renewals, errors, clock_ahead, .. } = *self.inner.lock();
+        Figures { until, renewals, errors, clock_ahead }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_until_it_is_over() {
+        let troubles = Troubles::default();
+        let standing = Standing::new(troubles.clone());
+        standing.holds(Some(SystemTime::UNIX_EPOCH));
+        assert!(standing.refused("no"));
+        assert!(!standing.refused("no"), "the same is no news");
+        assert!(standing.words().contains("1970-01-01T00:00:00Z, and the hub refuses to renew it: no"));
+        standing.clock(Some(7200));
+        standing.clock(Some(7260));
+        assert!(standing.words().contains("2h0m0s behind"), "{}", standing.words());
+        assert_eq!(troubles.all().len(), 2);
+        standing.clock(Some(3));
+        standing.renewed();
+        assert_eq!(standing.words(), "");
+        let figures = standing.figures();
+        assert_eq!((figures.renewals, figures.errors, figures.clock_ahead), (1, 2, Some(3)));
+    }
+}

@@ -1,0 +1,379 @@
+//! A cluster's way to its credential and through its life: joining by a token, renewals under load, coming back after its
+//! certificate has ended, and what is refused. Real processes, certificates that last for seconds.
+
+#![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use karmada_client::Rest;
+use karmada_tests::{
+    fleet::{Binaries, Fleet, Options, cluster_path, condition, file, rest, start_stock},
+    process::{Process, own_address},
+    samples::{condition_of, config_map, config_map_path, config_map_policy},
+    wait::{PATIENCE, eventually, until},
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fleet");
+const CLUSTER: &str = "member1";
+
+/// A hub and one member without an agent.
+struct World {
+    fleet: Fleet,
+    member: Rest,
+    member_config: PathBuf,
+    metrics: std::net::SocketAddr,
+    _cluster: Process,
+}
+
+impl World {
+    async fn start(test: &str, hub: &[&str]) -> Option<Self> {
+        let binaries = Binaries::in_one(PROGRAM);
+        let options =
+            Options { hub: hub.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() };
+        let fleet = Fleet::start(test, 0, &binaries, options).await?;
+        let (cluster, member_config) = start_stock(fleet.dir.path(), CLUSTER, &binaries, true);
+        file(&member_config).await;
+        let member = rest(&member_config);
+        Some(Self { fleet, member, member_config, metrics: own_address(), _cluster: cluster })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.fleet.dir.path().join(name)
+    }
+
+    /// The arguments that `karmada-hub token create` prints.
+    fn line(&self, cluster: &str) -> Vec<String> {
+        let kubeconfig = format!("--kubeconfig={}", self.fleet.kubeconfig.display());
+        let made = self.fleet.command(&["token", "create", &format!("--cluster={cluster}"), &kubeconfig]);
+        let made = String::from_utf8_lossy(&made.stdout).into_owned();
+        let line = made.lines().find_map(|line| line.strip_prefix("karmada-agent join ")).unwrap();
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Starts an agent that joins by these arguments if it has to, and waits for what may be mended.
+    fn agent(&self, line: &[String]) -> Process {
+        let own = [
+            "karmada-agent".to_owned(),
+            format!("--kubeconfig={}", self.member_config.display()),
+            format!("--state-dir={}", self.at("state").display()),
+            "--health-probe-bind-address=0".to_owned(),
+            format!("--metrics-bind-address={}", self.metrics),
+            "--cluster-lease-duration=4s".to_owned(),
+            "--cluster-status-update-frequency=1s".to_owned(),
+        ];
+        let args = own.into_iter().chain(line.iter().cloned());
+        Process::start(self.fleet.dir.path(), "agent", Path::new(PROGRAM), args).unwrap()
+    }
+
+    /// A figure of the agent's page.
+    async fn figure(&self, name: &str) -> Option<f64> {
+        let mut io = tokio::net::TcpStream::connect(self.metrics).await.ok()?;
+        io.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
+        let mut page = String::new();
+        io.read_to_string(&mut page).await.ok()?;
+        page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    }
+
+    async fn reaches(&self, name: &str, wanted: f64) {
+        eventually(&format!("{name} to reach {wanted}"), PATIENCE, || async {
+            match self.figure(name).await {
+                Some(value) if value >= wanted => Ok(()),
+                value => Err(format!("{value:?}")),
+            }
+        })
+        .await;
+    }
+
+    /// What the hub has counted of requests whose credential did not hold.
+    async fn unauthenticated(&self) -> String {
+        let page = self.fleet.api.get_text("/metrics").await.unwrap();
+        page.lines()
+            .filter(|line| {
+                line.starts_with("karmada_apiserver_unauthenticated_requests_total{") && !line.ends_with(" 0")
+            })
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_join_is_small() {
+    let Some(world) = World::start("small", &[]).await else { return };
+    let line = world.line(CLUSTER);
+    let crossed = || async {
+        let page = world.fleet.api.get_text("/metrics").await.unwrap();
+        let of = |name: &str| {
+            let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or_default()
+        };
+        of("karmada_hub_received_bytes_total") + of("karmada_hub_sent_bytes_total")
+    };
+    // What it costs to ask goes off.
+    let (first, before) = (crossed().await, crossed().await);
+    let begun = tokio::time::Instant::now();
+    let mut joining = Command::new(PROGRAM);
+    joining.args(["karmada-agent", "join", "--join-only"]).args(&line);
+    let joined = joining.arg(format!("--state-dir={}", world.at("state").display())).output().unwrap();
+    assert!(joined.status.success(), "{joined:?}");
+    let took = begun.elapsed();
+    let bytes = crossed().await - before - (before - first);
+    let _agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    println!(
+        "a join: {bytes} bytes, {took:?} until the certificate is kept, {:?} until Ready",
+        begun.elapsed()
+    );
+    assert!(bytes < 20_000.0, "{bytes}");
+}
+
+const RENEWALS: &str = "karmada_agent_hub_certificate_renewals_total";
+
+#[tokio::test]
+async fn renewals_under_load_fail_nothing() {
+    let Some(world) = World::start("rotation", &["--cluster-signing-duration=6s"]).await else { return };
+    let line = world.line(CLUSTER);
+    let agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    world.fleet.create_namespace().await;
+    world.fleet.create([config_map("load", "0"), config_map_policy("load", &[CLUSTER])]).await;
+    let namespace = &world.fleet.namespace;
+    let path = config_map_path(namespace, "load");
+    // Each change reaches the member before the next one is made, and none waits for longer than a redial.
+    let (mut changes, mut slowest) = (0, Duration::ZERO);
+    while world.figure(RENEWALS).await.unwrap_or_default() < 4.0 {
+        changes += 1;
+        assert!(changes < 2_000, "{}", agent.log_tail(40));
+        let wanted = changes.to_string();
+        let patch = json!({"data": {"key": wanted}});
+        let begun = tokio::time::Instant::now();
+        world.fleet.api.patch(&path, karmada_client::Patch::Merge, &patch).await.unwrap();
+        until(&world.member, &path, "changed", PATIENCE, |map| map["data"]["key"].as_str() == Some(&wanted))
+            .await;
+        slowest = slowest.max(begun.elapsed());
+    }
+    println!("{changes} changes over 4 renewals, the slowest took {slowest:?}");
+    assert!(slowest < Duration::from_secs(3), "{slowest:?}");
+    for name in
+        ["karmada_agent_lease_renewal_errors_total", "karmada_agent_hub_certificate_renewal_errors_total"]
+    {
+        assert_eq!(world.figure(name).await, Some(0.0), "{name}\n{}", agent.log_tail(60));
+    }
+    assert_eq!(world.unauthenticated().await, "");
+    let log = agent.log_tail(10_000);
+    assert!(!log.contains("was not reported") && !log.contains("was not renewed"), "{log}");
+    // A restart goes on from the one that was kept.
+    drop(agent);
+    let mut agent = world.agent(&line);
+    world.reaches(RENEWALS, 1.0).await;
+    assert!(agent.is_running());
+}
+
+#[tokio::test]
+async fn an_agent_comes_back_after_its_certificate_has_ended() {
+    let hub = [
+        "--cluster-signing-duration=3s",
+        "--agent-certificate-grace=1h",
+        "--cluster-monitor-grace-period=12s",
+    ];
+    let Some(world) = World::start("return", &hub).await else { return };
+    let line = world.line(CLUSTER);
+    let mut agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    agent.kill();
+    until(&world.fleet.api, &cluster_path(CLUSTER), "away", PATIENCE, |c| {
+        condition(c, "Ready") == Some("Unknown")
+    })
+    .await;
+    // With the ended one nothing can be had but another one.
+    let ended = world.at("state").join("karmada-kubeconfig");
+    let old = rest(&ended);
+    let error = old.get(&cluster_path(CLUSTER)).await.unwrap_err();
+    assert_eq!(error.code(), Some(401), "{error}");
+    assert!(error.to_string().contains("good for nothing but to ask for another one"), "{error}");
+    agent.spawn().unwrap();
+    world.fleet.ready(CLUSTER).await;
+
+    // Its Cluster is deleted: what it proves with the old key counts no more.
+    agent.kill();
+    until(&world.fleet.api, &cluster_path(CLUSTER), "away", PATIENCE, |c| {
+        condition(c, "Ready") == Some("Unknown")
+    })
+    .await;
+    world.fleet.command(&[
+        "cluster",
+        "revoke",
+        CLUSTER,
+        &format!("--kubeconfig={}", world.fleet.kubeconfig.display()),
+    ]);
+    agent.spawn().unwrap();
+    eventually("the reason in the log", PATIENCE, || async {
+        let log = agent.log_tail(200);
+        let said = log.contains("the hub refuses to renew the certificate") && log.contains("it was revoked");
+        said.then_some(()).ok_or(log)
+    })
+    .await;
+    // The token that was given with it is tried, and is spent.
+    let log = agent.log_tail(200);
+    assert!(log.contains("joining anew: "), "{log}");
+    // Another one lets it in again, by the key that is still waiting.
+    agent.kill();
+    let _agent = world.agent(&world.line(CLUSTER));
+    until(&world.fleet.api, &cluster_path(CLUSTER), "back", PATIENCE, |c| {
+        condition(c, "Ready") == Some("True")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_was_away_for_too_long_is_told_so() {
+    let hub = ["--cluster-signing-duration=2s", "--agent-certificate-grace=2s"];
+    let Some(world) = World::start("late", &hub).await else { return };
+    let line = world.line(CLUSTER);
+    let mut agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    agent.kill();
+    let state = world.at("state").join("karmada-kubeconfig");
+    let old = rest(&state);
+    eventually("the end of the grace", PATIENCE, || async {
+        let error =
+            old.get(&cluster_path(CLUSTER)).await.err().map(|error| error.to_string()).unwrap_or_default();
+        let over = "are over within which its agent gets another; it has to join again by a token";
+        if error.contains(over) { Ok(()) } else { Err(error) }
+    })
+    .await;
+    agent.spawn().unwrap();
+    eventually("the reason in the log", PATIENCE, || async {
+        let log = agent.log_tail(200);
+        log.contains("it has to join again by a token").then_some(()).ok_or(log)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_renewal_is_shown_and_goes_by_when_it_is_granted() {
+    let Some(world) = World::start("refused", &["--cluster-signing-duration=20s"]).await else { return };
+    let agent = world.agent(&world.line(CLUSTER));
+    world.fleet.ready(CLUSTER).await;
+    // Somebody's webhook refuses all requests for certificates.
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let hook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "no-certificates"},
+        "webhooks": [{
+            "name": "no.certificates.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://127.0.0.1:1/no"}, "failurePolicy": "Fail", "timeoutSeconds": 1,
+            "rules": [{"apiGroups": ["certificates.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
+                "resources": ["certificatesigningrequests"]}],
+        }],
+    });
+    world.fleet.api.post(hooks, &hook).await.unwrap();
+    let what = "CredentialNotRenewed";
+    let cluster = until(&world.fleet.api, &cluster_path(CLUSTER), "told", PATIENCE, |c| {
+        condition_of(c, what).is_some()
+    })
+    .await;
+    let said: Value = condition_of(&cluster, what).cloned().unwrap();
+    assert_eq!(said["reason"], "RenewalRefused");
+    let message = said["message"].as_str().unwrap();
+    assert!(
+        message.contains("the hub refuses to renew it: ") && message.contains("no.certificates.example.com"),
+        "{message}"
+    );
+    assert!(
+        agent.log_tail(100).contains("the hub refuses to renew the certificate"),
+        "{}",
+        agent.log_tail(100)
+    );
+    world.fleet.api.delete(&format!("{hooks}/no-certificates"), &json!({})).await.unwrap();
+    until(&world.fleet.api, &cluster_path(CLUSTER), "told that it is over", PATIENCE, |c| {
+        condition_of(c, what).is_none()
+    })
+    .await;
+    world.reaches(RENEWALS, 1.0).await;
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_somebody_replaces_is_read_anew() {
+    let Some(world) = World::start("replaced", &[]).await else { return };
+    let make = || {
+        let data = format!("--data-dir={}", world.at("hub").display());
+        world.fleet.command(&["credentials", &data, &format!("--cluster={CLUSTER}")]).stdout
+    };
+    let credentials = world.at("credentials");
+    fs::write(&credentials, make()).unwrap();
+    let args =
+        [format!("--cluster-name={CLUSTER}"), format!("--karmada-kubeconfig={}", credentials.display())];
+    let agent = world.agent(&args);
+    world.fleet.ready(CLUSTER).await;
+    // All of before is ended; what is put there then counts.
+    let kubeconfig = format!("--kubeconfig={}", world.fleet.kubeconfig.display());
+    world.fleet.command(&["cluster", "revoke", CLUSTER, &kubeconfig]);
+    fs::write(&credentials, make()).unwrap();
+    eventually("the new one in use", PATIENCE, || async {
+        let log = agent.log_tail(200);
+        log.contains("was replaced by the one in the file").then_some(()).ok_or(log)
+    })
+    .await;
+    let renewals = world.figure("karmada_agent_lease_renewals_total").await.unwrap();
+    world.reaches("karmada_agent_lease_renewals_total", renewals + 2.0).await;
+}
+
+#[tokio::test]
+async fn what_is_forged_or_spent_is_refused_with_the_reason() {
+    let Some(world) = World::start("forged", &[]).await else { return };
+    let Some(other) = World::start("forger", &[]).await else { return };
+    let (line, others) = (world.line(CLUSTER), other.line(CLUSTER));
+    let of = |line: &[String], flag: &str| {
+        let at = line.iter().position(|word| word == flag).unwrap();
+        line[at + 1].clone()
+    };
+    let join = |hub: &str, token: &str, hash: &str, cluster: &str| {
+        let output = Command::new(PROGRAM)
+            .args(["karmada-agent", "join", "--join-only", "--hub", hub, "--token", token])
+            .args(["--ca-cert-hash", hash, "--cluster-name", cluster])
+            .arg(format!("--state-dir={}", world.at(&format!("try-{cluster}")).display()))
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (hub, token, hash) = (of(&line, "--hub"), of(&line, "--token"), of(&line, "--ca-cert-hash"));
+    let (other_hub, other_token, other_hash) =
+        (of(&others, "--hub"), of(&others, "--token"), of(&others, "--ca-cert-hash"));
+    let mistyped = format!("{}{}", &token[..22], if token.ends_with('x') { 'y' } else { 'x' });
+    let rows = [
+        (&other_hub, &token, &hash, CLUSTER, "is not signed by the token"),
+        (
+            &other_hub,
+            &other_token,
+            &hash,
+            CLUSTER,
+            "it is another hub, or somebody on the way pretends to be it",
+        ),
+        (&hub, &token, &other_hash, CLUSTER, "it is another hub"),
+        (&hub, &mistyped, &hash, CLUSTER, "is mistyped, or somebody on the way has changed the cluster-info"),
+        (&hub, &token, &hash, "member2", "is for cluster \"member1\", not for \"member2\""),
+    ];
+    for (hub, token, hash, cluster, want) in rows {
+        let (code, said) = join(hub, token, hash, cluster);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(want), "{said}\n{want}");
+        assert!(!said.contains(&token[7..]), "a token's secret is not said: {said}");
+    }
+    // It is still good for whom it was made.
+    assert_eq!(join(&hub, &token, &hash, CLUSTER).0, Some(0));
+    world.fleet.command(&[
+        "token",
+        "delete",
+        &token,
+        &format!("--kubeconfig={}", world.fleet.kubeconfig.display()),
+    ]);
+    let (code, said) = join(&hub, &token, &hash, "member3");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("has ended or was deleted"), "{said}");
+}
