@@ -270,6 +270,13 @@ render_deployment() {
 }
 checksum=$({ cat "$secret_file"; [ -z "$join_hub" ] || printf '%s\n' "${hub_arguments[@]}"; } | sha256sum)
 checksum=${checksum%% *}
+# A line that is in force takes nothing away: its token may be spent, and what it has brought is all there is.
+if [ -n "$taken" ]; then
+    applied=$(member -n "$namespace" get deployment karmada-agent --ignore-not-found \
+        -o jsonpath='{.spec.template.metadata.annotations.karmada\.io/kubeconfig-checksum}') ||
+        fail "$(explain "the member" "$member_server")"
+    [ "$applied" != "$checksum" ] || taken=''
+fi
 # The role first: it is what somebody with too few rights is refused. A namespace that was there before is not ours.
 {
     cat "$manifests/clusterrole.yaml"; echo ---; cat "$manifests/clusterrolebinding.yaml"; echo ---

@@ -744,6 +744,8 @@ async fn a_member_joins_by_one_line() {
     world.fleet.ready(CLUSTER).await;
     let again = said(&deploy(&[]).output().expect("it runs"));
     assert_eq!(verbs(&again), all("unchanged"), "{again}");
+    let again = said(&deploy(&["--replace"]).output().expect("it runs"));
+    assert_eq!(verbs(&again), all("unchanged"), "{again}");
 
     // The key was made on the member and is kept there; the token is spent, and the agent starts again without it.
     let kept = world.member.get(SECRET).await.expect("the agent keeps its credential");
