@@ -161,7 +161,7 @@ fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
     let taken = taken.local_addr().unwrap().to_string();
     let base = ["--cluster-name", "m", "--metrics-bind-address", "0", "--health-probe-bind-address", "0"];
     let rows: [(&[&str], &str); 7] = [
-        (&[], "--karmada-kubeconfig <FILE>"),
+        (&[], "which karmada-hub token create prints, or --karmada-kubeconfig FILE"),
         (&["--karmada-kubeconfig", good, "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (&["--karmada-kubeconfig", "/does/not/exist"], "/does/not/exist: kubeconfig: cannot read the file"),
         (
