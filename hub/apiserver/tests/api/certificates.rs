@@ -442,7 +442,7 @@ async fn the_audit_log_has_who_was_let_in_and_by_what() {
     token(&told.server, json!({"hub.karmada.io/uses-left": "1"})).await;
     let request = request_of(&KeyPair::generate().unwrap(), "system:karmada:agent:m1", AGENTS, None);
     assert_eq!(decided(&ask(&told.server, joiner(), &body("m1-aaaaa", &request)).await).0, "Approved");
-    let events = told.events().await;
+    let events = told.all().await;
     let mut told: Vec<String> = Vec::new();
     for event in events.iter().filter(|event| event["user"]["username"] == "system:certificate-controller") {
         let object = |field: &str| event["objectRef"][field].as_str().unwrap_or_default();
