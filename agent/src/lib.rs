@@ -56,11 +56,7 @@ pub use stats::{Count, Stats};
 
 use fence::Fence;
 use hub::{
-    cluster::ClusterView,
-    heartbeat::Heartbeat,
-    register::{register, take_back},
-    reporter::Reporter,
-    rules,
+    cluster::ClusterView, heartbeat::Heartbeat, register::Registrar, reporter::Reporter, rules,
     services::AgentCaller,
 };
 use member::{
@@ -354,11 +350,18 @@ impl Agent {
             async move { keeper.run(&last).await }
         });
 
-        let registered = register(&hub, &member, &config, &view, &rights, &env);
+        let registrar = Registrar {
+            hub: hub.clone(),
+            member: member.clone(),
+            config: config.clone(),
+            view: Arc::clone(&view),
+            rights: rights.clone(),
+            env: env.clone(),
+        };
         let is_registered = tokio::select! {
             biased;
             () = shutdown.cancelled() => false,
-            () = registered => true,
+            () = registrar.register() => true,
         };
         if !is_registered {
             last.cancel();
@@ -366,11 +369,7 @@ impl Agent {
             return Ok(());
         }
 
-        loops.spawn({
-            let (hub, member, config) = (hub.clone(), member.clone(), config.clone());
-            let (view, rights, env) = (Arc::clone(&view), rights.clone(), env.clone());
-            async move { take_back(&hub, &member, &config, &view, &rights, &env).await }
-        });
+        loops.spawn(registrar.take_back());
         let heartbeat = Heartbeat::new(
             hub.clone(),
             config.clone(),

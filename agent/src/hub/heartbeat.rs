@@ -301,7 +301,7 @@ impl Heartbeat {
 
     /// Renews whatever version of the Lease names us, and looks which one that was.
     async fn renew_any(&self, path: &str, time: &str, life: u64) -> Result<String, Error> {
-        let annotation = |name: &str| format!("/metadata/annotations/{}", name.replace('/', "~1"));
+        let annotation = |name: &str| format!("/metadata/annotations/{}", object::quote_pointer(name));
         let operations = json!([
             {"op": "test", "path": annotation(AGENT_INSTANCE), "value": self.instance},
             {"op": "copy", "from": "/spec/renewTime", "path": annotation(RENEWED_BEFORE)},

@@ -89,53 +89,53 @@ fn cluster(name: &str, id: &str, facts: &Facts) -> Value {
     })
 }
 
-/// Registers, and waits for whatever that takes. Returns once the hub has a Cluster that is ours.
-pub(crate) async fn register(
-    hub: &Rest,
-    member: &Rest,
-    config: &AgentConfig,
-    view: &ClusterView,
-    rights: &Rights,
-    env: &Env,
-) {
-    let mut backoff = Backoff::new(RETRY);
-    let (mut hub_back, mut member_back) = (config.hub_back.listen(), config.member_back.listen());
-    loop {
-        let pause = match attempt(hub, member, config, view).await {
-            Ok(None) => return,
-            Ok(Some(refusal)) => {
-                rights.cluster_is(Registration::Refused(Arc::from(refusal)));
-                REFUSED
-            }
-            Err(error) => {
-                let pause = backoff.next(env).max(error.retry_after().unwrap_or_default());
-                if backoff.failures() == 1 || backoff.failures().is_multiple_of(20) {
-                    tracing::warn!(%error, "cannot register yet, trying again");
-                }
-                pause
-            }
-        };
-        tokio::select! {
-            biased;
-            () = hub_back.woken() => {}
-            () = member_back.woken() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
+/// Who registers.
+#[derive(Clone, Debug)]
+pub(crate) struct Registrar {
+    pub(crate) hub: Rest,
+    pub(crate) member: Rest,
+    pub(crate) config: AgentConfig,
+    pub(crate) view: Arc<ClusterView>,
+    pub(crate) rights: Rights,
+    pub(crate) env: Env,
 }
 
-/// Registers again whenever another, which had the name, has lost it.
-pub(crate) async fn take_back(
-    hub: &Rest,
-    member: &Rest,
-    config: &AgentConfig,
-    view: &ClusterView,
-    rights: &Rights,
-    env: &Env,
-) {
-    loop {
-        rights.vacant().await;
-        register(hub, member, config, view, rights, env).await;
+impl Registrar {
+    /// Registers, and waits for whatever that takes. Returns once the hub has a Cluster that is ours.
+    pub(crate) async fn register(&self) {
+        let Self { hub, member, config, view, rights, env } = self;
+        let mut backoff = Backoff::new(RETRY);
+        let (mut hub_back, mut member_back) = (config.hub_back.listen(), config.member_back.listen());
+        loop {
+            let pause = match attempt(hub, member, config, view).await {
+                Ok(None) => return,
+                Ok(Some(refusal)) => {
+                    rights.cluster_is(Registration::Refused(Arc::from(refusal)));
+                    REFUSED
+                }
+                Err(error) => {
+                    let pause = backoff.next(env).max(error.retry_after().unwrap_or_default());
+                    if backoff.failures() == 1 || backoff.failures().is_multiple_of(20) {
+                        tracing::warn!(%error, "cannot register yet, trying again");
+                    }
+                    pause
+                }
+            };
+            tokio::select! {
+                biased;
+                () = hub_back.woken() => {}
+                () = member_back.woken() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Registers again whenever another, which had the name, has lost it.
+    pub(crate) async fn take_back(self) {
+        loop {
+            self.rights.vacant().await;
+            self.register().await;
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{
@@ -367,10 +367,7 @@ impl Rest {
         kind: Patch,
         body: &B,
     ) -> Result<Value, Error> {
-        let body = encode(&Method::PATCH, path, body)?;
-        let request = request(&Method::PATCH, path, METADATA, kind.media_type(), Some(body))?;
-        let (_, answer) = self.bytes(request).await?;
-        decode(Method::PATCH, path, &answer)
+        self.for_metadata(Method::PATCH, path, kind.media_type(), body, None).await
     }
 
     async fn for_revision<B: Serialize + ?Sized + Sync>(
@@ -380,17 +377,29 @@ impl Rest {
         media_type: &str,
         body: &B,
     ) -> Result<String, Error> {
-        let body = encode(&method, path, body)?;
-        let mut request = request(&method, path, METADATA, media_type, Some(body))?;
-        request.headers_mut().insert("prefer", HeaderValue::from_static("return=minimal"));
-        let (_, answer) = self.bytes(request).await?;
-        let object = decode(method.clone(), path, &answer)?;
+        let prefer = HeaderValue::from_static("return=minimal");
+        let object = self.for_metadata(method.clone(), path, media_type, body, Some(prefer)).await?;
         match object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
             Some(revision) => Ok(revision.to_owned()),
             None => {
                 Err(Error::Answer { method, path: path.into(), cause: "it has no resourceVersion".into() })
             }
         }
+    }
+
+    async fn for_metadata<B: Serialize + ?Sized + Sync>(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        body: &B,
+        prefer: Option<HeaderValue>,
+    ) -> Result<Value, Error> {
+        let body = encode(&method, path, body)?;
+        let mut request = request(&method, path, METADATA, media_type, Some(body))?;
+        request.headers_mut().extend(prefer.map(|prefer| (HeaderName::from_static("prefer"), prefer)));
+        let (_, answer) = self.bytes(request).await?;
+        decode(method, path, &answer)
     }
 
     /// Server-side apply of `config` as `manager`. Answers whether the object was created, and the object.
