@@ -28,6 +28,12 @@ The second form gives it a credential that was made elsewhere:
   --cluster-name N   the member's name on the hub (default: MEMBER_CONTEXT)
   --image I          the agent's image (default: karmada-agent:$(version)); also changes the version of one that runs
   --hub-server URL   the hub's address as the member sees it, if it is not the one in HUB_KUBECONFIG (second form)
+  --state WHERE      where the agent keeps what the hub has said, to go on with it after a restart while the hub is away:
+                     secrets of the member (default), or off
+  --namespaces A,B   the agent works in these namespaces of the member alone, has rights in no other, and says of what
+                     it may not apply that it does not; they have to be there
+  --cluster-role F   a ClusterRole named karmada-agent that it gets instead of manifests/agent/clusterrole.yaml; what it is
+                     refused stands in the status of what could not be applied
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
   --replace          take over from an agent of another hub, or one that something else put there
   --wait SECONDS     how long to wait for the cluster to be Ready on the hub, or its agent to be at work (default 120; 0: do not)
@@ -44,7 +50,7 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
-cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run=''
+cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file=''
 join_hub='' token='' hash='' proxy='' member_file='' member_context=''
 declare -a positional=() further=()
 value_of() { [ $# -ge 2 ] && [ -n "$2" ] || bad "$1 wants a value"; }
@@ -52,7 +58,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
         --cluster-name | --image | --hub-server | --wait | --hub | --token | --ca-cert-hash | --proxy-url | \
-            --member-kubeconfig | --member-context)
+            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role)
             value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
         --hub=*) join_hub=${1#*=} ;;
         --token=*) token=${1#*=} ;;
@@ -62,6 +68,9 @@ while [ $# -gt 0 ]; do
         --member-context=*) member_context=${1#*=} ;;
         --cluster-name=*) cluster=${1#*=} ;;
         --image=*) image=${1#*=} ;;
+        --state=*) state=${1#*=} ;;
+        --namespaces=*) namespaces=${1#*=} ;;
+        --cluster-role=*) role_file=${1#*=} ;;
         --hub-server=*) hub_server_override=${1#*=} ;;
         --wait=*) wait=${1#*=} ;;
         --allow-loopback) allow_loopback=yes ;;
@@ -81,7 +90,7 @@ if [ -n "$join_hub$token$hash" ]; then
     [[ $join_hub =~ ^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$ ]] || bad "--hub \"$join_hub\" is not HOST:PORT"
     [[ $token =~ ^[a-z0-9]{6}\.[a-z0-9]{16}$ ]] || bad "what --token gives is no bootstrap token: 6 characters of a-z and 0-9, a dot and 16 more"
     [[ $hash =~ ^sha256:[0-9a-fA-F]{64}$ ]] || bad "--ca-cert-hash \"$hash\" is not sha256: with 64 hexadecimal digits behind it"
-    [[ -z $proxy || $proxy =~ ^http://[^/[:space:]]+$ ]] || bad "--proxy-url wants a URL like http://proxy.example.com:3128"
+    [[ -z $proxy || $proxy =~ ^http://[^/[:space:]]+/?$ ]] || bad "--proxy-url wants a URL like http://proxy.example.com:3128"
     [ -z "$hub_server_override" ] || bad "--hub-server is for a hub that is given by a kubeconfig"
 else
     [ ${#positional[@]} -eq 4 ] ||
@@ -89,6 +98,7 @@ else
     [ -z "$proxy$member_file$member_context" ] || bad "--proxy-url, --member-kubeconfig and --member-context go with --hub"
     hub_context=${positional[1]} member_file=${positional[2]} member_context=${positional[3]}
 fi
+[[ $state =~ ^(secrets|off)$ ]] || bad "--state is secrets or off, not \"$state\""
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     cluster=$member_context
@@ -99,8 +109,8 @@ image=${image:-karmada-agent:$(version)}
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@-]*$ && $image != *: ]] || bad "--image \"$image\" is no image name"
 for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
-        --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state-dir* | --kubeconfig* | --context* | \
-            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url*)
+        --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state* | --kubeconfig* | --context* | \
+            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces*)
             bad "$argument is this script's to say" ;;
         *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
         -*) ;;
@@ -108,8 +118,17 @@ for argument in ${further[@]+"${further[@]}"}; do
     esac
 done
 
+label='[a-z0-9]([-a-z0-9]*[a-z0-9])?'
+[[ -z $namespaces || $namespaces =~ ^$label(,$label)*$ ]] || bad "--namespaces wants names with commas between them, not \"$namespaces\""
+if [ -n "$role_file" ]; then
+    [ -r "$role_file" ] || bad "--cluster-role: $role_file cannot be read"
+    grep -qx 'kind: ClusterRole' "$role_file" && grep -qx '  name: karmada-agent' "$role_file" && ! grep -qx -- '---' "$role_file" ||
+        bad "--cluster-role: $role_file is no manifest of one ClusterRole named karmada-agent"
+fi
+[ -z "$namespaces" ] || further=("--namespaces=$namespaces" ${further[@]+"${further[@]}"})
+
 need_tools kubectl base64 sha256sum sed grep awk paste mktemp
-for file in namespace serviceaccount clusterrole clusterrolebinding deployment; do
+for file in namespace serviceaccount clusterrole clusterrolebinding deployment narrow/clusterrole narrow/own narrow/role; do
     [ -r "$manifests/$file.yaml" ] || fail "$manifests/$file.yaml is missing: run this script from a checkout"
 done
 make_work
@@ -246,6 +265,23 @@ data:
   $secret_key: $(base64 <"$secret_file" | tr -d '\n')
 EOF
 }
+render_cluster_role() {
+    if [ -n "$role_file" ]; then
+        cat "$role_file"
+    elif [ -n "$namespaces" ]; then
+        sed "s/@NAMESPACES@/${namespaces//,/, }/" "$manifests/narrow/clusterrole.yaml"
+    else
+        cat "$manifests/clusterrole.yaml"
+    fi
+}
+render_roles() {
+    local each
+    [ -n "$namespaces" ] && [ -z "$role_file" ] || return 0
+    cat "$manifests/narrow/own.yaml"; echo ---
+    for each in ${namespaces//,/ }; do
+        sed "s/@NAMESPACE@/$each/" "$manifests/narrow/role.yaml"; echo ---
+    done
+}
 render_deployment() {
     local line argument
     while IFS= read -r line; do
@@ -264,6 +300,7 @@ render_deployment() {
         line=${line//@SECRET@/"$secret_name"}
         line=${line//@CLUSTER_NAME@/"$cluster"}
         line=${line//@IMAGE@/"$image"}
+        line=${line//@STATE@/"$state"}
         line=${line//@CHECKSUM@/"$checksum"}
         printf '%s\n' "$line"
     done <"$manifests/deployment.yaml"
@@ -279,9 +316,9 @@ if [ -n "$taken" ]; then
 fi
 # The role first: it is what somebody with too few rights is refused. A namespace that was there before is not ours.
 {
-    cat "$manifests/clusterrole.yaml"; echo ---; cat "$manifests/clusterrolebinding.yaml"; echo ---
+    render_cluster_role; echo ---; cat "$manifests/clusterrolebinding.yaml"; echo ---
     case $found in "" | "|" | "$ours|"*) cat "$manifests/namespace.yaml"; echo --- ;; esac
-    cat "$manifests/serviceaccount.yaml"; echo ---; render_secret; echo ---; render_deployment
+    render_roles; cat "$manifests/serviceaccount.yaml"; echo ---; render_secret; echo ---; render_deployment
 } >"$work/wanted.yaml"
 
 # --validate=false: that would fetch the member's whole OpenAPI document, for manifests that do not vary.

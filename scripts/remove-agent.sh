@@ -188,9 +188,16 @@ clean_member() {
     for object in clusterrolebinding/karmada-agent clusterrole/karmada-agent; do
         member delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
-    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig secret/karmada-agent-token "configmap/karmada-agent-fence-$cluster"; do
+    # Those of --namespaces.
+    member delete roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io --all-namespaces \
+        -l "app=karmada-agent,app.kubernetes.io/managed-by=$ours" --ignore-not-found >/dev/null ||
+        fail "the agent's roles: $(error_line)"
+    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig secret/karmada-agent-token "configmap/karmada-agent-fence-$cluster" \
+        "secret/karmada-agent-state-key-$cluster"; do
         member -n "$namespace" delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
+    member -n "$namespace" delete secrets -l "agent.karmada.io/state=$cluster" --ignore-not-found >/dev/null ||
+        fail "what the agent kept of the hub's words: $(error_line)"
     local by others
     by=$(member get namespace "$namespace" --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}') ||
         fail "$(explain "the member" "$member_server")"

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use karmada_api::consts::{extension, lease, namespace};
 use karmada_client::Wake;
 use karmada_env::Env;
+use karmada_member::{Place, Scope};
 use parking_lot::Mutex;
 
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
@@ -72,6 +73,8 @@ pub struct AgentConfig {
     pub work_syncs: usize,
     /// Whether nodes are counted by grade.
     pub resource_modeling: bool,
+    /// Where on the member it works.
+    pub scope: Scope,
     /// Given when the way to the hub is back; cuts every wait for it short.
     pub hub_back: Wake,
     /// The same for the member.
@@ -94,6 +97,7 @@ impl AgentConfig {
             member_namespace: namespace::SYSTEM.into(),
             work_syncs: 5,
             resource_modeling: true,
+            scope: Scope::default(),
             hub_back: Wake::new(),
             member_back: Wake::new(),
             troubles: Troubles::default(),
@@ -106,16 +110,18 @@ impl AgentConfig {
     }
 }
 
-/// What an agent knows beyond a process' life. In memory now; a durable copy of what the hub said comes here.
+/// What an agent knows beyond a process' life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Tells two agents of one name apart. An agent that keeps it is recognised as itself after a restart.
     pub instance: String,
+    /// Where it keeps what the hub has said.
+    pub place: Place,
 }
 
 impl State {
     /// The state of an agent that starts from nothing.
     pub fn fresh(env: &Env) -> Self {
-        Self { instance: env.uuid() }
+        Self { instance: env.uuid(), place: Place::Nowhere }
     }
 }

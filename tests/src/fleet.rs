@@ -48,7 +48,8 @@ pub struct Options {
     pub hub: Vec<String>,
     /// Further arguments of every agent.
     pub agent: Vec<String>,
-    /// Agents reach the hub without the links that can be cut: those cost something, too.
+    /// What is measured shares the machine with its members: agents reach the hub without the links that can be cut, and
+    /// stand-ins keep their objects in memory.
     pub direct: bool,
 }
 
@@ -161,6 +162,20 @@ pub fn real_engine() -> Option<PathBuf> {
 /// # Panics
 /// When it does not start.
 pub fn start_stock(dir: &Path, name: &str, binaries: &Binaries, workloads: bool) -> (Process, PathBuf) {
+    start_stock_with(dir, name, binaries, workloads, None)
+}
+
+/// The same, with a further argument.
+///
+/// # Panics
+/// When it does not start.
+pub fn start_stock_with(
+    dir: &Path,
+    name: &str,
+    binaries: &Binaries,
+    workloads: bool,
+    further: Option<&str>,
+) -> (Process, PathBuf) {
     let kubeconfig = dir.join(format!("{name}.kubeconfig"));
     let args = [
         format!("--data-dir={}", dir.join(name).display()),
@@ -168,6 +183,7 @@ pub fn start_stock(dir: &Path, name: &str, binaries: &Binaries, workloads: bool)
         format!("--kubeconfig-out={}", kubeconfig.display()),
         format!("--workloads={}", if workloads { "on" } else { "off" }),
     ];
+    let args = args.into_iter().chain(further.map(str::to_owned));
     let process = Process::start(dir, name, &binaries.kubesim.0, with(&binaries.kubesim.1, args))
         .unwrap_or_else(|e| panic!("{name} does not start: {e}"));
     (process, kubeconfig)
@@ -287,7 +303,8 @@ impl Fleet {
                         Some(_) => format!("member{n}-{}", Env::system().name_suffix(5)),
                         None => format!("member{n}"),
                     };
-                    let (process, config) = start_stock(dir.path(), &name, binaries, true);
+                    let in_memory = options.direct.then_some("--in-memory");
+                    let (process, config) = start_stock_with(dir.path(), &name, binaries, true, in_memory);
                     (name, config, Some(process))
                 }
             };

@@ -23,7 +23,7 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, State};
+use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, State};
 use karmada_api::consts::subject;
 use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
@@ -442,6 +442,11 @@ impl World {
 
     /// A new member of some kind with its agent.
     pub async fn join_as(&mut self, name: &str, config: &kubesim::Config) {
+        self.join_with(name, config, Place::Nowhere).await;
+    }
+
+    /// The same, with an agent that keeps there what the hub has said.
+    pub async fn join_with(&mut self, name: &str, config: &kubesim::Config, place: Place) {
         let machine = Machine::new(self.start, self.random.clone());
         let sim = Kubesim::in_memory(machine.env(), config, CancellationToken::new()).await;
         let mut member = Member {
@@ -449,7 +454,7 @@ impl World {
             api: Rest::new(sim.admin()),
             sim,
             wire: self.wire(name),
-            state: State::fresh(machine.env()),
+            state: State { place, ..State::fresh(machine.env()) },
             machine,
             agent: None,
         };

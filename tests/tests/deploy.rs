@@ -271,6 +271,14 @@ impl World {
         path
     }
 
+    /// The script with the line by which the member joins.
+    fn deploy_by(&self, line: &[String], more: &[&str]) -> Command {
+        let mut command = self.bare("deploy-agent.sh");
+        command.args(line).arg(format!("--member-kubeconfig={}", self.member_config.display()));
+        command.args(["--allow-loopback", "--wait=0"]).args(more);
+        command
+    }
+
     /// A ConfigMap of the hub's on the member, in a namespace that the hub made there.
     async fn place_something(&self) {
         self.fleet.create_namespace().await;
@@ -728,12 +736,7 @@ async fn a_hub_forgets_a_member_that_is_away() {
 async fn a_member_joins_by_one_line() {
     let Some(world) = World::start("line", false).await else { return };
     let line = world.line(CLUSTER, "scripts/deploy-agent.sh ");
-    let deploy = |more: &[&str]| {
-        let mut command = world.bare("deploy-agent.sh");
-        command.args(&line).arg(format!("--member-kubeconfig={}", world.member_config.display()));
-        command.args(["--allow-loopback", "--wait=0"]).args(more);
-        command
-    };
+    let deploy = |more: &[&str]| world.deploy_by(&line, more);
     let before = world.state().await;
     let dry = said(&deploy(&["--dry-run"]).output().expect("it runs"));
     assert!(dry.contains("Secret/karmada-agent-token"), "{dry}");
@@ -750,7 +753,7 @@ async fn a_member_joins_by_one_line() {
     // The key was made on the member and is kept there; the token is spent, and the agent starts again without it.
     let kept = world.member.get(SECRET).await.expect("the agent keeps its credential");
     let fields: Vec<_> = kept["data"].as_object().expect("data").keys().collect();
-    assert_eq!(fields, ["karmada-kubeconfig"], "no key without a certificate is left");
+    assert_eq!(fields, ["karmada-kubeconfig", "joined-by"], "no key without a certificate is left");
     let config: Value =
         serde_json::from_slice(&decoded(&kept["data"]["karmada-kubeconfig"])).expect("a kubeconfig");
     let key = config["users"][0]["user"]["client-key-data"].clone();
@@ -793,6 +796,63 @@ async fn a_member_joins_by_one_line() {
 }
 
 #[tokio::test]
+async fn an_agent_is_given_some_namespaces_alone() {
+    let Some(world) = World::start("narrow", false).await else { return };
+    for name in ["shop", "till"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        world.member.post("/api/v1/namespaces", &namespace).await.expect("a namespace");
+    }
+    let line = world.line(CLUSTER, "scripts/deploy-agent.sh ");
+    let deploy = |more: &[&str]| world.deploy_by(&line, more);
+    said(&deploy(&["--namespaces=shop,till"]).output().expect("it runs"));
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = world.member.get(&format!("{rbac}/clusterroles/karmada-agent")).await.expect("a ClusterRole");
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["kube-system", "shop", "till"]));
+    assert!(!role.to_string().contains("escalate"), "{role}");
+    let roles = [
+        "shop/roles/karmada-agent-works",
+        "till/rolebindings/karmada-agent-works",
+        "karmada-system/roles/karmada-agent",
+    ];
+    for path in roles {
+        world
+            .member
+            .get(&format!("{rbac}/namespaces/{path}"))
+            .await
+            .unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+    let deployment =
+        world.member.get("/apis/apps/v1/namespaces/karmada-system/deployments/karmada-agent").await;
+    assert!(deployment.expect("a Deployment").to_string().contains("--namespaces=shop,till"));
+    // A role that somebody supplies goes in its place.
+    let own = world.at("own.yaml");
+    let text = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: karmada-agent\nrules:\n\
+                - apiGroups: [apps]\n  resources: [deployments]\n  verbs: [get]\n";
+    fs::write(&own, text).expect("a file is written");
+    said(&deploy(&[&format!("--cluster-role={}", own.display())]).output().expect("it runs"));
+    let role = world.member.get(&format!("{rbac}/clusterroles/karmada-agent")).await.expect("a ClusterRole");
+    assert_eq!(
+        role["rules"],
+        json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}])
+    );
+    for (wrong, want) in [
+        ("--namespaces=a b", "wants names with commas"),
+        ("--namespaces=shop,", "wants names with commas"),
+        ("--cluster-role=/nowhere", "cannot be read"),
+        ("--cluster-role=/dev/null", "no manifest of one ClusterRole"),
+    ] {
+        let refusal = refused(&mut deploy(&[wrong]), 2);
+        assert!(refusal.contains(want), "{refusal}");
+    }
+    world.remove(&[]);
+    for path in roles {
+        assert!(world.member.get(&format!("{rbac}/namespaces/{path}")).await.is_err(), "{path}");
+    }
+    world.assert_clean().await;
+    world.fleet.clean_up().await;
+}
+
+#[tokio::test]
 async fn a_machine_without_kubectl_joins_by_one_line() {
     let Some(world) = World::start("machine", false).await else { return };
     let line = world.line(CLUSTER, "karmada-agent join ");
@@ -818,6 +878,15 @@ async fn a_machine_without_kubectl_joins_by_one_line() {
     assert_eq!(mode & 0o777, 0o600);
     let _agent = join("agent", &[format!("--kubeconfig={}", world.member_config.display())]);
     world.fleet.ready(CLUSTER).await;
+    // Another line goes before what was kept.
+    let by = fs::read_to_string(state.join("joined-by")).expect("a file");
+    let newer = world.line(CLUSTER, "karmada-agent join ");
+    let mut anew = Command::new(env!("CARGO_BIN_EXE_fleet"));
+    anew.args(["karmada-agent", "join", "--join-only", "--health-probe-bind-address=0"]);
+    anew.args(["--metrics-bind-address=0", &format!("--state-dir={}", state.display())]);
+    let told = said(&anew.args(&newer).output().expect("it runs"));
+    assert!(told.contains("has joined") && !told.contains("before"), "{told}");
+    assert_ne!(fs::read_to_string(state.join("joined-by")).expect("a file"), by);
     // The token was for one key, and that is used.
     let other = format!("--state-dir={}", world.at("other").display());
     let mut spent = Command::new(env!("CARGO_BIN_EXE_fleet"));
@@ -848,7 +917,8 @@ fn chart_and_manifests_agree() {
     let charted =
         ["deployment.yaml", "secret.yaml", "_helpers.tpl"].map(|file| fs::read_to_string(chart.join(file)));
     let charted: String = charted.into_iter().map(|text| text.expect("a chart")).collect();
-    let script = fs::read_to_string(root().join("scripts/deploy-agent.sh")).expect("a script");
+    let mut script = fs::read_to_string(root().join("scripts/deploy-agent.sh")).expect("a script");
+    script += &fs::read_to_string(root().join("manifests/agent/deployment.yaml")).expect("a manifest");
     for words in [
         "--hub=",
         "--ca-cert-hash=",
@@ -857,6 +927,8 @@ fn chart_and_manifests_agree() {
         "--proxy-url=",
         "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig",
         "--karmada-context=",
+        "--state-dir=/var/lib/karmada-agent",
+        "--state=",
         "karmada-agent-token",
         "karmada-kubeconfig",
     ] {

@@ -15,7 +15,7 @@ use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path, condition, file, rest, start_stock},
     process::{Process, own_address},
     samples::{condition_of, config_map, config_map_path, config_map_policy},
-    wait::{PATIENCE, eventually, until},
+    wait::{PATIENCE, eventually, gone, until},
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -324,6 +324,254 @@ async fn a_kubeconfig_that_somebody_replaces_is_read_anew() {
     world.reaches("karmada_agent_lease_renewals_total", renewals + 2.0).await;
 }
 
+/// By the agent's own command while it runs, by the same without it, and on the hub.
+#[tokio::test]
+async fn a_cluster_leaves_in_one_state_however_it_is_told() {
+    let Some(world) = World::start("leaving", &[]).await else { return };
+    world.fleet.create_namespace().await;
+    world.fleet.create([config_map("settings", "a"), config_map_policy("settings", &[CLUSTER])]).await;
+    let path = config_map_path(&world.fleet.namespace, "settings");
+    let credential = world.at("state/karmada-kubeconfig");
+    for (way, agent_runs, by_command) in
+        [("by itself", true, true), ("alone", false, true), ("deleted", true, false)]
+    {
+        let line = world.line(CLUSTER);
+        let mut agent = world.agent(&line);
+        world.fleet.ready(CLUSTER).await;
+        until(&world.member, &path, "applied", PATIENCE, |_| true).await;
+        let copy = world.at("copy");
+        fs::copy(&credential, &copy).unwrap();
+        let old = rest(&copy);
+        if !agent_runs {
+            agent.terminate(PATIENCE).await.unwrap();
+        }
+        if by_command {
+            let mut leave = Command::new(PROGRAM);
+            leave.args(["karmada-agent", "leave", "--wait=60s", &format!("--cluster-name={CLUSTER}")]);
+            leave.arg(format!("--kubeconfig={}", world.member_config.display()));
+            let left = leave.arg(format!("--state-dir={}", world.at("state").display())).output().unwrap();
+            let (said, log) = (String::from_utf8_lossy(&left.stdout), String::from_utf8_lossy(&left.stderr));
+            assert!(left.status.success(), "{way}: {said}{log}{}", agent.log_tail(50));
+            assert!(said.contains("member1 has left: the Cluster has gone from the hub"), "{way}: {said}");
+            assert!(!credential.exists() && !world.at("state/state.log").exists(), "{way}");
+            let kept = "/api/v1/namespaces/karmada-system/secrets/karmada-agent-state-key-member1";
+            assert!(world.member.get(kept).await.unwrap_err().is_not_found(), "{way}");
+        } else {
+            world.fleet.api.delete(&cluster_path(CLUSTER), &json!({})).await.unwrap();
+        }
+        // The same for all.
+        for there in [cluster_path(CLUSTER), format!("/api/v1/namespaces/karmada-es-{CLUSTER}")] {
+            gone(&world.fleet.api, &there, PATIENCE).await;
+        }
+        gone(&world.member, &path, PATIENCE).await;
+        assert!(old.get(&cluster_path(CLUSTER)).await.unwrap_err().is_not_found(), "{way}: it may see that");
+        let again = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": CLUSTER},
+            "spec": {"syncMode": "Pull"}});
+        let refused = old.post("/apis/cluster.karmada.io/v1alpha1/clusters", &again).await.unwrap_err();
+        assert!(refused.is_forbidden(), "{way}: its credential is dead: {refused}");
+        // Nor does the token of that time let anybody in.
+        let mut joining = Command::new(PROGRAM);
+        joining.args(["karmada-agent", "join", "--join-only"]).args(&line);
+        let joined = joining
+            .arg(format!("--state-dir={}", world.at(&format!("late-{way}")).display()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&joined.stderr).into_owned();
+        assert!(!joined.status.success() && said.contains("were ended"), "{way}: {said}");
+        if agent_runs {
+            agent.terminate(PATIENCE).await.unwrap();
+        }
+    }
+    // There is nothing to leave by.
+    let mut leave = Command::new(PROGRAM);
+    leave.args(["karmada-agent", "leave", &format!("--cluster-name={CLUSTER}")]);
+    leave.arg(format!("--kubeconfig={}", world.member_config.display()));
+    let left = leave.arg(format!("--state-dir={}", world.at("nowhere").display())).output().unwrap();
+    let said = String::from_utf8_lossy(&left.stderr).into_owned();
+    assert_eq!(left.status.code(), Some(2), "{said}");
+    assert!(said.contains("there is no credential for the hub to leave by"), "{said}");
+}
+
+/// Its agents follow by themselves, long before their certificates would be renewed, and nothing restarts.
+#[tokio::test]
+async fn agents_follow_a_change_of_the_hubs_authority() {
+    let Some(world) = World::start("authority", &["--cluster-signing-duration=100s"]).await else { return };
+    let _agent = world.agent(&world.line(CLUSTER));
+    world.fleet.ready(CLUSTER).await;
+    let begun = tokio::time::Instant::now();
+    let kubeconfig = format!("--kubeconfig={}", world.fleet.kubeconfig.display());
+    let authorities = || {
+        let kept = karmada_client::Kubeconfig::load(world.at("state/karmada-kubeconfig")).unwrap();
+        kept.access(None).unwrap().ca.unwrap_or_default().matches("BEGIN CERTIFICATE").count()
+    };
+    // A new one is published, is kept by the agent, signs, and is shown by the agent; then the old one goes.
+    for (step, kept) in [("published", 2), ("signs", 2), ("alone", 1)] {
+        let before = world.figure(RENEWALS).await.unwrap();
+        world.fleet.command(&["ca", "rotate", &kubeconfig]);
+        eventually(step, PATIENCE, || async {
+            let (count, renewals) = (authorities(), world.figure(RENEWALS).await.unwrap_or_default());
+            if count == kept && renewals > before { Ok(()) } else { Err((count, renewals)) }
+        })
+        .await;
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(150),
+        "renewals of their own would take longer: {:?}",
+        begun.elapsed()
+    );
+    let beats = world.figure("karmada_agent_lease_renewals_total").await.unwrap();
+    world.reaches("karmada_agent_lease_renewals_total", beats + 2.0).await;
+}
+
+/// A proxy that makes tunnels by CONNECT, and counts them.
+async fn proxy() -> (std::net::SocketAddr, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, tunnels) = (listener.local_addr().unwrap(), std::sync::Arc::default());
+    let count: std::sync::Arc<std::sync::atomic::AtomicUsize> = std::sync::Arc::clone(&tunnels);
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let count = count.clone();
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(from.read_u8().await.ok()?);
+                }
+                let head = String::from_utf8(head).ok()?;
+                let to = head.strip_prefix("CONNECT ")?.split(' ').next()?.to_owned();
+                if !head.contains("Proxy-Authorization: Basic dTpw") {
+                    let _ = from.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
+                    return None;
+                }
+                let mut there = tokio::net::TcpStream::connect(to).await.ok()?;
+                from.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                tokio::io::copy_bidirectional(&mut from, &mut there).await.ok()
+            });
+        }
+    });
+    (address, tunnels)
+}
+
+#[tokio::test]
+async fn a_cluster_joins_and_works_through_a_proxy() {
+    let Some(world) = World::start("proxy", &[]).await else { return };
+    let (address, tunnels) = proxy().await;
+    let mut line = world.line(CLUSTER);
+    line.push(format!("--proxy-url=http://u:p@{address}"));
+    let agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    let made = tunnels.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(made >= 2, "one to join, one to work: {made}\n{}", agent.log_tail(50));
+    let kept = fs::read_to_string(world.at("state/karmada-kubeconfig")).unwrap();
+    assert!(!kept.contains("u:p"), "the password is not kept");
+}
+
+/// Moves the clock of what is started with it by `CLOCK_SHIFT` seconds; the one that is never set stays.
+const SHIFT: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+int clock_gettime(clockid_t id, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(id, now);
+    const char *shift = getenv("CLOCK_SHIFT");
+    if (result == 0 && id == CLOCK_REALTIME && shift) now->tv_sec += atol(shift);
+    return result;
+}
+"#;
+
+const DAY: i64 = 24 * 3600;
+
+/// A program with another clock, as `env` starts it.
+fn shifted(dir: &Path, seconds: i64) -> Vec<String> {
+    let (source, shim) = (dir.join("shift.c"), dir.join("shift.so"));
+    fs::write(&source, SHIFT).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&shim)
+        .arg(&source)
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    vec![format!("LD_PRELOAD={}", shim.display()), format!("CLOCK_SHIFT={seconds}"), PROGRAM.to_owned()]
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_named_as_the_cause() {
+    let Some(world) = World::start("clocks", &[]).await else { return };
+    let line = world.line(CLUSTER);
+    // To the second it depends on how long an answer took.
+    for (seconds, what, way) in
+        [(-2 * DAY, " begins in 4", "behind the hub's"), (400 * DAY, " ended ", "ahead of the hub's")]
+    {
+        let mut joining = Command::new("env");
+        joining
+            .args(shifted(world.fleet.dir.path(), seconds))
+            .args(["karmada-agent", "join", "--join-only"])
+            .args(&line);
+        let joined = joining.arg(format!("--state-dir={}", world.at("wrong").display())).output().unwrap();
+        let said = String::from_utf8_lossy(&joined.stderr).into_owned();
+        assert!(!joined.status.success(), "{said}");
+        assert!(
+            [what, "by our clock: this machine's clock is", way].iter().all(|part| said.contains(part)),
+            "{said}"
+        );
+    }
+    // One that is wrong by less joins and works, and says so; so does its Cluster.
+    let own = [
+        "karmada-agent".to_owned(),
+        format!("--kubeconfig={}", world.member_config.display()),
+        format!("--state-dir={}", world.at("state").display()),
+        "--health-probe-bind-address=0".to_owned(),
+        "--metrics-bind-address=0".to_owned(),
+        "--cluster-status-update-frequency=1s".to_owned(),
+    ];
+    let args = shifted(world.fleet.dir.path(), 1200).into_iter().chain(own).chain(line);
+    let agent = Process::start(world.fleet.dir.path(), "agent", Path::new("/usr/bin/env"), args).unwrap();
+    let skewed = until(&world.fleet.api, &cluster_path(CLUSTER), "named", PATIENCE, |cluster| {
+        condition(cluster, "ClockSkewed") == Some("True")
+    })
+    .await;
+    let said = condition_of(&skewed, "ClockSkewed").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(said.contains("this machine's clock is") && said.contains("ahead of the hub's"), "{said}");
+    assert!(agent.log_tail(200).contains("ahead of the hub's"), "{}", agent.log_tail(200));
+    world.fleet.ready(CLUSTER).await;
+}
+
+/// The same hello is answered or not by the version of TLS that it offers.
+#[tokio::test]
+async fn an_old_tls_is_refused() {
+    let Some(world) = World::start("old-tls", &[]).await else { return };
+    let address = karmada_tests::fleet::server_of(&world.fleet.kubeconfig);
+    let extensions: [&[u8]; 3] = [
+        // secp256r1 and x25519; points as they are; ECDSA and RSA with SHA-256.
+        &[0, 10, 0, 6, 0, 4, 0, 23, 0, 29],
+        &[0, 11, 0, 2, 1, 0],
+        &[0, 13, 0, 8, 0, 6, 4, 3, 8, 4, 4, 1],
+    ];
+    let extensions = extensions.concat();
+    for (minor, answered) in [(1_u8, false), (2, false), (3, true)] {
+        let mut hello = vec![3, minor];
+        hello.extend([7; 32]);
+        // No session; ECDHE with ECDSA or RSA, AES-128-GCM and AES-128-CBC; no compression.
+        hello.extend([0, 0, 8, 0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x09, 0xc0, 0x13, 1, 0]);
+        hello.extend([0, extensions.len() as u8]);
+        hello.extend(&extensions);
+        let mut record = vec![22, 3, 1, 0, hello.len() as u8 + 4, 1, 0, 0, hello.len() as u8];
+        record.extend(hello);
+        let mut io = tokio::net::TcpStream::connect(address).await.unwrap();
+        io.write_all(&record).await.unwrap();
+        let mut answer = [0; 7];
+        tokio::time::timeout(PATIENCE, io.read_exact(&mut answer)).await.unwrap().unwrap();
+        // A handshake goes on, or a fatal alert ends it.
+        let is = (answer[0] == 22, answer[0] == 21 && answer[5] == 2);
+        assert_eq!(is, (answered, !answered), "TLS 1.{}: {answer:?}", minor - 1);
+    }
+}
+
 #[tokio::test]
 async fn what_is_forged_or_spent_is_refused_with_the_reason() {
     let Some(world) = World::start("forged", &[]).await else { return };
@@ -365,6 +613,15 @@ async fn what_is_forged_or_spent_is_refused_with_the_reason() {
         assert!(said.contains(want), "{said}\n{want}");
         assert!(!said.contains(&token[7..]), "a token's secret is not said: {said}");
     }
+    // A token that signs nothing, as where somebody on the way takes the signature out.
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let mute = json!({"metadata": {"name": "bootstrap-token-mutemu"}, "type": "bootstrap.kubernetes.io/token", "stringData": {
+        "token-id": "mutemu", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:hub:member1"}});
+    world.fleet.api.post(secrets, &mute).await.unwrap();
+    let (code, said) = join(&hub, "mutemu.0123456789abcdef", &hash, CLUSTER);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("somebody on the way has taken the signature out"), "{said}");
     // It is still good for whom it was made.
     assert_eq!(join(&hub, &token, &hash, CLUSTER).0, Some(0));
     world.fleet.command(&[

@@ -183,3 +183,30 @@ async fn a_link_that_crawls() {
     value_is(&member.api, &at("small"), "fast", SOON).await;
     fleet.clean_up().await;
 }
+
+/// While nothing of the hub can be reached the agent is killed and started again: it goes on with what it was told before.
+#[tokio::test]
+async fn an_agent_that_starts_without_its_hub_goes_on() {
+    let Some(mut fleet) = fleet("alone", 1).await else { return };
+    let at = |name: &str| format!("/api/v1/namespaces/{}/configmaps/{name}", fleet.namespace);
+    let (vanishes, drifts) = (at("vanishes"), at("drifts"));
+    fleet.create([config_map("vanishes", "before"), config_map("drifts", "before")]).await;
+    let member = &mut fleet.members[0];
+    for path in [&vanishes, &drifts] {
+        value_is(&member.api, path, "before", PATIENCE).await;
+    }
+    member.link.set(Mode::Refuse);
+    member.agent.kill();
+    set_value(&member.api, &drifts, "wrong").await;
+    member.api.delete(&vanishes, &json!({})).await.expect("somebody deletes it");
+    let begun = tokio::time::Instant::now();
+    member.agent.spawn().expect("an agent starts without a hub");
+    for path in [&vanishes, &drifts] {
+        value_is(&member.api, path, "before", SOON).await;
+    }
+    println!("back {:?} after the start of a process without a hub (2 s at most)", begun.elapsed());
+    member.link.set(Mode::Pass);
+    set_value(&fleet.api, &drifts, "after").await;
+    value_is(&fleet.members[0].api, &drifts, "after", PATIENCE).await;
+    fleet.clean_up().await;
+}

@@ -285,3 +285,63 @@ async fn logs_say_once_what_a_user_made_happen_and_nothing_per_heartbeat() {
     .await;
     fleet.clean_up().await;
 }
+
+/// A service that takes audit events: what it was sent.
+async fn taker() -> (SocketAddr, std::sync::Arc<parking_lot::Mutex<Vec<Value>>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, taken) = (listener.local_addr().unwrap(), std::sync::Arc::default());
+    let lists: std::sync::Arc<parking_lot::Mutex<Vec<Value>>> = std::sync::Arc::clone(&taken);
+    tokio::spawn(async move {
+        while let Ok((io, _)) = listener.accept().await {
+            let lists = lists.clone();
+            let take = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                let lists = lists.clone();
+                async move {
+                    assert_eq!(request.uri().path(), "/audit");
+                    let body = http_body_util::BodyExt::collect(request.into_body()).await?.to_bytes();
+                    lists.lock().push(serde_json::from_slice(&body).unwrap());
+                    let answer = hyper::Response::new(http_body_util::Empty::<bytes::Bytes>::new());
+                    Ok::<_, hyper::Error>(answer)
+                }
+            });
+            tokio::spawn(async move {
+                let io = hyper_util::rt::TokioIo::new(io);
+                let server =
+                    hyper_util::server::conn::auto::Builder::new(hyper_util::rt::TokioExecutor::new());
+                let _ = server.serve_connection(io, take).await;
+            });
+        }
+    });
+    (address, taken)
+}
+
+/// Who waits for the webhook has posted, when it is answered, that it came and what came of it.
+#[tokio::test]
+async fn audit_events_are_posted_to_a_webhook() {
+    let (address, taken) = taker().await;
+    let dir = tempfile::tempdir().unwrap();
+    let (policy, config) = (dir.path().join("policy"), dir.path().join("webhook"));
+    fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, verbs: [create], resources: [{group: '', resources: [configmaps]}]}]").unwrap();
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://{address}/audit'}}}}]\n\
+         users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]"
+    );
+    fs::write(&config, text).unwrap();
+    let mut options = Options::impatient();
+    options.hub.extend([
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-webhook-config-file={}", config.display()),
+        "--audit-webhook-mode=blocking".to_owned(),
+    ]);
+    let Some(fleet) = fleet("audit-webhook", 0, options).await else { return };
+    fleet.create([config_map("told", "a")]).await;
+    let lists = taken.lock().clone();
+    let events: Vec<&Value> = lists.iter().flat_map(|list| list["items"].as_array().unwrap()).collect();
+    let stages: Vec<&str> = events
+        .iter()
+        .filter(|event| event["requestURI"] == format!("/api/v1/namespaces/{}/configmaps", fleet.namespace))
+        .map(|event| event["stage"].as_str().unwrap())
+        .collect();
+    assert_eq!(stages, ["RequestReceived", "ResponseComplete"], "{lists:?}");
+    assert!(lists.iter().all(|list| list["kind"] == "EventList"), "{lists:?}");
+}

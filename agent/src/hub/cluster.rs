@@ -20,17 +20,17 @@ use std::{
 
 use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, latest, rest::METADATA};
 use karmada_env::Env;
+use karmada_member::{
+    Fence,
+    revision::Revision,
+    rights::{Registration, Rights},
+};
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::{clusters, watch::HubWatch};
-use crate::{
-    fence::Fence,
-    revision::Revision,
-    rights::{Registration, Rights},
-};
 
 /// How long a change may rest before the Cluster is read: changes come in groups, and the watch often tells of a
 /// report of ours before its answer does.
@@ -62,7 +62,14 @@ pub(crate) struct ClusterView {
 }
 
 impl ClusterView {
-    pub(crate) fn new(hub: Rest, name: String, rights: Rights, fence: Arc<Fence>) -> Self {
+    /// One that shows the Cluster in `current`.
+    pub(crate) fn new(
+        hub: Rest,
+        name: String,
+        rights: Rights,
+        fence: Arc<Fence>,
+        current: latest::Sender<Option<Arc<Value>>>,
+    ) -> Self {
         Self {
             hub,
             name,
@@ -70,7 +77,7 @@ impl ClusterView {
             id: OnceLock::new(),
             sure: AtomicBool::new(false),
             fence,
-            current: latest::Sender::new(None),
+            current,
             life: AtomicU64::new(0),
             unseen: Mutex::new(None),
         }
@@ -178,10 +185,6 @@ impl ClusterView {
             return Ok(());
         }
         self.refresh().await.map(drop)
-    }
-
-    pub(crate) fn is_terminating(&self) -> bool {
-        self.current.borrow().as_deref().is_some_and(|cluster| object::deletion_timestamp(cluster).is_some())
     }
 
     /// The object, asked for anew if it is known to have changed.

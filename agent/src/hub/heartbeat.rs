@@ -3,7 +3,7 @@
 //! Which agent holds it stands in an annotation (`holderIdentity` is the cluster's name, for Karmada's hub). Renewals go
 //! under the resourceVersion of the last one: whoever finds the Lease changed reads it, and stands by if the change was
 //! another's. It is asked for by whoever holds the member's Lease, or in the stead of one who does not hear the hub
-//! ([`crate::member::lease`]).
+//! (`karmada_member`'s).
 //!
 //! On a line so slow that answers come too late a renewal must not depend on the answer to the last one: then it goes
 //! under the condition that the Lease still names us, whatever its version. It leaves on the Lease which renewal was there
@@ -20,19 +20,18 @@ use karmada_api::consts::{
 };
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, lease};
 use karmada_env::Env;
+use karmada_member::{
+    Fence, Stats,
+    claim::{Rival, bare, may_take, patience, promised_seconds},
+    revision::Revision,
+    rights::{Claim, Rights, Standing, moment},
+};
 use karmada_meta::{object, time::MicroTime};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::ClusterView;
-use crate::{
-    claim::{Rival, bare, may_take, patience, promised_seconds},
-    config::AgentConfig,
-    fence::Fence,
-    revision::Revision,
-    rights::{Claim, Rights, Standing, moment},
-    stats::Stats,
-};
+use crate::config::AgentConfig;
 
 /// After a renewal that failed. Well below the interval: the hub counts what is missing.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(4));

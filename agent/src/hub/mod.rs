@@ -1,18 +1,24 @@
-//! The hub's side: our Cluster, our Lease, our status. With the verbs that a registered Karmada agent has: PUT for
-//! Cluster status and Lease; others only where they may fail without harm.
+//! The hub half: our Cluster, our Lease, our status, our Works and what became of them. With the verbs that a registered
+//! Karmada agent has: PUT for Cluster status and Lease; others only where they may fail without harm.
 
 pub(crate) mod clock;
 pub(crate) mod cluster;
 pub(crate) mod credential;
+mod half;
 pub(crate) mod heartbeat;
 pub(crate) mod join;
+pub(crate) mod outbox;
+mod pull;
 pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
 pub(crate) mod services;
+pub(crate) mod upstream;
 pub(crate) mod watch;
 
 use karmada_client::Resource;
+
+pub(crate) use half::{HubHalf, Parts, Ways};
 
 /// The Cluster kind.
 pub(crate) fn clusters() -> Resource {

@@ -7,14 +7,12 @@ use std::{sync::Arc, time::Duration};
 
 use karmada_client::{Backoff, Error, Patch, Policy, Rest};
 use karmada_env::Env;
+use karmada_member::rights::{Registration, Rights};
 use karmada_meta::object;
 use serde_json::{Value, json};
 
 use super::{cluster::ClusterView, clusters};
-use crate::{
-    config::{AgentConfig, Facts},
-    rights::{Registration, Rights},
-};
+use crate::config::{AgentConfig, Facts};
 
 /// While the hub or the member cannot be reached, or does not let us in yet.
 const RETRY: Policy = Policy::full(Duration::from_millis(500), Duration::from_secs(5));

@@ -11,27 +11,24 @@ use karmada_api::{
     consts::{condition, extension, reason},
     models::default_resource_models,
 };
-use karmada_client::{Error, Patch, Rest, WorkQueue};
+use karmada_client::{Error, Patch, Rest};
 use karmada_core::nodes::report;
 use karmada_env::Env;
+use karmada_member::{
+    Member, Stats, Trouble,
+    discovery::Apis,
+    health::{Health, Threshold},
+    quotas::Quotas,
+    rights::Rights,
+    summary::Figures,
+};
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::cluster::ClusterView;
-use crate::{
-    config::{AgentConfig, Troubles},
-    member::{
-        discovery::{Apis, Discovery},
-        health::{Health, Threshold},
-        quotas::Quotas,
-        summary::Figures,
-    },
-    rights::Rights,
-    stats::Stats,
-    works::{desired::Desired, sync::Executor},
-};
+use crate::config::{AgentConfig, Troubles};
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
 const TRIES: u32 = 4;
@@ -111,13 +108,10 @@ pub(crate) struct Reporter {
     pub(crate) env: Env,
     pub(crate) config: AgentConfig,
     pub(crate) view: Arc<ClusterView>,
-    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) half: Arc<Member>,
     pub(crate) figures: Arc<Mutex<Figures>>,
     pub(crate) quotas: Arc<Mutex<Quotas>>,
-    pub(crate) desired: Arc<Desired>,
-    pub(crate) works: WorkQueue<String>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) executor: Arc<Executor>,
     /// The uid of the member's kube-system Namespace.
     pub(crate) identity: Mutex<Option<String>>,
 }
@@ -129,7 +123,7 @@ impl Reporter {
         let mut back = self.config.hub_back.listen();
         let mut member_back = self.config.member_back.listen();
         let mut view = self.view.subscribe();
-        let mut kinds = self.discovery.changes();
+        let mut kinds = self.half.discovery().changes();
         let mut kinds_due: Option<Instant> = None;
         rights.reporting().await;
         self.first_lists().await;
@@ -208,7 +202,7 @@ impl Reporter {
         if health != Health::Ready {
             return Look { health, version: None, apis: None };
         }
-        self.executor.released.look(&self.member, &self.config.execution_namespace()).await;
+        self.half.look_at_released().await;
         self.identify().await;
         let version = match self.member.get("/version").await {
             Ok(version) => Some(Version::of(&version)),
@@ -217,11 +211,11 @@ impl Reporter {
                 None
             }
         };
-        let apis = match self.discovery.look().await {
+        let apis = match self.half.discovery().look().await {
             Ok((apis, changed)) => {
                 if changed {
                     // What failed for want of a kind may have it now.
-                    self.works.retry_all_now();
+                    self.half.queue().retry_all_now();
                 }
                 Ok(apis)
             }
@@ -236,7 +230,7 @@ impl Reporter {
         let mut known = self.identity.lock();
         let uid = object::uid(&system).to_owned();
         if known.replace(uid.clone()).is_some_and(|known| known != uid) {
-            self.executor.observer.member_is_another();
+            self.half.is_another();
         }
     }
 
@@ -304,7 +298,8 @@ impl Reporter {
             drop(figures);
             let quotas = self.quotas.lock();
             if quotas.synced() {
-                let left = if quotas.is_empty() { None } else { quotas.report(&self.desired.namespaces()) };
+                let left =
+                    if quotas.is_empty() { None } else { quotas.report(&self.half.desired().namespaces()) };
                 reports.push((extension::QUOTAS, left));
             }
         }
@@ -415,9 +410,9 @@ impl Reporter {
             (new.node_summary, new.resource_summary) = (None, None);
         }
         conditions::set(&mut new.conditions, ready, now);
-        unwatched(&mut new.conditions, &self.executor.observer.failing(), now);
-        self.executor.released.show(&mut new.conditions, now);
-        troubled(&mut new.conditions, &self.config.troubles, now);
+        unwatched(&mut new.conditions, &self.half.failing(), now);
+        self.half.show_released(&mut new.conditions, now);
+        troubled(&mut new.conditions, &self.config.troubles, self.half.trouble(), now);
         new
     }
 }
@@ -438,9 +433,11 @@ fn unwatched(list: &mut Vec<Condition>, failing: &[(String, Arc<str>)], now: Tim
 }
 
 /// Says what is wrong between us and the hub, as long as it is.
-fn troubled(list: &mut Vec<Condition>, troubles: &Troubles, now: Time) {
-    let all = troubles.all();
-    for what in Troubles::TYPES.into_iter().filter(|what| !all.iter().any(|(there, ..)| there == what)) {
+fn troubled(list: &mut Vec<Condition>, troubles: &Troubles, state: Option<Trouble>, now: Time) {
+    let state = state.map(|(reason, message)| (extension::STATE_NOT_KEPT, reason, message));
+    let all: Vec<_> = troubles.all().into_iter().chain(state).collect();
+    let types = Troubles::TYPES.into_iter().chain([extension::STATE_NOT_KEPT]);
+    for what in types.filter(|what| !all.iter().any(|(there, ..)| there == what)) {
         conditions::remove(list, what);
     }
     for (what, reason, message) in all {

@@ -4,7 +4,8 @@
 //! annotations of our Cluster which sorts there are ([`extension::INTERPRETER_RULES`]); others are asked now and then.
 //! From the first rule of a sort on there is a watch.
 //!
-//! Nothing is applied before both sorts have been heard of ([`Heard`]): what a rule would retain would be overwritten.
+//! Nothing is applied before both sorts have been heard of, now or before the start: what a rule would retain would be
+//! overwritten. They are kept before they are followed.
 
 use std::{
     collections::BTreeMap,
@@ -26,13 +27,13 @@ use karmada_api::{
 use karmada_client::{Backoff, Error, Event, Policy, Resource, Rest, Wake, WatchConfig};
 use karmada_env::Env;
 use karmada_interpreter::{Interpreter, rules::Rules, webhook::Hooks};
+use karmada_member::{Member, Sort as Kept, rights::Rights};
 use karmada_meta::{gvk::GroupVersionKind, gvk::parse_api_version, object};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::cluster::ClusterView;
-use crate::rights::Rights;
 
 /// How often the hub is asked for a first rule of either sort, in turns: 300 bytes each time are a byte a second.
 const ASK: Duration = Duration::from_secs(300);
@@ -50,20 +51,6 @@ const REFUSALS: u32 = 4;
 /// And for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// Which sorts of rules have been heard of since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Heard {
-    scripts: AtomicBool,
-    services: AtomicBool,
-}
-
-impl Heard {
-    /// Whether all rules that there are are known.
-    pub(crate) fn all(&self) -> bool {
-        self.scripts.load(Ordering::Acquire) && self.services.load(Ordering::Acquire)
-    }
-}
-
 /// What following the rules takes.
 #[derive(Debug)]
 pub(crate) struct Follower {
@@ -73,7 +60,7 @@ pub(crate) struct Follower {
     pub(crate) rights: Rights,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) interpreter: Arc<Interpreter>,
-    pub(crate) heard: Arc<Heard>,
+    pub(crate) half: Arc<Member>,
 }
 
 /// One sort of rules.
@@ -85,12 +72,13 @@ struct Sort<'a> {
     /// By how much later than every [`ASK`] it is asked.
     offset: Duration,
     heard: &'a AtomicBool,
+    kept: Kept,
 }
 
 impl<'a> Sort<'a> {
-    fn of<K: KarmadaKind>(word: &'static str, offset: Duration, heard: &'a AtomicBool) -> Self {
+    fn of<K: KarmadaKind>(word: &'static str, offset: Duration, heard: &'a AtomicBool, kept: Kept) -> Self {
         let resource = Resource::new(K::GROUP, K::VERSION, K::PLURAL, K::KIND, K::NAMESPACED);
-        Self { word, collection: resource.collection(None), body: K::BODY, offset, heard }
+        Self { word, collection: resource.collection(None), body: K::BODY, offset, heard, kept }
     }
 }
 
@@ -119,18 +107,20 @@ impl Follower {
         let first = Sort::of::<ResourceInterpreterCustomization>(
             extension::RULES_CUSTOMIZATIONS,
             Duration::ZERO,
-            &self.heard.scripts,
+            &self.half.rules().scripts,
+            Kept::Scripts,
         );
         let second = Sort::of::<ResourceInterpreterWebhookConfiguration>(
             extension::RULES_WEBHOOKS,
             ASK / 2,
-            &self.heard.services,
+            &self.half.rules().services,
+            Kept::Services,
         );
         tokio::join!(self.sort(first, scripts, &changed), self.sort(second, services, &changed));
     }
 
     /// Follows one sort of rules.
-    async fn sort<T: DeserializeOwned + Send + 'static>(
+    async fn sort<T: Serialize + DeserializeOwned + Send + Sync + 'static>(
         &self,
         sort: Sort<'_>,
         replace: impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)> + Send + Sync,
@@ -142,6 +132,8 @@ impl Follower {
         // How often it has refused, and since when.
         let (mut refusals, mut refused) = (0, Duration::ZERO);
         let mut first = true;
+        // The hub has said which there are, since the start.
+        let mut answered = false;
         loop {
             self.rights.reporting().await;
             let says = |cluster: &Option<Arc<Value>>| {
@@ -153,8 +145,13 @@ impl Follower {
             match self.hub.get(&format!("{}?limit=1", sort.collection)).await {
                 Ok(list) if list["items"].as_array().is_some_and(|items| !items.is_empty()) => {
                     self.watch::<T>(&sort, &replace, changed).await;
+                    answered = true;
                 }
-                Ok(list) if list["items"].is_array() => self.hear(&sort, changed),
+                Ok(list) if list["items"].is_array() => {
+                    if !std::mem::replace(&mut answered, true) {
+                        self.follow(&sort, &BTreeMap::new(), &replace, changed).await;
+                    }
+                }
                 Ok(_) => {}
                 // Later it is no news: the rules stay as they are. Karmada before 1.4 has no scripts.
                 Err(error) => {
@@ -167,13 +164,13 @@ impl Follower {
                         refusals += 1;
                     }
                     if refusals >= REFUSALS && now.saturating_sub(refused) >= REFUSED_FOR {
+                        answered = true;
                         self.hear(&sort, changed);
                     }
                     self.tell_unheard(&sort, &error);
                 }
             }
-            let heard = sort.heard.load(Ordering::Acquire);
-            let pause = if !heard {
+            let pause = if !answered {
                 backoff.next(&self.env)
             } else if said {
                 NOTHING_THERE
@@ -199,7 +196,7 @@ impl Follower {
 
     /// The rules of a sort are known from now on.
     fn hear(&self, sort: &Sort<'_>, changed: &impl Fn(&[(String, String)])) {
-        if !sort.heard.swap(true, Ordering::AcqRel) && self.heard.all() {
+        if !sort.heard.swap(true, Ordering::AcqRel) && self.half.rules().all() {
             // What has waited for that.
             changed(&[]);
         }
@@ -211,8 +208,24 @@ impl Follower {
         }
     }
 
+    /// Keeps and follows the rules that there are.
+    async fn follow<T: Serialize + Sync>(
+        &self,
+        sort: &Sort<'_>,
+        known: &BTreeMap<String, T>,
+        replace: &impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)>,
+        changed: &impl Fn(&[(String, String)]),
+    ) {
+        self.half.keep_rules(sort.kept, serde_json::to_vec(known).unwrap_or_default()).await;
+        let kinds = replace(known);
+        if !kinds.is_empty() {
+            changed(&kinds);
+        }
+        self.hear(sort, changed);
+    }
+
     /// Follows the rules until there are none any more.
-    async fn watch<T: DeserializeOwned + Send + 'static>(
+    async fn watch<T: Serialize + DeserializeOwned + Send + Sync + 'static>(
         &self,
         sort: &Sort<'_>,
         replace: &(impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)> + Send + Sync),
@@ -241,11 +254,7 @@ impl Follower {
             if listed.is_some() {
                 continue;
             }
-            let kinds = replace(&known);
-            if !kinds.is_empty() {
-                changed(&kinds);
-            }
-            self.hear(sort, changed);
+            self.follow(sort, &known, replace, changed).await;
             if known.is_empty() {
                 return;
             }

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use karmada_client::{Event, Rest, WatchConfig, Watcher, wake::Listener, watch::Projection};
 use karmada_env::Env;
-
-use crate::fence::Fence;
+use karmada_member::Fence;
 
 /// See the module.
 pub(crate) struct HubWatch<T> {

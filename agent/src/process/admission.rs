@@ -1,6 +1,9 @@
 //! How the program comes by the credential for its hub: from a file, from where it was kept, or by joining.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use karmada_client::{Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, link::proxy::Proxy};
@@ -8,7 +11,7 @@ use karmada_env::Env;
 
 use super::{
     ProcessError, USER_AGENT,
-    args::{Args, Invited, Source},
+    args::{Args, Invited},
     endpoints::Stage,
 };
 use crate::hub::{
@@ -17,7 +20,10 @@ use crate::hub::{
 };
 
 /// Between attempts to join, or to read what was kept.
-const RETRY: Policy = Policy::new(std::time::Duration::from_secs(1), std::time::Duration::from_secs(60));
+const RETRY: Policy = Policy::new(Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long a new token is tried where an older credential would do.
+const SOON: Duration = Duration::from_secs(5);
 
 /// A kubeconfig of the hub's that somebody else looks after.
 #[derive(Clone, Debug)]
@@ -49,6 +55,9 @@ pub(super) struct Ways {
     pub(super) proxy: Option<Proxy>,
     /// Somebody waits for what becomes of it.
     pub(super) prompt: bool,
+    leaves: bool,
+    /// And for nothing else: no agent goes on with it.
+    only: bool,
     env: Env,
 }
 
@@ -62,7 +71,9 @@ impl Ways {
             keep,
             invited: args.invited.clone(),
             proxy: args.proxy.clone(),
-            prompt: args.join,
+            prompt: args.join || args.leave.is_some(),
+            leaves: args.leave.is_some(),
+            only: args.join_only,
             env,
         }
     }
@@ -88,8 +99,8 @@ impl Ways {
         let env = &self.env;
         let from_file = self.file.as_ref().map(File::read).transpose()?;
         let mut backoff = Backoff::new(RETRY);
-        let kept = loop {
-            match self.kept().await {
+        let found = loop {
+            match self.found().await {
                 Ok(kept) => break kept,
                 // What is in the file is enough to begin.
                 Err(error) if from_file.is_some() => {
@@ -99,54 +110,120 @@ impl Ways {
                 Err(error @ ProcessError::Usage(_)) => return Err(error),
                 Err(error) if self.prompt => return Err(error),
                 Err(error) => {
-                    stage.waits(error.to_string());
+                    if stage.waits(error.to_string()) {
+                        tracing::warn!(cluster = %self.cluster, %error, "what was kept of the hub's credential cannot be read, trying again");
+                    }
                     tokio::time::sleep(backoff.next(env)).await;
                 }
             }
         };
-        if let Some(found) = match (from_file, kept) {
-            (Some(file), kept) => Some(file.newer(kept)),
-            (None, kept) => kept,
-        } {
-            return Ok((found, true));
+        let worth = match (&found, &self.invited) {
+            (Some(found), Some(invited)) => self.worth(found, invited),
+            _ => Worth::InForce,
+        };
+        let kept = found.map(|found| found.credential);
+        if let Some(file) = from_file {
+            return Ok((file.newer(kept), true));
         }
         let (Some(invited), Some(keep)) = (&self.invited, &self.keep) else {
+            if let Some(kept) = kept {
+                return Ok((kept, true));
+            }
+            if self.leaves {
+                let place = self.keep.as_ref().map(Keep::place).unwrap_or_default();
+                return Err(ProcessError::Usage(format!(
+                    "{place}: there is no credential for the hub to leave by; name it with --state-dir, \
+                     --karmada-kubeconfig-secret or --karmada-kubeconfig, or, on the hub: kubectl delete cluster {}",
+                    self.cluster
+                )));
+            }
             return Err(ProcessError::Usage(
                 "there is no credential for the hub, and no token to join by".into(),
             ));
         };
-        self.join(invited, keep, env, stage).await.map(|credential| (credential, false))
+        match (kept, worth) {
+            (Some(kept), Worth::InForce) => Ok((kept, true)),
+            // Where that fails what there is has to do, and is renewed if the hub lets it.
+            (Some(kept), Worth::Superseded) => {
+                let limit = if self.prompt { Duration::MAX } else { SOON };
+                match self.join(invited, keep, Some(limit), stage).await {
+                    Ok(credential) => Ok((credential, false)),
+                    Err(error) if self.prompt => Err(error),
+                    Err(error) => {
+                        tracing::warn!(cluster = %self.cluster, %error, "cannot join by the new token; going on with the credential that was kept");
+                        Ok((kept, true))
+                    }
+                }
+            }
+            (_, Worth::Nothing) | (None, _) => {
+                let limit = self.prompt.then_some(Duration::MAX);
+                self.join(invited, keep, limit, stage).await.map(|credential| (credential, false))
+            }
+        }
+    }
+
+    /// What a credential that was kept is worth beside an invitation.
+    fn worth(&self, found: &Found, invited: &Invited) -> Worth {
+        // Without a token nothing can be done with the invitation.
+        let Ok(token) = invited.token.read() else { return Worth::InForce };
+        let known = digests(found.credential.access.ca.as_deref().unwrap_or_default().as_bytes());
+        let facts = Facts {
+            joined_by: found.joined_by.as_deref(),
+            given: &Invitation::mark(&token, &invited.authorities),
+            is_of_this_hub: known.iter().any(|digest| invited.authorities.contains(digest)),
+            holds: found.credential.holds_at(self.env.wall()),
+            only: self.only,
+        };
+        facts.worth()
     }
 
     /// What was kept, if it is this cluster's.
     async fn kept(&self) -> Result<Option<Credential>, ProcessError> {
+        Ok(self.found().await?.map(|found| found.credential))
+    }
+
+    async fn found(&self) -> Result<Option<Found>, ProcessError> {
         let Some(keep) = &self.keep else { return Ok(None) };
-        let Some(text) = keep.load().await.map_err(ProcessError::Failed)?.kubeconfig else { return Ok(None) };
+        let kept = keep.load().await.map_err(ProcessError::Failed)?;
+        let Some(text) = kept.kubeconfig else { return Ok(None) };
         let place = keep.place();
         // What was written by somebody else may have another current context.
         let context = self.file.as_ref().and_then(|file| file.context.as_deref());
         let read = Credential::parse(Path::new(&place), &text, context)
             .or_else(|_| Credential::parse(Path::new(&place), &text, None))?;
-        let read = self.readdressed(read, &text, &place)?;
+        let read = self.readdressed(read, &text, &place, kept.joined_by.as_deref())?;
         match read.issued.as_ref().and_then(|issued| issued.cluster()) {
             Some(other) if other != self.cluster => Err(ProcessError::Usage(format!(
                 "{place} holds the credential of cluster {other}, and --cluster-name says {}: give each its own place, or take \
                  the old one away",
                 self.cluster
             ))),
-            _ => Ok(Some(read)),
+            _ => Ok(Some(Found { credential: read, joined_by: kept.joined_by })),
         }
     }
 
     /// What was kept, for the hub that --hub names: the same authority may be reached by another address now.
-    fn readdressed(&self, read: Credential, text: &str, place: &str) -> Result<Credential, ProcessError> {
+    fn readdressed(
+        &self,
+        read: Credential,
+        text: &str,
+        place: &str,
+        joined_by: Option<&str>,
+    ) -> Result<Credential, ProcessError> {
         let Some(invited) = &self.invited else { return Ok(read) };
         let server = format!("https://{}", invited.hub);
         if read.access.server == server {
             return Ok(read);
         }
         let known = digests(read.access.ca.as_deref().unwrap_or_default().as_bytes());
-        if !known.iter().any(|digest| invited.authorities.contains(digest)) {
+        // The authority may have changed since this very invitation.
+        let is_same = || {
+            let token = invited.token.read().ok();
+            token.is_some_and(|token| {
+                joined_by == Some(Invitation::mark(&token, &invited.authorities).as_str())
+            })
+        };
+        if !known.iter().any(|digest| invited.authorities.contains(digest)) && !is_same() {
             return Err(ProcessError::Usage(format!(
                 "{place} holds a credential for the hub at {}, and --hub says {}: take it away to leave that hub",
                 read.access.server, invited.hub
@@ -157,14 +234,15 @@ impl Ways {
         Ok(Credential::parse(Path::new(place), &config.to_string(), None)?)
     }
 
-    /// Joins; ends without having done so only if somebody waits for it.
+    /// Joins; ends without having done so only if there is a limit, and then no later than what is wrong may pass.
     async fn join(
         &self,
         invited: &Invited,
         keep: &Keep,
-        env: &Env,
+        limit: Option<Duration>,
         stage: &Stage,
     ) -> Result<Credential, ProcessError> {
+        let env = &self.env;
         let (begun, mut backoff) = (env.now(), Backoff::new(RETRY));
         let mut journey = None;
         loop {
@@ -173,7 +251,8 @@ impl Ways {
                 Err(Trouble::Arguments(error)) => return Err(error),
                 Err(Trouble::Join(error)) => error,
             };
-            if self.prompt && env.now().saturating_sub(begun) >= error.may_pass_within() {
+            let waited = env.now().saturating_sub(begun);
+            if limit.is_some_and(|limit| waited >= error.may_pass_within().min(limit)) {
                 return Err(ProcessError::Failed(error.to_string()));
             }
             let pause = backoff.next(env);
@@ -191,16 +270,7 @@ impl Ways {
         env: &Env,
         journey: &mut Option<(Token, Journey)>,
     ) -> Result<Credential, Trouble> {
-        let token = match &invited.token {
-            Source::Given(token) => token.clone(),
-            Source::File(path) => {
-                let wrong = |why: String| {
-                    Trouble::Join(JoinError::Kept(format!("--token-file: {}: {why}", path.display())))
-                };
-                let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-                Token::parse(&text).map_err(wrong)?
-            }
-        };
+        let token = invited.token.read().map_err(|why| Trouble::Join(JoinError::NoToken(why)))?;
         let server = format!("https://{}", invited.hub).parse::<http::Uri>();
         let server =
             server.map_err(|error| Trouble::Arguments(ProcessError::Usage(format!("--hub: {error}"))))?;
@@ -224,15 +294,20 @@ impl Ways {
                 cluster: self.cluster.clone(),
                 proxy,
             };
-            *journey = Some((token, Journey::new(invitation, USER_AGENT, env.clone())));
+            *journey = Some((token.clone(), Journey::new(invitation, USER_AGENT, env.clone())));
         }
         let Some((_, journey)) = journey else { return Err(kept("no journey was begun".to_owned())) };
         let arrived = journey.attempt(&key).await.map_err(Trouble::Join)?;
         let user = karmada_core::names::agent_user(&self.cluster);
-        let text = arrived.access.kubeconfig(CONTEXT, &user, &arrived.certificate, &key.pem());
+        let mut access = arrived.access;
+        // The environment's may be another one tomorrow, and a password is nobody's to keep who was only shown it.
+        let given = self.proxy.as_ref().map(Proxy::url).filter(|url| !url.contains('@'));
+        access.proxy = given.map(str::to_owned);
+        let text = access.kubeconfig(CONTEXT, &user, &arrived.certificate, &key.pem());
         let credential = Credential::parse(Path::new(&keep.place()), &text, None);
         let credential = credential.map_err(|error| kept(error.to_string()))?;
-        keep.finish(&text).await.map_err(kept)?;
+        let mark = Invitation::mark(&token, &invited.authorities);
+        keep.finish(&text, Some(&mark)).await.map_err(kept)?;
         tracing::info!(cluster = %self.cluster, hub = %credential.endpoint.server, kept = %keep.place(), "joined");
         Ok(credential)
     }
@@ -264,9 +339,84 @@ impl Supply for Ways {
     }
 }
 
+/// A credential that was kept.
+struct Found {
+    credential: Credential,
+    joined_by: Option<String>,
+}
+
+/// What it is worth beside an invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worth {
+    /// Nobody has given another.
+    InForce,
+    /// There is a newer invitation by the same hub.
+    Superseded,
+    /// It is another hub's, of which no more than the address is the same.
+    Nothing,
+}
+
+/// From what that follows.
+#[derive(Clone, Copy, Debug)]
+struct Facts<'a> {
+    /// The invitation by which it came, if that is known.
+    joined_by: Option<&'a str>,
+    /// The one that is given.
+    given: &'a str,
+    /// It names an authority that the invitation names. After a change of authorities it does not, and is good.
+    is_of_this_hub: bool,
+    holds: bool,
+    /// There will be no agent that could have it renewed.
+    only: bool,
+}
+
+impl Facts<'_> {
+    fn worth(self) -> Worth {
+        match self.joined_by {
+            Some(by) if by == self.given && (self.holds || !self.only) => Worth::InForce,
+            Some(by) if by == self.given => Worth::Superseded,
+            Some(_) if self.is_of_this_hub => Worth::Superseded,
+            // Of before that was written down, or written by somebody else.
+            None if self.is_of_this_hub && self.holds => Worth::InForce,
+            None if self.is_of_this_hub => Worth::Superseded,
+            _ => Worth::Nothing,
+        }
+    }
+}
+
 /// Why an attempt came to nothing.
 enum Trouble {
     Join(JoinError),
     /// No attempt will do better.
     Arguments(ProcessError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_invitation_goes_before_what_was_kept() {
+        use Worth::{InForce, Nothing, Superseded};
+        // (by which it came, of this hub's authority, has not ended, only to join, worth)
+        let rows = [
+            (Some("a"), true, true, false, InForce),
+            // The authority was changed since, or the certificate waits to be renewed.
+            (Some("a"), false, true, false, InForce),
+            (Some("a"), true, false, false, InForce),
+            (Some("a"), true, true, true, InForce),
+            (Some("a"), true, false, true, Superseded),
+            (Some("b"), true, true, false, Superseded),
+            (Some("b"), true, false, false, Superseded),
+            // A hub that was made anew at the same address.
+            (Some("b"), false, true, false, Nothing),
+            (None, true, true, false, InForce),
+            (None, true, false, false, Superseded),
+            (None, false, true, false, Nothing),
+        ];
+        for (joined_by, is_of_this_hub, holds, only, want) in rows {
+            let facts = Facts { joined_by, given: "a", is_of_this_hub, holds, only };
+            assert_eq!(facts.worth(), want, "{facts:?}");
+        }
+    }
 }

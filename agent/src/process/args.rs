@@ -11,10 +11,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use karmada_api::consts::namespace;
 use karmada_client::link::proxy::Proxy;
 use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
+use karmada_member::Scope;
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
 
 use crate::{
-    AgentConfig, Facts,
+    AgentConfig, Facts, Place,
     hub::{
         credential::keep::KUBECONFIG,
         join::{Invitation, KeyDigest, Token},
@@ -45,6 +46,8 @@ pub(super) struct Args {
     pub(super) config: AgentConfig,
     /// `karmada-agent join`: somebody waits for what becomes of it.
     pub(super) join: bool,
+    /// `karmada-agent leave`: how long it may take.
+    pub(super) leave: Option<Duration>,
     pub(super) join_only: bool,
     pub(super) invited: Option<Invited>,
     pub(super) karmada_kubeconfig: Option<PathBuf>,
@@ -55,6 +58,8 @@ pub(super) struct Args {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) context: Option<String>,
     pub(super) state_dir: Option<PathBuf>,
+    /// Where what the hub says is kept.
+    pub(super) place: Place,
     pub(super) health_bind: String,
     pub(super) metrics_bind: String,
     pub(super) verbosity: u8,
@@ -79,11 +84,29 @@ pub(super) enum Source {
     File(PathBuf),
 }
 
+impl Source {
+    /// The token that is there now.
+    pub(super) fn read(&self) -> Result<Token, String> {
+        match self {
+            Self::Given(token) => Ok(token.clone()),
+            Self::File(path) => {
+                let wrong = |why: String| format!("--token-file: {}: {why}", path.display());
+                let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+                Token::parse(&text).map_err(wrong)
+            }
+        }
+    }
+}
+
 /// The agent of a member cluster: pulls its Works from the hub, applies them, reports.
 ///
 /// `karmada-agent join` with --hub, --token and --ca-cert-hash, as karmada-hub token create prints them, gets a certificate,
 /// keeps it in --state-dir and goes on as the agent; it ends with what is wrong where an agent that was started without `join`
 /// would wait for somebody to mend it.
+///
+/// `karmada-agent leave` with the arguments of the agent takes the member out of the fleet: it deletes the Cluster on the hub, takes
+/// down what was put here, or lets it go where its policy says so, whether or not an agent runs besides, and forgets the
+/// credential.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
@@ -114,6 +137,9 @@ struct Flags {
     /// With join: end when the credential is kept.
     #[arg(long, requires = "hub")]
     join_only: bool,
+    /// With leave: how long it may take until the Cluster is gone from the hub.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
+    wait: Duration,
     /// Kubeconfig of the hub. One that was issued later is kept in --state-dir or the Secret and goes first.
     #[arg(long, value_name = "FILE")]
     karmada_kubeconfig: Option<PathBuf>,
@@ -136,6 +162,14 @@ struct Flags {
     /// Folder for what must outlive the process; with join, /var/lib/karmada-agent/NAME without it.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Where what the hub says is kept, so that after a restart the agent goes on without it: in --state-dir, in Secrets of the
+    /// member, or nowhere (off). Without this: in --state-dir, if there is one.
+    #[arg(long, value_name = "WHERE", value_enum)]
+    state: Option<StateIn>,
+    /// A file with the key by which that is sealed in --state-dir: 32 bytes, or these in base64. Without it the key is kept in a
+    /// Secret of the member.
+    #[arg(long, value_name = "FILE")]
+    state_key_file: Option<PathBuf>,
     /// Address of the member's API, for people who look at the Cluster.
     #[arg(long, value_name = "URL", default_value = "")]
     cluster_api_endpoint: String,
@@ -172,7 +206,12 @@ struct Flags {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_cluster_resource_modeling: bool,
-    /// The namespace on the member in which the agent keeps what it has to know after a restart: what is fenced.
+    /// The namespaces of the member in which the agent works, if not in all. It then applies nothing that is in no namespace,
+    /// takes these for given, and says of every other manifest that it is not applied and why.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// The namespace on the member in which the agent keeps what it has to know after a restart: what is fenced, and what the
+    /// hub has said or the key for that.
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
     leader_elect_resource_namespace: String,
     /// Where health is told (/healthz, /readyz); 0 for nowhere.
@@ -189,6 +228,14 @@ struct Flags {
     log_format: LogFormat,
     #[command(flatten)]
     karmadas: Karmadas,
+}
+
+/// Where what the hub says is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum StateIn {
+    Dir,
+    Secrets,
+    Off,
 }
 
 /// Flags of Karmada's agent that this one takes and has no use for.
@@ -247,29 +294,58 @@ struct Karmadas {
     profiling_bind_address: String,
 }
 
+/// What the program is to do, if not to be the agent until it is told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    None,
+    Join,
+    Leave,
+}
+
 impl Args {
     /// Reads and checks a command line, the program's name first.
     pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Refusal> {
         let mut arguments: Vec<OsString> = arguments.into_iter().collect();
         // One word; everything else is the same with it and without.
-        let join = arguments.get(1).is_some_and(|word| word == "join");
-        if join {
+        let word = match arguments.get(1).and_then(|word| word.to_str()) {
+            Some("join") => Word::Join,
+            Some("leave") => Word::Leave,
+            _ => Word::None,
+        };
+        if word != Word::None {
             arguments.remove(1);
         }
         let command = Flags::command().color(clap::ColorChoice::Never);
         let matches = command.try_get_matches_from(arguments).map_err(|error| refusal(&error))?;
         let flags = Flags::from_arg_matches(&matches).map_err(|error| refusal(&error))?;
         let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
+        if given("wait") && word != Word::Leave {
+            return Err(Refusal::Wrong("--wait is for karmada-agent leave".into()));
+        }
         let notes = flags.karmadas.notes(&given);
-        flags.check(join, notes).map_err(Refusal::Wrong)
+        let mut args = flags.check(word, notes).map_err(Refusal::Wrong)?;
+        if word == Word::Leave || args.join_only {
+            // Nobody asks whoever is soon done, and the agent at work on this machine may have them.
+            for (name, address) in [
+                ("health_probe_bind_address", &mut args.health_bind),
+                ("metrics_bind_address", &mut args.metrics_bind),
+            ] {
+                if !given(name) {
+                    "0".clone_into(address);
+                }
+            }
+        }
+        Ok(args)
     }
 }
 
 impl Flags {
-    fn check(self, join: bool, mut notes: Vec<String>) -> Result<Args, String> {
+    fn check(self, word: Word, mut notes: Vec<String>) -> Result<Args, String> {
+        let (join, leave) = (word == Word::Join, word == Word::Leave);
         cluster_name(&self.cluster_name).map_err(|problem| format!("--cluster-name: {problem}"))?;
-        let invited = self.invited()?;
-        if invited.is_none() && self.karmada_kubeconfig.is_none() {
+        // Whoever leaves has joined, and does not do so once more for that.
+        let invited = self.invited()?.filter(|_| !leave);
+        if invited.is_none() && self.karmada_kubeconfig.is_none() && !leave {
             return Err("how to reach the hub is missing: --hub, --token and --ca-cert-hash, which karmada-hub token create prints, \
                         or --karmada-kubeconfig FILE".into());
         }
@@ -286,9 +362,22 @@ impl Flags {
             let is_needed = invited.is_some() && self.kubeconfig.is_none() && !join;
             is_needed.then(|| KUBECONFIG.to_owned())
         });
-        let state_dir = self.state_dir.or_else(|| join.then(|| Path::new(STATE).join(&self.cluster_name)));
+        let by_default = join || leave && secret.is_none() && self.karmada_kubeconfig.is_none();
+        let usual = || by_default.then(|| Path::new(STATE).join(&self.cluster_name));
+        let state_dir = self.state_dir.or_else(usual);
         if invited.is_some() && secret.is_none() && state_dir.is_none() {
             return Err("--state-dir is missing: the folder that keeps the key and the certificate".into());
+        }
+        let place = match (self.state, &state_dir) {
+            (None | Some(StateIn::Dir), Some(dir)) => Place::Folder(dir.clone(), self.state_key_file.clone()),
+            (Some(StateIn::Dir), None) => {
+                return Err("--state dir wants --state-dir".into());
+            }
+            (Some(StateIn::Secrets), _) => Place::Secrets,
+            (None, None) | (Some(StateIn::Off), _) => Place::Nowhere,
+        };
+        if self.state_key_file.is_some() && !matches!(place, Place::Folder(..)) {
+            return Err("--state-key-file is for what is kept in --state-dir".into());
         }
         let secret = secret.map(|name| (self.karmada_kubeconfig_namespace.clone(), name));
         let proxy = self.proxy_url.as_deref().map(Proxy::parse).transpose();
@@ -348,6 +437,13 @@ impl Flags {
         if self.concurrent_work_syncs == 0 {
             return Err("--concurrent-work-syncs: must be at least 1".into());
         }
+        let scope = Scope::named(self.namespaces).map_err(|problem| format!("--namespaces: {problem}"))?;
+        if scope.is_narrow() && self.enable_cluster_resource_modeling {
+            notes.push(
+                "--namespaces: nodes and Pods of the whole cluster are not counted; the hub places here by policy alone"
+                    .to_owned(),
+            );
+        }
         let config = AgentConfig {
             facts: Facts {
                 api_endpoint: self.cluster_api_endpoint,
@@ -362,12 +458,14 @@ impl Flags {
             failure_threshold: self.cluster_failure_threshold,
             member_namespace: self.leader_elect_resource_namespace,
             work_syncs: self.concurrent_work_syncs,
-            resource_modeling: self.enable_cluster_resource_modeling,
+            resource_modeling: self.enable_cluster_resource_modeling && !scope.is_narrow(),
+            scope,
             ..AgentConfig::new(self.cluster_name)
         };
         Ok(Args {
             config,
             join,
+            leave: leave.then_some(self.wait),
             join_only: self.join_only,
             invited,
             secret,
@@ -377,6 +475,7 @@ impl Flags {
             kubeconfig: self.kubeconfig,
             context: self.context,
             state_dir,
+            place,
             health_bind: self.health_probe_bind_address,
             metrics_bind: self.metrics_bind_address,
             verbosity: self.verbosity,
@@ -551,6 +650,49 @@ mod tests {
         assert_eq!((args.verbosity, args.log_format), (4, LogFormat::Json));
         assert!(!args.config.resource_modeling);
         assert_eq!(args.notes.len(), 2, "{:?}", args.notes);
+    }
+
+    #[test]
+    fn the_line_of_karmadactl_register_is_taken() {
+        let args = read(
+            "--karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig --cluster-name=m1 --cluster-api-endpoint=https://m1:6443 \
+             --cluster-provider= --cluster-region= --cluster-zones= --controllers=* --proxy-server-address= \
+             --leader-elect-resource-namespace=karmada-system --cluster-namespace=karmada-cluster --feature-gates= \
+             --cluster-status-update-frequency=10s --metrics-bind-address=:8080 --health-probe-bind-address=0.0.0.0:10357 --v=4",
+        );
+        let args = args.unwrap();
+        assert_eq!((args.config.facts.zones.len(), args.karmada_kubeconfig.is_some()), (0, true));
+    }
+
+    #[test]
+    fn whoever_leaves_names_what_it_has_joined_by() {
+        // line, where the credential is looked for, what may take the endpoints
+        for (line, state, secret) in [
+            ("leave --cluster-name m", Some("/var/lib/karmada-agent/m"), None),
+            ("leave --cluster-name m --state-dir d", Some("d"), None),
+            ("leave --cluster-name m --karmada-kubeconfig f", None, None),
+            ("leave --cluster-name m --karmada-kubeconfig-secret s", None, Some("karmada-system")),
+            (
+                "leave --cluster-name m --hub h:1 --token abcdef.0123456789abcdef --ca-cert-hash \
+                 sha256:0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f",
+                Some("/var/lib/karmada-agent/m"),
+                None,
+            ),
+        ] {
+            let args = read(line).unwrap();
+            assert_eq!(args.state_dir.as_deref(), state.map(Path::new), "{line}");
+            assert_eq!(args.secret.as_ref().map(|(namespace, _)| namespace.as_str()), secret, "{line}");
+            assert!(args.invited.is_none() && args.leave == Some(Duration::from_secs(120)), "{line}");
+            assert_eq!((args.health_bind.as_str(), args.metrics_bind.as_str()), ("0", "0"), "{line}");
+        }
+        assert_eq!(read("leave --cluster-name m --metrics-bind-address :1").unwrap().metrics_bind, ":1");
+        let invited = "join --cluster-name m --hub h:1 --token abcdef.0123456789abcdef --ca-cert-hash \
+                       sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+        // Only joining ends as soon; who goes on is the agent of this machine.
+        assert_eq!(read(&format!("{invited} --join-only")).unwrap().health_bind, "0");
+        assert_eq!(read(invited).unwrap().health_bind, ":10357");
+        let why = read("--cluster-name m --karmada-kubeconfig f --wait 1s").unwrap_err();
+        assert_eq!(why, "--wait is for karmada-agent leave");
     }
 
     #[test]

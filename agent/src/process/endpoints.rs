@@ -43,6 +43,14 @@ pub(super) struct Running {
     pub(super) page: PageSource,
 }
 
+impl Running {
+    /// What is wrong beside, in words.
+    fn words(&self) -> String {
+        let state = self.agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}\n"));
+        format!("{}{}", self.standing.words(), state.unwrap_or_default())
+    }
+}
+
 impl Stage {
     /// What is waited for; answers whether that is new.
     pub(super) fn waits(&self, what: String) -> bool {
@@ -136,7 +144,7 @@ fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
         ("/readyz", Some(running)) if running.agent.is_ready() => {
             let words =
                 request.uri().query().is_some_and(|query| query.split('&').any(|word| word == "verbose"));
-            let words = if words { running.standing.words() } else { String::new() };
+            let words = if words { running.words() } else { String::new() };
             text(
                 StatusCode::OK,
                 if words.is_empty() { "ok".to_owned() } else { format!("ok\n{words}") }.as_str(),
@@ -148,7 +156,7 @@ fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
                 Phase::Refused(why) => why.to_string(),
                 other => format!("{}; hub connected: {}", other.as_str(), running.hub.is_connected()),
             };
-            not_ready(format!("{why}\n{}", running.standing.words()).trim_end())
+            not_ready(format!("{why}\n{}", running.words()).trim_end())
         }
         ("/metrics", Some(running)) => {
             let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());

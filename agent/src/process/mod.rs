@@ -3,12 +3,14 @@
 mod admission;
 mod args;
 mod endpoints;
+mod leave;
 mod logs;
 mod metrics;
 
 use std::{
     ffi::OsString,
     io::{ErrorKind, Write},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -34,8 +36,8 @@ use self::{
     endpoints::{Endpoints, Running, Stage},
 };
 use crate::{
-    Agent, AgentConfig, State, Troubles,
-    hub::credential::{Credential, Keep, renew::Renewer, standing::Standing},
+    Agent, AgentConfig, Place, State, Troubles,
+    hub::credential::{Credential, Keep, keep::remove, renew::Renewer, standing::Standing},
 };
 
 /// What the hub's and the member's logs call us.
@@ -109,11 +111,18 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     let file =
         args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
     file.as_ref().map(File::read).transpose()?;
-    let state = open_state(args.state_dir.as_deref(), &env)?;
+    let state = match args.leave {
+        // Who leaves is not the agent that may run besides, and keeps nothing.
+        Some(_) => State::fresh(&env),
+        None => State { place: args.place.clone(), ..open_state(args.state_dir.as_deref(), &env)? },
+    };
     // Whoever only joins need not be where the member can be reached.
     let member = match args.join_only && args.secret.is_none() {
         true => None,
-        false => Some(member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), args.join)?),
+        false => {
+            let by_hand = args.join || args.leave.is_some();
+            Some(member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), by_hand)?)
+        }
     };
     let health = Endpoints::bind("--health-probe-bind-address", &args.health_bind).await?;
     let scraped = Endpoints::bind("--metrics-bind-address", &args.metrics_bind).await?;
@@ -155,6 +164,17 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         let hub = ways.endpoint(&credential)?;
         tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
         let (hub, hub_link, identity) = renewable_client_for(hub, USER_AGENT, env.clone(), true);
+        let leaving = args.leave.map(|patience| leave::Leaving {
+            cluster: args.config.cluster.clone(),
+            namespace: args.config.member_namespace.clone(),
+            hub: Rest::new(hub.clone()),
+            member: Rest::new(member_client.clone()),
+            keep: keep.clone(),
+            file: args.karmada_kubeconfig.clone(),
+            folder: args.state_dir.clone(),
+            patience,
+            env: env.clone(),
+        });
         let troubles = Troubles::default();
         let standing = Arc::new(Standing::new(troubles.clone()));
         let renewer = Renewer {
@@ -183,7 +203,10 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         let handle = agent.handle();
         let page = metrics::page(handle.clone(), hub_link.clone(), member_link, Arc::clone(&standing), &env);
         stage.runs(Running { agent: handle, hub: hub_link, standing, page });
-        Box::pin(until_told(agent, &mut signals, &shutdown)).await
+        match leaving {
+            Some(leaving) => Box::pin(leaving.run(agent, &mut signals)).await,
+            None => Box::pin(until_told(agent, &mut signals, &shutdown)).await,
+        }
     };
     let ended = Box::pin(ended).await;
     shutdown.cancel();
@@ -321,10 +344,14 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
             _ => ProcessError::Failed(text),
         }
     };
-    std::fs::create_dir_all(dir).map_err(|error| wrong(dir, &error))?;
+    // Keys are kept there.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| wrong(dir, &error))?;
     let file = dir.join("instance");
     match std::fs::read_to_string(&file) {
-        Ok(text) if !text.trim().is_empty() => Ok(State { instance: text.trim().to_owned() }),
+        Ok(text) if !text.trim().is_empty() => {
+            Ok(State { instance: text.trim().to_owned(), place: Place::Nowhere })
+        }
         // One that is no text was damaged.
         Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
             Err(wrong(&file, &error))
@@ -336,7 +363,9 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
 /// Writes the state so that a power cut leaves all of it or nothing.
 fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
     let draft = dir.join("instance.new");
-    let mut written = std::fs::File::create(&draft)?;
+    // Not into a file that somebody else has put there.
+    remove(&draft)?;
+    let mut written = std::fs::File::create_new(&draft)?;
     written.write_all(format!("{}\n", state.instance).as_bytes())?;
     written.sync_all()?;
     std::fs::rename(&draft, file)?;

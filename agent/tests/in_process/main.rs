@@ -4,8 +4,10 @@
 
 mod bytes;
 mod leases;
+mod narrow;
 mod registration;
 mod sights;
+mod state;
 mod storm;
 mod unsure;
 mod versions;

@@ -285,6 +285,12 @@ impl Running {
         assert!(reached, "wanted {wanted:?}, got {:?}", *self.handle.phase().borrow());
     }
 
+    /// Ends it where it stands.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         tokio::time::timeout(Duration::from_secs(10), self.task)
@@ -348,12 +354,41 @@ impl World {
 
     /// The same, at the end of other wires.
     pub(crate) fn agent_by(&self, config: AgentConfig, hub: &Wire, member: &Wire) -> Running {
+        self.agent_of(config, hub, member, UserInfo::system("agent"))
+    }
+
+    /// One that is somebody on the member.
+    pub(crate) fn agent_as(&self, config: AgentConfig, account: UserInfo) -> Running {
+        self.agent_of(config, &self.wire, &self.member_wire, account)
+    }
+
+    fn agent_of(&self, config: AgentConfig, hub: &Wire, member: &Wire, account: UserInfo) -> Running {
         let config = AgentConfig { hub_back: hub.back.clone(), member_back: member.back.clone(), ..config };
         let user =
             UserInfo::new(format!("system:karmada:agent:{}", config.cluster), ["system:karmada:agents"]);
         let hub = hub.client(&self.hub_server.client(user, "karmada-agent/1"));
-        let member = member.client(&self.member_server.client(UserInfo::system("agent"), "karmada-agent/1"));
-        let state = State::fresh(&self.env);
+        let member = member.client(&self.member_server.client(account, "karmada-agent/1"));
+        self.agent_in(config, hub, member, State::fresh(&self.env))
+    }
+
+    /// An agent with what it has kept.
+    pub(crate) fn agent_with(&self, state: State) -> Running {
+        let (hub, member) = (self.wire.back.clone(), self.member_wire.back.clone());
+        let config = AgentConfig { hub_back: hub, member_back: member, ..self.config() };
+        let user = UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"]);
+        let hub = self.wire.client(&self.hub_server.client(user, "karmada-agent/1"));
+        let member =
+            self.member_wire.client(&self.member_server.client(UserInfo::system("agent"), "karmada-agent/1"));
+        self.agent_in(config, hub, member, state)
+    }
+
+    fn agent_in(
+        &self,
+        config: AgentConfig,
+        hub: kube::Client,
+        member: kube::Client,
+        state: State,
+    ) -> Running {
         let agent = Agent::new(config, hub, member, self.env.clone(), state);
         let (handle, shutdown) = (agent.handle(), CancellationToken::new());
         let task = tokio::spawn(agent.run(shutdown.clone()));

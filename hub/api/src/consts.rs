@@ -172,6 +172,9 @@ pub mod extension {
     pub const CREDENTIAL_EXPIRING: &str = "CredentialExpiring";
     /// Condition of a Cluster: its agent asks for another certificate and gets none. The agent says so.
     pub const CREDENTIAL_NOT_RENEWED: &str = "CredentialNotRenewed";
+    /// Condition of a Cluster: what its agent was told does not outlive the agent's process, or what did was damaged. The agent
+    /// says so.
+    pub const STATE_NOT_KEPT: &str = "StateNotKept";
     /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
     /// On an Event that an agent has reported, and on a Cluster that its agent has registered: the agent's cluster. Set by

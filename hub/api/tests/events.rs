@@ -25,7 +25,7 @@ fn sources(folder: &Path, out: &mut Vec<(PathBuf, String)>) {
 fn programs() -> Vec<(PathBuf, String)> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut out = Vec::new();
-    for folder in ["hub/src", "agent/src"] {
+    for folder in ["hub/src", "agent/src", "agent/member/src"] {
         sources(&root.join(folder), &mut out);
     }
     out

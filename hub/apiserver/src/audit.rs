@@ -4,16 +4,18 @@
 //!   front: begins a Trail ─► who really, as whom, may they ─► bodies, as the policy says ─► what came of it
 //!            │ RequestReceived                                    ResponseStarted (watches), ResponseComplete, Panic │
 //!            └──────────────► queue (bounded) ◄──────────────────────────────────────────────────────────────────────┘
-//!                                └─► one thread ─► file, rotated, or standard output
+//!                                └─► one thread each ─► file, rotated, or standard output
+//!                                                   └─► whoever else takes [`Lines`]: a webhook
 //! ```
 //!
 //! [`policy`] says what is told of a request, [`event`] how: pure. [`trail`] is one request, [`queue`] the way to the
 //! thread that writes, [`log`] the file.
 //!
-//! No request waits for the log. What has no room in the queue (10,000 events, 64 MiB), and what cannot be written, is
-//! lost: it is counted in `apiserver_audit_error_total`, and the log says so, once in a while. That is kube-apiserver's
-//! batch mode, not its blocking one: a crash of the process takes what came in its last moments, and one of the machine what
-//! the kernel had not written yet. A body of more than 4 MiB, or for which there is no room, is left out of its event, which
+//! In the mode [`Mode::Batch`] no request waits for the log. What has no room in the queue (10,000 events, 64 MiB), and what cannot be written, is
+//! lost: it is counted in `apiserver_audit_error_total`, and the log says so, once in a while. A crash of the process takes
+//! what came in its last moments, and one of the machine what the kernel had not written yet. In [`Mode::Blocking`] a request
+//! goes on, and is answered, when what is told of it is written or is lost; in [`Mode::Strict`] it is refused (500) before
+//! anything is done for it if that it came could not be written. What this server does by itself waits for nothing. A body of more than 4 MiB, or for which there is no room, is left out of its event, which
 //! then has the annotation `audit.k8s.io/truncated`.
 //!
 //! Nobody fills the log by asking for what they may not: of requests that are refused 16 MiB are told of each user, and of all
@@ -27,7 +29,7 @@
 //!
 //! It differs in this: a body is told as it was read, before what is left out of it is filled in. Of a list that is too long
 //! to be made whole the objects are not told. A 401 whose stage is left out by the policy (`ResponseStarted`) is told as
-//! `ResponseComplete`. There are no annotations of admission, and none that a client adds; no webhook gets events. A request
+//! `ResponseComplete`. There are no annotations of admission, and none that a client adds. A request
 //! whose client has gone before it was answered is told with the code 499, never as a success. What this server's own
 //! controllers write (certificates approved and signed, dependents collected, roles made) is told once, when it is done,
 //! at `ResponseComplete` and without bodies; what they read, what failed, and Events that go by their age are not.
@@ -43,14 +45,14 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, request::Parts};
 use karmada_env::Env;
+use karmada_meta::status::Status;
 use karmada_telemetry::metrics::{Sheet, Source};
 use parking_lot::Mutex;
 
 use self::{
     allowance::{Allowances, Told},
-    log::Log,
     policy::{Level, Policy},
-    queue::{Limits, Queue},
+    queue::{Counts, Limits, Lines, Queue, Room},
     trail::Trail,
 };
 use crate::{
@@ -59,11 +61,53 @@ use crate::{
     request::RequestInfo,
 };
 
+/// Whether requests wait until what is told of them is written: kube-apiserver's modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They do not.
+    #[default]
+    Batch,
+    /// They do.
+    Blocking,
+    /// They do, and are refused if that they came cannot be written.
+    Strict,
+}
+
+/// Where events go.
+#[derive(Debug)]
+pub struct Output {
+    name: &'static str,
+    mode: Mode,
+    queue: Arc<Queue>,
+}
+
+impl Output {
+    /// What takes lines, by a name for the figures.
+    ///
+    /// # Errors
+    /// When there is no thread for it.
+    pub fn new(
+        name: &'static str,
+        mode: Mode,
+        lines: impl Lines,
+        limits: Limits,
+        env: Env,
+    ) -> io::Result<Self> {
+        let limits = match mode {
+            Mode::Batch => limits,
+            // Somebody waits.
+            Mode::Blocking | Mode::Strict => Limits { gather: (Duration::ZERO, 1), ..limits },
+        };
+        Ok(Self { name, mode, queue: Queue::start(lines, limits, env)? })
+    }
+}
+
 /// The audit log of a server.
 #[derive(Debug)]
 pub struct Audit {
     policy: Policy,
-    pub(crate) queue: Arc<Queue>,
+    /// At least one, which counts.
+    outputs: Vec<Output>,
     pub(crate) env: Env,
     allowances: Mutex<Allowances>,
 }
@@ -81,19 +125,56 @@ pub(crate) struct Begun<'a> {
 }
 
 impl Audit {
-    /// Events by this policy into this log.
+    /// Events by this policy into these, of which there is at least one.
+    pub fn new(policy: Policy, outputs: Vec<Output>, env: Env) -> Self {
+        assert!(!outputs.is_empty(), "events go somewhere");
+        Self { policy, outputs, env, allowances: Mutex::default() }
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.outputs[0].queue.counts
+    }
+
+    /// Sends a line, also of who was refused.
+    pub(crate) fn push(&self, line: &[u8], refused: bool) {
+        self.outputs.iter().for_each(|output| output.queue.push(line, refused));
+    }
+
+    /// Room for a body that waits for its event.
+    pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
+        self.outputs[0].queue.room(bytes)
+    }
+
+    /// Those for which requests wait.
+    fn waited_for(&self) -> impl Iterator<Item = &Output> {
+        self.outputs.iter().filter(|output| output.mode != Mode::Batch)
+    }
+
+    /// How often something was lost, for [`Audit::settle`]; nothing where nobody waits.
+    pub(crate) fn losses(&self) -> Vec<u64> {
+        self.waited_for().map(|output| output.queue.losses()).collect()
+    }
+
+    /// Waits until what was sent is written where that is waited for.
     ///
     /// # Errors
-    /// When there is no thread for it.
-    pub fn new(policy: Policy, log: Log, env: Env) -> io::Result<Self> {
-        let queue = Queue::start(log, Limits::default(), env.clone())?;
-        Ok(Self { policy, queue, env, allowances: Mutex::default() })
+    /// When something was lost since then where nothing may be.
+    pub(crate) async fn settle(&self, losses: &[u64]) -> Result<(), Status> {
+        for (output, losses) in self.waited_for().zip(losses) {
+            if !output.queue.settle(*losses).await && output.mode == Mode::Strict {
+                return Err(Status::internal(format!(
+                    "the audit {} cannot be written, and without it nothing is done (blocking-strict)",
+                    output.name
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Begins to tell of a request, if the policy wants it told.
     pub(crate) fn begin(self: &Arc<Self>, begun: &Begun<'_>) -> Option<Box<Trail>> {
         let verdict = self.policy.judge(begun.user, &begun.info.verb, &begun.target);
-        self.queue.counts.level(verdict.level);
+        self.counts().level(verdict.level);
         (verdict.level > Level::None).then(|| Trail::begin(self.clone(), verdict, begun))
     }
 
@@ -107,7 +188,7 @@ impl Audit {
         version: &str,
     ) {
         let verdict = self.policy.judge(Some(user), verb, &Target::Resource(*target));
-        self.queue.counts.level(verdict.level);
+        self.counts().level(verdict.level);
         if verdict.level > Level::None {
             let code = if verb == "create" { StatusCode::CREATED } else { StatusCode::OK };
             Trail::own(self.clone(), verdict, user, agent, verb, target, version).answered(code, None);
@@ -120,7 +201,7 @@ impl Audit {
         match self.allowances.lock().take(name, bytes as u64, self.env.now()) {
             Told::Yes(untold) => Some(untold),
             Told::No(first) => {
-                self.queue.counts.untold.inc();
+                self.counts().untold.inc();
                 if first {
                     tracing::warn!(
                         user = name.unwrap_or("strangers"),
@@ -138,27 +219,40 @@ impl Audit {
     /// # Errors
     /// When the time is up, with what is lost.
     pub async fn close(&self, limit: Duration) -> Result<(), String> {
-        self.queue.close();
-        let done = tokio::time::timeout(limit, self.queue.done.cancelled()).await;
-        done.map_err(|_| {
-            format!(
-                "the audit log was not written within {} ms; {} events or more are lost",
-                limit.as_millis(),
-                self.queue.waiting()
-            )
+        self.outputs.iter().for_each(|output| output.queue.close());
+        let done = async {
+            for output in &self.outputs {
+                output.queue.done.cancelled().await;
+            }
+        };
+        tokio::time::timeout(limit, done).await.map_err(|_| {
+            let late = self.outputs.iter().filter(|output| !output.queue.done.is_cancelled());
+            let late: Vec<String> = late
+                .map(|output| format!("{} ({} events or more are lost)", output.name, output.queue.waiting()))
+                .collect();
+            format!("not written within {} ms: the audit {}", limit.as_millis(), late.join(", "))
         })
     }
 }
 
 impl Drop for Audit {
     fn drop(&mut self) {
-        self.queue.close();
+        self.outputs.iter().for_each(|output| output.queue.close());
     }
 }
 
 impl Source for Audit {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let counts = &self.queue.counts;
+        let counts = self.counts();
+        let dropped: u64 = self.outputs.iter().map(|output| output.queue.counts.dropped.get()).sum();
+        let failed = self
+            .outputs
+            .iter()
+            .map(|output| ([("plugin", output.name)], output.queue.counts.failed.get() as f64));
+        let lost = [
+            ([("plugin", "buffered")], dropped as f64),
+            ([("plugin", "refused")], counts.untold.get() as f64),
+        ];
         sheet.one_counter(
             "apiserver_audit_event_total",
             "Audit events that were made.",
@@ -166,13 +260,9 @@ impl Source for Audit {
         )?;
         sheet.counter(
             "apiserver_audit_error_total",
-            "Audit events that were lost: there was no room in the queue (buffered), or they could not be written (log); \
+            "Audit events that were lost: there was no room in the queue (buffered), or they could not be written (log, webhook); \
              and refused requests that were not told, of one who asks on and on (refused).",
-            [
-                ([("plugin", "buffered")], counts.dropped.get() as f64),
-                ([("plugin", "log")], counts.failed.get() as f64),
-                ([("plugin", "refused")], counts.untold.get() as f64),
-            ],
+            lost.into_iter().chain(failed).collect::<Vec<_>>(),
         )?;
         let levels = Level::ALL.into_iter().zip(&counts.levels);
         let levels = levels.map(|(level, count)| ([("level", level.as_str())], count.get() as f64));

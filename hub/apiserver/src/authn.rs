@@ -56,13 +56,17 @@ use self::{
     oidc::Oidc,
     verified::{TokenDigest, Verified, VerifiedTokens},
 };
-use crate::{follow::Derived, pki::EPOCH_UNIT, storage::ApiStore};
+use crate::{
+    follow::Derived,
+    pki::{CLUSTER_UNIT, EPOCH_UNIT},
+    storage::ApiStore,
+};
 
 pub use self::static_tokens::{TokenFileError, Tokens};
 
 pub use crate::identity::{
-    AGENT_PREFIX, AGENTS, ANONYMOUS, AUTHENTICATED, LEAVING, MONITORING, RETURNING, UNAUTHENTICATED,
-    UserInfo, agent_cluster,
+    AGENT_PREFIX, AGENTS, ANONYMOUS, AUTHENTICATED, GENERATES_FOR, LEAVING, MONITORING, RBAC_GENERATOR,
+    RETURNING, UNAUTHENTICATED, UserInfo, agent_cluster, generator_cluster,
 };
 
 /// What says by which credential somebody has authenticated.
@@ -114,6 +118,8 @@ pub struct PeerCertificate {
     key: [u8; 32],
     /// The epoch in which it was issued, which matters for agents.
     epoch: u64,
+    /// The cluster whose agent's roles may be made by it.
+    generates_for: Option<String>,
     /// How it refers to its authority; empty if it does not.
     authority: Vec<u8>,
     /// Ends when that is trusted no more.
@@ -139,10 +145,14 @@ impl PeerCertificate {
             return Err(format!("its common name {name:?} cannot be a user's"));
         }
         let groups = subject.iter_organization().map(text).collect::<Result<Vec<_>, _>>()?;
-        let mut epoch = 0;
+        let (mut epoch, mut generates_for) = (0, None);
         for unit in subject.iter_organizational_unit().map(text) {
-            if let Some(number) = unit?.strip_prefix(EPOCH_UNIT) {
+            let unit = unit?;
+            if let Some(number) = unit.strip_prefix(EPOCH_UNIT) {
                 epoch = number.parse().map_err(|_| format!("its epoch {number:?} is no number"))?;
+            }
+            if let Some(cluster) = unit.strip_prefix(CLUSTER_UNIT).filter(|_| name == RBAC_GENERATOR) {
+                generates_for = Some(cluster.to_owned());
             }
         }
         let at = |time: x509_parser::time::ASN1Time| {
@@ -160,6 +170,7 @@ impl PeerCertificate {
             validity: Validity { from: at(certified.not_before), until: at(certified.not_after) },
             key: Sha256::digest(certificate.public_key().raw).into(),
             epoch,
+            generates_for,
             authority: authority.unwrap_or_default(),
             held: CancellationToken::new(),
         })
@@ -193,9 +204,10 @@ impl PeerCertificate {
     /// Whose connections are counted together with this one's: a certificate that was revoked must not take the places of
     /// the one that came after it.
     pub(crate) fn identity(&self) -> String {
-        match self.epoch {
-            0 => self.user.name.clone(),
-            epoch => format!("{} of epoch {epoch}", self.user.name),
+        match (&self.generates_for, self.epoch) {
+            (Some(cluster), _) => format!("{} for {cluster}", self.user.name),
+            (None, 0) => self.user.name.clone(),
+            (None, epoch) => format!("{} of epoch {epoch}", self.user.name),
         }
     }
 
@@ -204,7 +216,15 @@ impl PeerCertificate {
         let user = UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS]);
         let key = Sha256::digest(format!("{cluster} {epoch}")).into();
         let validity = Validity { from: SystemTime::UNIX_EPOCH, until: SystemTime::UNIX_EPOCH };
-        Self { user, validity, key, epoch, authority: Vec::new(), held: CancellationToken::new() }
+        Self {
+            user,
+            validity,
+            key,
+            epoch,
+            generates_for: None,
+            authority: Vec::new(),
+            held: CancellationToken::new(),
+        }
     }
 
     /// A digest of its public key.
@@ -557,9 +577,16 @@ impl Authenticator {
             };
             return Err(Unauthenticated::Expired(user.name, over));
         }
-        let hold = match agent_cluster(&user) {
-            None => Hold { ended: CancellationToken::new(), until, leaving: false },
-            Some(cluster) => match self.stored.epochs.judge(cluster, shown.epoch, shown.validity, now) {
+        let hold = match (agent_cluster(&user), &shown.generates_for) {
+            (None, None) => Hold { ended: CancellationToken::new(), until, leaving: false },
+            (None, Some(cluster)) => match self.stored.epochs.judge_generator(cluster, shown.epoch, until) {
+                Ok(hold) => {
+                    user.extra.insert(GENERATES_FOR.to_owned(), vec![cluster.clone()]);
+                    hold
+                }
+                Err(how) => return Err(Unauthenticated::Ended(user.name, how)),
+            },
+            (Some(cluster), _) => match self.stored.epochs.judge(cluster, shown.epoch, shown.validity, now) {
                 Ok(hold) => {
                     if !hold.leaving {
                         self.stored.epochs.certified_by(cluster, &shown.authority);
@@ -665,6 +692,7 @@ mod tests {
             validity: Validity { from: SystemTime::UNIX_EPOCH, until: not_after },
             key: [0; 32],
             epoch: 0,
+            generates_for: None,
             authority: Vec::new(),
             held: CancellationToken::new(),
         }));

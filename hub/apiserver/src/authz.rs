@@ -5,6 +5,7 @@
 //! | group `system:masters` | everything | [`Roles`] |
 //! | `system:karmada:agent:<cluster>` in group `system:karmada:agents` | what [`AGENT_RULES`] say of its own cluster, and what everyone may who has authenticated | [`agent`] alone |
 //! | the same, when its Cluster has just gone | read and delete its own | [`agent`] alone |
+//! | `system:karmada:agent:rbac-generator` with a certificate for a cluster | make the roles that `karmadactl register` makes for that cluster's agent | [`generator`] alone |
 //! | everyone else | what roles say that are bound to them | [`rbac`] |
 //!
 //! An agent is judged by its table alone: no role adds to it. Kubernetes' node authoriser lets RBAC have the last word, and
@@ -19,6 +20,7 @@
 
 pub mod agent;
 mod coarse;
+pub(crate) mod generator;
 pub mod rbac;
 
 use std::sync::Arc;
@@ -26,7 +28,10 @@ use std::sync::Arc;
 use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
 use self::rbac::{Rbac, rule::PolicyRule};
-use crate::{identity::UserInfo, pki::MASTERS};
+use crate::{
+    identity::{UserInfo, generator_cluster},
+    pki::MASTERS,
+};
 
 pub(crate) use self::agent::{CLUSTER_NAMESPACE, EXECUTION_PREFIX};
 pub use self::{agent::AGENT_RULES, coarse::Coarse};
@@ -213,6 +218,53 @@ pub enum Authorization {
     By(Arc<dyn Authorizer>),
 }
 
+/// Who is judged by a table of their own, to which no role adds.
+#[derive(Clone, Copy, Debug)]
+enum Apart<'a> {
+    /// The agent of a cluster.
+    Agent(&'a str),
+    /// Whoever makes that agent's roles.
+    Generator(&'a str),
+}
+
+impl<'a> Apart<'a> {
+    fn of(user: &'a UserInfo) -> Option<Self> {
+        if user.in_group(MASTERS) {
+            return None;
+        }
+        agent_cluster(user).map(Self::Agent).or_else(|| generator_cluster(user).map(Self::Generator))
+    }
+
+    fn authorize(self, attributes: &Attributes<'_>) -> Decision {
+        match self {
+            Self::Agent(cluster) => agent::authorize(cluster, attributes),
+            Self::Generator(cluster) => generator::authorize(cluster, attributes),
+        }
+    }
+
+    fn authorize_name(self, attributes: &Attributes<'_>) -> Decision {
+        match self {
+            Self::Agent(cluster) => agent::authorize_name(cluster, attributes),
+            Self::Generator(cluster) => generator::authorize_name(cluster, attributes),
+        }
+    }
+
+    /// What it may give away in a namespace.
+    fn rules(self, namespace: &str) -> Vec<PolicyRule> {
+        match self {
+            Self::Agent(_) => Vec::new(),
+            Self::Generator(cluster) => generator::rules(cluster, namespace),
+        }
+    }
+
+    fn rights(self, user: &UserInfo, namespace: &str) -> Rights {
+        match self {
+            Self::Agent(cluster) => agent::rights(cluster, user, namespace),
+            Self::Generator(cluster) => generator::rights(cluster, user, namespace),
+        }
+    }
+}
+
 /// The chain described above.
 #[derive(Clone, Debug)]
 pub struct Roles {
@@ -232,23 +284,20 @@ impl Authorizer for Roles {
         if user.in_group(MASTERS) {
             return Decision::Allow;
         }
-        match agent_cluster(user) {
-            Some(cluster) => agent::authorize(cluster, attributes),
+        match Apart::of(user) {
+            Some(apart) => apart.authorize(attributes),
             None if self.rbac.allows(attributes) => Decision::Allow,
             None => Decision::NoOpinion,
         }
     }
 
     fn authorize_name(&self, attributes: &Attributes<'_>) -> Decision {
-        match agent_cluster(attributes.user) {
-            Some(cluster) if !attributes.user.in_group(MASTERS) => agent::authorize_name(cluster, attributes),
-            _ => Decision::Allow,
-        }
+        Apart::of(attributes.user).map_or(Decision::Allow, |apart| apart.authorize_name(attributes))
     }
 
     fn explain(&self, attributes: &Attributes<'_>) -> (Decision, String) {
         let user = attributes.user;
-        if user.in_group(MASTERS) || agent_cluster(user).is_some() {
+        if user.in_group(MASTERS) || Apart::of(user).is_some() {
             return match self.authorize(attributes) {
                 Decision::Deny(reason) => (Decision::Deny(reason.clone()), reason),
                 decision => (decision, String::new()),
@@ -262,16 +311,16 @@ impl Authorizer for Roles {
         if user.in_group(MASTERS) {
             return PolicyRule::everything().into();
         }
-        match agent_cluster(user) {
-            Some(_) => Vec::new(),
+        match Apart::of(user) {
+            Some(apart) => apart.rules(namespace),
             None => self.rbac.rules(user, namespace),
         }
     }
 
     fn rights(&self, user: &UserInfo, namespace: &str) -> Rights {
-        match agent_cluster(user) {
-            Some(cluster) if !user.in_group(MASTERS) => agent::rights(cluster, user, namespace),
-            _ => self.rbac.rights(user, namespace),
+        match Apart::of(user) {
+            Some(apart) => apart.rights(user, namespace),
+            None => self.rbac.rights(user, namespace),
         }
     }
 }

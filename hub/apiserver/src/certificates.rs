@@ -27,7 +27,17 @@
 //! A token that is older than the registration of the cluster's agent lets that agent's key in and no other, unless it says
 //! itself that it may be used once more.
 //!
-//! A token that is for no cluster lets nobody in by itself: what is asked by it waits for somebody who approves it.
+//! A token of Karmada's group ([`ANY_CLUSTER_GROUP`], what `karmadactl token create` makes) that is for no cluster is for the
+//! first one that is asked for by it, if nobody else can mean that name: there is no Cluster so called, no other token is for
+//! it, and the token is newer than the end of the credentials of any before. From then on it is as one that was made for it.
+//! While a Cluster is being deleted no token lets anybody in by its name. Any other token that is for no cluster lets nobody in by itself: what is asked by it waits for somebody who approves it.
+//!
+//! # What `karmadactl register` asks for
+//!
+//! Two certificates: one of the user [`RBAC_GENERATOR`](crate::identity::RBAC_GENERATOR), to make the agent's roles with, and
+//! the agent's. The first is for the cluster that the name of its request says (`agent-rbac-generator-NAME` and five
+//! characters), which the server writes into the certificate; it lasts for ten minutes, and what it is good for says
+//! [`crate::authz::generator`]. A token's uses are counted by the second.
 
 mod cluster_info;
 mod controller;
@@ -49,8 +59,12 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
+pub(crate) use self::policy::generator_request;
 use crate::{
-    authn::{bootstrap, epochs},
+    authn::{
+        bootstrap::{self, BootstrapTokens},
+        epochs,
+    },
     identity::UserInfo,
     pki::Signer,
     registry::Registry,
@@ -73,6 +87,9 @@ pub const USED_BY: &str = "hub.karmada.io/used-by";
 pub const USED_AT: &str = "hub.karmada.io/used-at";
 /// What the group of a token begins with that says which cluster it is for.
 pub const CLUSTER_GROUP: &str = "system:bootstrappers:hub:";
+
+/// The group of the tokens that `karmadactl token create` makes if nobody says another one.
+pub const ANY_CLUSTER_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
 
 /// The longest request that is taken, as it stands in `spec.request`. One of the longest key that is signed has 3 kB.
 pub(crate) const LONGEST: usize = 64 * 1024;
@@ -263,9 +280,11 @@ impl CurrentCertifier {
 pub(crate) fn start(
     registry: &Arc<Registry>,
     current: &Arc<CurrentCertifier>,
+    bootstrap: &Arc<BootstrapTokens>,
     tasks: &TaskTracker,
     shutdown: &CancellationToken,
 ) {
+    let tokens_known = bootstrap.clone();
     let (registry, current, shutdown) = (registry.clone(), current.clone(), shutdown.clone());
     tasks.spawn(async move {
         let working = async {
@@ -277,7 +296,8 @@ pub(crate) fn start(
                     changed.await;
                     continue;
                 };
-                let requests = controller::Controller::new(registry.clone(), certifier.clone());
+                let requests =
+                    controller::Controller::new(registry.clone(), tokens_known.clone(), certifier.clone());
                 let tokens = cluster_info::Publisher::new(registry.clone(), certifier);
                 tokio::select! {
                     biased;

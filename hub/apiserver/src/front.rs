@@ -275,9 +275,14 @@ impl Front {
         if let Some(hold) = hold.filter(|_| info.class.is_open()) {
             response = response.map(|body| ending(body, hold, self.env.wall()));
         }
-        if let Some(trail) = trail.filter(|_| info.class.is_open()) {
-            trail.started();
-            response = response.map(|body| Body::new(Held::new(body, trail)));
+        match trail {
+            Some(trail) if info.class.is_open() => {
+                trail.started();
+                trail.begun().await;
+                response = response.map(|body| Body::new(Held::new(body, trail)));
+            }
+            Some(trail) => trail.end().await,
+            None => {}
         }
         let took = self.env.now().saturating_sub(begun);
         let known = exchange.found.get().is_some() || answers.knows(info);
@@ -339,6 +344,7 @@ impl Front {
                 let (outcome, reason) = authz::check_and_explain(&*self.authorizer, attributes);
                 trail.judged(outcome.is_ok(), reason);
                 outcome?;
+                trail.received().await?;
             }
         }
         let info = exchange.info;

@@ -18,6 +18,10 @@ pub const MONITORING: &str = "system:monitoring";
 pub const AGENTS: &str = "system:karmada:agents";
 /// What an agent's user name begins with; the cluster's name follows.
 pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+/// The user whose certificate `karmadactl register` asks for to make an agent's roles with.
+pub const RBAC_GENERATOR: &str = "system:karmada:agent:rbac-generator";
+/// On that user: the cluster whose agent's roles it may make.
+pub const GENERATES_FOR: &str = "hub.karmada.io/generates-for";
 /// On the user of an agent whose Cluster has just gone, which may only read.
 pub const LEAVING: &str = "hub.karmada.io/leaving";
 
@@ -86,4 +90,11 @@ impl UserInfo {
 pub fn agent_cluster(user: &UserInfo) -> Option<&str> {
     let cluster = user.name.strip_prefix(AGENT_PREFIX)?;
     (user.in_group(AGENTS) && is_cluster_name(cluster)).then_some(cluster)
+}
+
+/// The cluster whose agent's roles this user may make: by the certificate that the server has issued for that. A user of
+/// the same name of whom no cluster is said may make none.
+pub fn generator_cluster(user: &UserInfo) -> Option<&str> {
+    let [cluster] = user.extra.get(GENERATES_FOR)?.as_slice() else { return None };
+    (user.name == RBAC_GENERATOR && user.in_group(AGENTS) && is_cluster_name(cluster)).then_some(cluster)
 }

@@ -150,6 +150,8 @@ use crate::{
 
 /// How long the disk may take for one write before the server says that it is not ready.
 const DISK_PATIENCE: Duration = Duration::from_secs(10);
+/// The same while everything is written anew: 2 GiB take a minute or two on a slow disk.
+const REWRITE_PATIENCE: Duration = Duration::from_mins(10);
 
 /// What makes a server one of a certain kind.
 #[derive(Debug)]
@@ -214,6 +216,10 @@ fn paths(
     let store = figures.store.clone();
     // A store that cannot be written to still answers, and goes on by itself: starting anew would not help.
     let writable = move || match (store.failure().map(|failure| failure.full), store.waits()) {
+        // Reads go on, and nobody else is to be asked meanwhile.
+        (None, Some(waits)) if store.rewrites() && waits < REWRITE_PATIENCE => {
+            Ok(format!("everything is being written anew for {} s, writes wait for it", waits.as_secs()))
+        }
         (_, Some(waits)) if waits >= DISK_PATIENCE => {
             Err(format!("its disk has not answered for {} s, writes wait for it", waits.as_secs()))
         }
@@ -412,7 +418,8 @@ impl ApiServer {
         definitions::start(registry, &tasks, shutdown).await;
         apiservices::start(registry, &tasks, shutdown);
         fill_secrets::start(registry, self.inner.issuer.clone(), &tasks, shutdown);
-        certificates::start(registry, &self.inner.certifier, &tasks, shutdown);
+        let tokens = &self.inner.stored.bootstrap;
+        certificates::start(registry, &self.inner.certifier, tokens, &tasks, shutdown);
         events::start(registry, self.inner.front.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
         tasks

@@ -14,7 +14,7 @@ use karmada_store::{Account, Exceeded, Key, Purpose, Terms, Used};
 use crate::{
     authn::bootstrap::{BOOTSTRAPPERS, USER_PREFIX},
     authz::{CLUSTER_NAMESPACE, EXECUTION_PREFIX},
-    identity::{AGENT_PREFIX, UserInfo, agent_cluster},
+    identity::{AGENT_PREFIX, UserInfo, agent_cluster, generator_cluster},
     pki::MASTERS,
 };
 
@@ -113,7 +113,8 @@ fn owner<'a>(key: &'a Key, about: impl FnOnce() -> Option<(&'a str, &'a str)>) -
 /// of room.
 pub(crate) fn terms(user: &UserInfo, resource: &str, purpose: Purpose) -> Terms {
     let purpose = if resource == LEASES { Purpose::Upkeep } else { purpose };
-    let machine = agent_cluster(user).is_some() || user.in_group(BOOTSTRAPPERS);
+    let machine =
+        agent_cluster(user).or_else(|| generator_cluster(user)).is_some() || user.in_group(BOOTSTRAPPERS);
     Terms { purpose, guest: machine && !user.in_group(MASTERS) }
 }
 

@@ -23,7 +23,7 @@ mod get;
 mod known;
 mod members;
 mod placed;
-mod revoke;
+pub mod revoke;
 mod shown;
 mod table;
 mod token;

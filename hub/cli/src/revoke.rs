@@ -2,9 +2,11 @@
 
 use karmada_apiserver::authn::epochs::{End, Record};
 use karmada_client::{Error, Rest};
+use karmada_core::admit::agent::has_registered;
 use karmada_env::Env;
 use karmada_meta::names::cluster_name_errors;
 use karmada_objects::kinds::CLUSTERS;
+use serde_json::Value;
 
 use super::{
     Failure,
@@ -63,30 +65,68 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
 }
 
 /// Ends the epoch of a cluster. Answers which counts now.
-async fn end(rest: &Rest, cluster: &str, env: &Env) -> Result<u64, Error> {
+pub(super) async fn end(rest: &Rest, cluster: &str, env: &Env) -> Result<u64, Error> {
+    let now = env.wall();
+    change_record(rest, cluster, |record| record.end(End::Revoked, "", now)).await.map(|record| record.epoch)
+}
+
+/// The record of a cluster's credentials, and the Secret that it stands in, if it was ever written.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn read_record(rest: &Rest, cluster: &str) -> Result<(Record, Option<Value>), Error> {
+    let there = match rest.get(&Record::path(cluster)).await {
+        Ok(secret) => Some(secret),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    let record = there.as_ref().map(Record::read).transpose().map_err(|cause| broken(cluster, cause))?;
+    Ok((record.unwrap_or_default(), there))
+}
+
+/// Changes the record of a cluster's credentials. Answers with what it is from then on; what is so already is not written.
+///
+/// # Errors
+/// When it cannot be read or written, or `change` knows no record after it.
+pub async fn change_record(
+    rest: &Rest,
+    cluster: &str,
+    change: impl Fn(&Record) -> Option<Record>,
+) -> Result<Record, Error> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let there = match rest.get(&Record::path(cluster)).await {
-            Ok(secret) => Some(secret),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error),
-        };
-        let broken =
-            |cause: String| Error::Answer { method: http::Method::GET, path: Record::path(cluster), cause };
-        let record = there.as_ref().map(Record::read).transpose().map_err(broken)?.unwrap_or_default();
-        let next = record
-            .end(End::Revoked, "", env.wall())
-            .ok_or_else(|| broken("there is no epoch after it".to_owned()))?;
+        let (record, there) = read_record(rest, cluster).await?;
+        let next = change(&record)
+            .ok_or_else(|| broken(cluster, "there is no epoch after the one that counts".to_owned()))?;
+        if next == record {
+            return Ok(next);
+        }
         let secret = next.write(cluster, there.clone());
         let written = match there {
             Some(_) => rest.put(&Record::path(cluster), &secret).await,
             None => rest.post(&Record::collection(), &secret).await,
         };
         match written {
-            Ok(_) => return Ok(next.epoch),
+            Ok(_) => return Ok(next),
             Err(error) if tries < TRIES && (error.is_conflict() || error.is_already_exists()) => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether an agent has registered by the name of a cluster.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn is_registered(rest: &Rest, cluster: &str) -> Result<bool, Error> {
+    match rest.get(&CLUSTERS.object(None, cluster)).await {
+        Ok(cluster) => Ok(has_registered(&cluster)),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn broken(cluster: &str, cause: String) -> Error {
+    Error::Answer { method: http::Method::GET, path: Record::path(cluster), cause }
 }

@@ -13,14 +13,14 @@ use karmada_apiserver::{
 };
 use karmada_client::Error;
 use karmada_env::{Env, Secret};
-use karmada_meta::{duration, names::cluster_name_errors, object, time::Time};
+use karmada_meta::{duration, names::joining_name_errors, object, time::Time};
 use serde_json::{Value, json};
 
 use super::{
     Failure,
     args::{TokenArgs, TokenCommand, TokenCreateArgs, TokenDeleteArgs, TokenListArgs},
     ask::Server,
-    print,
+    print, revoke,
 };
 
 /// Characters of a token's two parts.
@@ -42,7 +42,7 @@ pub(super) async fn run(args: TokenArgs, env: Env) -> Result<(), Failure> {
 }
 
 async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
-    if let Some(why) = cluster_name_errors(&args.cluster).first() {
+    if let Some(why) = joining_name_errors(&args.cluster).first() {
         return Err(Failure::usage(format!("--cluster {:?}: {why}", args.cluster)));
     }
     let server = Server::open(&args.server, &env)?;
@@ -50,6 +50,19 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
     let rest = server.objects.rest();
     // Before anything is made: a token that nobody can use is only a danger.
     let (host, hash) = whereabouts(&server).await?;
+    // What was given for this name before is not to count for whoever joins by it now.
+    let (record, _) =
+        revoke::read_record(rest, &args.cluster).await.map_err(|error| server.failure(&error))?;
+    if record.is_issued() && !record.is_issued_by_people() {
+        let registered = revoke::is_registered(rest, &args.cluster).await;
+        if !registered.map_err(|error| server.failure(&error))? {
+            revoke::end(rest, &args.cluster, &env).await.map_err(|error| server.failure(&error))?;
+            eprintln!(
+                "note: somebody was given a certificate for {} by which no agent has registered; it holds no more",
+                args.cluster
+            );
+        }
+    }
     let (id, secret) = fresh();
     let until = Time::from_system(env.wall() + args.ttl);
     let made = rest.post(&collection(), &body(&args, &id, &secret, &until.to_string())).await;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| karmada_agent::fuzzing::works(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| karmada_member::fuzzing::works(data));

@@ -234,6 +234,21 @@ pub fn cluster_name_errors(text: &str) -> Vec<String> {
     dns1123_label_errors(text)
 }
 
+/// What Karmada names the Secret by with which users are impersonated on a cluster: the cluster's name and this.
+const IMPERSONATOR: &str = "-impersonator";
+
+/// Why a cluster that is to join may not be called so, which would be another's otherwise: the agent of the cluster
+/// `m1` reads and writes the Secret `m1-impersonator`, in which the credentials of a cluster of that name stand.
+pub fn joining_name_errors(text: &str) -> Vec<String> {
+    let mut errors = cluster_name_errors(text);
+    if let Some(other) = text.strip_suffix(IMPERSONATOR) {
+        errors.push(format!(
+            "must not end with {IMPERSONATOR}: the Secret of that name belongs to the Cluster {other}; use another name"
+        ));
+    }
+    errors
+}
+
 /// Whether `text` may name a member cluster.
 pub fn is_cluster_name(text: &str) -> bool {
     cluster_name_errors(text).is_empty()

@@ -27,8 +27,7 @@ use karmada_api::{
 };
 use karmada_apiserver::{
     admission::{Admission, AdmissionRequest, Operation},
-    authn::epochs::Record,
-    authz::agent_cluster,
+    authn::{agent_cluster, epochs::Record, generator_cluster},
     kinds::{Kind, Kinds, storage_name},
     registry::Registry,
     storage::{ApiStore, Object},
@@ -295,12 +294,15 @@ fn own_taints(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Stat
     }
 }
 
-/// Judges what an agent writes, whatever it is: see [`agent`].
+/// Judges what an agent writes, whatever it is, and who makes its roles: see [`agent`].
 fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
-    let Some(cluster) = agent_cluster(request.user).filter(|_| !request.user.in_group(subject::MASTERS))
-    else {
+    if request.user.in_group(subject::MASTERS) {
         return Ok(Vec::new());
-    };
+    }
+    let (agent, generator) = (agent_cluster(request.user), generator_cluster(request.user));
+    let Some(cluster) = agent.or(generator) else { return Ok(Vec::new()) };
+    let snapshot = request.store.snapshot();
+    let there = snapshot.find(&storage_name(Cluster::GROUP, Cluster::PLURAL), "", cluster);
     let write = agent::Write {
         cluster,
         act: match request.operation {
@@ -312,9 +314,17 @@ fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<St
         subresource: request.subresource,
         namespace: request.namespace,
         old: request.old,
+        uid: Some(there.map_or("", |cluster| &*cluster.header.uid)),
     };
-    agent::judge(&write, object).map_err(|errors| {
-        let why = format!("the agent of cluster {cluster} may not write this: {}", aggregate(&errors));
+    let (who, judged) = match agent {
+        Some(_) => (format!("the agent of cluster {cluster}"), agent::judge(&write, object)),
+        None => (
+            format!("who makes the roles of the agent of cluster {cluster}"),
+            agent::generator::judge(&write, object).map(|()| Vec::new()),
+        ),
+    };
+    judged.map_err(|errors| {
+        let why = format!("{who} may not write this: {}", aggregate(&errors));
         let mut status = Status::forbidden(&request.kind.group_resource(), request.name, why);
         let causes = errors.iter().map(|error| StatusCause {
             reason: error.cause_reason().to_owned(),

@@ -224,13 +224,16 @@ async fn events_secrets_and_leases_are_about_its_own_cluster() {
     world.agent.post(&secrets, &secret("Opaque")).await.expect("what a stock agent reports");
 
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", namespace::CLUSTER);
-    let lease = |owner: &str| {
+    let own = object::uid(&world.admin.get(M1).await.expect("it has registered")).to_owned();
+    let lease = |owner: &str, uid: &str| {
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
             "name": "m1", "namespace": namespace::CLUSTER,
-            "ownerReferences": [{"apiVersion": cluster, "kind": "Cluster", "name": owner, "uid": "u"}],
+            "ownerReferences": [{"apiVersion": cluster, "kind": "Cluster", "name": owner, "uid": uid}],
         }})
     };
-    refused(world.agent.post(&leases, &lease("m2")).await, "metadata.ownerReferences", "another's");
-    world.agent.post(&leases, &lease("m1")).await.expect("its own");
+    for (name, uid) in [("m2", own.as_str()), ("m1", "another's")] {
+        refused(world.agent.post(&leases, &lease(name, uid)).await, "metadata.ownerReferences", "another's");
+    }
+    world.agent.post(&leases, &lease("m1", &own)).await.expect("its own");
     world.stop().await;
 }

@@ -14,7 +14,7 @@ use karmada_cli::Failure;
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-pub(super) use self::audit::AuditArgs;
+pub(super) use self::audit::{AuditArgs, AuditMode};
 use self::{authn::AuthnArgs, judge::JudgeArgs, numbers::positive};
 
 /// The hub: policies, bindings and the API that agents pull from.

@@ -14,8 +14,9 @@ use clap::Parser;
 use karmada_api::consts::subject;
 use karmada_apiserver::authz::agent;
 use karmada_cli::{Failure, ask, print};
-use karmada_core::admit::{agent::cluster_of_user, joining_name_errors};
+use karmada_core::admit::agent::cluster_of_user;
 use karmada_env::Env;
+use karmada_meta::names::joining_name_errors;
 use serde_json::Value;
 
 pub use args::{Args, ServeArgs};

@@ -39,6 +39,9 @@ const BINDINGS: usize = 100;
 /// How long until the next such step.
 const MOMENT: Duration = Duration::from_millis(500);
 
+/// Where roles are.
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
 /// Keeps execution namespaces.
 pub(crate) struct ClusterController {
     context: Arc<Context>,
@@ -224,10 +227,12 @@ impl ClusterController {
                 .is_some_and(|n| object::deletion_timestamp(n).is_some()),
         });
         tracing::debug!(cluster = %key, ?step, "removing");
-        // What a Cluster says of that its agent may have taken back before it deleted it.
-        let shown = || self.context.epochs.as_ref().is_some_and(|epochs| epochs.was_shown(&key.name));
-        if step == Removal::Done && (admit::agent::has_registered(cluster) || shown()) {
+        if step == Removal::Done && self.has_credentials(&key.name, cluster).await? {
             self.end_credentials(&key.name, object::uid(cluster)).await?;
+            self.drop_roles(&key.name).await?;
+        }
+        if step == Removal::Wait && terminating.is_empty() {
+            self.free_namespace(cluster, namespace.as_ref()).await?;
         }
         let done = self.take(step, key, &alive, &terminating, namespace.as_ref()).await;
         match done {
@@ -257,6 +262,44 @@ impl ClusterController {
         }
     }
 
+    /// Whether there may be credentials by the name of a Cluster. What it says of that its agent may have taken back before it
+    /// deleted it, and who was shown one may have been another process.
+    async fn has_credentials(&self, name: &str, cluster: &Value) -> Result<bool, Error> {
+        let Some(epochs) = &self.context.epochs else { return Ok(admit::agent::has_registered(cluster)) };
+        if admit::agent::has_registered(cluster) || epochs.was_shown(name) {
+            return Ok(true);
+        }
+        let key = Key::new(epochs::NAMESPACE, Record::name(name));
+        let record = self.context.writer.objects.get(&SECRETS, &key).await?;
+        Ok(record.is_some_and(|record| Record::read(&record).is_ok_and(|record| record.is_issued())))
+    }
+
+    /// Takes finalizers that are not its own off an execution namespace that goes: nobody else has business there, and the
+    /// Cluster would wait for them for ever.
+    async fn free_namespace(&self, cluster: &Value, namespace: Option<&Value>) -> Result<(), Error> {
+        let Some(namespace) = namespace else { return Ok(()) };
+        let all = namespace.pointer("/spec/finalizers").and_then(Value::as_array);
+        let (own, foreign): (Vec<&Value>, Vec<&Value>) =
+            all.into_iter().flatten().partition(|finalizer| **finalizer == "kubernetes");
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let name = object::name(namespace);
+        let mut freed = namespace.clone();
+        freed["spec"]["finalizers"] = json!(own);
+        let path = format!("/api/v1/namespaces/{name}/finalize");
+        let done = match self.context.writer.objects.rest().put(&path, &freed).await {
+            Ok(_) => "they were taken off".to_owned(),
+            // It is looked at again.
+            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(()),
+            Err(error) => format!("they cannot be taken off: {error}"),
+        };
+        let foreign = json!(foreign);
+        let text = format!("The execution space({name}) was held by spec.finalizers {foreign}: {done}.");
+        self.context.writer.warning(component::CLUSTER, cluster, event::REMOVE_EXECUTION_SPACE_FAILED, text);
+        Ok(())
+    }
+
     /// Ends the credentials of a Cluster that goes, so that they cannot register it anew: before its last finalizer goes, so
     /// that nothing comes between.
     async fn end_credentials(&self, cluster: &str, uid: &str) -> Result<(), Error> {
@@ -276,6 +319,28 @@ impl ClusterController {
             && let Some(first) = Record::default().end(End::Deleted, uid, now)
         {
             objects.create(&SECRETS, &first.write(cluster, None)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes away the roles that `karmadactl register` has made for an agent. Those in its execution namespace have gone with
+    /// that.
+    async fn drop_roles(&self, cluster: &str) -> Result<(), Error> {
+        if self.context.epochs.is_none() {
+            // Elsewhere they are what the agent of that name may do, and were given by whoever runs that server.
+            return Ok(());
+        }
+        let within = format!("{RBAC}/namespaces/{}", epochs::NAMESPACE);
+        for path in [
+            format!("{RBAC}/clusterrolebindings/system:karmada:{cluster}:agent"),
+            format!("{RBAC}/clusterroles/system:karmada:{cluster}:agent"),
+            format!("{within}/rolebindings/system:karmada:{cluster}:agent-secret"),
+            format!("{within}/roles/system:karmada:{cluster}:agent-secret"),
+        ] {
+            match self.context.writer.objects.rest().delete(&path, &json!({})).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }

@@ -40,6 +40,8 @@ use crate::{
 const MAGIC: &[u8] = b"karmada-store copy\n";
 /// Raised when an older program would misread a copy.
 const VERSION: u32 = 1;
+/// Of a copy in which values may be sealed, which older programs take for damaged objects: the newest one.
+const SEALED: u32 = 2;
 /// A store that writes 10,000 changes a second gets so far in three years; 2^53, which is as far as some clients count,
 /// is eight thousand restores away.
 const JUMP: u64 = 1 << 40;
@@ -59,6 +61,8 @@ type Entries = Box<dyn Iterator<Item = (Key, Stored)> + Send>;
 pub struct Copy {
     revision: Revision,
     boots: Vec<Boot>,
+    /// Whether values may be sealed.
+    sealed: bool,
     entries: Entries,
     count: u64,
     place: Place,
@@ -88,6 +92,8 @@ impl Copy {
         if let Some(run) = boots.last_mut() {
             (run.last, run.reserved) = (revision, revision);
         }
+        let sealed =
+            seal.as_ref().is_some_and(|seal| snapshot.resources().any(|resource| seal.covers(resource)));
         let entries = Walk::over(snapshot).map(move |(key, stored)| {
             let value = match &seal {
                 Some(seal) if seal.covers(&key.resource) => seal.seal(&key, &stored.value),
@@ -95,7 +101,7 @@ impl Copy {
             };
             (key, Stored { value, ..stored })
         });
-        Self::new(revision, boots, Box::new(entries))
+        Self::new(revision, boots, sealed, Box::new(entries))
     }
 
     /// Of a store that is not open; what is sealed stays so. Its engine must not be used for another store at the same time.
@@ -104,15 +110,15 @@ impl Copy {
     /// When it cannot be read, or holds nothing.
     pub fn of_engine(engine: &mut dyn Engine) -> Result<Self, OpenError> {
         let location = engine.location();
-        let Image { objects, marks, mut boots, .. } = engine.load().map_err(|e| e.at(&location))?;
+        let Image { objects, marks, mut boots, sealed, .. } = engine.load().map_err(|e| e.at(&location))?;
         if let Some(run) = boots.last_mut() {
             (run.last, run.reserved) = (marks.revision, marks.reserved);
         }
-        Ok(Self::new(marks.revision, boots, Box::new(objects.into_iter())))
+        Ok(Self::new(marks.revision, boots, sealed, Box::new(objects.into_iter())))
     }
 
-    fn new(revision: Revision, boots: Vec<Boot>, entries: Entries) -> Self {
-        Self { revision, boots, entries, count: 0, place: Place::Head }
+    fn new(revision: Revision, boots: Vec<Boot>, sealed: bool, entries: Entries) -> Self {
+        Self { revision, boots, sealed, entries, count: 0, place: Place::Head }
     }
 
     /// Of when it is.
@@ -122,7 +128,8 @@ impl Copy {
 
     fn head(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.sealed { SEALED } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&self.revision.get().to_le_bytes());
         out.extend_from_slice(&(self.boots.len() as u32).to_le_bytes());
         for boot in &self.boots {
@@ -214,7 +221,7 @@ pub enum CopyError {
     #[error("the copy is damaged: {0}")]
     Damaged(String),
     /// It was written by a newer program.
-    #[error("the copy has format {found}, and this program reads formats up to {VERSION}")]
+    #[error("the copy has format {found}, and this program reads formats up to {SEALED}")]
     Format {
         /// What it says.
         found: u32,
@@ -252,6 +259,8 @@ pub struct Head {
     pub revision: Revision,
     /// The runs of the original, oldest first.
     pub boots: Vec<Boot>,
+    /// Whether values may be sealed.
+    pub sealed: bool,
 }
 
 /// A copy on its way in: its entries in order, and after the last of them the certainty that it was whole.
@@ -282,14 +291,15 @@ impl<R: Read> Incoming<R> {
             return Err(CopyError::Damaged("it does not begin as one".to_owned()));
         }
         let version = read_u32(&mut from)?;
-        if version == 0 || version > VERSION {
+        if version == 0 || version > SEALED {
             return Err(CopyError::Format { found: version });
         }
         let revision = Revision::new(read_u64(&mut from)?);
         let runs = read_u32(&mut from)?;
         let boots = (0..runs).map(|_| Ok(codec::decode_boot(&read_bytes(&mut from)?)?));
         let boots = boots.collect::<Result<_, CopyError>>()?;
-        Ok(Self { from, head: Head { revision, boots }, count: 0, shift: 0, done: false })
+        let head = Head { revision, boots, sealed: version >= SEALED };
+        Ok(Self { from, head, count: 0, shift: 0, done: false })
     }
 
     /// What stood there.
@@ -304,7 +314,7 @@ impl<R: Read> Incoming<R> {
 
     /// Where a store begins that is made of this: its numbers, and its runs. No entry is newer than its first revision.
     pub(crate) fn begin_anew(&mut self, env: &Env) -> Result<(Marks, Vec<Boot>), CopyError> {
-        let Head { revision, boots } = &self.head;
+        let Head { revision, boots, .. } = &self.head;
         let behind = boots.last().map_or(*revision, |run| run.reserved.max(*revision));
         let first = behind.get().checked_add(JUMP).map(Revision::new);
         let first = first.ok_or_else(|| CopyError::Damaged(format!("it is at revision {behind}")))?;

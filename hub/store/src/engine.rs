@@ -27,6 +27,7 @@ use bytes::Bytes;
 use crate::{
     boot::Boot,
     key::{Key, Revision},
+    seal::Seal,
 };
 
 /// A value as it is kept.
@@ -134,6 +135,10 @@ pub struct Image {
     pub forgotten: Vec<(Arc<str>, Revision)>,
     /// The runs, oldest first. Empty: the store is new.
     pub boots: Vec<Boot>,
+    /// Whether values may be sealed.
+    pub sealed: bool,
+    /// How values are to be sealed while they are written: all at once they would take as much memory again.
+    pub seal: Option<Arc<dyn Seal>>,
 }
 
 /// What an engine finds when it opens what it keeps after an error.
@@ -204,6 +209,14 @@ pub trait Engine: Send + 'static {
     /// Puts a store with this in it in the place of what is kept: as a whole, or not at all. May be tried again after an
     /// error.
     fn renew(&mut self, image: Image) -> Result<(), EngineError>;
+
+    /// Keeps in mind that values may be sealed from now on, so that no program reads them that knows nothing of it.
+    ///
+    /// # Errors
+    /// As of [`Engine::write`].
+    fn seals(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Whether writing blocks for long, so that the store gives the writer a thread of its own. Without one, a
     /// commit runs in the task that asks for it and a run is reproducible.

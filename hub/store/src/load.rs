@@ -35,7 +35,7 @@ pub(crate) fn load<P: Project>(
     env: &Env,
     relaxed: fn(&str) -> bool,
 ) -> Result<Loaded<P::Header>, EngineError> {
-    let Image { objects, log, marks: kept, base, forgotten, boots } = engine.load()?;
+    let Image { objects, log, marks: kept, base, forgotten, boots, .. } = engine.load()?;
     // Of resources with relaxed updates nobody knows what was lost: their history begins anew with the run.
     let known = forgotten.iter().map(|(mark, _)| Forget::of_mark(mark).0);
     let known = known.chain(objects.iter().map(|(key, _)| key.resource.clone()));

@@ -4,7 +4,10 @@
 //! durable. So nobody ever sees a revision without everything before it: who lists at revision N and watches from
 //! there has missed nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -50,6 +53,8 @@ pub(crate) struct Shared<H> {
     pub(crate) boots: Boots,
     /// Since when the writer waits for its disk.
     pub(crate) at_disk: Mutex<Option<Duration>>,
+    /// It writes everything anew, which takes its time.
+    pub(crate) rewriting: AtomicBool,
     past: Mutex<Vec<(Arc<str>, Snapshot<H>)>>,
 }
 
@@ -67,7 +72,13 @@ impl<H> Shared<H> {
             writes: Writes::default(),
             refused: Refused::default(),
         };
-        Self { core: RwLock::new(core), boots, at_disk: Mutex::default(), past: Mutex::new(Vec::new()) }
+        Self {
+            core: RwLock::new(core),
+            boots,
+            at_disk: Mutex::default(),
+            rewriting: AtomicBool::new(false),
+            past: Mutex::new(Vec::new()),
+        }
     }
 
     /// Lets go of earlier snapshots that history does not reach any more.

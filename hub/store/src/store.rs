@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     thread,
     time::Duration,
 };
@@ -203,6 +203,11 @@ impl<P: Project> Store<P> {
     pub fn waits(&self) -> Option<Duration> {
         let since = (*self.0.shared.at_disk.lock())?;
         Some(self.0.env.now().saturating_sub(since))
+    }
+
+    /// Whether everything is being written anew, which takes its time: see [`Store::waits`].
+    pub fn rewrites(&self) -> bool {
+        self.0.shared.rewriting.load(Ordering::Relaxed)
     }
 
     /// Figures for metrics.

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc,
+        atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
     time::Duration,
@@ -515,7 +516,10 @@ impl<H: Send + Sync + 'static> Writer<H> {
             image(&core.state, &core.history, marks, self.shared.boots.0.clone(), self.options.relaxed)
         };
         let marks = image.marks;
-        self.at_disk(|engine| engine.renew(image)).map_err(|error| self.failure(&error))?;
+        self.shared.rewriting.store(true, Ordering::Relaxed);
+        let renewed = self.at_disk(|engine| engine.renew(image));
+        self.shared.rewriting.store(false, Ordering::Relaxed);
+        renewed.map_err(|error| self.failure(&error))?;
         self.late.clear();
         self.forgotten.clear();
         (self.durable, self.reserved) = (marks.revision, marks.reserved);

@@ -232,6 +232,7 @@ async fn a_durable_commit_is_one_sync_and_a_relaxed_update_none() {
         store.commit((0..n).map(op).collect()).await.unwrap();
         disk.syncs() - before
     };
+    assert_eq!(commit("works", 1).await, 2, "once in its life a store says that its values are sealed");
     assert_eq!(commit("works", 1).await, 1);
     assert_eq!(commit("works", 100).await, 1);
     assert_eq!(commit(LEASES, 1).await, 1, "a creation is not relaxed");

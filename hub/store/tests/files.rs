@@ -10,7 +10,7 @@ use std::{
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
     EventKind, Expect, Key, Op, OpenError, Options, Revision, Scope, Store,
-    engine::redb::{FORMAT, Redb},
+    engine::redb::{FORMAT, Redb, SEALED},
 };
 use redb::TableDefinition;
 
@@ -167,7 +167,7 @@ async fn other_formats_are_told() {
     drop(db);
     assert!(
         error(dir.path())
-            .contains(&format!("has format 99, and this program reads formats up to {FORMAT}: run "))
+            .contains(&format!("has format 99, and this program reads formats up to {SEALED}: run "))
     );
 }
 

@@ -141,6 +141,54 @@ async fn what_cannot_be_unsealed_is_refused_and_left_as_it_is() {
     assert_eq!((store.snapshot().count(SECRETS, None), told(&store).len()), (4, 41));
 }
 
+/// What the file says of its format.
+fn format(dir: &Path) -> u64 {
+    let db = redb::Database::open(dir.join("store.redb")).unwrap();
+    let meta = redb::TableDefinition::<&str, u64>::new("karmada-store.meta");
+    let txn = redb::ReadableDatabase::begin_read(&db).unwrap();
+    txn.open_table(meta).unwrap().get("format").unwrap().unwrap().value()
+}
+
+/// A program that knows nothing of seals would take sealed values for damaged objects, and act on them.
+#[tokio::test]
+async fn an_older_program_is_told_by_the_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let version = |copy: &[u8]| copy["karmada-store copy\n".len()];
+    for (seal, rewrite, want, copied) in [
+        (idle(), false, 3, 1),
+        (sealing(), false, 4, 2),
+        // It may be sealed in part, until it was written anew.
+        (idle(), false, 4, 1),
+        (idle(), true, 3, 1),
+        (sealing(), true, 4, 2),
+    ] {
+        let store = open(dir.path(), seal).unwrap();
+        fill(&store).await;
+        if rewrite {
+            store.rewrite().await.unwrap();
+        }
+        let running: Vec<u8> = store.copy().flatten().collect();
+        assert_eq!(version(&running), copied, "{want}");
+        store.close().await.unwrap();
+        drop(store);
+        assert_eq!(format(dir.path()), want);
+        let stopped: Vec<u8> =
+            Copy::of_engine(&mut Redb::open(dir.path()).unwrap()).unwrap().flatten().collect();
+        assert_eq!(version(&stopped), if want == 4 { 2 } else { 1 });
+        let restored = tempfile::tempdir().unwrap();
+        Redb::restore(restored.path(), Incoming::begin(stopped.as_slice()).unwrap(), &env()).unwrap();
+        assert_eq!(format(restored.path()), want);
+    }
+    // Only opened by one that is to seal what is there, it is closed to older ones before anything is written.
+    let old = tempfile::tempdir().unwrap();
+    let store = open(old.path(), idle()).unwrap();
+    fill(&store).await;
+    store.close().await.unwrap();
+    drop(store);
+    open(old.path(), sealing()).unwrap().close().await.unwrap();
+    assert_eq!(format(old.path()), 4);
+}
+
 /// A value belongs to its key.
 #[test]
 fn a_toy_is_good_enough() {

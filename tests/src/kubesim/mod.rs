@@ -139,6 +139,9 @@ pub struct Args {
     /// How many nodes there are.
     #[arg(long, default_value_t = 1)]
     nodes: usize,
+    /// Keeps objects in memory alone: where many stand-ins run beside what is measured, as if each had a disk of its own.
+    #[arg(long)]
+    in_memory: bool,
     /// A bearer token that is accepted with full rights, as a ServiceAccount's would be.
     #[arg(long)]
     token: Option<String>,
@@ -172,8 +175,14 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
     let address = listener.local_addr().map_err(|e| usage("--listen", &e))?;
     let data = args.data_dir.display().to_string();
     std::fs::create_dir_all(&args.data_dir).map_err(|e| usage(&format!("--data-dir {data}"), &e))?;
-    let engine = engine::Redb::open(&args.data_dir).map_err(|e| usage("--data-dir", &e))?;
-    let store = open_store(engine, &env).map_err(|e| usage("--data-dir", &e))?;
+    let opened = match args.in_memory {
+        true => open_store(engine::Memory::new(), &env),
+        false => {
+            let engine = engine::Redb::open(&args.data_dir).map_err(|e| usage("--data-dir", &e))?;
+            open_store(engine, &env)
+        }
+    };
+    let store = opened.map_err(|e| usage("--data-dir", &e))?;
     let host = address.ip().to_string();
     let pki = Pki::open_or_create(&args.data_dir, &[host], &env).map_err(|e| usage("--data-dir", &e))?;
     let tls = Tls::new(&pki, &env).map_err(|e| Failure::Failed(e.to_string()))?;
@@ -228,7 +237,8 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> std::process:
         }
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    // One thread: many stand-ins share a machine with what is tested.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("kubesim: {error}");

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use karmada_agent::Phase;
+use karmada_agent::{Memory, Phase, Place};
 use karmada_api::{consts::extension, policy::PurgeMode};
 use karmada_client::{Error, Patch, Rest};
 use karmada_core::{evict, judge::flaps};
 use karmada_env::{Random, SplitMix};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
-use karmada_store::engine::Memory;
+use karmada_store::engine;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
@@ -26,7 +26,7 @@ use super::{
     hub,
     ledger::{GRACE, Ledger, value_of},
     member,
-    plan::{Act, Cut, Plan, Spread, Want},
+    plan::{Act, Cut, Keeps, Plan, Spread, Want},
     stranger,
 };
 use crate::{
@@ -80,8 +80,10 @@ pub(super) struct Driver {
     members: JoinSet<()>,
     copy: Option<Vec<u8>>,
     /// The same, if the hub is to use its revisions a second time.
-    snapshot: Option<Memory>,
+    snapshot: Option<engine::Memory>,
     rewinds: bool,
+    /// Members whose agents' state is lost when they are killed.
+    forgetful: BTreeSet<usize>,
     modes: Vec<Mode>,
     /// Second agents, by member, and how they reach the hub.
     seconds: BTreeMap<usize, (AgentRun, Wire)>,
@@ -104,7 +106,11 @@ impl Driver {
         let mut members = JoinSet::new();
         let config = kubesim::Config { workloads: false, nodes: 0, ..kubesim::Config::default() };
         for n in 0..plan.members {
-            world.join_as(&format!("member{}", n + 1), &config).await;
+            let place = match plan.keeps.get(n) {
+                None | Some(Keeps::Nothing) => Place::Nowhere,
+                Some(Keeps::All | Keeps::UntilKilled) => Place::Memory(Memory::default()),
+            };
+            world.join_with(&format!("member{}", n + 1), &config, place).await;
             let member = &world.members[n];
             let (client, env) = (member.sim.admin(), member.machine.env().clone());
             member::furnish(&member.api, &env).await;
@@ -128,6 +134,9 @@ impl Driver {
             copy: None,
             snapshot: None,
             rewinds: plan.rewinds,
+            forgetful: (0..plan.members)
+                .filter(|n| plan.keeps.get(*n) == Some(&Keeps::UntilKilled))
+                .collect(),
             modes,
             seconds: BTreeMap::new(),
             strangers: BTreeMap::new(),
@@ -312,6 +321,10 @@ impl Driver {
             Act::StopAgent(member, kill) => {
                 if *kill {
                     self.world.kill_agent(*member).await;
+                    let place = &mut self.world.members[*member].state.place;
+                    if self.forgetful.contains(member) && *place != Place::Nowhere {
+                        *place = Place::Memory(Memory::default());
+                    }
                 } else {
                     self.world.stop_agent(*member).await;
                 }

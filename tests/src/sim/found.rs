@@ -29,6 +29,7 @@ fn plan(seed: u64, members: usize, wants: &[(&str, Want)], acts: Vec<(u64, Act)>
         failover: true,
         taint_policy: true,
         rewinds: false,
+        keeps: Vec::new(),
         wants: wants.iter().map(|(name, want)| ((*name).to_owned(), want.clone())).collect(),
         acts: acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect(),
     }
@@ -96,6 +97,7 @@ fn refused_before() -> Plan {
         failover: false,
         taint_policy: false,
         rewinds: false,
+        keeps: Vec::new(),
         wants: BTreeMap::from([("w0".to_owned(), want(&[1]))]),
         acts: acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect(),
     }

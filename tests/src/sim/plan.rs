@@ -10,6 +10,17 @@ use std::{
 use karmada_api::policy::PurgeMode;
 use karmada_env::{Random, SplitMix};
 
+/// What an agent keeps over its restarts, of what the hub has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Nothing.
+    Nothing,
+    /// All of it.
+    All,
+    /// All of it, unless it is killed: its disk goes with it.
+    UntilKilled,
+}
+
 /// How replicas are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
@@ -235,6 +246,8 @@ pub struct Plan {
     pub taint_policy: bool,
     /// Whether a hub that is made anew of a copy uses its revisions a second time, as an etcd that is restored does.
     pub rewinds: bool,
+    /// What agents keep over restarts, by member; those that are not named keep nothing.
+    pub keeps: Vec<Keeps>,
     /// What is wanted at first, by name.
     pub wants: BTreeMap<String, Want>,
     /// What happens, in order of time.
@@ -247,6 +260,7 @@ impl fmt::Display for Plan {
         let policy = if self.taint_policy { ", taints by policy" } else { "" };
         let rewinds = if self.rewinds { ", copies without a jump" } else { "" };
         writeln!(f, "seed {}: {} members{failover}{policy}{rewinds}", self.seed, self.members)?;
+        writeln!(f, "  agents keep {:?}", self.keeps)?;
         for (name, want) in &self.wants {
             writeln!(f, "  {name}: {want:?}")?;
         }
@@ -646,9 +660,11 @@ impl Plan {
             }
         }
         take(&dice, &mut acts, members, &free);
+        let keeps =
+            (0..members).map(|_| dice.one_of(&[Keeps::Nothing, Keeps::All, Keeps::UntilKilled])).collect();
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
-        Self { seed, members, failover, taint_policy, rewinds, wants, acts }
+        Self { seed, members, failover, taint_policy, rewinds, keeps, wants, acts }
     }
 }
 

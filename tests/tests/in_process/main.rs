@@ -16,6 +16,7 @@ mod failback;
 mod failover;
 mod fences;
 mod judgement;
+mod leaving;
 mod links;
 mod namespaces;
 mod placement;

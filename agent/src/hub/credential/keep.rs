@@ -4,7 +4,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -17,6 +17,9 @@ pub(crate) const KUBECONFIG: &str = "karmada-kubeconfig";
 
 /// The key for which there is no certificate yet.
 const KEY: &str = "pending-key";
+
+/// The invitation by which the credential came.
+const JOINED_BY: &str = "joined-by";
 
 /// Somebody else may write the Secret at the same time; then it is read again, so often.
 const TRIES: usize = 5;
@@ -35,13 +38,14 @@ pub(crate) enum Keep {
 pub(crate) struct Kept {
     pub(crate) kubeconfig: Option<String>,
     pub(crate) key: Option<String>,
+    pub(crate) joined_by: Option<String>,
 }
 
 impl std::fmt::Debug for Kept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Both hold keys.
-        let Self { kubeconfig, key } = self;
-        write!(f, "Kept({}, {})", kubeconfig.is_some(), key.is_some())
+        // The first two hold keys.
+        let Self { kubeconfig, key, joined_by } = self;
+        write!(f, "Kept({}, {}, {joined_by:?})", kubeconfig.is_some(), key.is_some())
     }
 }
 
@@ -57,9 +61,11 @@ impl Keep {
     /// What is there.
     pub(crate) async fn load(&self) -> Result<Kept, String> {
         match self {
-            Self::Folder(folder) => {
-                Ok(Kept { kubeconfig: read(&folder.join(KUBECONFIG))?, key: read(&folder.join(KEY))? })
-            }
+            Self::Folder(folder) => Ok(Kept {
+                kubeconfig: read(&folder.join(KUBECONFIG))?,
+                key: read(&folder.join(KEY))?,
+                joined_by: read(&folder.join(JOINED_BY))?.map(|text| text.trim().to_owned()),
+            }),
             Self::Secret { .. } => Ok(self.secret().await?.1),
         }
     }
@@ -68,7 +74,7 @@ impl Keep {
     pub(crate) async fn begin(&self, key: String) -> Result<String, String> {
         match self {
             Self::Folder(folder) => match read(&folder.join(KEY))? {
-                Some(there) => Ok(there),
+                Some(there) => own(&folder.join(KEY)).map(|()| there),
                 None => write(folder, KEY, &key).map(|()| key),
             },
             Self::Secret { .. } => {
@@ -86,17 +92,23 @@ impl Keep {
         }
     }
 
-    /// Keeps a credential, and no key beside it any more.
-    pub(crate) async fn finish(&self, kubeconfig: &str) -> Result<(), String> {
+    /// Keeps a credential, with the invitation by which it came if it is not one renewed, and no key beside it any more.
+    pub(crate) async fn finish(&self, kubeconfig: &str, joined_by: Option<&str>) -> Result<(), String> {
         match self {
             Self::Folder(folder) => {
                 write(folder, KUBECONFIG, kubeconfig)?;
+                if let Some(joined_by) = joined_by {
+                    write(folder, JOINED_BY, &format!("{joined_by}\n"))?;
+                }
                 self.forget().await
             }
             Self::Secret { .. } => {
                 for _ in 0..TRIES {
                     let (version, _) = self.secret().await?;
-                    let data = json!({KUBECONFIG: STANDARD.encode(kubeconfig), KEY: Value::Null});
+                    let mut data = json!({KUBECONFIG: STANDARD.encode(kubeconfig), KEY: Value::Null});
+                    if let Some(joined_by) = joined_by {
+                        data[JOINED_BY] = STANDARD.encode(joined_by).into();
+                    }
                     if self.put(version, data).await? {
                         return Ok(());
                     }
@@ -109,16 +121,38 @@ impl Keep {
     /// Forgets the key: another one is to be made.
     pub(crate) async fn forget(&self) -> Result<(), String> {
         match self {
-            Self::Folder(folder) => match fs::remove_file(folder.join(KEY)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(&folder.join(KEY), &error)),
-                _ => Ok(()),
-            },
+            Self::Folder(folder) => {
+                let path = folder.join(KEY);
+                remove(&path).map_err(|error| wrong(&path, &error))
+            }
             Self::Secret { .. } => {
                 let (version, there) = self.secret().await?;
                 if there.key.is_some() {
                     self.put(version, json!({KEY: Value::Null})).await?;
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// Forgets everything, when the cluster has left.
+    pub(crate) async fn forget_all(&self) -> Result<(), String> {
+        match self {
+            Self::Folder(folder) => {
+                for name in [KUBECONFIG, KEY, JOINED_BY] {
+                    // What a power cut has left of one may hold a key, too.
+                    for path in [folder.join(name), folder.join(format!("{name}.new"))] {
+                        remove(&path).map_err(|error| wrong(&path, &error))?;
+                    }
+                }
+                Ok(())
+            }
+            Self::Secret { member, namespace, name } => {
+                let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+                match member.delete(&path, &json!({})).await {
+                    Err(error) if !error.is_not_found() => Err(format!("{}: {error}", self.place())),
+                    _ => Ok(()),
+                }
             }
         }
     }
@@ -139,7 +173,8 @@ impl Keep {
             text.map(Some).ok_or_else(|| format!("{}: data.{field} is no text", self.place()))
         };
         let version = secret["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-        Ok((Some(version), Kept { kubeconfig: field(KUBECONFIG)?, key: field(KEY)? }))
+        let kept = Kept { kubeconfig: field(KUBECONFIG)?, key: field(KEY)?, joined_by: field(JOINED_BY)? };
+        Ok((Some(version), kept))
     }
 
     /// Writes fields of the Secret as it was read; false if somebody else was first.
@@ -166,7 +201,7 @@ impl Keep {
         };
         match written {
             Ok(_) => Ok(true),
-            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) if error.is_conflict() || error.is_already_exists() => Ok(false),
             Err(error) => Err(format!("{}: {error}", self.place())),
         }
     }
@@ -185,14 +220,29 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
+/// Removes a file, if it is there.
+pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a file is of our making: whoever may put one there must not choose our key.
+fn own(path: &Path) -> Result<(), String> {
+    let found = fs::symlink_metadata(path).map_err(|error| wrong(path, &error))?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    match found.is_file() && is_ours && found.mode() & 0o077 == 0 {
+        true => Ok(()),
+        false => Err(format!("{}: somebody else may have put it there; take it away", path.display())),
+    }
+}
+
 /// Writes a file for its owner alone, so that a power cut leaves the old one or the new one.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
     let (path, draft) = (folder.join(name), folder.join(format!("{name}.new")));
     let written = || -> std::io::Result<()> {
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove(&draft)?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -215,13 +265,32 @@ mod tests {
         assert_eq!(keep.load().await.unwrap(), Kept::default());
         assert_eq!(keep.begin("one".into()).await.unwrap(), "one");
         assert_eq!(keep.begin("two".into()).await.unwrap(), "one", "what was begun goes on");
+        let key = folder.path().join(KEY);
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(keep.begin("two".into()).await.unwrap_err().contains("somebody else may have put it there"));
+        fs::remove_file(&key).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &key).unwrap();
+        fs::write(folder.path().join("elsewhere"), "theirs").unwrap();
+        assert!(keep.begin("two".into()).await.is_err());
+        fs::remove_file(folder.path().join("elsewhere")).unwrap();
+        keep.forget().await.unwrap();
+        assert_eq!(keep.begin("one".into()).await.unwrap(), "one");
         fs::write(folder.path().join("karmada-kubeconfig.new"), "half").unwrap();
-        keep.finish("config").await.unwrap();
+        keep.finish("config", Some("abcdef sha256:1")).await.unwrap();
+        keep.finish("renewed", None).await.unwrap();
         let kept = keep.load().await.unwrap();
-        assert_eq!((kept.kubeconfig.as_deref(), kept.key), (Some("config"), None));
+        assert_eq!((kept.kubeconfig.as_deref(), kept.key), (Some("renewed"), None));
+        assert_eq!(kept.joined_by.as_deref(), Some("abcdef sha256:1"), "a renewal is no other invitation");
         let mode = fs::metadata(folder.path().join(KUBECONFIG)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft stays");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft stays");
+        fs::write(folder.path().join("pending-key.new"), "half").unwrap();
+        keep.forget_all().await.unwrap();
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "nothing stays of a cluster that has left"
+        );
         let nowhere = Keep::Folder(folder.path().join("nowhere"));
         assert!(nowhere.begin("x".into()).await.unwrap_err().contains("nowhere/pending-key"));
     }

@@ -81,6 +81,11 @@ impl Credential {
         Ok(Self { endpoint, access, issued })
     }
 
+    /// Whether its certificate, if it has one, has not ended.
+    pub(crate) fn holds_at(&self, now: SystemTime) -> bool {
+        self.issued.as_ref().is_none_or(|issued| now < issued.until)
+    }
+
     /// The one of two that was issued last.
     pub(crate) fn newer(self, other: Option<Self>) -> Self {
         let from = |one: &Self| one.issued.as_ref().map(|issued| issued.from);

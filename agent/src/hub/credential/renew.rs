@@ -1,6 +1,6 @@
 //! Replaces the credential in time, without a restart: at a random point between 50 % and 65 % of its life a new one is asked
 //! for under the old one, and used once the hub has answered to it. The same way leads back after the old one has ended, as
-//! long as the hub lets it.
+//! long as the hub lets it. Once a day the hub's authorities are looked at: when they change, it is due at once.
 //!
 //! ```text
 //!   ── due, or the hub refuses us ──▶ is there a newer one in the file, or kept by another process? ── yes ─▶ try it
@@ -49,6 +49,12 @@ const DECIDED: Duration = Duration::from_secs(10);
 /// How often files are looked at, and clocks.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether the hub's authorities change: each time a connection is made for that.
+const AUTHORITIES: Duration = Duration::from_secs(24 * 3600);
+
+/// The same part of a short life of a certificate.
+const LOOKS: u32 = 10;
+
 /// Where else credentials come from.
 pub(crate) trait Supply: Send + Sync {
     /// How the hub is reached by a credential.
@@ -81,12 +87,18 @@ struct Due {
     at: SystemTime,
     /// No pause between attempts is longer.
     pause: Duration,
+    /// How often authorities are looked at.
+    looks: Duration,
 }
 
 /// When a certificate is to be replaced.
 fn due(issued: &Issued, env: &Env) -> Due {
     let life = issued.until.duration_since(issued.from).unwrap_or_default();
-    Due { at: issued.from + env.jitter(life / 2, 0.3), pause: (life / 20).max(Duration::from_millis(250)) }
+    Due {
+        at: issued.from + env.jitter(life / 2, 0.3),
+        pause: (life / 20).max(Duration::from_millis(250)),
+        looks: (life / LOOKS).clamp(Duration::from_secs(1), AUTHORITIES),
+    }
 }
 
 /// Why there is no new one.
@@ -116,9 +128,11 @@ impl Renewer {
         let mut due = self.plan(&current);
         // After a failure nothing is asked before this.
         let mut not_before = Instant::now();
+        let mut look = self.next_look(due);
         loop {
             let now = self.now();
             let wait = due.map_or(LOOK, |due| due.at.duration_since(now).unwrap_or_default()).min(LOOK);
+            let wait = wait.min(look.saturating_duration_since(Instant::now()));
             let wait = wait.max(not_before.saturating_duration_since(Instant::now()));
             let is_refused = tokio::select! {
                 biased;
@@ -147,6 +161,13 @@ impl Renewer {
                         );
                     }
                     Err(error) => tracing::debug!(%error, "the credential in the file cannot be tried yet"),
+                }
+            }
+            if Instant::now() >= look {
+                look = self.next_look(due);
+                if due.is_some() && self.authorities_change(&current).await {
+                    tracing::info!(cluster = %self.cluster, "the hub's authorities change: the certificate is renewed before its time");
+                    due = due.map(|due| Due { at: self.now(), ..due });
                 }
             }
             let is_due = due.is_some_and(|due| self.now() >= due.at);
@@ -181,6 +202,12 @@ impl Renewer {
             Some(ahead) => wall + Duration::from_secs(ahead.unsigned_abs()),
             None => wall,
         }
+    }
+
+    /// When authorities are looked at next: by a fleet not all at once.
+    fn next_look(&self, due: Option<Due>) -> Instant {
+        let pause = due.map_or(AUTHORITIES, |due| due.looks);
+        Instant::now() + self.env.jitter(pause / 2, 1.0)
     }
 
     fn compare_clocks(&self) {
@@ -275,13 +302,19 @@ impl Renewer {
             }
         }
         // It is in use. What was kept before is good for a while if this one cannot be kept.
-        if let Err(error) = keep.finish(&text).await {
+        if let Err(error) = keep.finish(&text, None).await {
             tracing::warn!(cluster = %self.cluster, %error, "the hub's new credential cannot be kept; a restart begins with the old one");
         }
         self.standing.renewed();
         let until = new.issued.as_ref().map(|issued| Time::from_system(issued.until).to_string());
         tracing::info!(cluster = %self.cluster, until = until.as_deref(), kept = %keep.place(), "the certificate for the hub was renewed");
         Ok(new)
+    }
+
+    /// Whether the hub publishes other authorities than are known, or lets another one of them sign, which is the first.
+    async fn authorities_change(&self, current: &Credential) -> bool {
+        let keys = |access: &Access| discovery::digests(access.ca.as_deref().unwrap_or_default().as_bytes());
+        keys(&self.published(current).await) != keys(&current.access)
     }
 
     /// Where the hub is and whom to believe there, with the authorities that it publishes now: it may be about to change

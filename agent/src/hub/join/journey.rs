@@ -41,16 +41,38 @@ pub(crate) struct Journey {
     user_agent: &'static str,
     /// The name of the request that was made and not decided yet.
     asked: Option<String>,
+    /// A request of the name that follows from the key came to nothing, or is not ours to read: another name then.
+    is_taken: bool,
+    /// The end of the way, and for which key.
+    arrived: Option<(Arrived, String)>,
     counters: Arc<Counters>,
 }
 
 impl Journey {
     pub(crate) fn new(invitation: Invitation, user_agent: &'static str, env: Env) -> Self {
-        Self { invitation, env, user_agent, asked: None, counters: Arc::default() }
+        Self {
+            invitation,
+            env,
+            user_agent,
+            asked: None,
+            is_taken: false,
+            arrived: None,
+            counters: Arc::default(),
+        }
     }
 
-    /// One attempt. What it has asked for is looked for again by the next one.
+    /// One attempt. What it has asked for is looked for again by the next one, and what it has got is answered again:
+    /// whoever could not keep it.
     pub(crate) async fn attempt(&mut self, key: &Key) -> Result<Arrived, JoinError> {
+        if let Some((arrived, _)) = self.arrived.as_ref().filter(|(_, of)| *of == key.short()) {
+            return Ok(arrived.clone());
+        }
+        let arrived = self.go(key).await?;
+        self.arrived = Some((arrived.clone(), key.short()));
+        Ok(arrived)
+    }
+
+    async fn go(&mut self, key: &Key) -> Result<Arrived, JoinError> {
         let hub = self.invitation.hub.clone();
         let unreachable = |cause: String| JoinError::Unreachable { hub: hub.clone(), cause };
         let server: http::Uri = format!("https://{hub}")
@@ -105,7 +127,8 @@ impl Journey {
             server: server.to_string().trim_end_matches('/').to_owned(),
             ca: Some(found.authorities),
             server_name,
-            proxy: self.invitation.proxy.as_ref().map(|proxy| proxy.url().to_owned()),
+            // What the environment says today, and perhaps with a password, is not for keeping.
+            proxy: None,
             insecure: false,
         };
         let certificate = self.certificate(&mut contact, key).await?;
@@ -117,26 +140,40 @@ impl Journey {
         let cluster = self.invitation.cluster.clone();
         let begun = self.env.now();
         let mut pause = LOOK.0;
+        // What became of a request of before may have had its reason in another token.
+        let mut is_new = false;
         loop {
-            let (method, path, body) = match &self.asked {
-                Some(name) => (Method::GET, format!("{}/{name}", request::PATH), None),
-                None => {
-                    let name = format!("{cluster}-{}", self.env.name_suffix(5));
-                    let body = request::body(&name, &cluster, key).map_err(JoinError::Kept)?;
-                    self.asked = Some(name);
-                    (Method::POST, request::PATH.to_owned(), Some(body.to_string().into_bytes()))
-                }
+            let (name, is_made) = match self.asked.clone() {
+                Some(name) => (name, true),
+                // By the key, so that whoever has forgotten it asks for the same one again.
+                None if !self.is_taken => (format!("{cluster}-{}", key.short()), false),
+                None => (format!("{cluster}-{}", self.env.name_suffix(5)), false),
             };
+            let (method, path, body) = if is_made {
+                (Method::GET, format!("{}/{name}", request::PATH), None)
+            } else {
+                let body = request::body(&name, &cluster, key).map_err(JoinError::Kept)?;
+                (Method::POST, request::PATH.to_owned(), Some(body.to_string().into_bytes()))
+            };
+            // Whether it was made is not known until there is an answer.
+            self.asked = Some(name.clone());
             match self.put_to(contact, key, (method, path, body)).await? {
-                Outcome::Issued(certificate) => return Ok(certificate),
-                Outcome::Refused(why) => {
-                    self.asked = None;
-                    return Err(JoinError::Denied { cluster, why });
+                None => {}
+                Some(Outcome::Issued(certificate)) => return Ok(certificate),
+                Some(Outcome::Refused(why)) => {
+                    (self.asked, self.is_taken) = (None, true);
+                    if is_new || !is_made {
+                        return Err(JoinError::Denied { cluster, why });
+                    }
+                    continue;
                 }
-                Outcome::Pending { approved } => {
-                    let waited = self.env.now().saturating_sub(begun);
-                    if waited >= PROMPT && !approved {
-                        return Err(JoinError::Waits { name: self.asked.clone().unwrap_or_default() });
+                Some(Outcome::Pending { approved }) => {
+                    is_new |= !is_made;
+                    if self.env.now().saturating_sub(begun) >= PROMPT {
+                        return Err(match approved {
+                            true => JoinError::NotIssued { name },
+                            false => JoinError::Waits { name },
+                        });
                     }
                 }
             }
@@ -145,22 +182,37 @@ impl Journey {
         }
     }
 
+    /// What has become of the request; nothing if it is to be asked for in another way.
     async fn put_to(
         &mut self,
         contact: &mut Contact,
         key: &Key,
         (method, path, body): (Method, String, Option<Vec<u8>>),
-    ) -> Result<Outcome, JoinError> {
+    ) -> Result<Option<Outcome>, JoinError> {
         let Invitation { hub, token, cluster, .. } = &self.invitation;
+        let is_made = method == Method::GET;
         let answered = contact.ask(method, &path, Some(&token.whole()), body).await;
         let answered = answered
             .map_err(|error| JoinError::Unreachable { hub: hub.clone(), cause: error.to_string() })?;
         let text: Value = serde_json::from_slice(&answered.body).unwrap_or_default();
         if answered.code.is_success() {
-            return Ok(request::outcome(&text, key));
+            return Ok(Some(request::outcome(&text, key)));
         }
-        // It is gone, or is somebody else's: another one the next time.
-        self.asked = None;
+        match (answered.code.as_u16(), is_made) {
+            // It was made before.
+            (409, false) if text["reason"] == "AlreadyExists" => return Ok(None),
+            // It was never made, or is gone.
+            (404, true) => {
+                self.asked = None;
+                return Ok(None);
+            }
+            // Somebody else's has that name.
+            (403, true) if !self.is_taken => {
+                (self.asked, self.is_taken) = (None, true);
+                return Ok(None);
+            }
+            _ => {}
+        }
         Err(match answered.code.as_u16() {
             401 => JoinError::TokenRefused { id: token.id.clone(), cluster: cluster.clone() },
             code => {

@@ -109,6 +109,13 @@ pub(crate) struct Invitation {
 }
 
 impl Invitation {
+    /// In a word, to tell it from another; nothing secret.
+    pub(crate) fn mark(token: &Token, authorities: &[KeyDigest]) -> String {
+        let mut authorities: Vec<_> = authorities.iter().map(KeyDigest::to_string).collect();
+        authorities.sort_unstable();
+        format!("{} {}", token.id, authorities.join(" "))
+    }
+
     /// Reads `HOST:PORT`, also as a URL.
     pub(crate) fn hub(text: &str) -> Result<String, String> {
         let bare = text.strip_prefix("https://").unwrap_or(text).trim_end_matches('/');
@@ -166,8 +173,15 @@ pub(crate) enum JoinError {
              kubectl certificate approve {name}"
     )]
     Waits { name: String },
+    #[error(
+        "the request {name} for a certificate is approved, and nobody signs it: is the signer of the hub at work \
+             (karmada-hub, or kube-controller-manager with --cluster-signing-cert-file)?"
+    )]
+    NotIssued { name: String },
     #[error("the hub answers {code} to the request for a certificate: {message}")]
     Answered { code: u16, message: String },
+    #[error("there is no token to join by: {0}")]
+    NoToken(String),
     #[error("cannot keep the credential: {0}")]
     Kept(String),
 }
@@ -177,7 +191,7 @@ impl JoinError {
     pub(crate) fn may_pass_within(&self) -> Duration {
         match self {
             Self::Waits { .. } => Duration::MAX,
-            Self::Unreachable { .. } => Duration::from_secs(30),
+            Self::Unreachable { .. } | Self::NotIssued { .. } => Duration::from_secs(30),
             // A hub that is just starting, and one that has much to do.
             Self::NoHub { code, .. } | Self::Answered { code, .. }
                 if matches!(code, 404 | 409 | 429 | 500..) =>

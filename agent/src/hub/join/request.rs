@@ -39,6 +39,12 @@ impl Key {
         self.0.serialize_pem()
     }
 
+    /// A name that follows from it, of 12 characters.
+    pub(crate) fn short(&self) -> String {
+        let digest = ring::digest::digest(&ring::digest::SHA256, &self.0.subject_public_key_info());
+        digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Whether a certificate, as PEM, is over this key.
     fn is_of(&self, pem: &str) -> bool {
         let Ok(der) = CertificateDer::from_pem_slice(pem.as_bytes()) else { return false };

@@ -1,15 +1,17 @@
 //! The way from requests to the thread that writes: bounded, and nobody waits on it.
 
-use std::{fmt, io, mem, sync::Arc, time::Duration};
+use std::{fmt, io, mem, pin::pin, sync::Arc, time::Duration};
 
 use karmada_env::Env;
 use karmada_telemetry::metrics::Counter;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::policy::Level;
 
-/// How long events are gathered while they come one after another: one write, and one turn of the thread, for many.
+/// How long events for a file are gathered while they come one after another: one write, and one turn of the thread, for
+/// many.
 const GATHER: Duration = Duration::from_millis(50);
 /// Trouble is said again after so long.
 const AGAIN: Duration = Duration::from_secs(300);
@@ -21,11 +23,13 @@ pub struct Limits {
     pub entries: usize,
     /// Their bytes, and those of bodies that wait for their event.
     pub bytes: usize,
+    /// How long they are gathered at most, and how many are not waited with.
+    pub gather: (Duration, usize),
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { entries: 10_000, bytes: 64 << 20 }
+        Self { entries: 10_000, bytes: 64 << 20, gather: (GATHER, usize::MAX) }
     }
 }
 
@@ -74,6 +78,8 @@ pub struct Queue {
     env: Env,
     /// Everything is written that ever will be.
     pub(crate) done: CancellationToken,
+    /// For those who wait until what they have sent is written.
+    settled: Notify,
     pub(crate) counts: Counts,
 }
 
@@ -90,6 +96,11 @@ struct State {
     thread: Thread,
     /// When it was last said that something was dropped.
     said: Option<Duration>,
+    /// How many lines were ever taken, and how many of them were written, or could not be.
+    taken: u64,
+    settled: u64,
+    /// How often something was lost.
+    losses: u64,
 }
 
 /// What the thread that writes does.
@@ -130,6 +141,7 @@ impl Queue {
             wake: Condvar::new(),
             env,
             done: CancellationToken::new(),
+            settled: Notify::new(),
             counts: Counts::default(),
         });
         let writer = queue.clone();
@@ -151,6 +163,7 @@ impl Queue {
             && state.bytes.saturating_add(line.len()) <= self.limits.bytes / share;
         if !fits || state.closed {
             let say = !state.closed && is_time(&mut state.said, self.env.now());
+            state.losses += 1;
             drop(state);
             self.counts.dropped.inc();
             if say {
@@ -165,12 +178,14 @@ impl Queue {
         }
         state.lines.extend_from_slice(line);
         state.entries += 1;
+        state.taken += 1;
         state.bytes += line.len();
         let wake = match state.thread {
             Thread::Writes => false,
             Thread::Idle => true,
             Thread::Gathers => {
-                2 * state.entries >= self.limits.entries || 2 * state.bytes >= self.limits.bytes
+                let half = 2 * state.entries >= self.limits.entries || 2 * state.bytes >= self.limits.bytes;
+                half || state.entries >= self.limits.gather.1
             }
         };
         if wake {
@@ -192,6 +207,33 @@ impl Queue {
         state.bytes += bytes;
         drop(state);
         Some(Room { queue: self.clone(), bytes })
+    }
+
+    /// How often something was lost, for [`Queue::settle`].
+    pub(crate) fn losses(&self) -> u64 {
+        self.state.lock().losses
+    }
+
+    /// Returns when all that was sent before is written, or is lost; whether nothing was lost since there had been so many
+    /// `losses`: what others have lost meanwhile counts as well.
+    pub(crate) async fn settle(&self, losses: u64) -> bool {
+        let last = self.state.lock().taken;
+        loop {
+            let mut settled = pin!(self.settled.notified());
+            // In line before the look, so that no step falls between.
+            settled.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if state.settled >= last {
+                    return state.losses == losses;
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.done.cancelled() => return false,
+                () = settled => {}
+            }
+        }
     }
 
     /// Takes no more.
@@ -221,7 +263,9 @@ impl Queue {
             mem::swap(&mut state.lines, &mut lines);
             let count = mem::take(&mut state.entries);
             drop(state);
-            match to.write(&lines) {
+            let written = to.write(&lines);
+            let lost = written.is_err();
+            match written {
                 Ok(()) if said.take().is_some() => tracing::warn!("audit events are written again"),
                 Ok(()) => {}
                 Err(Lost { lines, why }) => {
@@ -240,9 +284,14 @@ impl Queue {
             lines.shrink_to(1 << 20);
             let mut state = self.state.lock();
             state.bytes = state.bytes.saturating_sub(written);
-            if !state.closed && 2 * state.entries < self.limits.entries {
+            state.settled += count as u64;
+            state.losses += u64::from(lost);
+            self.settled.notify_waiters();
+            let (gather, enough) = self.limits.gather;
+            let waits = !state.closed && !gather.is_zero() && state.entries < enough;
+            if waits && 2 * state.entries < self.limits.entries {
                 state.thread = Thread::Gathers;
-                self.wake.wait_for(&mut state, GATHER);
+                self.wake.wait_for(&mut state, gather);
             }
         }
         to.end();
@@ -291,7 +340,7 @@ mod tests {
     impl Story {
         fn begin(entries: usize, bytes: usize) -> Self {
             let ((got, read), (then, told)) = (mpsc::channel(), mpsc::channel());
-            let limits = Limits { entries, bytes };
+            let limits = Limits { entries, bytes, ..Limits::default() };
             let queue = Queue::start(Told { got, then: told }, limits, Env::system()).unwrap();
             Self { queue, got: read, then }
         }

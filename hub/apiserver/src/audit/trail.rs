@@ -55,6 +55,8 @@ pub(crate) struct Trail {
     received: SystemTime,
     /// The same by the clock that is never set.
     begun: Duration,
+    /// How often something had been lost before it, where requests wait for that.
+    losses: Vec<u64>,
     noted: Mutex<Noted>,
 }
 
@@ -141,6 +143,7 @@ impl Trail {
             agent: agent.unwrap_or_default().to_owned(),
             received,
             begun: now,
+            losses: audit.losses(),
             noted: Mutex::new(Noted { object, ..Noted::default() }),
             audit,
         })
@@ -179,6 +182,7 @@ impl Trail {
             agent: agent.to_owned(),
             received,
             begun,
+            losses: Vec::new(),
             noted: Mutex::new(Noted { object, allowed: true, ..Noted::default() }),
             audit,
         }
@@ -206,6 +210,30 @@ impl Trail {
         }
         noted.annotations.push((DECISION, decision.to_owned()));
         noted.annotations.push((REASON, reason));
+    }
+
+    /// Waits until it is written that the request has come, where that is waited for.
+    ///
+    /// # Errors
+    /// When it cannot be, and nothing is to be done without.
+    pub(crate) async fn received(&self) -> Result<(), Status> {
+        match self.verdict.omitted.contains(Stage::RequestReceived) {
+            true => Ok(()),
+            false => self.audit.settle(&self.losses).await,
+        }
+    }
+
+    /// Waits until it is written that an answer has begun that goes on.
+    pub(crate) async fn begun(&self) {
+        // What it is about is done already.
+        let _ = self.audit.settle(&self.losses).await;
+    }
+
+    /// Tells the end, and waits until that is written, where that is waited for.
+    pub(crate) async fn end(self: Box<Self>) {
+        let (audit, losses) = (self.audit.clone(), self.losses.clone());
+        drop(self);
+        let _ = audit.settle(&losses).await;
     }
 
     /// What was sent, read.
@@ -285,13 +313,13 @@ impl Trail {
 
     /// A body that is to be told, if there is room for it.
     fn keep(&self, json: Bytes) -> Option<Kept> {
-        let room = (json.len() <= MOST).then(|| self.audit.queue.room(json.len()))??;
+        let room = (json.len() <= MOST).then(|| self.audit.room(json.len()))??;
         Some(Kept { json, _room: room })
     }
 
     fn tell(&self, stage: Stage, noted: &Noted) {
         if let Some(line) = self.line(stage, noted) {
-            self.audit.queue.push(&line, false);
+            self.audit.push(&line, false);
         }
     }
 
@@ -345,7 +373,7 @@ impl Trail {
         } else {
             end
         };
-        lines.into_iter().chain(end).for_each(|line| self.audit.queue.push(&line, true));
+        lines.into_iter().chain(end).for_each(|line| self.audit.push(&line, true));
     }
 }
 

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{By, Known, RefusedToken, epochs::Hold, forever};
 use crate::{
-    certificates::{CLUSTER, CLUSTER_GROUP, USED_AT, USES_LEFT},
+    certificates::{ANY_CLUSTER_GROUP, CLUSTER, CLUSTER_GROUP, USED_AT, USES_LEFT},
     follow::Derived,
     identity::UserInfo,
     storage::Header,
@@ -85,6 +85,8 @@ struct Token {
     until: SystemTime,
     /// From when on it counts as used up.
     spent: Option<SystemTime>,
+    /// The cluster that it is for.
+    cluster: Option<String>,
 }
 
 impl Token {
@@ -134,7 +136,8 @@ impl Token {
                 .into(),
         };
         let digest = Sha256::digest(token_secret).into();
-        Ok(Self { digest, groups: groups.into_iter().collect(), until, spent: spent(secret) })
+        let groups = groups.into_iter().collect();
+        Ok(Self { digest, groups, until, spent: spent(secret), cluster: cluster(secret) })
     }
 }
 
@@ -164,6 +167,11 @@ pub(crate) fn cluster(secret: &Value) -> Option<String> {
         let groups = field(secret, "auth-extra-groups")?;
         groups.split(',').find_map(|group| group.strip_prefix(CLUSTER_GROUP)).map(str::to_owned)
     })
+}
+
+/// Whether a token that is for no cluster yet is for the first one that is asked for by it.
+pub(crate) fn takes_first(secret: &Value) -> bool {
+    field(secret, "auth-extra-groups").is_some_and(|groups| groups.split(',').any(|g| g == ANY_CLUSTER_GROUP))
 }
 
 /// Whether the Secret of a token is kept there.
@@ -246,6 +254,13 @@ impl BootstrapTokens {
         Some(Ok(Known { user, by: By::Token, hold: Some(hold) }))
     }
 
+    /// Whether a token that holds, another one than `except`, is for a cluster.
+    pub(crate) fn is_promised(&self, cluster: &str, except: &str, now: SystemTime) -> bool {
+        let tokens = self.tokens.read();
+        let others = tokens.iter().filter(|(id, entry)| *id != except && now < entry.token.until);
+        others.into_iter().any(|(_, entry)| entry.token.cluster.as_deref() == Some(cluster))
+    }
+
     fn take(&self, id: &str, now: &Snapshot<Header>) {
         let name = format!("{PREFIX}{id}");
         let token = now.find(SECRETS, NAMESPACE, &name).and_then(|secret| {
@@ -258,8 +273,9 @@ impl BootstrapTokens {
         });
         let mut tokens = self.tokens.write();
         if let (Some(entry), Some(token)) = (tokens.get_mut(id), &token) {
-            // Whoever was let in by its last use is still waiting for the certificate.
+            // Whoever was let in by it, and made it a cluster's or used it up, is still waiting for the certificate.
             entry.token.spent = token.spent;
+            entry.token.cluster.clone_from(&token.cluster);
         }
         if tokens.get(id).map(|entry| &entry.token) == token.as_ref() {
             return;

@@ -19,6 +19,12 @@
 //! older backup. Therefore epochs are not counted from the record alone: the next one is the Unix time, in seconds, or one
 //! more than the record's, whichever is later. No epoch that was ever given is later than its time, so that after a restore
 //! one revocation ends all that was issued, as long as clocks do not go back.
+//!
+//! Until an agent has registered by a name nobody knows whose the name is. Therefore the record says by what certificates were
+//! given, from the commit that signs the first one on: the first that another token gets begins a new epoch
+//! ([`Record::grant`]), so that nobody has one in store for a cluster that comes later.
+
+mod record;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,32 +33,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use karmada_meta::{object, time::Time};
 use karmada_store::{Key, Snapshot};
 use karmada_telemetry::metrics::{Sheet, Source};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{follow::Derived, storage::Header};
 
-/// Where records are kept.
-pub const NAMESPACE: &str = "karmada-cluster";
-/// What a record's name begins with; the cluster's name follows. No agent may write an object of such a name.
-const PREFIX: &str = "agent.";
-/// The type of a record's Secret.
-pub const TYPE: &str = "hub.karmada.io/agent-credential";
+pub use self::record::{BY_APPROVAL, BY_COMMAND, EPOCH, End, Grant, NAMESPACE, Record, TYPE};
+
 /// The resources as the store names them.
 const SECRETS: &str = "core/secrets";
 const CLUSTERS: &str = "cluster.karmada.io/clusters";
-
-/// The epoch: on a record the one that counts, on a bootstrap token the one in which it was made, and among what is said of
-/// an agent (`extra`) that of its certificate.
-pub const EPOCH: &str = "hub.karmada.io/credential-epoch";
-const ENDED: &str = "hub.karmada.io/credential-ended";
-const SINCE: &str = "hub.karmada.io/credential-ended-at";
-const UID: &str = "hub.karmada.io/credential-ended-for";
-const BEFORE: &str = "hub.karmada.io/credential-epoch-before";
 
 /// A certificate of which less than one part of so many is left ends soon: whoever renews in time has a new one by then.
 const SOON: u32 = 4;
@@ -61,142 +54,6 @@ const NOT_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long the agent of a Cluster that has gone may still see that.
 const FAREWELL: Duration = Duration::from_secs(600);
-
-/// How an epoch ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Somebody has ended it: `karmada-hub cluster revoke`.
-    Revoked,
-    /// The Cluster was deleted.
-    Deleted,
-}
-
-impl End {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Revoked => "revoked",
-            Self::Deleted => "deleted",
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Revoked => "it was revoked",
-            Self::Deleted => "the Cluster was deleted",
-        })
-    }
-}
-
-/// Which credentials of a cluster's agent count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// The epoch that counts.
-    pub epoch: u64,
-    ended: Option<Ended>,
-}
-
-/// How the epoch before ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Ended {
-    how: End,
-    since: SystemTime,
-    /// Of the Cluster, if it was one that ended it.
-    uid: String,
-    /// The epoch that counted until then.
-    before: u64,
-}
-
-impl Record {
-    /// The name of a cluster's record.
-    pub fn name(cluster: &str) -> String {
-        format!("{PREFIX}{cluster}")
-    }
-
-    /// The path of a cluster's record.
-    pub fn path(cluster: &str) -> String {
-        format!("{}/{PREFIX}{cluster}", Self::collection())
-    }
-
-    /// The path under which records are made.
-    pub fn collection() -> String {
-        format!("/api/v1/namespaces/{NAMESPACE}/secrets")
-    }
-
-    /// The cluster that an object is a record of.
-    pub fn cluster_of<'a>(namespace: &str, name: &'a str) -> Option<&'a str> {
-        name.strip_prefix(PREFIX).filter(|_| namespace == NAMESPACE)
-    }
-
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn read(secret: &Value) -> Result<Self, String> {
-        let text = |key| object::annotation(secret, key).unwrap_or_default();
-        let epoch = text(EPOCH).parse().map_err(|_| format!("{EPOCH}: {:?} is no number", text(EPOCH)))?;
-        let how = match text(ENDED) {
-            "" => return Ok(Self { epoch, ended: None }),
-            "revoked" => End::Revoked,
-            "deleted" => End::Deleted,
-            other => return Err(format!("{ENDED}: {other:?} is neither revoked nor deleted")),
-        };
-        let since: Time =
-            text(SINCE).parse().map_err(|_| format!("{SINCE}: {:?} is no time", text(SINCE)))?;
-        let before = match text(BEFORE) {
-            // Epochs were counted by ones before they were times.
-            "" => u64::saturating_sub(epoch, 1),
-            number => number.parse().map_err(|_| format!("{BEFORE}: {number:?} is no number"))?,
-        };
-        let (since, uid) = (since.timestamp().into(), text(UID).to_owned());
-        Ok(Self { epoch, ended: Some(Ended { how, since, uid, before }) })
-    }
-
-    /// The record after an end of the epoch that counts now; none if it is the end of a Cluster (`uid`) that has been noted.
-    #[must_use]
-    pub fn end(&self, how: End, uid: &str, now: SystemTime) -> Option<Self> {
-        let noted = self.ended.as_ref().is_some_and(|last| last.how == how && last.uid == uid);
-        if how == End::Deleted && noted {
-            return None;
-        }
-        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let epoch = self.epoch.checked_add(1)?.max(seconds);
-        let ended = Ended { how, since: now, uid: uid.to_owned(), before: self.epoch };
-        Some(Self { epoch, ended: Some(ended) })
-    }
-
-    /// Writes the record of a cluster into its Secret, a new one if there is none.
-    pub fn write(&self, cluster: &str, there: Option<Value>) -> Value {
-        let mut secret = there.unwrap_or_else(|| {
-            json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE,
-                   "metadata": {"name": Self::name(cluster), "namespace": NAMESPACE}})
-        });
-        object::set_annotation(&mut secret, EPOCH, self.epoch.to_string());
-        if let Some(Ended { how, since, uid, before }) = &self.ended {
-            object::set_annotation(&mut secret, ENDED, how.as_str());
-            object::set_annotation(&mut secret, SINCE, Time::from_system(*since).to_string());
-            object::set_annotation(&mut secret, UID, uid.as_str());
-            object::set_annotation(&mut secret, BEFORE, before.to_string());
-        }
-        secret
-    }
-
-    /// Why a record may not become another, or go: what has ended stays ended.
-    pub fn refuse_change(old: &Value, new: Option<&Value>) -> Option<String> {
-        let what = "the epoch of an agent's credentials";
-        let Some(new) = new else {
-            return Some(format!("{what} is not deleted: credentials that have ended would hold again"));
-        };
-        match (Self::read(old), Self::read(new)) {
-            (_, Err(why)) => Some(why),
-            (Ok(old), Ok(new)) if new.epoch < old.epoch => {
-                Some(format!("{what} does not go back from {} to {}", old.epoch, new.epoch))
-            }
-            _ => None,
-        }
-    }
-}
 
 /// From when to when a certificate holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +161,23 @@ impl Epochs {
         Err(how)
     }
 
+    /// Judges a certificate by which the roles of a cluster's agent are made: it ends when the agent's do, and is none of
+    /// the agent's.
+    ///
+    /// # Errors
+    /// How its epoch ended.
+    pub fn judge_generator(&self, cluster: &str, epoch: u64, until: SystemTime) -> Result<Hold, End> {
+        let mut clusters = self.clusters.lock();
+        if !clusters.contains_key(cluster) {
+            clusters.insert(cluster.into(), Entry::default());
+        }
+        let entry = clusters.get(cluster).expect("it was put there");
+        if epoch >= entry.record.epoch {
+            return Ok(Hold { ended: entry.current.clone(), until, leaving: false });
+        }
+        Err(entry.record.ended.as_ref().map_or(End::Revoked, |ended| ended.how))
+    }
+
     /// The clusters whose agents have shown a certificate to this process, when it ends, and whether that is soon.
     pub fn ends(&self, now: SystemTime) -> Vec<(Arc<str>, SystemTime, bool)> {
         let clusters = self.clusters.lock();
@@ -361,7 +235,7 @@ impl Epochs {
                         why,
                         "the record of credentials cannot be read: none of them holds"
                     );
-                    Record { epoch: u64::MAX, ended: None }
+                    Record::damaged()
                 })
             }
         };
@@ -445,7 +319,8 @@ mod tests {
         let deleted = Record::default().end(End::Deleted, "u", at(100)).expect("an epoch");
         let twice = deleted.end(End::Revoked, "", at(101)).expect("an epoch");
         let mut counted = Record { epoch: 7, ..deleted.clone() }.write("m1", None);
-        counted["metadata"]["annotations"].as_object_mut().expect("annotations").remove(BEFORE);
+        let annotations = counted["metadata"]["annotations"].as_object_mut().expect("annotations");
+        annotations.remove("hub.karmada.io/credential-epoch-before");
         let counted = Record::read(&counted).expect("a record");
         // record, the certificate's epoch, when, verdict: may do all, may read, or how it ended
         let rows = [
@@ -531,30 +406,6 @@ mod tests {
         assert!(leaving.ended.is_cancelled());
         assert_eq!(epochs.judge("m1", 0, until(1000), at(12)).map(drop), Err(End::Deleted));
         assert!(!epochs.was_shown("m1"));
-    }
-
-    #[test]
-    fn records_survive_being_written_and_never_go_back() {
-        let first = Record::default().end(End::Deleted, "u1", at(5)).expect("an epoch");
-        assert_eq!(first.end(End::Deleted, "u1", at(9)), None, "the same end is noted once");
-        let second = first.end(End::Revoked, "", at(9)).expect("an epoch");
-        let (one, two) = (first.write("m1", None), second.write("m1", Some(first.write("m1", None))));
-        assert_eq!((Record::read(&one), Record::read(&two)), (Ok(first), Ok(second)));
-        assert_eq!((object::name(&two), Record::cluster_of(NAMESPACE, "agent.m1")), ("agent.m1", Some("m1")));
-        let mut damaged = two.clone();
-        object::set_annotation(&mut damaged, EPOCH, "x");
-        let rows = [
-            (&one, Some(&two), None),
-            (&one, Some(&one), None),
-            (&two, Some(&one), Some("does not go back from 9 to 5")),
-            (&one, Some(&damaged), Some("is no number")),
-            (&one, None, Some("would hold again")),
-        ];
-        for (old, new, want) in rows {
-            let got = Record::refuse_change(old, new);
-            assert_eq!(got.is_some(), want.is_some(), "{got:?}");
-            assert!(got.unwrap_or_default().contains(want.unwrap_or_default()));
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The rules of whoever has no store to follow: what every server's roles say of those whom it knows without any.
 
-use super::{Attributes, Authorizer, Decision, Right, Rights, Target, agent, agent_cluster, owned};
+use super::{Apart, Attributes, Authorizer, Decision, Right, Rights, Target, agent, owned};
 use crate::{
     identity::{AUTHENTICATED, MONITORING, UserInfo},
     pki::MASTERS,
@@ -17,8 +17,8 @@ impl Authorizer for Coarse {
         if user.in_group(MASTERS) {
             return Decision::Allow;
         }
-        if let Some(cluster) = agent_cluster(user) {
-            return agent::authorize(cluster, attributes);
+        if let Some(apart) = Apart::of(user) {
+            return apart.authorize(attributes);
         }
         let scrapes = match attributes.target {
             Target::Path(path) => {
@@ -32,10 +32,7 @@ impl Authorizer for Coarse {
     }
 
     fn authorize_name(&self, attributes: &Attributes<'_>) -> Decision {
-        match agent_cluster(attributes.user) {
-            Some(cluster) if !attributes.user.in_group(MASTERS) => agent::authorize_name(cluster, attributes),
-            _ => Decision::Allow,
-        }
+        Apart::of(attributes.user).map_or(Decision::Allow, |apart| apart.authorize_name(attributes))
     }
 
     fn rights(&self, user: &UserInfo, namespace: &str) -> Rights {
@@ -44,8 +41,8 @@ impl Authorizer for Coarse {
             let all = || owned(&["*"]);
             rights.resources.push(Right { verbs: all(), groups: all(), resources: all(), names: Vec::new() });
             rights.paths.push((all(), all()));
-        } else if let Some(cluster) = agent_cluster(user) {
-            return agent::rights(cluster, user, namespace);
+        } else if let Some(apart) = Apart::of(user) {
+            return apart.rights(user, namespace);
         }
         if user.in_group(MONITORING) {
             rights.paths.push((owned(&["get"]), owned(&["/metrics", "/healthz/*", "/livez/*", "/readyz/*"])));

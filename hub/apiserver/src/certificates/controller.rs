@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::join_all;
-use karmada_meta::{object, status::Status, time::Time};
+use karmada_meta::{names::joining_name_errors, object, status::Status, time::Time};
 use karmada_store::{Expect, Guard, Key, Scope, WatchEnd};
 use serde_json::{Value, json};
 use tokio::{
@@ -17,12 +17,15 @@ use tokio::{
 };
 
 use super::{
-    CLIENT_SIGNER, Certifier, Requested, STORAGE,
-    policy::{self, Known, Requester, Verdict, short},
+    CLIENT_SIGNER, Certifier, Requested, STORAGE, USES_LEFT,
+    policy::{self, Known, Requester, Verdict, Whose, short},
     usages,
 };
 use crate::{
-    authn::{bootstrap, epochs},
+    authn::{
+        bootstrap::{self, BootstrapTokens},
+        epochs,
+    },
     identity::UserInfo,
     options::DeleteOptions,
     pki::ClientSubject,
@@ -44,13 +47,19 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 pub(super) struct Controller {
     registry: Arc<Registry>,
+    /// As new as the store whenever a request is looked at: who changes one waits for that.
+    tokens: Arc<BootstrapTokens>,
     certifier: Arc<Certifier>,
     user: UserInfo,
 }
 
 impl Controller {
-    pub(super) fn new(registry: Arc<Registry>, certifier: Arc<Certifier>) -> Self {
-        Self { registry, certifier, user: UserInfo::system("certificate-controller") }
+    pub(super) fn new(
+        registry: Arc<Registry>,
+        tokens: Arc<BootstrapTokens>,
+        certifier: Arc<Certifier>,
+    ) -> Self {
+        Self { registry, tokens, certifier, user: UserInfo::system("certificate-controller") }
     }
 
     /// Looks at all requests, then at those that change.
@@ -138,19 +147,36 @@ impl Controller {
         let approved = has("Approved");
         let spec = request["spec"].clone();
         let requested = Requested::read(spec["request"].as_str().unwrap_or_default());
-        let cluster = requested.as_ref().ok().and_then(|requested| policy::agent_of(&spec, requested).ok());
-        let record = cluster.map(|cluster| self.record(cluster)).transpose()?;
-        let mut guards: Vec<Guard> = record.iter().map(|(guard, _)| guard.clone()).collect();
-        let mut secret_change = None;
         let name = &*key.name;
+        let whose = requested.as_ref().ok().and_then(|requested| policy::whose(name, &spec, requested).ok());
+        let cluster = whose.map(Whose::cluster);
+        let record = cluster.map(|cluster| self.record(cluster)).transpose()?;
+        let mut guards: Vec<Guard> = record.iter().map(|record| record.guard.clone()).collect();
+        let (mut used, mut changes) = (None, Vec::new());
         if !approved {
             let (secret, guard) = self.token(&spec);
             guards.extend(guard);
             let value = secret.as_ref().map(|secret| self.registry.value_of(secrets, secret));
             let registered = secret.as_ref().zip(cluster);
+            let taken = match (&secret, &value, cluster, &record) {
+                (Some(secret), Some(value), Some(cluster), Some(record))
+                    if bootstrap::cluster(value).is_none() =>
+                {
+                    let taken = self.taken(secret, cluster, record);
+                    if taken.is_none() {
+                        // That is to hold until it is written whose the token is.
+                        guards.push(Guard::Holds(Key::new(CLUSTERS, "", cluster), Expect::Absent));
+                    }
+                    taken
+                }
+                _ => None,
+            };
             let known = Known {
+                name,
                 token: value.as_ref(),
-                epoch: record.as_ref().map_or(0, |(_, record)| record.epoch),
+                epoch: record.as_ref().map_or(0, |record| record.record.epoch),
+                leaving: cluster.is_some_and(|cluster| self.is_leaving(cluster)),
+                free: taken.map_or(Ok(()), Err),
                 registered: registered
                     .is_some_and(|(token, cluster)| self.has_registered_since(token, cluster)),
                 now: self.registry.env.wall(),
@@ -173,32 +199,61 @@ impl Controller {
                         "a request for a certificate was denied"
                     );
                     add(&mut request, "Denied", reason, &why, &self.registry.now());
-                    return self.put(kind, live, request, "approval", guards, None).await;
+                    return self.put(kind, live, request, "approval", guards, Vec::new()).await;
                 }
                 Verdict::Approve { why, token } => {
                     tracing::info!(name, why, "a certificate for an agent");
                     add(&mut request, "Approved", "AutoApproved", &why, &self.registry.now());
-                    secret_change = token.zip(secret).map(|(new, live)| Change {
-                        kind: secrets.clone(),
-                        live,
-                        new,
-                        subresource: "",
-                    });
+                    used = secret.zip(value).map(|(live, value)| Used { live, value, new: token });
                 }
             }
         }
-        let epoch = record.map_or(0, |(_, record)| record.epoch);
-        match self.sign(&spec, &requested, cluster.map(|_| epoch)) {
+        let epoch = record.as_ref().map_or(0, |record| record.record.epoch);
+        let granted = match (whose, &record, &requested) {
+            (Some(whose), Some(record), Ok(requested)) => {
+                self.grant(&spec, whose, requested, record, used.as_ref(), &mut guards)?
+            }
+            _ => None,
+        };
+        let next = granted.as_ref().map_or(epoch, |record| record.epoch);
+        match self.sign(&spec, &requested, whose, next) {
             Ok(pem) => {
                 let status = object::ensure_map(&mut request, "status");
                 status.insert("certificate".to_owned(), STANDARD.encode(pem).into());
+                if let Some((granted, cluster, record)) =
+                    granted.zip(cluster).zip(record).map(|((a, b), c)| (a, b, c))
+                    && granted != record.record
+                {
+                    if next > epoch {
+                        tracing::warn!(
+                            cluster,
+                            epoch = next,
+                            "no agent has registered by what was certified for this name before: that has ended"
+                        );
+                        // What lets it in is of the epoch that it has begun.
+                        if let Some(used) = &mut used {
+                            let secret = used.new.get_or_insert_with(|| used.value.clone());
+                            object::set_annotation(secret, epochs::EPOCH, next.to_string());
+                        }
+                    }
+                    let there = record.live.as_ref().map(|live| self.registry.value_of(secrets, live));
+                    let new = granted.write(cluster, there);
+                    changes.push(Change { kind: secrets.clone(), live: record.live, new, subresource: "" });
+                }
             }
             Err(why) => {
                 tracing::warn!(name, why, "a request for a certificate was approved, and cannot be signed");
                 add(&mut request, "Failed", "SignerValidationFailure", &why, &self.registry.now());
             }
         }
-        self.put(kind, live, request, "status", guards, secret_change).await
+        let token = used.and_then(|used| Some((used.live, used.new?)));
+        changes.extend(token.map(|(live, new)| Change {
+            kind: secrets.clone(),
+            live: Some(live),
+            new,
+            subresource: "",
+        }));
+        self.put(kind, live, request, "status", guards, changes).await
     }
 
     async fn put(
@@ -208,24 +263,47 @@ impl Controller {
         new: Value,
         subresource: &'static str,
         guards: Vec<Guard>,
-        more: Option<Change>,
+        mut changes: Vec<Change>,
     ) -> Result<bool, Status> {
-        let change = Change { kind: kind.clone(), live, new, subresource };
-        let changes = more.into_iter().chain([change]).collect();
+        changes.push(Change { kind: kind.clone(), live: Some(live), new, subresource });
         self.registry.change_together(&self.user, MANAGER, guards, changes).await
     }
 
     /// The epoch of a cluster's credentials, and that it must still be that.
-    fn record(&self, cluster: &str) -> Result<(Guard, epochs::Record), Status> {
+    fn record(&self, cluster: &str) -> Result<Recorded, Status> {
         let key = storage::key_of(SECRETS, epochs::NAMESPACE, &epochs::Record::name(cluster));
         let Some(secret) = self.registry.store.get(&key) else {
-            return Ok((Guard::Holds(key, Expect::Absent), epochs::Record::default()));
+            let (guard, record) = (Guard::Holds(key, Expect::Absent), epochs::Record::default());
+            return Ok(Recorded { guard, record, live: None });
         };
         let value: Value = serde_json::from_slice(&secret.value).map_err(Status::internal)?;
         let record = epochs::Record::read(&value).map_err(|why| {
             Status::internal(format!("the record of the credentials of cluster {cluster:?}: {why}"))
         })?;
-        Ok((Guard::Holds(key, Expect::At(secret.revision)), record))
+        let guard = Guard::Holds(key, Expect::At(secret.revision));
+        Ok(Recorded { guard, record, live: Some(secret) })
+    }
+
+    /// Why a token that is for no cluster cannot become one for this: whoever else may be meant by the name.
+    fn taken(&self, token: &Object, cluster: &str, record: &Recorded) -> Option<&'static str> {
+        let id = token.key.name.strip_prefix(bootstrap::PREFIX).unwrap_or_default();
+        if !joining_name_errors(cluster).is_empty() {
+            return Some("no cluster that joins may be called so");
+        }
+        if self.registry.store.get(&Key::new(CLUSTERS, "", cluster)).is_some() {
+            return Some("there is a Cluster of that name");
+        }
+        if self.tokens.is_promised(cluster, id, self.registry.env.wall()) {
+            return Some("another token is for that cluster");
+        }
+        if record.record.is_issued_by_people() {
+            return Some("somebody was given a certificate of that name");
+        }
+        let is_older = record.live.as_ref().is_some_and(|live| live.revision > token.create_revision);
+        if is_older && record.record.is_issued() {
+            return Some("it was made before the last certificate of that name was given");
+        }
+        is_older.then_some("it was made before the credentials of the last cluster of that name were ended")
     }
 
     /// The Secret of the token by which something was asked, and that it must still be that.
@@ -237,32 +315,71 @@ impl Controller {
         (secret, Some(Guard::Holds(key, expect)))
     }
 
+    fn is_leaving(&self, cluster: &str) -> bool {
+        let there = self.registry.store.get(&Key::new(CLUSTERS, "", cluster));
+        there.is_some_and(|there| there.header.deleting)
+    }
+
+    /// The record from then on, when a certificate is given to somebody who has none that counts: whoever renews has.
+    fn grant(
+        &self,
+        spec: &Value,
+        whose: Whose<'_>,
+        requested: &Requested,
+        record: &Recorded,
+        used: Option<&Used>,
+        guards: &mut Vec<Guard>,
+    ) -> Result<Option<epochs::Record>, Status> {
+        if matches!(Requester::of(spec), Requester::Agent { .. }) {
+            return Ok(None);
+        }
+        let (key, digest) = (Key::new(CLUSTERS, "", whose.cluster()), requested.digest());
+        let there = self.registry.store.get(&key);
+        let registered = there.as_ref().is_some_and(|there| is_registered(there));
+        let grant = epochs::Grant {
+            by: used.map_or(epochs::BY_APPROVAL, |used| object::uid(&used.value)),
+            to: matches!(whose, Whose::Agent(_)).then_some(&*digest),
+            several: used.is_none_or(|used| object::annotation(&used.value, USES_LEFT).is_some()),
+        };
+        let next = record.record.grant(grant, registered, self.registry.env.wall());
+        let next = next.ok_or_else(|| Status::internal("there is no epoch after the one that counts"))?;
+        if next.epoch > record.record.epoch {
+            // Nobody registers in between whose credential would end by it.
+            let expect = there.map_or(Expect::Absent, |there| Expect::At(there.revision));
+            guards.push(Guard::Holds(key, expect));
+        }
+        Ok(Some(next))
+    }
+
     /// Whether the agent of a cluster of this name has registered that was not there when a token was made.
     fn has_registered_since(&self, token: &Object, cluster: &str) -> bool {
         let there = self.registry.store.get(&Key::new(CLUSTERS, "", cluster));
-        there.filter(|there| there.create_revision > token.create_revision).is_some_and(|there| {
-            serde_json::from_slice(&there.value).is_ok_and(|value: Value| policy::has_registered(&value))
-        })
+        there.is_some_and(|there| there.create_revision > token.create_revision && is_registered(&there))
     }
 
-    /// The certificate; of an agent with the epoch of its credentials.
+    /// The certificate; of an agent, and of who makes its roles, with the epoch of its credentials.
     fn sign(
         &self,
         spec: &Value,
         requested: &Result<Requested, String>,
-        epoch: Option<u64>,
+        whose: Option<Whose<'_>>,
+        epoch: u64,
     ) -> Result<String, String> {
         let requested = requested.as_ref().map_err(|why| format!("spec.request: {why}"))?;
         policy::signable(spec, requested)?;
         let common_name = requested.common_names.first().map(String::as_str).unwrap_or_default();
         let organisation = requested.organisations.first().map(String::as_str);
-        let subject = ClientSubject { common_name, organisation, epoch: epoch.unwrap_or(0) };
+        let generates_for = match whose {
+            Some(Whose::Generator(cluster)) => Some(cluster),
+            Some(Whose::Agent(_)) | None => None,
+        };
+        let subject = ClientSubject { common_name, organisation, epoch, generates_for };
         let encipherment = usages(spec).contains("key encipherment");
         self.certifier.signer.sign_client(
             &subject,
             &requested.key,
             encipherment,
-            policy::life(spec, self.certifier.usual),
+            policy::life(whose, spec, self.certifier.usual),
         )
     }
 
@@ -294,6 +411,28 @@ impl Controller {
             join_all(gone).await;
         }
     }
+}
+
+/// Whether the agent of a Cluster has registered it.
+fn is_registered(cluster: &Object) -> bool {
+    serde_json::from_slice(&cluster.value).is_ok_and(|value: Value| policy::has_registered(&value))
+}
+
+/// Which credentials of a cluster's agent count.
+struct Recorded {
+    record: epochs::Record,
+    /// That it is still so.
+    guard: Guard,
+    /// What it stands in; nothing has ended or was given if there is nothing.
+    live: Option<Arc<Object>>,
+}
+
+/// A token that lets somebody in.
+struct Used {
+    live: Arc<Object>,
+    value: Value,
+    /// Its Secret from then on, if that changes.
+    new: Option<Value>,
 }
 
 /// What failed, and when it is tried again.

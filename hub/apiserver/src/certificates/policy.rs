@@ -7,13 +7,13 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Requested, USED_AT, USED_BY, USES_LEFT, usages};
+use super::{CLUSTER, Requested, USED_AT, USED_BY, USES_LEFT, usages};
 use crate::{
     authn::{
         bootstrap::{self, BOOTSTRAPPERS, USER_PREFIX},
         epochs::EPOCH,
     },
-    identity::{AGENT_PREFIX, AGENTS, UserInfo, agent_cluster},
+    identity::{AGENT_PREFIX, AGENTS, RBAC_GENERATOR, UserInfo, agent_cluster},
     pki::MASTERS,
 };
 use karmada_meta::{names::is_cluster_name, object, time::Time};
@@ -82,12 +82,18 @@ pub(super) enum Verdict {
 /// What is known beside the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
+    /// The name of the request.
+    pub(super) name: &'a str,
     /// The Secret of the token by which it was asked, if that is there.
     pub(super) token: Option<&'a Value>,
     /// The epoch of the cluster's credentials that counts.
     pub(super) epoch: u64,
     /// Whether the agent of a cluster of this name has registered since the token was made.
     pub(super) registered: bool,
+    /// Whether a Cluster of this name is being deleted.
+    pub(super) leaving: bool,
+    /// Whether a token may become that of a cluster of this name, or why not.
+    pub(super) free: Result<(), &'a str>,
     /// Now.
     pub(super) now: SystemTime,
 }
@@ -102,11 +108,15 @@ pub(super) fn decide(spec: &Value, requested: &Result<Requested, String>, known:
         Ok(requested) => requested,
         Err(why) => return Verdict::Deny("Malformed", format!("spec.request: {why}")),
     };
-    let cluster = match agent_of(spec, requested) {
-        Ok(cluster) => cluster,
+    let whose = match whose(known.name, spec, requested) {
+        Ok(whose) => whose,
         Err(why) => return Verdict::Deny("NotAnAgent", why),
     };
+    let cluster = whose.cluster();
     match requester {
+        Requester::Agent { .. } if whose == Whose::Generator(cluster) => {
+            Verdict::Deny("NotAnAgent", format!("an agent asks for no certificate of {RBAC_GENERATOR}"))
+        }
         Requester::Agent { cluster: own, .. } if own != cluster => Verdict::Deny(
             "OtherCluster",
             format!("the agent of cluster {own:?} asks for cluster {cluster:?}"),
@@ -118,28 +128,64 @@ pub(super) fn decide(spec: &Value, requested: &Result<Requested, String>, known:
         Requester::Agent { .. } => {
             Verdict::Approve { why: format!("the agent of cluster {cluster:?} renews its own"), token: None }
         }
-        Requester::Token(id) => by_token(&id, cluster, requested, known),
+        Requester::Token(id) => by_token(&id, whose, requested, known),
         Requester::Other => Verdict::Leave(String::new()),
     }
 }
 
-/// The cluster whose agent a request is for.
+/// For whom a certificate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose<'a> {
+    /// For the agent of a cluster.
+    Agent(&'a str),
+    /// For whoever makes the roles of that agent.
+    Generator(&'a str),
+}
+
+impl<'a> Whose<'a> {
+    pub(super) const fn cluster(self) -> &'a str {
+        let (Self::Agent(cluster) | Self::Generator(cluster)) = self;
+        cluster
+    }
+}
+
+/// What `karmadactl register` begins the name of its first request with; the cluster's name and five characters follow.
+const GENERATOR_REQUEST: &str = "agent-rbac-generator-";
+
+/// The cluster that a name of such a request says.
+pub(crate) fn generator_request(name: &str) -> Option<&str> {
+    let (cluster, end) = {
+        let rest = name.strip_prefix(GENERATOR_REQUEST)?;
+        rest.split_at_checked(rest.len().checked_sub(5)?)?
+    };
+    (is_cluster_name(cluster) && end.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(cluster)
+}
+
+/// For whom a request is.
 ///
 /// # Errors
-/// In what it differs from what an agent asks for.
-pub(super) fn agent_of<'a>(spec: &Value, requested: &'a Requested) -> Result<&'a str, String> {
-    let [name] = requested.common_names.as_slice() else {
+/// In what it differs from what an agent asks for, or `karmadactl register`.
+pub(super) fn whose<'a>(name: &'a str, spec: &Value, requested: &'a Requested) -> Result<Whose<'a>, String> {
+    let [user] = requested.common_names.as_slice() else {
         return Err(format!(
             "its subject has {} common names, and an agent has one",
             requested.common_names.len()
         ));
     };
-    let cluster = name.strip_prefix(AGENT_PREFIX).filter(|cluster| is_cluster_name(cluster));
-    let Some(cluster) = cluster else {
-        let name = short(name);
-        return Err(format!(
-            "its common name {name} is not {AGENT_PREFIX} with the name of a cluster behind it"
-        ));
+    let whose = if user == RBAC_GENERATOR {
+        generator_request(name).map(Whose::Generator).ok_or_else(|| {
+            format!(
+                "it is for {RBAC_GENERATOR}, and its name {} is not {GENERATOR_REQUEST} with the name of a cluster and \
+                 five characters behind it",
+                short(name)
+            )
+        })?
+    } else {
+        let cluster = user.strip_prefix(AGENT_PREFIX).filter(|cluster| is_cluster_name(cluster));
+        cluster.map(Whose::Agent).ok_or_else(|| {
+            let user = short(user);
+            format!("its common name {user} is not {AGENT_PREFIX} with the name of a cluster behind it")
+        })?
     };
     if requested.organisations != [AGENTS] {
         return Err(format!(
@@ -150,7 +196,7 @@ pub(super) fn agent_of<'a>(spec: &Value, requested: &'a Requested) -> Result<&'a
     if requested.more {
         return Err("its subject has more than a common name and an organisation".to_owned());
     }
-    signable(spec, requested).map(|()| cluster)
+    signable(spec, requested).map(|()| whose)
 }
 
 /// Whether the signer of clients signs a request at all.
@@ -198,18 +244,31 @@ pub(super) fn short(text: &(impl fmt::Debug + ?Sized)) -> String {
     quoted
 }
 
-fn by_token(id: &str, cluster: &str, requested: &Requested, known: Known<'_>) -> Verdict {
+fn by_token(id: &str, whose: Whose<'_>, requested: &Requested, known: Known<'_>) -> Verdict {
+    let cluster = whose.cluster();
     let refuse = |why: &str| Verdict::Deny("TokenRefused", format!("the bootstrap token {id} {why}"));
     let Some(secret) = known.token else { return refuse("is not there any more") };
     if let Err(why) = bootstrap::judge(id, secret, known.now) {
         return refuse(&format!("does not hold: {why}"));
     }
-    let Some(own) = bootstrap::cluster(secret) else {
-        return Verdict::Leave(format!("the bootstrap token {id} is for no cluster"));
+    // The Secret from now on, where the token becomes one for this cluster.
+    let bound = match bootstrap::cluster(secret) {
+        Some(own) if own != cluster => {
+            return refuse(&format!("is for cluster {own:?}, not for {cluster:?}"));
+        }
+        Some(_) => None,
+        None if bootstrap::takes_first(secret) => match known.free {
+            Ok(()) => Some(bound(secret, cluster, known.epoch)),
+            Err(why) => {
+                return refuse(&format!(
+                    "is for no cluster yet, and cannot become one for {cluster:?}: {why}; for this one: \
+                     karmada-hub token create --cluster"
+                ));
+            }
+        },
+        None => return Verdict::Leave(format!("the bootstrap token {id} is for no cluster")),
     };
-    if own != cluster {
-        return refuse(&format!("is for cluster {own:?}, not for {cluster:?}"));
-    }
+    let secret = bound.as_ref().unwrap_or(secret);
     // Those of before this was noted are of the first.
     let epoch = object::annotation(secret, EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
     if epoch < known.epoch {
@@ -217,10 +276,17 @@ fn by_token(id: &str, cluster: &str, requested: &Requested, known: Known<'_>) ->
             "was made before the credentials of cluster {cluster:?} were ended; a new one: karmada-hub token create"
         ));
     }
+    if known.leaving {
+        // What it would get ends with those of the one that leaves.
+        return refuse(&format!(
+            "is for cluster {cluster:?}, and one of that name is leaving: ask again when its Cluster has gone"
+        ));
+    }
     let why = format!("the bootstrap token {id} is for cluster {cluster:?}");
     let (digest, used_by) = (requested.digest(), object::annotation(secret, USED_BY));
-    if used_by == Some(&digest) {
-        return Verdict::Approve { why, token: None };
+    let is_agent = matches!(whose, Whose::Agent(_));
+    if is_agent && used_by == Some(&digest) {
+        return Verdict::Approve { why, token: bound };
     }
     let left = match object::annotation(secret, USES_LEFT).map(|left| (left, left.parse::<u32>())) {
         None => None,
@@ -236,16 +302,28 @@ fn by_token(id: &str, cluster: &str, requested: &Requested, known: Known<'_>) ->
              karmada-hub token create"
         ));
     }
+    let less = left.map(|left| left.checked_sub(1));
+    if less == Some(None) {
+        return refuse("has been used as often as it may be; a new one: karmada-hub token create");
+    }
+    if !is_agent {
+        return Verdict::Approve { why: format!("{why}, whose roles are to be made"), token: bound };
+    }
     let mut secret = secret.clone();
-    if let Some(left) = left {
-        let Some(left) = left.checked_sub(1) else {
-            return refuse("has been used as often as it may be; a new one: karmada-hub token create");
-        };
+    if let Some(left) = less.flatten() {
         object::set_annotation(&mut secret, USES_LEFT, left.to_string());
     }
     object::set_annotation(&mut secret, USED_BY, digest);
     object::set_annotation(&mut secret, USED_AT, Time::from_system(known.now).to_string());
     Verdict::Approve { why, token: Some(secret) }
+}
+
+/// The Secret of a token that becomes one for a cluster.
+fn bound(secret: &Value, cluster: &str, epoch: u64) -> Value {
+    let mut secret = secret.clone();
+    object::set_annotation(&mut secret, CLUSTER, cluster);
+    object::set_annotation(&mut secret, EPOCH, epoch.to_string());
+    secret
 }
 
 /// Whether the agent of a Cluster has registered it, or reported for it. One that was made for an agent yet to come has
@@ -259,7 +337,11 @@ pub(super) fn has_registered(cluster: &Value) -> bool {
 const REPORTED_BY: &str = "agent.karmada.io/reported-by";
 
 /// How long a certificate lasts.
-pub(super) fn life(spec: &Value, usual: Duration) -> Duration {
+pub(super) fn life(whose: Option<Whose<'_>>, spec: &Value, usual: Duration) -> Duration {
+    if matches!(whose, Some(Whose::Generator(_))) {
+        // `karmadactl register` asks for a year, and needs it for a moment.
+        return SHORTEST;
+    }
     let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
     asked.map_or(usual, |asked| asked.clamp(SHORTEST, LONGEST))
 }

@@ -55,7 +55,7 @@ fn secret(groups: &str, annotations: Value) -> Value {
 }
 
 fn known(token: Option<&Value>) -> Known<'_> {
-    Known { token, epoch: 0, registered: false, now: at(100) }
+    Known { name: "m1-abcde", token, epoch: 0, registered: false, leaving: false, free: Ok(()), now: at(100) }
 }
 
 /// A word for a verdict, and what it says.
@@ -93,7 +93,9 @@ fn tokens_are_for_one_cluster_and_so_many_keys() {
         (secret("", json!({CLUSTER: "m1"})), "approve", "is for cluster \"m1\""),
         (secret(group, json!({CLUSTER: "m2"})), "deny", "is for cluster \"m2\", not for \"m1\""),
         (secret("system:bootstrappers:hub:m2", json!({})), "deny", "is for cluster \"m2\""),
-        (secret("system:bootstrappers:karmada:default-cluster-token", json!({})), "leave", "for no cluster"),
+        (secret("system:bootstrappers:kubeadm:default-node-token", json!({})), "leave", "for no cluster"),
+        (secret(ANY_CLUSTER_GROUP, json!({})), "approve", "is for cluster \"m1\""),
+        (secret(ANY_CLUSTER_GROUP, json!({CLUSTER: "m2"})), "deny", "is for cluster \"m2\", not for \"m1\""),
         (secret(group, json!({USES_LEFT: "2"})), "approve", ""),
         (secret(group, json!({USES_LEFT: "0"})), "deny", "used as often"),
         (secret(group, json!({USES_LEFT: "0", USED_BY: digest})), "approve", ""),
@@ -128,7 +130,7 @@ fn an_agent_asks_for_itself_and_for_nothing_else() {
     let rows = [
         (with(|_| {}), "approve", "renews"),
         (Ok(requested("m2")), "deny", "asks for cluster \"m2\""),
-        (Ok(requested("rbac-generator")), "deny", "with the name of a cluster"),
+        (Ok(requested("rbac-generator")), "deny", "its name \"m1-abcde\" is not agent-rbac-generator-"),
         (Ok(requested("M_1")), "deny", "with the name of a cluster"),
         (with(|r| r.common_names.clear()), "deny", "0 common names"),
         (with(|r| r.common_names.push("x".to_owned())), "deny", "2 common names"),
@@ -187,6 +189,18 @@ fn a_token_ends_with_the_credentials_of_its_cluster_and_with_its_agent() {
         assert_eq!(got, want, "{secret} at {epoch}, {registered}: {why}");
         assert!(why.contains(part), "{why}");
     }
+    // While one of the name is leaving nobody comes after it, whoever has asked before.
+    for token in [of("0", &[]), of("0", &[mine]), of("0", &[(USES_LEFT, "1"), other])] {
+        let known = Known { leaving: true, ..known(Some(&token)) };
+        let (got, why) = said(decide(&by_token(), &Ok(requested("m1")), known));
+        assert!(got == "deny" && why.contains("is leaving: ask again"), "{token}: {why}");
+    }
+    let leaving = Known { leaving: true, ..known(None) };
+    assert_eq!(
+        said(decide(&agent(None), &Ok(requested("m1")), leaving)).0,
+        "approve",
+        "it renews to the end"
+    );
     // Whose key it was is noted of tokens without a count, too.
     match decide(&by_token(), &Ok(requested("m1")), known(Some(&secret(group, json!({}))))) {
         Verdict::Approve { token: Some(secret), .. } => {
@@ -196,6 +210,61 @@ fn a_token_ends_with_the_credentials_of_its_cluster_and_with_its_agent() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// What `karmadactl register` asks for first.
+#[test]
+fn who_makes_roles_is_named_by_the_request_and_uses_no_token_up() {
+    let group = "system:bootstrappers:hub:m1";
+    let (mine, any) = (secret(group, json!({USES_LEFT: "1"})), secret(ANY_CLUSTER_GROUP, json!({})));
+    let generator = requested("rbac-generator");
+    // name, token, whether the name is free, verdict, what it says, the cluster of the token from then on
+    let rows = [
+        ("agent-rbac-generator-m1abcde", &mine, Ok(()), "approve", "whose roles are to be made", None),
+        ("agent-rbac-generator-m1abcde", &any, Ok(()), "approve", "whose roles are to be made", Some("m1")),
+        ("agent-rbac-generator-m1abcde", &any, Err("taken"), "deny", "become one for \"m1\": taken", None),
+        (
+            "agent-rbac-generator-m2abcde",
+            &mine,
+            Ok(()),
+            "deny",
+            "is for cluster \"m1\", not for \"m2\"",
+            None,
+        ),
+        ("agent-rbac-generator-m1abcd", &mine, Ok(()), "deny", "for \"m\"", None),
+        ("agent-rbac-generator-abcde", &mine, Ok(()), "deny", "is not agent-rbac-generator-", None),
+        ("agent-rbac-generator-abcd", &mine, Ok(()), "deny", "is not agent-rbac-generator-", None),
+        ("agent-rbac-generator-m1äbcd", &mine, Ok(()), "deny", "is not agent-rbac-generator-", None),
+        ("agent-rbac-generator-rbac-generatorabcde", &any, Ok(()), "deny", "is not agent-rbac", None),
+        ("m1-abcde", &mine, Ok(()), "deny", "is not agent-rbac-generator-", None),
+    ];
+    for (name, token, free, want, part, cluster) in rows {
+        let known = Known { name, free, epoch: 0, ..known(Some(token)) };
+        let verdict = decide(&by_token(), &Ok(generator.clone()), known);
+        let bound = match &verdict {
+            Verdict::Approve { token: Some(secret), .. } => {
+                assert_eq!(object::annotation(secret, USED_BY), None);
+                object::annotation(secret, CLUSTER).map(str::to_owned)
+            }
+            _ => None,
+        };
+        assert_eq!(bound.as_deref(), cluster, "{name}");
+        let (got, why) = said(verdict);
+        assert_eq!(got, want, "{name}: {why}");
+        assert!(why.contains(part), "{name}: {why}");
+    }
+    let used_up = secret(group, json!({USES_LEFT: "0"}));
+    let named = |token| Known { name: "agent-rbac-generator-m1abcde", ..known(token) };
+    assert!(
+        said(decide(&by_token(), &Ok(generator.clone()), named(Some(&used_up)))).1.contains("as often as")
+    );
+    assert!(
+        said(decide(&agent(None), &Ok(generator), named(None)))
+            .1
+            .contains("an agent asks for no certificate")
+    );
+    let whose = Some(policy::Whose::Generator("m1"));
+    assert_eq!(life(whose, &json!({"expirationSeconds": 31_536_000}), USUAL), Duration::from_mins(10));
 }
 
 #[test]
@@ -240,7 +309,7 @@ fn lives_are_bounded() {
         (json!(9 * year), year),
     ];
     for (seconds, want) in rows {
-        assert_eq!(life(&json!({"expirationSeconds": seconds}), USUAL).as_secs(), want, "{seconds}");
+        assert_eq!(life(None, &json!({"expirationSeconds": seconds}), USUAL).as_secs(), want, "{seconds}");
     }
 }
 

@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{EPOCH_UNIT, Pki, PkiError, subject};
+use super::{CLUSTER_UNIT, EPOCH_UNIT, Pki, PkiError, subject};
 
 /// Certificates begin this long before they are made, for machines whose clocks are behind: as kube-controller-manager's.
 const BACKDATE: Duration = Duration::from_mins(5);
@@ -42,6 +42,8 @@ pub struct ClientSubject<'a> {
     pub organisation: Option<&'a str>,
     /// The epoch of an agent's credentials; 0 for all others.
     pub epoch: u64,
+    /// The cluster whose agent's roles may be made by it; of nobody else.
+    pub generates_for: Option<&'a str>,
 }
 
 /// What whoever joins compares an authority with: `sha256:` and the digest of its public key, as kubeadm writes it.
@@ -94,6 +96,10 @@ impl Signer {
         params.distinguished_name = subject(named.common_name, named.organisation);
         if named.epoch > 0 {
             let unit = format!("{EPOCH_UNIT}{}", named.epoch);
+            params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
+        }
+        if let Some(cluster) = named.generates_for {
+            let unit = format!("{CLUSTER_UNIT}{cluster}");
             params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
         }
         params.is_ca = IsCa::ExplicitNoCa;

@@ -73,6 +73,8 @@ const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
 pub const MASTERS: &str = "system:masters";
 /// What the organisational unit of an agent's certificate begins with that is not of epoch 0; the number follows.
 pub const EPOCH_UNIT: &str = "epoch:";
+/// What the organisational unit begins with that names the cluster whose agent's roles may be made by a certificate.
+pub const CLUSTER_UNIT: &str = "cluster:";
 /// The administrator's user name.
 pub const ADMIN: &str = "system:admin";
 

@@ -202,7 +202,7 @@ impl Registry {
     }
 
     /// Gives a new object what the server gives every object.
-    fn prepare_create(&self, kind: &Kind, object: &mut Value) {
+    pub(super) fn prepare_create(&self, kind: &Kind, object: &mut Value) {
         if !kind.rules.keeps_status_on_create
             && kind.has_status()
             && let Some(map) = object.as_object_mut()

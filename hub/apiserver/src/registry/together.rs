@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use karmada_meta::status::Status;
+use karmada_meta::{object, status::Status};
 use karmada_store::{CommitError, Expect, Guard, Op, Purpose};
 use serde_json::Value;
 
 use super::Registry;
-use crate::{certificates, fields, identity::UserInfo, kinds::Kind, quota, storage::Object};
+use crate::{certificates, fields, identity::UserInfo, kinds::Kind, quota, storage, storage::Object};
 
 /// What an object is to become.
 #[derive(Debug)]
 pub(crate) struct Change {
     /// What it is.
     pub(crate) kind: Arc<Kind>,
-    /// The object as it was looked at; it is written only while it is that.
-    pub(crate) live: Arc<Object>,
+    /// The object as it was looked at; it is written only while it is that. None if there was none.
+    pub(crate) live: Option<Arc<Object>>,
     /// Its served form from now on.
     pub(crate) new: Value,
     /// Whose fields they are, written through which endpoint.
@@ -36,31 +36,36 @@ impl Registry {
         changes: Vec<Change>,
     ) -> Result<bool, Status> {
         let now = self.now();
-        let mut told = Vec::new();
-        for Change { kind, live, new, subresource } in &changes {
-            if &*kind.storage == certificates::STORAGE && *subresource == "status" {
+        let (mut told, mut ops) = (Vec::new(), Vec::new());
+        for Change { kind, live, mut new, subresource } in changes {
+            let Some(live) = live else {
+                let key = storage::key_of(&kind.storage, object::namespace(&new), object::name(&new));
+                self.prepare_create(&kind, &mut new);
+                let new = fields::update(&kind, None, &new, manager, subresource, &now);
+                told.push((key.clone(), "create", subresource));
+                ops.push(Op::put(key, Expect::Absent, Self::encode(&kind, new)));
+                continue;
+            };
+            let old = self.value_of(&kind, &live);
+            if &*kind.storage == certificates::STORAGE && subresource == "status" {
                 let approved = |object: &Value| {
                     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
                     conditions.into_iter().flatten().any(|condition| condition["type"] == "Approved")
                 };
                 // As kube-controller-manager would: one thing after the other.
-                if approved(new) && !approved(&self.value_of(kind, live)) {
-                    told.push((live.key.clone(), "approval"));
+                if approved(&new) && !approved(&old) {
+                    told.push((live.key.clone(), "update", "approval"));
                 }
             }
-            told.push((live.key.clone(), *subresource));
-        }
-        let ops = changes.into_iter().map(|Change { kind, live, new, subresource }| {
-            let old = self.value_of(&kind, &live);
+            told.push((live.key.clone(), "update", subresource));
             let new = fields::update(&kind, Some(&old), &new, manager, subresource, &now);
-            Op::put(live.key.clone(), Expect::At(live.revision), Self::encode(&kind, new))
-        });
-        let ops: Vec<Op> = ops.collect();
+            ops.push(Op::put(live.key.clone(), Expect::At(live.revision), Self::encode(&kind, new)));
+        }
         let terms = quota::terms(user, "", Purpose::Upkeep);
         match self.store.commit_if(guards, ops, terms).await {
             Ok(committed) => {
-                for (key, subresource) in told {
-                    self.tell(user, manager, "update", &key, subresource);
+                for (key, verb, subresource) in told {
+                    self.tell(user, manager, verb, &key, subresource);
                 }
                 if let Some(last) = committed.entries.last() {
                     self.follower.reached(last.revision).await;

@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use http_body_util::BodyExt as _;
 use karmada_apiserver::{
     audit::{
-        Audit,
+        Audit, Mode, Output,
         log::{Log, Rotation},
         policy::Policy,
+        queue::{Limits, Lines, Lost},
     },
     authn::{Authenticator, Peer, Tokens, UserInfo},
     authz::{Attributes, Authorizer, Decision},
@@ -44,7 +45,8 @@ impl Told {
         let env = Env::seeded(server.clock.clone(), 1);
         let rotation = Rotation { size: 1 << 20, backups: 0, days: 0 };
         let log = Log::file(dir.path().join("audit.log"), rotation, env.clone()).unwrap();
-        let audit = Arc::new(Audit::new(Policy::parse(policy.as_bytes()).unwrap(), log, env).unwrap());
+        let output = Output::new("log", Mode::Batch, log, Limits::default(), env.clone()).unwrap();
+        let audit = Arc::new(Audit::new(Policy::parse(policy.as_bytes()).unwrap(), vec![output], env));
         server.api.audit_by(audit.clone());
         Self { server, audit, dir }
     }
@@ -378,4 +380,54 @@ async fn a_request_that_is_too_late_or_breaks_the_server_is_told() {
     let broken = tokio::spawn(told.server.api.service().oneshot(request)).await;
     assert!(broken.expect_err("it breaks").is_panic());
     assert_eq!(stages(&told.events().await), [("create", "RequestReceived", 0), ("create", "Panic", 500)]);
+}
+
+/// A log that hands its lines on, and fails when it is told to.
+struct Fragile {
+    got: std::sync::mpsc::Sender<String>,
+    broken: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Lines for Fragile {
+    fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
+        if self.broken.load(std::sync::atomic::Ordering::Relaxed) {
+            let count = lines.iter().filter(|byte| **byte == b'\n').count();
+            return Err(Lost { lines: count, why: std::io::ErrorKind::StorageFull.into() });
+        }
+        let _ = self.got.send(String::from_utf8(lines.to_vec()).unwrap());
+        Ok(())
+    }
+}
+
+/// What is answered is written by then, in the modes that wait; and in the strict one nothing is done that cannot be told.
+#[tokio::test]
+async fn who_waits_for_the_log_finds_it_written_and_is_refused_where_nothing_is_done_without() {
+    for (mode, told, done) in
+        [(Mode::Batch, false, true), (Mode::Blocking, true, true), (Mode::Strict, true, false)]
+    {
+        let server = Server::start().await;
+        let (got, lines) = std::sync::mpsc::channel();
+        let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let fragile = Fragile { got, broken: broken.clone() };
+        let env = Env::system();
+        let output = Output::new("log", mode, fragile, Limits::default(), env.clone()).unwrap();
+        let policy = b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+        server.api.audit_by(Arc::new(Audit::new(Policy::parse(policy).unwrap(), vec![output], env)));
+        for name in ["a", "b", "c"] {
+            assert_eq!(server.call("POST", MAPS, config_map(name)).await.code, 201);
+            let written: String = lines.try_iter().collect();
+            let ends = written.lines().filter(|line| line.contains(r#""code":201"#)).count();
+            assert!(!told || ends >= 1, "{mode:?}: {written}");
+        }
+        broken.store(true, std::sync::atomic::Ordering::Relaxed);
+        let made = server.call("POST", MAPS, config_map("d")).await;
+        assert_eq!(made.code, if done { 201 } else { 500 }, "{mode:?}: {made:?}");
+        broken.store(false, std::sync::atomic::Ordering::Relaxed);
+        let there = server.call("GET", &format!("{MAPS}/d"), Value::Null).await;
+        assert_eq!(there.code, if done { 200 } else { 404 }, "{mode:?}: {there:?}");
+        if !done {
+            let why = made.body["message"].as_str().unwrap();
+            assert!(why.contains("the audit log cannot be written"), "{why}");
+        }
+    }
 }

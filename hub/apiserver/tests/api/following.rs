@@ -44,7 +44,11 @@ impl Gate {
 
 /// A disk that can be held, so that something can happen in the middle of a commit.
 #[derive(Clone, Debug, Default)]
-struct Disk(Memory, Arc<Gate>);
+struct Disk(Memory, Arc<Gate>, Renewals);
+
+/// What holds up only that everything is written anew.
+#[derive(Clone, Debug, Default)]
+struct Renewals(Arc<Gate>);
 
 impl Engine for Disk {
     fn location(&self) -> String {
@@ -65,6 +69,7 @@ impl Engine for Disk {
     }
 
     fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.2.0.pass();
         self.0.renew(image)
     }
 
@@ -194,4 +199,31 @@ async fn nothing_slips_into_a_namespace_while_it_begins_to_end() {
     assert_eq!(end.await.unwrap().unwrap().status(), 200);
     assert_eq!(late.await.unwrap().unwrap().status(), 403);
     assert_eq!(server.get(&format!("{maps}/late")).await.code, 404);
+}
+
+/// As when a key is changed: it takes minutes where much is stored, and nobody is to be sent elsewhere for that.
+#[tokio::test]
+async fn a_server_is_ready_while_everything_is_written_anew() {
+    let clock =
+        karmada_env::ManualClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
+    let disk = Disk::default();
+    let store =
+        karmada_apiserver::open_store(disk.clone(), &karmada_env::Env::seeded(clock.clone(), 7)).unwrap();
+    let authorizer = karmada_apiserver::authz::Authorization::Roles;
+    let server = Server::with(store.clone(), clock, Limits::default(), authorizer).await;
+    disk.2.0.close(true);
+    let rewriting = tokio::spawn(async move { store.rewrite().await });
+    disk.2.0.until_one_waits().await;
+    for (seconds, code, said) in [
+        (61, 200, "[+]store ok: everything is being written anew for 61 s, writes wait for it"),
+        (600, 500, "[-]store failed: its disk has not answered for 661 s, writes wait for it"),
+    ] {
+        server.clock.advance(Duration::from_secs(seconds));
+        let ready = server.get("/readyz?verbose").await;
+        assert_eq!(ready.code, code, "{ready:?}");
+        assert!(ready.body.as_str().is_some_and(|text| text.contains(said)), "{ready:?}");
+    }
+    disk.2.0.close(false);
+    rewriting.await.unwrap().unwrap();
+    assert_eq!(server.get("/readyz").await.code, 200);
 }

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_apiserver::audit::{
-    Audit,
+    Audit, Mode, Output,
     log::{Log, Rotation},
     policy::Policy,
+    queue::Limits,
 };
 use karmada_env::Env;
 use serde_json::json;
@@ -24,8 +25,9 @@ fn cost(rule: Option<&str>) -> [u64; 4] {
         let policy = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{rule}]");
         let rotation = Rotation { size: 1 << 30, backups: 0, days: 0 };
         let log = Log::file(&file, rotation, Env::system()).unwrap();
-        let audit = Audit::new(Policy::parse(policy.as_bytes()).unwrap(), log, Env::system()).unwrap();
-        let audit = Arc::new(audit);
+        let output = Output::new("log", Mode::Batch, log, Limits::default(), Env::system()).unwrap();
+        let policy = Policy::parse(policy.as_bytes()).unwrap();
+        let audit = Arc::new(Audit::new(policy, vec![output], Env::system()));
         server.api.audit_by(audit.clone());
         audit
     });

@@ -83,6 +83,8 @@ impl Contact {
         body: Option<Vec<u8>>,
     ) -> Result<Answered, LinkError> {
         let request = self.request(method, path, bearer, body)?;
+        // A token is for a server that has shown who it is. Of any other nothing is inflated: a few bytes may become many.
+        let is_proved = bearer.is_some();
         let answering = async {
             let response = match &mut self.established.sender {
                 Sender::H2(sender) => sender.send_request(request).await,
@@ -98,7 +100,7 @@ impl Contact {
             };
             let response = response.map_err(|error| LinkError::Connection(chain(&error)))?;
             let (mut parts, incoming) = response.into_parts();
-            let inflate = zip::Inflate::of(&mut parts.headers);
+            let inflate = is_proved.then(|| zip::Inflate::of(&mut parts.headers)).flatten();
             let body = LinkBody { incoming, inflate, give_back: None, _busy: None };
             let body = Limited::new(body, LONGEST).collect().await;
             let body = body.map_err(|error| LinkError::Connection(format!("its answer: {error}")))?;
@@ -133,7 +135,9 @@ impl Contact {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let mut request = request.body(Body::from(body.unwrap_or_default())).map_err(|e| bad(&e))?;
-        zip::ask(request.headers_mut());
+        if bearer.is_some() {
+            zip::ask(request.headers_mut());
+        }
         Ok(request)
     }
 }

@@ -68,21 +68,6 @@ fn standardize(models: &mut [Value]) {
     set(models.last_mut(), "max", &i64::MAX.to_string());
 }
 
-/// What Karmada names the Secret by with which users are impersonated on a cluster: the cluster's name and this.
-const IMPERSONATOR: &str = "-impersonator";
-
-/// Why a cluster that is to join may not be called so, which would be another's otherwise: the agent of the cluster
-/// `m1` reads and writes the Secret `m1-impersonator`, in which the credentials of a cluster of that name stand.
-pub fn joining_name_errors(name: &str) -> Vec<String> {
-    let mut errors = names::cluster_name_errors(name);
-    if let Some(other) = name.strip_suffix(IMPERSONATOR) {
-        errors.push(format!(
-            "must not end with {IMPERSONATOR}: the Secret of that name belongs to the Cluster {other}; use another name"
-        ));
-    }
-    errors
-}
-
 /// Checks a cluster.
 pub(super) fn validate(old: Option<&Value>, cluster: &Cluster) -> Result<Vec<String>, Vec<FieldError>> {
     let spec = &cluster.spec;
@@ -90,7 +75,8 @@ pub(super) fn validate(old: Option<&Value>, cluster: &Cluster) -> Result<Vec<Str
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let name_path = Path::new("metadata").child("name");
     // Who has joined goes on.
-    let wrong = if old.is_none() { joining_name_errors(name) } else { names::cluster_name_errors(name) };
+    let wrong =
+        if old.is_none() { names::joining_name_errors(name) } else { names::cluster_name_errors(name) };
     let mut errors: Vec<_> = wrong.into_iter().map(|e| FieldError::invalid(&name_path, name, e)).collect();
     if !spec.api_endpoint.is_empty() {
         errors.extend(endpoint_error(&spec.api_endpoint, &path.child("apiEndpoint")));

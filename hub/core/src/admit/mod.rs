@@ -37,7 +37,7 @@ use karmada_meta::{
 use serde_json::Value;
 
 pub use self::{
-    cluster::{duplicate_id, duplicate_id_for_agent, joining_name_errors},
+    cluster::{duplicate_id, duplicate_id_for_agent},
     idle::{Found, idle},
     taint_policy::conflicts as taint_conflicts,
 };

@@ -1,8 +1,10 @@
 //! What is told of requests. The names are kube-apiserver's.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
+use karmada_apiserver::audit::Mode;
+use karmada_meta::duration;
 
 /// The audit log of the embedded API. Off without a policy.
 #[derive(Clone, Debug, ClapArgs)]
@@ -10,13 +12,17 @@ use clap::Args as ClapArgs;
 pub struct AuditArgs {
     /// Which requests are told, and how: a Policy of audit.k8s.io/v1, read at the start. What it has at the levels Request and
     /// RequestResponse stands in the log with its body: leave Secrets, ConfigMaps, tokenreviews and serviceaccounts/token
-    /// at Metadata.
-    #[arg(long, value_name = "FILE", requires = "audit_log_path", conflicts_with = "kubeconfig")]
+    /// at Metadata. Wants --audit-log-path, --audit-webhook-config-file, or both.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub audit_policy_file: Option<PathBuf>,
-    /// Where audit events are written, one line of JSON each; -: standard output. No request waits for it: events that
-    /// cannot be written, or for which there is no room meanwhile, are lost and counted (apiserver_audit_error_total).
+    /// Where audit events are written, one line of JSON each; -: standard output. Events that cannot be written, or for which
+    /// there is no room meanwhile, are lost and counted (apiserver_audit_error_total).
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     pub audit_log_path: Option<PathBuf>,
+    /// Whether requests wait until they are written: batch: they do not; blocking: they do; blocking-strict: they do, and are
+    /// refused if that they came cannot be written. kube-apiserver's own default is blocking.
+    #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "audit_log_path")]
+    pub audit_log_mode: AuditMode,
     /// For how many days files are kept that were ended. 0: for ever.
     #[arg(long, value_name = "DAYS", default_value_t = 0, requires = "audit_log_path")]
     pub audit_log_maxage: u64,
@@ -30,6 +36,64 @@ pub struct AuditArgs {
     /// The form of an event.
     #[arg(long, value_name = "FORMAT", default_value = "json", requires = "audit_log_path", value_parser = ["json"])]
     pub audit_log_format: String,
+    /// Where audit events are posted, as EventLists: a kubeconfig.
+    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    pub audit_webhook_config_file: Option<PathBuf>,
+    /// Whether requests wait until they are posted, as --audit-log-mode says it.
+    #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "audit_webhook_config_file")]
+    pub audit_webhook_mode: AuditMode,
+    /// How many events may wait to be posted; what is beyond is lost and counted.
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "audit_webhook_config_file",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_webhook_batch_buffer_size: u32,
+    /// How many events one post has at most.
+    #[arg(long, value_name = "N", default_value_t = 400, requires = "audit_webhook_config_file",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_webhook_batch_max_size: u32,
+    /// How long events are gathered for one post at most.
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "audit_webhook_config_file", value_parser = duration::parse)]
+    pub audit_webhook_batch_max_wait: Duration,
+    /// Whether posts are paced, where requests do not wait.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = clap::ArgAction::Set, requires = "audit_webhook_config_file")]
+    pub audit_webhook_batch_throttle_enable: bool,
+    /// How many posts there are in a second.
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "audit_webhook_config_file",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_webhook_batch_throttle_qps: u32,
+    /// How many there may be at once, if there were none before.
+    #[arg(long, value_name = "N", default_value_t = 15, requires = "audit_webhook_config_file",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_webhook_batch_throttle_burst: u32,
+    /// How long until a post is tried again that has failed; then half as long again each time, four times.
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "audit_webhook_config_file", value_parser = duration::parse)]
+    pub audit_webhook_initial_backoff: Duration,
+    /// The version of what is posted.
+    #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1", requires = "audit_webhook_config_file",
+          value_parser = ["audit.k8s.io/v1"])]
+    pub audit_webhook_version: String,
+}
+
+/// [`Mode`] on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AuditMode {
+    /// Requests do not wait.
+    #[default]
+    Batch,
+    /// They do.
+    Blocking,
+    /// They do, and are refused.
+    BlockingStrict,
+}
+
+impl From<AuditMode> for Mode {
+    fn from(mode: AuditMode) -> Self {
+        match mode {
+            AuditMode::Batch => Self::Batch,
+            AuditMode::Blocking => Self::Blocking,
+            AuditMode::BlockingStrict => Self::Strict,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -39,19 +103,34 @@ mod tests {
     use super::super::Args;
 
     #[test]
-    fn a_log_needs_a_policy_and_a_policy_a_log() {
+    fn a_log_needs_a_policy() {
         let serve = |flags: &str| {
             let words = ["karmada-hub", "serve", "--data-dir=d"].into_iter().chain(flags.split_whitespace());
             Args::try_parse_from(words).map(drop).map_err(|error| error.to_string())
         };
-        assert_eq!(serve("--audit-policy-file=p --audit-log-path=- --audit-log-format=json"), Ok(()));
-        assert_eq!(serve(""), Ok(()));
+        for flags in [
+            "",
+            "--audit-policy-file=p --audit-log-path=- --audit-log-format=json --audit-log-mode=blocking-strict",
+            "--audit-policy-file=p --audit-webhook-config-file=k --audit-webhook-batch-throttle-enable=false \
+             --audit-webhook-batch-max-wait=5s --audit-webhook-mode=blocking",
+        ] {
+            assert_eq!(serve(flags), Ok(()), "{flags}");
+        }
         for (flags, want) in [
-            ("--audit-policy-file=p", "--audit-log-path"),
             ("--audit-log-path=-", "--audit-policy-file"),
+            ("--audit-webhook-config-file=k", "--audit-policy-file"),
             ("--audit-log-maxage=3", "--audit-log-path"),
+            (
+                "--audit-policy-file=p --audit-log-path=- --audit-webhook-mode=batch",
+                "--audit-webhook-config-file",
+            ),
             ("--audit-policy-file=p --audit-log-path=- --audit-log-maxsize=0", "0 is not in 1"),
+            ("--audit-policy-file=p --audit-log-path=- --audit-log-mode=strict", "blocking-strict"),
             ("--audit-policy-file=p --audit-log-path=- --audit-log-format=legacy", "json"),
+            (
+                "--audit-policy-file=p --audit-webhook-config-file=k --audit-webhook-batch-max-size=0",
+                "0 is not in 1",
+            ),
             ("--audit-policy-file=p --audit-log-path=- --kubeconfig=k", "--kubeconfig"),
         ] {
             let why = serve(flags).expect_err(flags);

@@ -4,10 +4,13 @@ use std::{path::Path, time::Duration};
 
 use karmada_api::consts::subject;
 use karmada_apiserver::{
-    authn::{MONITORING, epochs::Record},
+    authn::{
+        MONITORING,
+        epochs::{BY_COMMAND, Grant, Record},
+    },
     pki::{ADMINISTRATOR, Holder, Pki},
 };
-use karmada_cli::{Failure, print};
+use karmada_cli::{Failure, print, revoke};
 use karmada_client::{Kubeconfig, LinkState, Rest, link::client_for};
 use karmada_core::names;
 use karmada_env::Env;
@@ -71,26 +74,34 @@ pub(in crate::cli) async fn credentials(args: CredentialsArgs, env: Env) -> Resu
     Ok(())
 }
 
-/// Which epoch of a cluster's credentials counts, whether the hub runs or not.
+/// Which epoch of a cluster's credentials counts, whether the hub runs or not. One that runs notes that it is asked for.
 async fn epoch(args: &CredentialsArgs, cluster: &str, env: &Env) -> Result<u64, Failure> {
     let dir = &*args.data_dir;
     if !dir.join("store.redb").is_file() {
         return Ok(0);
     }
-    let rest = match Redb::open(dir) {
+    let failed = |error: karmada_client::Error| {
+        Failure::failed(format!("asking the hub that runs which credentials count: {error}"))
+    };
+    match Redb::open(dir) {
         Ok(engine) => {
             let keys = keys(args.encryption_provider_config.as_deref())?;
-            Rest::new(Embedded::at_rest(engine, keys, env).map_err(store_failure)?.client())
+            let rest = Rest::new(Embedded::at_rest(engine, keys, env).map_err(store_failure)?.client());
+            // At rest it is only read: nobody joins meanwhile.
+            let (record, _) = revoke::read_record(&rest, cluster)
+                .await
+                .map_err(|error| Failure::failed(error.to_string()))?;
+            Ok(record.epoch)
         }
-        Err(OpenError::InUse { .. }) => running(dir, env).await?,
-        Err(error) => return Err(store_failure(error)),
-    };
-    match rest.get(&Record::path(cluster)).await {
-        Ok(secret) => Record::read(&secret).map(|record| record.epoch).map_err(Failure::failed),
-        Err(error) if error.is_not_found() => Ok(0),
-        Err(error) => {
-            Err(Failure::failed(format!("asking the hub that runs which credentials count: {error}")))
+        Err(OpenError::InUse { .. }) => {
+            let rest = running(dir, env).await?;
+            // A token for whoever comes first does not get the name that this one is for.
+            let registered = revoke::is_registered(&rest, cluster).await.map_err(failed)?;
+            let (grant, now) = (Grant { by: BY_COMMAND, to: None, several: true }, env.wall());
+            let granted = |record: &Record| record.grant(grant, registered, now);
+            Ok(revoke::change_record(&rest, cluster, granted).await.map_err(failed)?.epoch)
         }
+        Err(error) => Err(store_failure(error)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Credentials of agents as a listener hands them in: certificates of the hub's own authority, judged at each request.
 
+mod register;
 mod rights;
 
 use axum::body::Body;
@@ -64,6 +65,19 @@ impl World {
     async fn newest(&self) -> Peer {
         let record = self.admin.get(&Record::path("m1")).await.expect("an epoch has ended");
         self.agent(Record::read(&record).expect("a record").epoch, DAY)
+    }
+
+    /// What `karmada-hub cluster revoke` does to m1.
+    async fn revoke(&self) {
+        let there = self.admin.get(&Record::path("m1")).await.ok();
+        let record = there.as_ref().map(|there| Record::read(there).expect("a record")).unwrap_or_default();
+        let revoked = record.end(End::Revoked, "", self.env.wall()).expect("an epoch");
+        let secret = revoked.write("m1", there.clone());
+        match there {
+            Some(_) => self.admin.put(&Record::path("m1"), &secret).await,
+            None => self.admin.post(&Record::collection(), &secret).await,
+        }
+        .expect("it is revoked");
     }
 
     async fn send(&self, peer: &Peer, method: Method, path: &str, body: &Value) -> Response<Body> {
@@ -131,9 +145,8 @@ async fn what_is_revoked_ends_at_once_also_where_it_is_open() {
     assert_eq!(watching.status(), 200);
     let watching = tokio::spawn(async move { axum::body::to_bytes(watching.into_body(), 1 << 20).await });
 
-    let (now, path) = (world.env.wall(), Record::path("m1"));
-    let revoked = Record::default().end(End::Revoked, "", now).expect("an epoch");
-    world.admin.post(&Record::collection(), &revoked.write("m1", None)).await.expect("it is revoked");
+    let path = Record::path("m1");
+    world.revoke().await;
     // The write is answered when it is in force.
     let (code, why) = world.get(&old).await;
     assert_eq!(code, 401);

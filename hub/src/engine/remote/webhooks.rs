@@ -275,6 +275,7 @@ fn by_agent(request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<Fiel
         subresource: &text(&request["subResource"]),
         namespace: &text(&request["namespace"]),
         old: update.then(|| &request["oldObject"]),
+        uid: None,
     };
     agent::judge(&write, object)
 }

@@ -451,6 +451,10 @@ impl Engine for Crash {
         self.0.renew(image)
     }
 
+    fn seals(&mut self) -> Result<(), EngineError> {
+        self.0.seals()
+    }
+
     fn blocks(&self) -> bool {
         false
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use karmada_env::Env;
 use parking_lot::Mutex;
 
-use super::{Batch, Engine, EngineError, Found, Image, LogRecord, Marks, Stored};
+use super::{Batch, Engine, EngineError, Found, Image, LogRecord, Marks, Stored, sealed};
 use crate::{
     boot::Boot,
     copy::{CopyError, Incoming},
@@ -76,6 +76,8 @@ impl Engine for Memory {
             base: kept.base,
             forgotten: kept.forgotten.iter().map(|(name, up_to)| (name.clone(), *up_to)).collect(),
             boots: kept.boots.clone(),
+            sealed: false,
+            seal: None,
         })
     }
 
@@ -111,10 +113,26 @@ impl Engine for Memory {
     }
 
     fn renew(&mut self, image: Image) -> Result<(), EngineError> {
-        let Image { objects, log, marks, base, forgotten, boots } = image;
+        let Image { objects, log, marks, base, forgotten, boots, seal, .. } = image;
         *self.0.lock() = Kept {
-            objects: objects.into_iter().collect(),
-            log: log.into_iter().map(|record| (record.revision, record)).collect(),
+            objects: objects
+                .into_iter()
+                .map(|(key, stored)| {
+                    let stored = match &seal {
+                        Some(seal) => sealed::value(&**seal, &key, stored),
+                        None => stored,
+                    };
+                    (key, stored)
+                })
+                .collect(),
+            log: log
+                .into_iter()
+                .map(|record| match &seal {
+                    Some(seal) => sealed::record(&**seal, record),
+                    None => record,
+                })
+                .map(|record| (record.revision, record))
+                .collect(),
             marks,
             base,
             forgotten: forgotten.into_iter().collect(),

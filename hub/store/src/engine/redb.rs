@@ -35,10 +35,14 @@ use super::{
     journal::{Appended, Journal},
     place::{self, Dir, FILE, Place},
     probe::Probe,
+    sealed,
     tables::{self, Mark},
     trust::{Trust, read_anew},
 };
-pub use super::{place::UNFINISHED, tables::FORMAT};
+pub use super::{
+    place::UNFINISHED,
+    tables::{FORMAT, SEALED},
+};
 use crate::{
     copy::{CopyError, Incoming},
     error::OpenError,
@@ -129,6 +133,9 @@ impl Redb {
         let fresh = place::fresh(dir, FILE).map_err(io)?;
         let db = builder().create_file(fresh).map_err(EngineError::from)?;
         tables::format(&db)?;
+        if from.head().sealed {
+            tables::set_sealed(&db)?;
+        }
         tables::set_base(&db, marks.revision)?;
         let mut batch = Batch { marks, boots: Some(boots), ..Batch::default() };
         let mut bytes = 0;
@@ -181,9 +188,12 @@ fn open(place: &dyn Place, trust: &Trust) -> Result<Files, EngineError> {
 
 /// Writes everything to a file that is empty. The journal does not count for it.
 fn fill(disk: Box<dyn StorageBackend>, image: Image, next: u64) -> Result<(), EngineError> {
-    let Image { objects, log, marks, base, forgotten, boots } = image;
+    let Image { objects, log, marks, base, forgotten, boots, sealed, seal } = image;
     let db = builder().create_with_backend(Boxed(disk))?;
     tables::format(&db)?;
+    if sealed {
+        tables::set_sealed(&db)?;
+    }
     tables::set_base(&db, base)?;
     let mark = Mark { next, open: false };
     let mut batch = Batch { marks, boots: Some(boots), ..Batch::default() };
@@ -205,11 +215,19 @@ fn fill(disk: Box<dyn StorageBackend>, image: Image, next: u64) -> Result<(), En
         tables::write(&db, &[full], mark)
     };
     for (key, stored) in objects {
+        let stored = match &seal {
+            Some(seal) => sealed::value(&**seal, &key, stored),
+            None => stored,
+        };
         let len = stored.value.len();
         batch.objects.push((key, Some(stored)));
         flush(&mut batch, len)?;
     }
     for record in log {
+        let record = match &seal {
+            Some(seal) => sealed::record(&**seal, record),
+            None => record,
+        };
         let len = record.prev.as_ref().map_or(0, |prev| prev.value.len());
         batch.log.push(record);
         flush(&mut batch, len)?;
@@ -313,7 +331,7 @@ impl EngineError {
             Self::Corrupt(detail) => OpenError::Corrupt { location, detail },
             Self::Foreign(detail) => OpenError::Foreign { location, detail },
             Self::Sealed(detail) => OpenError::Sealed { location, detail },
-            Self::Format(found) => OpenError::Format { location, found, supported: FORMAT },
+            Self::Format(found) => OpenError::Format { location, found, supported: SEALED },
             Self::Io(detail) | Self::Full(detail) => OpenError::Io { location, detail },
         }
     }
@@ -472,6 +490,11 @@ impl Engine for Redb {
         self.files = Some(files);
         self.trust.restore();
         Ok(())
+    }
+
+    fn seals(&mut self) -> Result<(), EngineError> {
+        let files = self.files()?;
+        guard(|| tables::set_sealed(&files.db))
     }
 
     fn blocks(&self) -> bool {

@@ -9,38 +9,46 @@ use crate::{key::Key, seal::Seal};
 pub(crate) struct Sealed {
     engine: Box<dyn Engine>,
     seal: Arc<dyn Seal>,
+    /// The engine knows that values may be sealed.
+    noted: bool,
 }
 
 impl Sealed {
     pub(crate) fn new(engine: Box<dyn Engine>, seal: Arc<dyn Seal>) -> Self {
-        Self { engine, seal }
+        Self { engine, seal, noted: false }
     }
 
-    fn stored(&self, key: &Key, stored: &Stored) -> Stored {
-        let Stored { revision, created, value } = stored;
-        Stored { revision: *revision, created: *created, value: self.seal.seal(key, value) }
-    }
-
-    fn record(&self, record: LogRecord) -> LogRecord {
-        if !self.seal.covers(&record.key.resource) {
-            return record;
+    fn note(&mut self) -> Result<(), EngineError> {
+        if !self.noted {
+            self.engine.seals()?;
+            self.noted = true;
         }
-        let LogRecord { revision, key, change, prev } = record;
-        let change = match change {
-            Change::Delete(Some(last)) => Change::Delete(Some(self.seal.seal(&key, &last))),
-            other => other,
-        };
-        let prev = prev.map(|prev| self.stored(&key, &prev));
-        LogRecord { revision, key, change, prev }
+        Ok(())
     }
+}
 
-    fn object(&self, (key, stored): (Key, Option<Stored>)) -> (Key, Option<Stored>) {
-        let stored = match stored {
-            Some(stored) if self.seal.covers(&key.resource) => Some(self.stored(&key, &stored)),
-            other => other,
-        };
-        (key, stored)
+fn stored(seal: &dyn Seal, key: &Key, stored: &Stored) -> Stored {
+    let Stored { revision, created, value } = stored;
+    Stored { revision: *revision, created: *created, value: seal.seal(key, value) }
+}
+
+/// A record of the log as it is to be kept.
+pub(super) fn record(seal: &dyn Seal, record: LogRecord) -> LogRecord {
+    if !seal.covers(&record.key.resource) {
+        return record;
     }
+    let LogRecord { revision, key, change, prev } = record;
+    let change = match change {
+        Change::Delete(Some(last)) => Change::Delete(Some(seal.seal(&key, &last))),
+        other => other,
+    };
+    let prev = prev.map(|prev| stored(seal, &key, &prev));
+    LogRecord { revision, key, change, prev }
+}
+
+/// A value as it is to be kept.
+pub(super) fn value(seal: &dyn Seal, key: &Key, kept: Stored) -> Stored {
+    if seal.covers(&key.resource) { stored(seal, key, &kept) } else { kept }
 }
 
 /// What could not be unsealed of everything there is.
@@ -82,6 +90,11 @@ impl Engine for Sealed {
                 *last = refused.take(self.seal.unseal(key, std::mem::take(last)));
             }
         }
+        // One that sealed them before that was noted may have done so.
+        self.noted = image.sealed;
+        if refused.first.is_none() && image.objects.iter().any(|(key, _)| self.seal.covers(&key.resource)) {
+            self.note()?;
+        }
         match (refused.first, refused.more) {
             (None, _) => Ok(image),
             (Some(why), 0) => Err(EngineError::Sealed(why)),
@@ -96,9 +109,19 @@ impl Engine for Sealed {
         if !any {
             return self.engine.write(batch);
         }
+        self.note()?;
+        let seal = &*self.seal;
         let batch = Batch {
-            objects: batch.objects.iter().cloned().map(|object| self.object(object)).collect(),
-            log: batch.log.iter().cloned().map(|record| self.record(record)).collect(),
+            objects: batch
+                .objects
+                .iter()
+                .cloned()
+                .map(|(key, kept)| {
+                    let kept = kept.map(|kept| value(seal, &key, kept));
+                    (key, kept)
+                })
+                .collect(),
+            log: batch.log.iter().cloned().map(|kept| record(seal, kept)).collect(),
             marks: batch.marks,
             forget: batch.forget.clone(),
             boots: batch.boots.clone(),
@@ -111,21 +134,24 @@ impl Engine for Sealed {
     }
 
     fn reopen(&mut self) -> Result<Found, EngineError> {
+        self.noted = false;
         self.engine.reopen()
     }
 
-    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
-        let Image { objects, log, marks, base, forgotten, boots } = image;
-        let sealed = |(key, stored)| match self.object((key, Some(stored))) {
-            (key, Some(stored)) => Some((key, stored)),
-            (_, None) => None,
-        };
-        let objects = objects.into_iter().filter_map(sealed).collect();
-        let log = log.into_iter().map(|record| self.record(record)).collect();
-        self.engine.renew(Image { objects, log, marks, base, forgotten, boots })
+    fn renew(&mut self, mut image: Image) -> Result<(), EngineError> {
+        let covers = |key: &Key| self.seal.covers(&key.resource);
+        image.sealed = image.objects.iter().any(|(key, _)| covers(key))
+            || image.log.iter().any(|record| covers(&record.key));
+        image.seal = Some(self.seal.clone());
+        self.noted = image.sealed;
+        self.engine.renew(image)
     }
 
     fn blocks(&self) -> bool {
         self.engine.blocks()
+    }
+
+    fn seals(&mut self) -> Result<(), EngineError> {
+        self.note()
     }
 }

@@ -14,13 +14,17 @@ use redb::{
 use super::{Batch, EngineError, Image, Marks, codec};
 use crate::key::{Key, Revision};
 
-/// The format this program writes. A change that an older program would misread raises it.
+/// The format this program writes. A change that an older program would misread raises it; a file that an older one reads
+/// well keeps its number.
 ///
 /// - 1: the tables alone. One mark, in meta, says how far the log of everything is dropped.
 /// - 2: each resource has its own mark in a table; the one in meta goes for all of them and does not move any more.
 ///   Beside the tables there may be a journal with what is not in them yet; meta has its mark.
 /// - 3: a part of a resource (a namespace, at cluster scope a name) may have a mark of its own, which is ahead.
+/// - 4: values may be sealed ([`SEALED`]).
 pub const FORMAT: u64 = 3;
+/// The format of a file in which values may be sealed, which older programs take for damaged objects: the newest one.
+pub const SEALED: u64 = 4;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("karmada-store.meta");
 const BOOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("karmada-store.boots");
@@ -67,9 +71,19 @@ pub(super) fn migrate(db: &Database) -> Result<(), EngineError> {
 /// Whether the file is a store of a format that this program reads.
 pub(super) fn check_format(db: &Database) -> Result<(), EngineError> {
     match found_format(db)? {
-        1..=FORMAT => Ok(()),
+        1..=SEALED => Ok(()),
         other => Err(EngineError::Format(other)),
     }
+}
+
+/// Says that values may be sealed from now on.
+pub(super) fn set_sealed(db: &Database) -> Result<(), EngineError> {
+    if found_format(db)? < SEALED {
+        let txn = db.begin_write()?;
+        txn.open_table(META)?.insert("format", SEALED)?;
+        txn.commit()?;
+    }
+    Ok(())
 }
 
 fn found_format(db: &Database) -> Result<u64, EngineError> {
@@ -110,6 +124,7 @@ pub(super) fn marks(db: &Database) -> Result<Marks, EngineError> {
 pub(super) fn load(db: &Database) -> Result<Image, EngineError> {
     let txn = db.begin_read()?;
     let mut image = Image { marks: marks_of(&txn)?, base: number(&txn, "compacted")?, ..Image::default() };
+    image.sealed = txn.open_table(META)?.get("format")?.is_some_and(|format| format.value() >= SEALED);
     for row in txn.open_table(FORGOTTEN)?.iter()? {
         let (resource, revision) = row?;
         image.forgotten.push((resource.value().into(), Revision::new(revision.value())));

@@ -184,5 +184,7 @@ pub(super) fn image<H>(
         base,
         forgotten,
         boots,
+        sealed: false,
+        seal: None,
     }
 }

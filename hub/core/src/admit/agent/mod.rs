@@ -20,6 +20,7 @@
 
 mod cluster;
 mod event;
+pub mod generator;
 mod work;
 
 use karmada_api::consts::{namespace, subject};
@@ -62,6 +63,8 @@ pub struct Write<'a> {
     pub namespace: &'a str,
     /// What is there.
     pub old: Option<&'a Value>,
+    /// The uid of the Cluster, empty if there is none; nothing where nobody has looked.
+    pub uid: Option<&'a str>,
 }
 
 /// The cluster whose agent a user is: by the name that certificates bear, or on a stock kube-apiserver by that of the
@@ -164,9 +167,11 @@ fn owned(write: &Write<'_>, object: &Value) -> Option<FieldError> {
         owner.kind == "Cluster"
             && owner.api_version.starts_with("cluster.karmada.io/")
             && owner.name == write.cluster
+            // What collects goes by the uid, which would be another object's.
+            && write.uid.is_none_or(|uid| owner.uid == uid)
     });
     (!own).then(|| {
-        let detail = format!("may name only the Cluster {}", write.cluster);
+        let detail = format!("may name only the Cluster {}, by its uid", write.cluster);
         FieldError::forbidden(&Path::new("metadata").child("ownerReferences"), detail)
     })
 }

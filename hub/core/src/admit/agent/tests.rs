@@ -8,7 +8,7 @@ use super::*;
 const CLUSTER_KIND: &str = "cluster.karmada.io/Cluster";
 
 fn write<'a>(kind: &'a str, act: Act, namespace: &'a str, old: Option<&'a Value>) -> Write<'a> {
-    Write { cluster: "m1", act, kind, subresource: "", namespace, old }
+    Write { cluster: "m1", act, kind, subresource: "", namespace, old, uid: None }
 }
 
 /// What becomes of a write: `yes`, `kept` (with a warning), or `no`.
@@ -264,6 +264,30 @@ fn works_are_let_go_of_and_those_of_collected_slices_are_an_agents_own() {
     }
     assert_eq!(outcome(kind, Act::Delete, "karmada-es-m1", Some(&of_hub), &of_hub), "yes");
     assert_eq!(outcome(kind, Act::Create, "karmada-es-m2", None, &collected), "no");
+}
+
+/// The collector finds owners by their uids: under the name of its Cluster an agent could hold up anybody's deletion.
+#[test]
+fn an_owner_is_the_cluster_by_its_uid() {
+    let lease = |uid: &str| {
+        let owner = json!([{"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1", "uid": uid}]);
+        json!({"metadata": {"name": "m1", "ownerReferences": owner}})
+    };
+    let kind = "coordination.k8s.io/Lease";
+    // the owner's uid, the Cluster's, as far as that is known; what was there before; whether it may be
+    for (said, there, before, may) in [
+        ("u", Some("u"), None, true),
+        ("v", Some("u"), None, false),
+        ("", Some(""), None, true),
+        ("v", Some(""), None, false),
+        ("v", Some("u"), Some("v"), true),
+        ("v", None, None, true),
+    ] {
+        let old = before.map(lease);
+        let act = if old.is_some() { Act::Update } else { Act::Create };
+        let write = Write { uid: there, ..write(kind, act, "karmada-cluster", old.as_ref()) };
+        assert_eq!(judge(&write, &mut lease(said)).is_ok(), may, "{said} {there:?} {before:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,489 @@
+//! What a member serves: for finding a kind's path, and for the Cluster's `apiEnablements`.
+//!
+//! Two requests for aggregated discovery, or one per group where a server does not know that. Most of the time they are
+//! answered with "not modified": see [`Tags`]. An answer that the server calls stale (an aggregated API that is away) is
+//! kept with what it says and makes the list "partial".
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderValue, Method};
+use karmada_api::cluster::{ApiEnablement, ApiResource};
+use karmada_client::{Error, Resource, Rest, Wake, wake::Listener};
+use karmada_env::Env;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::served::{Registered, Served, judge};
+
+/// Aggregated discovery in the newest form the server has, else the legacy form.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// A kind that is missing makes us look again, but not more often than this.
+const LOOK_AGAIN: Duration = Duration::from_millis(700);
+
+/// Requests under way at a time in legacy discovery.
+const PARALLEL: usize = 4;
+
+/// What a member serves, as of some time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Apis {
+    /// By group and kind; a kind's resources by version, the server's preferred version first.
+    kinds: BTreeMap<(String, String), Vec<Resource>>,
+    /// By group and version.
+    enablements: Vec<ApiEnablement>,
+    /// Group versions that could not be asked.
+    pub missing: BTreeSet<String>,
+}
+
+impl Apis {
+    /// Where objects of a kind live, in a version of its group; none if that version is not served.
+    pub fn resource(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
+        self.kinds.get(&(group.to_owned(), kind.to_owned()))?.iter().find(|r| r.version == version)
+    }
+
+    /// Where objects of a kind live, in the server's preferred version.
+    pub fn preferred(&self, group: &str, kind: &str) -> Option<&Resource> {
+        self.kinds.get(&(group.to_owned(), kind.to_owned()))?.first()
+    }
+
+    /// A group version that could not be asked, of a group that is meant.
+    pub fn silent(&self, means: impl Fn(&str) -> bool) -> Option<&str> {
+        let group = |missing: &&String| missing.rsplit_once('/').is_some_and(|(group, _)| means(group));
+        self.missing.iter().find(group).map(String::as_str)
+    }
+
+    /// Whether a group version has answered, and has kinds.
+    pub fn answers(&self, group: &str, version: &str) -> bool {
+        let is_it = |resource: &Resource| resource.group == group && resource.version == version;
+        !self.missing.contains(&format!("{group}/{version}")) && self.kinds.values().flatten().any(is_it)
+    }
+
+    /// Whether a group has a resource of this plural, in some version.
+    pub fn serves(&self, group: &str, plural: &str) -> bool {
+        let is_it = |resource: &Resource| resource.group == group && resource.plural == plural;
+        self.kinds.values().flatten().any(is_it)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(resources: &[&Resource], missing: &[String]) -> Self {
+        let mut apis = Self::default();
+        for resource in resources {
+            let kind = (resource.group.clone(), resource.kind.clone());
+            apis.kinds.entry(kind).or_default().push((*resource).clone());
+        }
+        apis.missing = missing.iter().cloned().collect();
+        apis
+    }
+
+    /// All kinds whose objects are in namespaces, each in the server's preferred version.
+    pub fn namespaced(&self) -> impl Iterator<Item = &Resource> {
+        self.kinds.values().filter_map(|versions| versions.first()).filter(|resource| resource.namespaced)
+    }
+
+    /// For the Cluster's status: by group version, resources by name.
+    pub fn enablements(&self) -> &[ApiEnablement] {
+        &self.enablements
+    }
+
+    fn add(&mut self, group: &str, version: &str, resources: Vec<Found>) {
+        let mut enabled = Vec::new();
+        for found in resources {
+            if found.plural.contains('/') || found.kind.is_empty() {
+                continue;
+            }
+            enabled.push(ApiResource { name: found.plural.clone(), kind: found.kind.clone() });
+            let resource = Resource::new(group, version, &found.plural, &found.kind, found.namespaced);
+            self.kinds.entry((group.to_owned(), found.kind)).or_default().push(resource);
+        }
+        if enabled.is_empty() {
+            return;
+        }
+        enabled.sort_by(|a, b| a.name.cmp(&b.name));
+        let group_version = Resource::new(group, version, "", "", false).api_version();
+        self.enablements.push(ApiEnablement { group_version, resources: enabled });
+    }
+
+    fn finish(mut self) -> Self {
+        self.enablements.sort_by(|a, b| a.group_version.cmp(&b.group_version));
+        self
+    }
+}
+
+struct Found {
+    plural: String,
+    kind: String,
+    namespaced: bool,
+}
+
+/// Either form of an answer to `/api` or `/apis`.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    kind: String,
+    /// Aggregated: the groups.
+    #[serde(default)]
+    items: Vec<AggregatedGroup>,
+    /// Legacy `/api`.
+    #[serde(default)]
+    versions: Vec<String>,
+    /// Legacy `/apis`.
+    #[serde(default)]
+    groups: Vec<LegacyGroup>,
+}
+
+#[derive(Deserialize)]
+struct AggregatedGroup {
+    #[serde(default)]
+    metadata: Name,
+    #[serde(default)]
+    versions: Vec<AggregatedVersion>,
+}
+
+#[derive(Default, Deserialize)]
+struct Name {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct AggregatedVersion {
+    version: String,
+    #[serde(default)]
+    resources: Vec<AggregatedResource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedResource {
+    resource: String,
+    #[serde(default)]
+    response_kind: Option<Kind>,
+    #[serde(default)]
+    scope: String,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LegacyGroup {
+    name: String,
+    #[serde(default)]
+    versions: Vec<LegacyVersion>,
+    #[serde(default)]
+    preferred_version: Option<LegacyVersion>,
+}
+
+#[derive(Deserialize)]
+struct LegacyVersion {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct LegacyList {
+    #[serde(default)]
+    resources: Vec<LegacyResource>,
+}
+
+#[derive(Deserialize)]
+struct LegacyResource {
+    name: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    namespaced: bool,
+}
+
+fn aggregated(apis: &mut Apis, groups: Vec<AggregatedGroup>) {
+    for group in groups {
+        for version in group.versions {
+            if version.freshness == "Stale" {
+                apis.missing.insert(format!("{}/{}", group.metadata.name, version.version));
+            }
+            let resources = version.resources.into_iter().map(|r| Found {
+                namespaced: r.scope == "Namespaced",
+                kind: r.response_kind.map(|k| k.kind).unwrap_or_default(),
+                plural: r.resource,
+            });
+            apis.add(&group.metadata.name, &version.version, resources.collect());
+        }
+    }
+}
+
+async fn ask<T: for<'de> Deserialize<'de>>(member: &Rest, path: &str, accept: &str) -> Result<T, Error> {
+    read(path, &member.get_bytes(path, accept).await?)
+}
+
+fn read<T: for<'de> Deserialize<'de>>(path: &str, bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| wrong(path, &error.to_string()))
+}
+
+fn wrong(path: &str, cause: &str) -> Error {
+    Error::Answer { method: Method::GET, path: path.to_owned(), cause: cause.to_owned() }
+}
+
+/// Where discovery begins.
+const ROOTS: [&str; 2] = ["/api", "/apis"];
+
+/// What both roots were answered with, for which nothing else was asked.
+type Tags = [HeaderValue; 2];
+
+/// An answer and its tag.
+type Tagged = (Bytes, Option<HeaderValue>);
+
+/// Asks a member's roots. None if both are what they were when they had these tags.
+async fn roots(member: &Rest, tags: Option<&Tags>) -> Result<Option<[Tagged; 2]>, Error> {
+    let mut answers = [None, None];
+    for (at, path) in ROOTS.into_iter().enumerate() {
+        answers[at] = member.get_bytes_unless(path, ACCEPT, tags.map(|tags| &tags[at])).await?;
+    }
+    if answers.iter().all(Option::is_none) && tags.is_some() {
+        return Ok(None);
+    }
+    for (answer, path) in answers.iter_mut().zip(ROOTS) {
+        if answer.is_none() {
+            *answer = member.get_bytes_unless(path, ACCEPT, None).await?;
+        }
+    }
+    match answers {
+        [Some(core), Some(groups)] => Ok(Some([core, groups])),
+        _ => Err(wrong(ROOTS[0], "not modified, without a condition")),
+    }
+}
+
+/// Asks a member what it serves, with the tags if they stand for all of it. None if that is what had these tags before.
+async fn discover(member: &Rest, before: Option<&Tags>) -> Result<Option<(Apis, Option<Tags>)>, Error> {
+    let Some(roots) = roots(member, before).await? else { return Ok(None) };
+    let mut apis = Apis::default();
+    let mut legacy: Vec<(String, String)> = Vec::new();
+    let mut tags = Vec::new();
+    for (path, (bytes, tag)) in ROOTS.into_iter().zip(roots) {
+        tags.extend(tag);
+        let answer: Answer = read(path, &bytes)?;
+        if answer.kind == "APIGroupDiscoveryList" {
+            aggregated(&mut apis, answer.items);
+            continue;
+        }
+        legacy.extend(answer.versions.into_iter().map(|version| (String::new(), version)));
+        for group in answer.groups {
+            let preferred = group.preferred_version.map(|v| v.version).unwrap_or_default();
+            let mut versions: Vec<_> = group.versions.into_iter().map(|v| v.version).collect();
+            versions.sort_by_key(|version| *version != preferred);
+            legacy.extend(versions.into_iter().map(|version| (group.name.clone(), version)));
+        }
+    }
+    let tags = tags.try_into().ok().filter(|_| legacy.is_empty());
+    let lists = stream::iter(legacy.into_iter().map(|(group, version)| async move {
+        let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let list = ask::<LegacyList>(member, &format!("{root}/{version}"), "application/json").await;
+        (group, version, list)
+    }))
+    .buffered(PARALLEL)
+    .collect::<Vec<_>>()
+    .await;
+    for (group, version, list) in lists {
+        match list {
+            Ok(list) => {
+                let found =
+                    |r: LegacyResource| Found { plural: r.name, kind: r.kind, namespaced: r.namespaced };
+                apis.add(&group, &version, list.resources.into_iter().map(found).collect());
+            }
+            Err(error) if error.is_unreachable() => return Err(error),
+            Err(_) => {
+                apis.missing.insert(format!("{group}/{version}"));
+            }
+        }
+    }
+    Ok(Some((apis.finish(), tags)))
+}
+
+/// What a member serves, kept and looked up.
+#[derive(Debug)]
+pub struct Discovery {
+    member: Rest,
+    env: Env,
+    known: Mutex<Known>,
+    changed: Wake,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    apis: Option<Arc<Apis>>,
+    /// [`Env::now`] of the last look.
+    looked: Option<Duration>,
+    /// What the last answer was tagged with.
+    tags: Option<Tags>,
+}
+
+impl Discovery {
+    pub fn new(member: Rest, env: Env) -> Self {
+        Self { member, env, known: Mutex::default(), changed: Wake::new() }
+    }
+
+    /// An ear for looks that found something else than the one before.
+    pub fn changes(&self) -> Listener {
+        self.changed.listen()
+    }
+
+    /// Looks now. Answers what there is and whether it differs from what was known.
+    pub async fn look(&self) -> Result<(Arc<Apis>, bool), Error> {
+        let before = {
+            let known = self.known.lock();
+            known.tags.clone().zip(known.apis.clone())
+        };
+        let (apis, tags) =
+            match (discover(&self.member, before.as_ref().map(|(tags, _)| tags)).await?, before) {
+                (Some(found), _) => found,
+                (None, Some((_, apis))) => {
+                    self.known.lock().looked = Some(self.env.now());
+                    return Ok((apis, false));
+                }
+                (None, None) => return Err(wrong(ROOTS[0], "not modified, without a condition")),
+            };
+        let apis = Arc::new(apis);
+        let mut known = self.known.lock();
+        known.looked = Some(self.env.now());
+        known.tags = tags;
+        if let Some(old) = &known.apis
+            && **old == *apis
+        {
+            return Ok((Arc::clone(old), false));
+        }
+        if known.apis.replace(Arc::clone(&apis)).is_some() {
+            self.changed.wake();
+        }
+        Ok((apis, true))
+    }
+
+    /// The last look, if there was one.
+    pub fn known(&self) -> Option<Arc<Apis>> {
+        self.known.lock().apis.clone()
+    }
+
+    /// Where objects of a kind live; looks anew if that is not known, unless it did just now.
+    pub async fn resource(&self, group: &str, version: &str, kind: &str) -> Result<Option<Resource>, Error> {
+        let find = |apis: &Apis| apis.resource(group, version, kind).cloned();
+        {
+            let known = self.known.lock();
+            if let Some(found) = known.apis.as_deref().and_then(find) {
+                return Ok(Some(found));
+            }
+            let just_now = known.looked.is_some_and(|at| self.env.now().saturating_sub(at) < LOOK_AGAIN);
+            if known.apis.is_some() && just_now {
+                return Ok(None);
+            }
+        }
+        Ok(find(&self.look().await?.0))
+    }
+
+    /// Where an object is that is to go, whatever its version.
+    pub(crate) async fn locate(&self, group: &str, kind: &str) -> Result<Served, Error> {
+        if let Some(found) = self.known().and_then(|apis| apis.preferred(group, kind).cloned()) {
+            return Ok(Served::At(found));
+        }
+        let (apis, _) = self.look().await?;
+        let unsaid = apis.preferred(group, kind).is_none() && apis.silent(|of| of == group).is_none();
+        let registered = if unsaid { Some(Registered::ask(&self.member, &apis).await?) } else { None };
+        Ok(judge(&apis, registered.as_ref(), group, kind))
+    }
+
+    /// Whether the member serves this for sure, now: only then a missing object is gone.
+    pub(crate) async fn confirms(&self, resource: &Resource) -> Result<bool, Error> {
+        let known = {
+            let known = self.known.lock();
+            let just_now = known.looked.is_some_and(|at| self.env.now().saturating_sub(at) < LOOK_AGAIN);
+            known.apis.clone().filter(|_| just_now)
+        };
+        let apis = match known {
+            Some(apis) => apis,
+            None => self.look().await?.0,
+        };
+        let (group, version) = (&resource.group, &resource.version);
+        Ok(apis.answers(group, version) && apis.resource(group, version, &resource.kind) == Some(resource))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A member whose answers have a tag, until that is another; counts what it sends.
+    fn member(tag: &Arc<Mutex<&'static str>>, sent: &Arc<AtomicUsize>) -> Rest {
+        let (tag, sent) = (Arc::clone(tag), Arc::clone(sent));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (tag, sent) = (*tag.lock(), Arc::clone(&sent));
+            async move {
+                let answer = http::Response::builder().header("etag", tag);
+                if request.headers().get("if-none-match").is_some_and(|known| known == tag) {
+                    return answer.status(304).body(kube::client::Body::empty());
+                }
+                sent.fetch_add(1, Ordering::SeqCst);
+                let group = if request.uri().path() == "/api" { "" } else { "apps" };
+                let plural = tag.trim_matches('"');
+                let list = serde_json::json!({"kind": "APIGroupDiscoveryList", "items": [{
+                    "metadata": {"name": group}, "versions": [{"version": "v1", "resources": [
+                        {"resource": plural, "responseKind": {"kind": "K"}, "scope": "Namespaced"}]}]}]});
+                answer.body(kube::client::Body::from(list.to_string().into_bytes()))
+            }
+        });
+        Rest::new(kube::Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_modified_is_not_sent_again() {
+        let (tag, sent) = (Arc::new(Mutex::new("\"first\"")), Arc::new(AtomicUsize::new(0)));
+        let env = Env::seeded(karmada_env::ManualClock::new(std::time::SystemTime::UNIX_EPOCH), 0);
+        let discovery = Discovery::new(member(&tag, &sent), env);
+        for (name, changed, bodies) in [
+            ("\"first\"", true, 2),
+            ("\"first\"", false, 2),
+            ("\"second\"", true, 4),
+            ("\"second\"", false, 4),
+        ] {
+            *tag.lock() = name;
+            let (apis, differs) = discovery.look().await.unwrap();
+            assert_eq!((differs, sent.load(Ordering::SeqCst)), (changed, bodies), "{name}");
+            assert!(apis.serves("apps", name.trim_matches('"')));
+        }
+    }
+
+    #[test]
+    fn aggregated_answers_are_read_and_sorted() {
+        let text = r#"{"kind":"APIGroupDiscoveryList","items":[
+            {"metadata":{"name":"apps"},"versions":[{"version":"v1","freshness":"Current","resources":[
+                {"resource":"deployments","responseKind":{"group":"","version":"","kind":"Deployment"},"scope":"Namespaced",
+                 "subresources":[{"subresource":"status"}]},
+                {"resource":"daemonsets","responseKind":{"kind":"DaemonSet"},"scope":"Namespaced"}]}]},
+            {"metadata":{},"versions":[{"version":"v1","resources":[
+                {"resource":"namespaces","responseKind":{"kind":"Namespace"},"scope":"Cluster"}]}]},
+            {"metadata":{"name":"metrics.k8s.io"},"versions":[{"version":"v1beta1","freshness":"Stale"}]}]}"#;
+        let answer: Answer = serde_json::from_str(text).unwrap();
+        let mut apis = Apis::default();
+        aggregated(&mut apis, answer.items);
+        let apis = apis.finish();
+        let versions: Vec<_> = apis.enablements().iter().map(|e| e.group_version.as_str()).collect();
+        assert_eq!(versions, ["apps/v1", "v1"]);
+        let names: Vec<_> = apis.enablements()[0].resources.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(names, ["daemonsets", "deployments"]);
+        assert!(apis.missing.contains("metrics.k8s.io/v1beta1"));
+        let namespaces = apis.resource("", "v1", "Namespace").unwrap();
+        assert_eq!(namespaces.object(None, "a"), "/api/v1/namespaces/a");
+        assert!(apis.resource("apps", "v1beta1", "Deployment").is_none());
+        assert!(apis.preferred("apps", "Deployment").unwrap().namespaced);
+    }
+}

@@ -1,0 +1,320 @@
+//! The Lease on the member: which of several agents of one name acts there.
+//!
+//! ```text
+//!   the agent that acts ── renews ─▶ Lease ◀── looks ── the one that stands by
+//!     does not hear the hub: says so ─▶ │ ◀─ has the hub's Lease: asks for this one
+//!     gives it away when it is asked ─▶ │
+//! ```
+//!
+//! The hub's Lease says who speaks for the cluster, and goes with this one: an agent asks for it only while it holds this
+//! one, or while who holds this one does not hear the hub. Two agents of which only one hears the hub end with both Leases
+//! at that one, and at no time do both act. Where neither hears it, the one that acts goes on.
+//!
+//! Where the member has never let an agent see or write its Lease, and goes on refusing for a minute, the agent acts without;
+//! then the hub's Lease alone says which of two does. Once there has been one, a refusal is like any other failure: nothing
+//! is done after the Lease has run out, for another agent may have it.
+
+use std::time::Duration;
+
+use karmada_api::consts::extension::{HUB_UNHEARD, WANTED_BY};
+use karmada_client::{Backoff, Error, Patch, Policy, Rest, Wake, lease};
+use karmada_core::health::Moment;
+use karmada_env::Env;
+use karmada_meta::object;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    claim::{Rival, bare, may_take, patience, promised_seconds},
+    rights::{Rights, is_over, moment},
+};
+
+/// The pause between renewals, if nothing is fenced.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often a Lease is renewed, and looked at by others, within the time that something fenced may run unconfirmed.
+const RENEWALS: u32 = 3;
+
+/// After a renewal that failed.
+const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(4));
+
+/// A member that has refused for so long takes no Leases.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// How long one request may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long what is under way may take before the Lease goes to another agent: longer than a request may.
+const HANDOVER: Duration = Duration::from_secs(15);
+
+/// The same at the end, when there is little time.
+const AT_REST: Duration = Duration::from_secs(1);
+
+/// How long giving the Lease back may take at the end.
+const RELEASE: Duration = Duration::from_secs(2);
+
+/// What keeping it takes.
+pub(crate) struct Keeper {
+    pub(crate) member: Rest,
+    pub(crate) env: Env,
+    pub(crate) cluster: String,
+    /// Where the Lease is.
+    pub(crate) namespace: String,
+    pub(crate) instance: String,
+    pub(crate) rights: Rights,
+    /// How often the hub's Lease is renewed.
+    pub(crate) heartbeats: Duration,
+    /// Given when the way to the member is back.
+    pub(crate) back: Wake,
+    /// The shortest time for which something here may run unconfirmed.
+    pub(crate) fenced: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
+}
+
+/// What a look at the Lease has shown.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// It is ours.
+    Ours,
+    /// It is about to be another's: something is still being done.
+    Leaving,
+    /// It is another's, which hears the hub or does not.
+    Others { unheard: bool },
+}
+
+/// Our Lease, and whose else it was.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The Lease as our last renewal left it.
+    held: Option<Value>,
+    rival: Option<Rival>,
+    /// The member has shown the Lease, or taken it.
+    was_seen: bool,
+}
+
+impl Keeper {
+    /// Keeps the Lease until shutdown, then lets the next agent begin at once.
+    pub(crate) async fn run(self, shutdown: &CancellationToken) {
+        let member = self.member.with_deadline(DEADLINE);
+        let mut kept = Kept::default();
+        let mut backoff = Backoff::new(RETRY);
+        let mut back = self.back.listen();
+        // Until when it is ours.
+        let mut until: Option<Moment> = None;
+        // Since when nothing else has come of it than errors, and whether that was told.
+        let (mut failing, mut is_told) = (None::<Duration>, false);
+        loop {
+            let (asked, interval) = (moment(&self.env), self.interval());
+            let pause = match self.beat(&member, &mut kept, interval).await {
+                Ok(Found::Ours) => {
+                    backoff.reset();
+                    let end =
+                        Moment { monotonic: asked.monotonic + interval * 2, wall: asked.wall + interval * 2 };
+                    (until, failing, is_told) = (Some(end), None, false);
+                    self.rights.member_held(until, kept.held.as_ref().map(lease::transitions));
+                    self.env.jitter(interval, 0.04)
+                }
+                Ok(Found::Others { unheard }) => {
+                    backoff.reset();
+                    (until, failing, is_told) = (None, None, false);
+                    self.rights.member_lost(unheard);
+                    self.env.jitter(interval / 2, 0.04)
+                }
+                Ok(Found::Leaving) => {
+                    until = None;
+                    backoff.next(&self.env)
+                }
+                Err(error) => {
+                    let pause = backoff.next(&self.env);
+                    let now = self.env.now();
+                    let lasts = now.saturating_sub(*failing.get_or_insert(now));
+                    let refuses = matches!(error.code(), Some(400 | 403 | 422)) && !kept.was_seen;
+                    if lasts >= REFUSED && !std::mem::replace(&mut is_told, true) {
+                        let then = if refuses {
+                            "the agent acts without: a second agent of this name would not notice it by this"
+                        } else {
+                            "nothing is applied on the member until this works again, for another agent may act there"
+                        };
+                        tracing::warn!(
+                            cluster = %self.cluster, namespace = %self.namespace, name = %self.name(), %error,
+                            "the agent cannot keep its Lease on the member: {then}"
+                        );
+                    }
+                    if refuses && lasts >= REFUSED {
+                        self.rights.member_held(None, None);
+                        interval
+                    } else {
+                        tracing::debug!(cluster = %self.cluster, %error, failures = backoff.failures(), "the member's Lease was not renewed");
+                        pause
+                    }
+                }
+            };
+            let left = until.map_or(Duration::MAX, |until| until.monotonic.saturating_sub(self.env.now()));
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                () = back.woken() => {}
+                () = sleep(pause.min(left)) => {}
+            }
+            if until.is_some_and(|until| is_over(until, moment(&self.env))) {
+                until = None;
+                self.rights.member_unknown();
+            }
+        }
+        // What is still under way counts as ours until it can have ended.
+        if self.rights.at_rest(AT_REST).await
+            && let Some(mut lease) = kept.held.take()
+        {
+            lease::set_spec(&mut lease, "holderIdentity", Value::Null);
+            let _ = tokio::time::timeout(RELEASE, member.put(&self.path(), &lease)).await;
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        (self.fenced)().map_or(INTERVAL, |after| INTERVAL.min(after / RENEWALS))
+    }
+
+    /// Several hubs may have a member each under a name of their own.
+    fn name(&self) -> String {
+        format!("karmada-agent-{}", self.cluster)
+    }
+
+    fn path(&self) -> String {
+        lease::resource().object(Some(&self.namespace), &self.name())
+    }
+
+    /// Whether the hub has not been heard for as long as another agent waits before it takes the hub's Lease.
+    fn is_unheard(&self) -> bool {
+        self.rights.is_unheard_for(patience(self.heartbeats, None))
+    }
+
+    /// One renewal, or one look at who else holds it.
+    async fn beat(&self, member: &Rest, kept: &mut Kept, interval: Duration) -> Result<Found, Error> {
+        let path = self.path();
+        if let Some(former) = kept.held.take() {
+            let mut lease = former.clone();
+            self.fill(&mut lease, interval);
+            let unheard = lease::annotation(&lease, HUB_UNHEARD);
+            let patch = json!({
+                "metadata": {
+                    "resourceVersion": object::resource_version(&former),
+                    "annotations": {HUB_UNHEARD: unheard},
+                },
+                "spec": lease["spec"],
+            });
+            match member.patch_for_revision(&path, Patch::Merge, &patch).await {
+                Ok(revision) => return Ok(kept.hold(lease, revision)),
+                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                Err(error) => {
+                    kept.held = Some(former);
+                    return Err(error);
+                }
+            }
+        }
+        let mut lease = match member.get(&path).await {
+            Ok(lease) => {
+                kept.was_seen = true;
+                bare(lease)
+            }
+            Err(error) if error.is_absence_of(&self.name()) => {
+                return self.make(member, kept, interval).await;
+            }
+            Err(error) => return Err(error),
+        };
+        let holder = lease::holder(&lease).to_owned();
+        let wanted = lease::annotation(&lease, WANTED_BY).filter(|wanted| *wanted != self.instance);
+        let wanted = wanted.map(str::to_owned);
+        if holder == self.instance
+            && self.is_unheard()
+            && let Some(wanted) = wanted
+        {
+            tracing::info!(cluster = %self.cluster, to = %wanted, "another agent of this name hears the hub, and this one does not: it acts from now on");
+            // Whether the answer comes or not: nothing more is begun, and what was begun ends first.
+            self.rights.member_unknown();
+            if !self.rights.at_rest(HANDOVER).await {
+                return Ok(Found::Leaving);
+            }
+            lease::set_spec(&mut lease, "holderIdentity", json!(wanted));
+            let transitions = lease::transitions(&lease) + 1;
+            lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
+            object::remove_annotation(&mut lease, WANTED_BY);
+            member.put(&path, &lease).await?;
+            return Ok(Found::Others { unheard: false });
+        }
+        let patience = patience(interval, lease::duration(&lease));
+        if !may_take((&holder, &lease), &self.instance, &mut kept.rival, self.env.now(), patience) {
+            return self.look_at(member, &lease).await;
+        }
+        if holder != self.instance {
+            self.rights.member_taken_from(&holder);
+            let transitions = lease::transitions(&lease) + 1;
+            lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
+            lease::set_spec(&mut lease, "acquireTime", json!(lease::micro_time(self.env.wall())));
+        }
+        object::remove_annotation(&mut lease, WANTED_BY);
+        self.fill(&mut lease, interval);
+        let revision = member.put_for_revision(&path, &lease).await?;
+        Ok(kept.hold(lease, revision))
+    }
+
+    /// Another agent's Lease: one that has the hub's asks for it if its holder does not hear the hub.
+    async fn look_at(&self, member: &Rest, lease: &Value) -> Result<Found, Error> {
+        let unheard = lease::annotation(lease, HUB_UNHEARD).is_some();
+        let asked = lease::annotation(lease, WANTED_BY) == Some(self.instance.as_str());
+        if unheard && !asked && self.rights.may_report() {
+            let patch = json!({"metadata": {
+                "resourceVersion": object::resource_version(lease), "annotations": {WANTED_BY: self.instance},
+            }});
+            member.patch(&self.path(), Patch::Merge, &patch).await?;
+        }
+        Ok(Found::Others { unheard })
+    }
+
+    /// Makes the Lease, and the Namespace if that is missing: an agent that does not run in the member itself may be the
+    /// first there.
+    async fn make(&self, member: &Rest, kept: &mut Kept, interval: Duration) -> Result<Found, Error> {
+        let mut lease = lease::new(&self.namespace, &self.name());
+        lease::set_spec(&mut lease, "acquireTime", json!(lease::micro_time(self.env.wall())));
+        self.fill(&mut lease, interval);
+        let collection = lease::resource().collection(Some(&self.namespace));
+        let revision = match member.post_for_revision(&collection, &lease).await {
+            Err(error) if error.is_not_found() => {
+                make_namespace(member, &self.namespace).await?;
+                member.post_for_revision(&collection, &lease).await?
+            }
+            answer => answer?,
+        };
+        Ok(kept.hold(lease, revision))
+    }
+
+    /// Fills in what this agent says now.
+    fn fill(&self, lease: &mut Value, interval: Duration) {
+        lease::set_spec(lease, "holderIdentity", json!(self.instance));
+        lease::set_spec(lease, "leaseDurationSeconds", json!(promised_seconds(interval * 4)));
+        lease::set_spec(lease, "renewTime", json!(lease::micro_time(self.env.wall())));
+        if self.is_unheard() {
+            lease::set_annotation(lease, HUB_UNHEARD, "true");
+        } else {
+            object::remove_annotation(lease, HUB_UNHEARD);
+        }
+    }
+}
+
+impl Kept {
+    /// Keeps the Lease as it was written.
+    fn hold(&mut self, mut lease: Value, revision: String) -> Found {
+        object::set_meta(&mut lease, "resourceVersion", revision);
+        self.held = Some(lease);
+        self.was_seen = true;
+        Found::Ours
+    }
+}
+
+/// Makes a Namespace on the member if there is none.
+pub(crate) async fn make_namespace(member: &Rest, name: &str) -> Result<(), Error> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    match member.post("/api/v1/namespaces", &namespace).await {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,367 @@
+//! The member half of an agent: brings one member cluster to what is wanted of it, keeps it so, and says what became of it.
+//!
+//! ```text
+//!                      whoever holds it                   │                  the member
+//!                                                         │
+//!   what is wanted ──▶ Desired ──▶ queue ──▶ Executor ────┼──▶ Applier ──▶ objects
+//!                                    ▲         │   │      │                   │
+//!                                    └─────────┼───┼──────┼──── Observer ◀────┘  watches, by label
+//!                                    ▲         │   │      │  Ground ◀── namespaces, definitions, while something waits
+//!   Upstream ◀── reports, questions ─┼─────────┘   │      │             for one
+//!            ◀── questions ──────────┴── Fence ◀───┘ ─────┼──▶ stops what may not run unconfirmed; its ledger
+//!   Rights ◀──────────────────────── Keeper ──────────────┼──▶ Lease: which of several agents acts here
+//! ```
+//!
+//! It takes what is wanted ([`Desired`]), a client of the member, an identity, [`Rights`], and users' rules; it knows no hub.
+//! What it asks and tells above goes through [`Upstream`]: an agent's hub half, or a hub that holds the half itself. So it
+//! goes on while nobody above can be heard, and, since what is wanted is kept beyond the process ([`state`]), begins so, too.
+//! Nothing is deleted for being missing: see `karmada_core::delete`.
+//!
+//! [`Member`] has no statics, reads no environment and handles no signals: a hub may host many.
+
+mod apply;
+pub mod claim;
+mod config;
+pub mod discovery;
+mod drift;
+mod fence;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod ground;
+pub mod health;
+mod lease;
+mod observe;
+mod occupants;
+pub mod quotas;
+mod released;
+pub mod revision;
+pub mod rights;
+pub mod rules;
+mod scope;
+mod served;
+mod sights;
+mod state;
+mod stats;
+pub mod summary;
+mod tasks;
+pub mod upstream;
+mod works;
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::conditions::Condition;
+use karmada_client::{Event, Resource, Rest, Wake, WorkQueue};
+use karmada_core::names;
+use karmada_env::Env;
+use karmada_interpreter::Interpreter;
+use karmada_meta::time::Time;
+
+pub use fence::Fence;
+pub use scope::Scope;
+pub use state::{Memory, Place, Sort, Trouble, remains};
+pub use stats::{Count, Stats};
+pub use tasks::{Tasks, until};
+pub use upstream::Upstream;
+pub use works::desired::{Desired, DesiredWork};
+
+use apply::{Applier, Site};
+use discovery::Discovery;
+use ground::Ground;
+use lease::Keeper;
+use observe::{Observer, Ways};
+use rights::Rights;
+use rules::Heard;
+use state::State;
+use works::sync::Executor;
+
+/// How long applies that were begun may take at the end.
+const WORK_ENDS: Duration = Duration::from_secs(4);
+
+/// How long what was applied may take to be kept after that.
+const KEPT: Duration = Duration::from_millis(500);
+
+/// What a member half is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// A client of the member.
+    pub member: Rest,
+    /// Clocks and chance.
+    pub env: Env,
+    /// The cluster's name.
+    pub cluster: String,
+    /// Tells two agents of one name apart.
+    pub instance: String,
+    /// Where what is kept on the member is.
+    pub namespace: String,
+    /// How often whoever is above confirms that it is there.
+    pub heartbeats: Duration,
+    /// Works that are carried out at a time.
+    pub work_syncs: usize,
+    /// Given when the way to the member is back.
+    pub back: Wake,
+    /// Where on the member.
+    pub scope: Scope,
+    /// What may be done.
+    pub rights: Rights,
+    /// What kinds mean, users' rules included.
+    pub interpreter: Arc<Interpreter>,
+    /// Counts.
+    pub stats: Arc<Stats>,
+    /// Whoever wants something of the member.
+    pub upstream: Arc<dyn Upstream>,
+    /// Where what is wanted is kept beyond the process.
+    pub place: Place,
+}
+
+/// See the crate.
+#[derive(Debug)]
+pub struct Member {
+    rest: Rest,
+    env: Env,
+    instance: String,
+    namespace: String,
+    heartbeats: Duration,
+    work_syncs: usize,
+    back: Wake,
+    queue: WorkQueue<String>,
+    executor: Arc<Executor>,
+    state: Arc<State>,
+}
+
+impl Member {
+    /// One that does nothing before [`Member::start`].
+    pub fn new(parts: Parts) -> Self {
+        let Parts { member: rest, env, cluster, rights, interpreter, stats, upstream, .. } = parts;
+        let namespace = names::execution_namespace(&cluster);
+        let desired = Arc::new(Desired::default());
+        let queue: WorkQueue<String> = WorkQueue::new(env.clone());
+        let confirmed = queue.clone();
+        let fence = fence::Parts {
+            upstream: Arc::clone(&upstream),
+            member: rest.clone(),
+            env: env.clone(),
+            cluster: cluster.clone(),
+            execution_namespace: namespace.clone(),
+            ledger_namespace: parts.namespace.clone(),
+            desired: Arc::clone(&desired),
+            stats: Arc::clone(&stats),
+        };
+        let fence = Arc::new(Fence::new(fence, move |work| confirmed.add(work)));
+        let discovery = Arc::new(Discovery::new(rest.clone(), env.clone()));
+        let (noticed, met) = (queue.clone(), queue.clone());
+        let (served, held) = (Arc::clone(&discovery), Arc::clone(&desired));
+        let in_use = move |resource: &Resource| {
+            let Resource { group, version, kind, .. } = resource;
+            let known = served.known();
+            known.is_none_or(|apis| apis.resource(group, version, kind).is_some())
+                && held.holds(group, version, kind)
+        };
+        let observer = Observer::new(
+            rest.clone(),
+            env.clone(),
+            namespace.clone(),
+            parts.scope.clone(),
+            parts.back.clone(),
+            Ways {
+                notice: Box::new(move |work: &str| noticed.add(work.to_owned())),
+                in_use: Box::new(in_use),
+            },
+            Arc::clone(&interpreter),
+        );
+        let ground = Arc::new(Ground::new(
+            rest.clone(),
+            env.clone(),
+            parts.back.clone(),
+            Arc::clone(&discovery),
+            move |work| met.add(work),
+        ));
+        let (dirty, rules) = (Arc::default(), Arc::<Heard>::default());
+        let state = Arc::new(State::new(state::Parts {
+            place: parts.place,
+            member: rest.clone(),
+            env: env.clone(),
+            cluster: cluster.clone(),
+            namespace: parts.namespace.clone(),
+            rights: rights.clone(),
+            desired: Arc::clone(&desired),
+            interpreter: Arc::clone(&interpreter),
+            rules: Arc::clone(&rules),
+            queue: queue.clone(),
+            dirty: Arc::clone(&dirty),
+        }));
+        let applier = Applier::new(
+            rest.clone(),
+            env.clone(),
+            Site { cluster: cluster.clone(), execution_namespace: namespace.clone(), scope: parts.scope },
+            Arc::clone(&desired),
+            interpreter,
+            dirty,
+        );
+        let executor = Arc::new(Executor {
+            upstream,
+            env: env.clone(),
+            cluster,
+            namespace,
+            desired,
+            applier,
+            discovery,
+            observer,
+            stats,
+            ground,
+            released: Arc::default(),
+            fence,
+            waits: Default::default(),
+            rules,
+            rights,
+        });
+        Self {
+            rest,
+            env,
+            instance: parts.instance,
+            namespace: parts.namespace,
+            heartbeats: parts.heartbeats,
+            work_syncs: parts.work_syncs,
+            back: parts.back,
+            queue,
+            executor,
+            state,
+        }
+    }
+
+    /// Takes in what a watch of Works tells, each with the hub's life in which it was begun: it is kept beyond the process
+    /// before it is acted on.
+    pub async fn take_in(&self, events: Vec<(Event<DesiredWork>, u64)>) {
+        self.state.take_in(events).await;
+    }
+
+    /// Keeps users' rules of a sort, as JSON, before they are followed.
+    pub async fn keep_rules(&self, sort: Sort, rules: Vec<u8>) {
+        self.state.keep_rules(sort, rules).await;
+    }
+
+    /// Why what is wanted is not kept beyond the process, or was not found whole at the start.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.state.trouble()
+    }
+
+    /// What is wanted.
+    pub fn desired(&self) -> &Arc<Desired> {
+        &self.executor.desired
+    }
+
+    /// Works to be looked at.
+    pub fn queue(&self) -> &WorkQueue<String> {
+        &self.queue
+    }
+
+    /// The fence around what may run in one place only.
+    pub fn fence(&self) -> &Arc<Fence> {
+        &self.executor.fence
+    }
+
+    /// What the member serves.
+    pub fn discovery(&self) -> &Arc<Discovery> {
+        &self.executor.discovery
+    }
+
+    /// Which of users' rules are known.
+    pub fn rules(&self) -> &Arc<Heard> {
+        &self.executor.rules
+    }
+
+    /// Other rules hold for some kinds, by group and kind, or all rules are known now.
+    pub fn rules_changed(&self, kinds: &[(String, String)]) {
+        let executor = &self.executor;
+        executor.observer.look_anew(|group, kind| kinds.iter().any(|(g, k)| g == group && k == kind));
+        executor.desired.names().into_iter().for_each(|work| self.queue.add(work));
+    }
+
+    /// Another agent is at work: what is known gets old, and is of no use afterwards.
+    pub fn stand_aside(&self) {
+        self.executor.stand_aside();
+    }
+
+    /// The member has turned out to be another.
+    pub fn is_another(&self) {
+        self.executor.observer.member_is_another();
+    }
+
+    /// Objects on the member that are watched.
+    pub fn objects(&self) -> usize {
+        self.executor.observer.len()
+    }
+
+    /// Kinds whose watches the member has refused for long, and what it says.
+    pub fn failing(&self) -> Vec<(String, Arc<str>)> {
+        self.executor.observer.failing()
+    }
+
+    /// Looks which Namespaces that were let go are still there.
+    pub async fn look_at_released(&self) {
+        self.executor.released.look(&self.rest, &self.executor.namespace).await;
+    }
+
+    /// Has a Cluster's conditions tell of them.
+    pub fn show_released(&self, conditions: &mut Vec<Condition>, now: Time) {
+        self.executor.released.show(conditions, now);
+    }
+
+    /// Starts all that it does. Before there is anybody above: what may not run unconfirmed is stopped.
+    pub fn start(&self, tasks: &mut Tasks) {
+        let (executor, rights) = (&self.executor, &self.executor.rights);
+        tasks.loops.spawn({
+            let (executor, rights) = (Arc::clone(executor), rights.clone());
+            async move { executor.fence.keep(&rights).await }
+        });
+        let fence = Arc::clone(&executor.fence);
+        let keeper = Keeper {
+            member: self.rest.clone(),
+            env: self.env.clone(),
+            cluster: executor.cluster.clone(),
+            namespace: self.namespace.clone(),
+            instance: self.instance.clone(),
+            rights: rights.clone(),
+            heartbeats: self.heartbeats,
+            back: self.back.clone(),
+            fenced: Box::new(move || fence.shortest()),
+        };
+        tasks.drains.spawn({
+            let last = tasks.last.clone();
+            async move { keeper.run(&last).await }
+        });
+        tasks.loops.spawn(tasks::follow_versions(Arc::clone(executor)));
+        tasks.loops.spawn(tasks::hurry(self.back.clone(), self.queue.clone()));
+        tasks.loops.spawn({
+            let executor = Arc::clone(executor);
+            async move { executor.ground.run().await }
+        });
+        tasks.loops.spawn({
+            let executor = Arc::clone(executor);
+            async move { executor.fence.ask().await }
+        });
+        tasks.loops.spawn({
+            let (executor, queue) = (Arc::clone(executor), self.queue.clone());
+            async move { executor.regain(move |work| queue.add(work)).await }
+        });
+        tasks.loops.spawn({
+            let (executor, state) = (Arc::clone(executor), Arc::clone(&self.state));
+            async move { state.keep(&executor.applier).await }
+        });
+        for _ in 0..self.work_syncs.max(1) {
+            let state = Arc::clone(&self.state);
+            tasks.drains.spawn(tasks::carry_out(Arc::clone(executor), state, self.queue.clone()));
+        }
+    }
+
+    /// Lets what is under way end, and begins nothing more.
+    pub async fn drain(&self) {
+        self.queue.close();
+        until(WORK_ENDS, || self.queue.is_empty() || !self.executor.rights.may_apply()).await;
+        let _ = tokio::time::timeout(KEPT, self.state.flush(&self.executor.applier)).await;
+    }
+
+    /// Ends the watches on the member, for good.
+    pub fn stop_watches(&self) {
+        self.executor.observer.stop();
+    }
+}

@@ -1,0 +1,721 @@
+//! Carrying out one Work: its objects applied, what left it taken away, its status made.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{annotation, event, extension},
+    work::{ResourceIdentifier, WorkStatus},
+};
+use karmada_client::ObjectRef;
+use karmada_core::{
+    delete::{Cause, WorkFacts},
+    health::Moment,
+    install_order,
+};
+use karmada_env::Env;
+use karmada_meta::{object, time::Time};
+use serde_json::Value;
+
+use super::{
+    desired::{Desired, DesiredWork, Manifest, ObjectId},
+    report::{Outcome, Outcomes, Seen},
+    waits::Waits,
+};
+use crate::{
+    apply::{Applier, Failure, Hope, Order, Removed},
+    discovery::Discovery,
+    fence::Fence,
+    ground::{Ground, Need},
+    observe::Observer,
+    released::Released,
+    revision::is_of_before,
+    rights::{Rights, Standing, is_over, moment},
+    rules::Heard,
+    stats::Stats,
+    upstream::{Live, Unanswered, Upstream},
+};
+
+/// What waits for a deletion or somebody else's change is tried again at least this often.
+pub(crate) const SOON: Duration = Duration::from_secs(2);
+
+/// What the hub has answered about a Work counts for so long when something is taken away. Longer than most Works take, on
+/// a slow member too; one that takes longer asks again.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// When to look at a Work again, beside when something happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Again {
+    /// Something failed: after the Work's backoff.
+    pub(crate) failed: bool,
+    /// No later than this.
+    pub(crate) after: Option<Duration>,
+}
+
+impl Again {
+    const FAILED: Self = Self { failed: true, after: None };
+    const SOON: Self = Self { failed: true, after: Some(SOON) };
+
+    fn after(pause: Duration) -> Self {
+        Self { failed: false, after: Some(pause) }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let after = self.after.into_iter().chain(other.after).min();
+        Self { failed: self.failed || other.failed, after }
+    }
+}
+
+/// Carries out Works.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    pub(crate) upstream: Arc<dyn Upstream>,
+    pub(crate) env: Env,
+    pub(crate) cluster: String,
+    pub(crate) namespace: String,
+    pub(crate) desired: Arc<Desired>,
+    pub(crate) applier: Applier,
+    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) observer: Observer,
+    pub(crate) stats: Arc<Stats>,
+    /// What Works wait for.
+    pub(crate) ground: Arc<Ground>,
+    /// Namespaces that stay.
+    pub(crate) released: Arc<Released>,
+    /// What may run in one place only.
+    pub(crate) fence: Arc<Fence>,
+    /// What Works that go wait for.
+    pub(crate) waits: Waits,
+    /// Which of users' rules are known.
+    pub(crate) rules: Arc<Heard>,
+    pub(crate) rights: Rights,
+}
+
+impl Executor {
+    /// Brings the member to what a Work says, and answers when to look again.
+    pub(crate) async fn sync(&self, name: &str) -> Again {
+        self.ground.forget(name);
+        let Some(work) = self.desired.get(name) else {
+            self.forget(name);
+            return Again::default();
+        };
+        if !self.rights.may_apply() {
+            // A machine that slept: whether another agent acts here now is known in a moment.
+            return Again::after(SOON);
+        }
+        // Works come again when this may be: see `Executor::regain`.
+        if work.deleting && (!self.rights.may_delete() || work.is_recalled()) {
+            return Again::default();
+        }
+        if !work.deleting && !self.rules.all() {
+            // It comes again when they are known.
+            return Again::default();
+        }
+        self.stats.syncs.add();
+        let begun = self.env.now();
+        let again = if work.deleting { self.take_away(&work).await } else { self.bring(&work, begun).await };
+        self.stats.sync_times.observe(!again.failed, self.env.now().saturating_sub(begun));
+        again
+    }
+
+    /// A Work is known no more. Not a deletion: what it put here stays, and is found again by its annotations.
+    fn forget(&self, name: &str) {
+        self.applier.forget_work(name);
+        self.waits.forget(name);
+        self.observer.keep_only(&self.desired.kinds());
+    }
+
+    /// Another agent is at work: what is known gets old, and is of no use afterwards.
+    pub(crate) fn stand_aside(&self) {
+        for name in self.desired.forget() {
+            self.ground.forget(&name);
+            self.forget(&name);
+        }
+    }
+
+    /// Lets Works that could not be carried out whole have their turn when deleting is allowed again.
+    pub(crate) async fn regain(&self, again: impl Fn(String)) {
+        loop {
+            self.rights.when(Standing::may_delete).await;
+            self.desired.names().into_iter().for_each(&again);
+            self.rights.when(|standing| !standing.may_delete()).await;
+        }
+    }
+
+    async fn bring(&self, work: &DesiredWork, begun: Duration) -> Again {
+        let old = work.status();
+        let recorded = recorded(&old);
+        let mut outcomes = Outcomes { suspended: work.suspended, ..Outcomes::default() };
+        let mut again = Again::default();
+        let mut wrote = false;
+        // For the hub's word about something fenced.
+        let mut waits = false;
+        let mut order: Vec<usize> = (0..work.manifests.len()).collect();
+        order.sort_by_key(|at| rank(&work.manifests[*at].id));
+        for ordinal in order {
+            if !self.rights.may_apply() {
+                // Between two objects a machine may sleep, and another agent begin.
+                return Again::after(SOON);
+            }
+            let manifest = &work.manifests[ordinal];
+            let identifier = identifier(ordinal, manifest);
+            if work.suspended {
+                self.applier.watch(&self.discovery, &self.observer, manifest).await;
+                let seen = self.seen(work, &manifest.id, &recorded);
+                outcomes.manifests.push(Outcome { identifier, error: None, seen });
+                continue;
+            }
+            match self.is_fenced(work, manifest).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    // The fence brings its Work back when the hub has said what it wants.
+                    waits = true;
+                    let seen = self.seen(work, &manifest.id, &recorded);
+                    outcomes.manifests.push(Outcome { identifier, error: None, seen });
+                    continue;
+                }
+                Err(failure) => {
+                    self.failed(manifest, &failure);
+                    again = again.and(self.again(&work.name, &failure));
+                    let seen = self.seen(work, &manifest.id, &recorded);
+                    outcomes.manifests.push(Outcome { identifier, error: Some(failure.message), seen });
+                    continue;
+                }
+            }
+            let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&manifest.id) };
+            let correction = self.applier.is_known(&manifest.id, &order);
+            match self.applier.apply(&self.discovery, &self.observer, order).await {
+                Ok(done) => {
+                    if done.written {
+                        wrote = true;
+                        self.wrote(work, manifest, correction, done.by_put.as_deref());
+                    }
+                    again = again.and(done.later.map(Again::after).unwrap_or_default());
+                    again = again.and(self.until_served(&work.name, manifest));
+                    if manifest.fence.is_some() {
+                        self.fence.is_running(&manifest.id);
+                    }
+                    outcomes.manifests.push(Outcome { identifier, error: None, seen: Some(done.seen) });
+                }
+                Err(failure) => {
+                    self.failed(manifest, &failure);
+                    again = again.and(self.again(&work.name, &failure));
+                    let seen = self.seen(work, &manifest.id, &recorded);
+                    outcomes.manifests.push(Outcome { identifier, error: Some(failure.message), seen });
+                }
+            }
+        }
+        outcomes.manifests.sort_by_key(|outcome| outcome.identifier.ordinal);
+        if waits && outcomes.manifests.iter().all(|outcome| outcome.error.is_none() && outcome.seen.is_none())
+        {
+            // Nothing has been begun; there is nothing to tell yet.
+            return again;
+        }
+        // By what was wanted before the start nothing is taken away.
+        if !work.suspended && self.rights.may_delete() && !work.is_recalled() {
+            again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
+        } else {
+            outcomes.leftovers =
+                self.leftovers(work, &recorded).into_iter().map(|(_, outcome)| outcome).collect();
+        }
+        self.tell(work, &old, outcomes, wrote, begun);
+        again
+    }
+
+    /// Whether an object must not be applied now, for it may run in one place only.
+    async fn is_fenced(&self, work: &DesiredWork, manifest: &Manifest) -> Result<bool, Failure> {
+        let Some(after) = manifest.fence.filter(|_| manifest.problem.is_none()) else {
+            self.fence.release(&manifest.id).await?;
+            return Ok(false);
+        };
+        let (group, version, kind) = (&manifest.id.group, &manifest.version, &manifest.id.kind);
+        // Of a kind that is not served nothing runs; applying it says so.
+        let Some(resource) = self.discovery.resource(group, version, kind).await? else { return Ok(false) };
+        self.observer.watch(&resource);
+        Ok(!self.fence.may_apply(&work.name, &manifest.id, &resource, after).await?)
+    }
+
+    /// Of a definition: waits until its kinds are served.
+    fn until_served(&self, work: &str, manifest: &Manifest) -> Again {
+        if manifest.id.kind != "CustomResourceDefinition" {
+            return Again::default();
+        }
+        let kinds = Need::of_definition(&manifest.text);
+        let waits = kinds.iter().filter_map(|kind| self.ground.wait(kind, work));
+        waits.map(Again::after).fold(Again::default(), Again::and)
+    }
+
+    /// When a Work of which something failed is looked at again.
+    fn again(&self, work: &str, failure: &Failure) -> Again {
+        match &failure.hope {
+            Hope::Soon => Again::SOON,
+            Hope::After(need) => self.ground.wait(need, work).map_or(Again::SOON, Again::after),
+            Hope::Sometime => Again::FAILED,
+        }
+    }
+
+    /// Takes away what the Work held before and no longer lists: only when all that it lists is there, and never on
+    /// the word of an empty list.
+    async fn clear_up(&self, work: &DesiredWork, recorded: &Recorded, outcomes: &mut Outcomes) -> Again {
+        let mut again = Again::default();
+        let mut leftovers = self.leftovers(work, recorded);
+        if leftovers.is_empty() {
+            return again;
+        }
+        let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
+        leftovers.sort_by_key(|(id, _)| Reverse(rank(id)));
+        if settled && leftovers.iter().any(|(id, _)| self.believes(work, id)) {
+            match self.ask(work).await {
+                Ok(Some(live)) if is_as_known(&live, work) => {}
+                // The watch will tell what is there now.
+                Ok(_) => {
+                    outcomes.leftovers.extend(leftovers.into_iter().map(|(_, outcome)| outcome));
+                    return again;
+                }
+                Err(error) => {
+                    tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the hub still has the Work as it is known here");
+                    outcomes.leftovers.extend(leftovers.into_iter().map(|(_, outcome)| outcome));
+                    return Again::SOON;
+                }
+            }
+        }
+        let answered = moment(&self.env);
+        let facts = self.facts(work, Cause::LeftTheWork, false);
+        let mut waits = BTreeMap::new();
+        for (id, mut outcome) in leftovers {
+            if !settled {
+                outcomes.leftovers.push(outcome);
+                continue;
+            }
+            if !self.believes(work, &id) {
+                // What the hub's record says is as old as the hub; what the member's says is not this hub's word.
+                self.tell_spared(
+                    work,
+                    &id,
+                    "the hub was made anew of an older copy, in which its Work does not list it",
+                );
+                continue;
+            }
+            if !self.may_remove(answered) {
+                outcomes.leftovers.push(outcome);
+                again = again.and(Again::after(SOON));
+                continue;
+            }
+            let (witnessed, fenced) = (self.desired.has_listed(work, &id), self.fence.guards(&id));
+            let facts = WorkFacts { witnessed, fenced, ..facts };
+            match self.remove(&facts, &id).await {
+                Ok(Removed::Deleted) => self.stats.deletions.add(),
+                Ok(Removed::Left | Removed::Released(_)) => {}
+                Ok(Removed::Spared(why)) => self.tell_spared(work, &id, &why),
+                Ok(Removed::Emptying(what)) => {
+                    outcome.error = Some(format!("the Namespace waits for what leaves it: {what}"));
+                    outcomes.leftovers.push(outcome);
+                    waits.insert(id, what);
+                }
+                Ok(Removed::Ending) => {
+                    outcomes.leftovers.push(outcome);
+                    waits.insert(id, String::new());
+                }
+                Err(failure) => {
+                    again = again.and(self.again(&work.name, &failure));
+                    outcome.error = Some(failure.message);
+                    outcomes.leftovers.push(outcome);
+                }
+            }
+        }
+        outcomes.leftovers.sort_by_key(|outcome| outcome.identifier.ordinal);
+        again.and(self.waits.note(&work.name, waits, false).map(Again::after).unwrap_or_default())
+    }
+
+    /// Whether the hub is believed that an object has left its Work: it is the hub that it always was, or has been seen to
+    /// list the object.
+    fn believes(&self, work: &DesiredWork, id: &ObjectId) -> bool {
+        self.fence.history().another_at().is_none() || self.desired.has_listed(work, id)
+    }
+
+    /// Whether something may be taken away by what the hub has answered at that moment: the machine may have slept since,
+    /// and another agent have begun, or the Work be another by now.
+    fn may_remove(&self, answered: Moment) -> bool {
+        let until = Moment { monotonic: answered.monotonic + FRESH, wall: answered.wall + FRESH };
+        self.rights.may_delete() && !is_over(until, moment(&self.env))
+    }
+
+    async fn remove(&self, facts: &WorkFacts<'_>, id: &ObjectId) -> Result<Removed, Failure> {
+        let removed = self.applier.remove(&self.discovery, facts, id).await?;
+        if !matches!(removed, Removed::Emptying(_) | Removed::Ending) {
+            self.fence.forget(id);
+        }
+        Ok(removed)
+    }
+
+    /// Objects of the Work that none of its manifests names, with how they are recorded.
+    fn leftovers(&self, work: &DesiredWork, recorded: &Recorded) -> Vec<(ObjectId, Outcome)> {
+        let listed: BTreeSet<&ObjectId> = work.manifests.iter().map(|m| &m.id).collect();
+        // A manifest of a kind without namespaces may name one all the same.
+        let is_listed = |id: &ObjectId| {
+            listed.contains(id)
+                || (id.namespace.is_empty()
+                    && listed.iter().any(|l| l.group == id.group && l.kind == id.kind && l.name == id.name))
+        };
+        let known = recorded.keys().cloned();
+        let found = self.observer.of_work(&work.name).into_iter().chain(self.applier.of_work(&work.name));
+        let ids: BTreeSet<ObjectId> = known.chain(found).filter(|id| !is_listed(id)).collect();
+        ids.into_iter()
+            .enumerate()
+            .map(|(index, id)| {
+                let ordinal = (work.manifests.len() + index) as i64;
+                let version = recorded.get(&id).map(|r| r.0.version.clone());
+                let version = version.or_else(|| {
+                    let apis = self.discovery.known()?;
+                    apis.preferred(&id.group, &id.kind).map(|resource| resource.version.clone())
+                });
+                let identifier = ResourceIdentifier {
+                    ordinal,
+                    group: id.group.clone(),
+                    version: version.unwrap_or_default(),
+                    kind: id.kind.clone(),
+                    resource: String::new(),
+                    namespace: id.namespace.clone(),
+                    name: id.name.clone(),
+                };
+                let seen = Some(self.seen(work, &id, recorded).unwrap_or_default());
+                (id, Outcome { identifier, error: None, seen })
+            })
+            .collect()
+    }
+
+    /// What is seen of a Work's object, or what the hub was last told of it while its kind has not been looked at yet.
+    fn seen(&self, work: &DesiredWork, id: &ObjectId, recorded: &Recorded) -> Option<Seen> {
+        if let Some(sight) = self.observer.get(id) {
+            return (sight.work.as_deref() == Some(&work.name)).then_some(sight.seen);
+        }
+        if self.observer.synced(&id.group, &id.kind) {
+            return None;
+        }
+        recorded.get(id).map(|(_, seen)| seen.clone())
+    }
+
+    fn facts<'a>(
+        &'a self,
+        work: &'a DesiredWork,
+        cause: Cause,
+        namespace_terminating: bool,
+    ) -> WorkFacts<'a> {
+        WorkFacts {
+            namespace: &self.namespace,
+            name: &work.name,
+            id: &work.id,
+            cause,
+            preserve: work.preserve,
+            fenced: false,
+            namespace_terminating,
+            cluster_terminating: self.upstream.cluster_is_going(),
+            hub_is_known: self.fence.history().another_at().is_none(),
+            witnessed: cause == Cause::WorkDeleted && self.desired.was_alive(work),
+            recent: false,
+        }
+    }
+
+    /// A Work that is being deleted: its objects go, then our finalizer does.
+    async fn take_away(&self, work: &DesiredWork) -> Again {
+        if !work.held {
+            return Again::default();
+        }
+        match self.still_waits(work).await {
+            Ok(None) => {}
+            Ok(Some(pause)) => return Again::after(pause),
+            Err(failure) => {
+                tracing::debug!(cluster = %self.cluster, work = %work.name, %failure, "cannot tell what the Work still waits for");
+                return Again::FAILED;
+            }
+        }
+        let namespace_terminating = match self.upstream.namespace_is_going().await {
+            Ok(terminating) => terminating,
+            Err(error) => {
+                tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the execution namespace is going");
+                return Again::SOON;
+            }
+        };
+        // Asked after the namespace: an execution namespace that was deleted and made again is not on its way out, but
+        // the Work that we know went with the first one.
+        let revision = match self.ask(work).await {
+            Ok(Some(live)) if object::deletion_timestamp(&live).is_some() => {
+                object::resource_version(&live).parse::<u64>().ok()
+            }
+            // The watch will tell what is there now; a Work that is missing is no deletion.
+            Ok(_) => return Again::default(),
+            Err(error) => {
+                tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the Work is still being deleted");
+                return Again::SOON;
+            }
+        };
+        let answered = moment(&self.env);
+        let old = work.status();
+        let recorded = recorded(&old);
+        let first = self.fence.history().first();
+        let recent = first.zip(revision).is_some_and(|(first, revision)| revision > first);
+        let facts = WorkFacts { recent, ..self.facts(work, Cause::WorkDeleted, namespace_terminating) };
+        let listed = work.manifests.iter().filter(|m| m.problem.is_none()).map(|m| m.id.clone());
+        let left = self.leftovers(work, &recorded).into_iter().map(|(id, _)| id);
+        let mut ids: Vec<ObjectId> = listed.rev().chain(left).collect();
+        ids.sort_by_key(|id| Reverse(rank(id)));
+        let mut failed = false;
+        let mut waits = BTreeMap::new();
+        for id in ids {
+            if !self.may_remove(answered) {
+                return Again::after(SOON);
+            }
+            // What the agent does not reach it has not put there, unless that is on record: then the member says why not.
+            if !self.applier.reaches(&id) && !recorded.contains_key(&id) {
+                continue;
+            }
+            let is_fenced = |m: &Manifest| m.id == id && m.fence.is_some();
+            let fenced = self.fence.guards(&id) || work.manifests.iter().any(is_fenced);
+            match self.remove(&WorkFacts { fenced, ..facts }, &id).await {
+                Ok(Removed::Deleted) => self.stats.deletions.add(),
+                Ok(Removed::Left) => {}
+                Ok(Removed::Spared(why)) => self.tell_spared(work, &id, &why),
+                Ok(Removed::Released(why)) => {
+                    if id.group.is_empty() && id.kind == "Namespace" {
+                        self.tell_released(work, &old, &id, &why).await;
+                    }
+                }
+                Ok(Removed::Emptying(what)) => {
+                    let message = format!("Namespace {} waits for what leaves it: {what}", id.name);
+                    let status = removal(&old, extension::NAMESPACE_EMPTYING, message, Time::now(&self.env));
+                    self.upstream.report(work, &old, status);
+                    waits.insert(id, what);
+                }
+                Ok(Removed::Ending) => {
+                    waits.insert(id, String::new());
+                }
+                Err(failure) => {
+                    failed = true;
+                    self.stats.sync_errors.add();
+                    let message = format!(
+                        "Failed to delete resource({}) from cluster({}): {failure}",
+                        id.path(),
+                        self.cluster
+                    );
+                    tracing::warn!(cluster = %self.cluster, work = %work.name, %message);
+                    self.upstream.warning(&self.reference(work), event::SYNC_FAILED, message);
+                }
+            }
+        }
+        let pause = self.waits.note(&work.name, waits, !failed);
+        if failed {
+            return Again::FAILED;
+        }
+        if let Some(pause) = pause {
+            return Again::after(pause);
+        }
+        self.applier.forget_work(&work.name);
+        self.upstream.finished(work);
+        Again::default()
+    }
+
+    /// Looks on the member whether all that a Work waited for there is still as it was, or nearly so: then there is nothing
+    /// to be decided yet, nor to be asked of the hub. Answers when to look again.
+    async fn still_waits(&self, work: &DesiredWork) -> Result<Option<Duration>, Failure> {
+        let mut what = BTreeMap::new();
+        for id in self.waits.of(&work.name) {
+            let Some(holds) = self.applier.waits(&self.discovery, &id).await? else { return Ok(None) };
+            what.insert(id, holds);
+        }
+        Ok(if what.is_empty() { None } else { self.waits.note(&work.name, what, true) })
+    }
+
+    /// Says that an object stays although the hub wants it gone.
+    fn tell_spared(&self, work: &DesiredWork, id: &ObjectId, why: &str) {
+        let (cluster, path) = (&self.cluster, id.path());
+        let message = format!(
+            "{} {path} stays on cluster({cluster}): {why}. Apply its template again to keep it, or delete it there",
+            id.kind
+        );
+        tracing::warn!(%cluster, work = %work.name, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "not deleted");
+        self.upstream.warning(&self.reference(work), event::OBJECT_SPARED, message);
+    }
+
+    /// Says that a Namespace stays: in the condition of its Work, before that goes, in one of the Cluster, for as long as it
+    /// stays, and in an event about the Namespace. Whether the hub hears it or not, the Namespace is let go.
+    async fn tell_released(&self, work: &DesiredWork, old: &WorkStatus, id: &ObjectId, why: &str) {
+        let cluster = &self.cluster;
+        self.released.note(&id.name, why);
+        let message = format!("Namespace {} stays on cluster({cluster}): {why}", id.name);
+        let status = removal(old, extension::NAMESPACE_RELEASED, message.clone(), Time::now(&self.env));
+        if let Err(error) = self.upstream.last_words(work, &status.conditions).await {
+            tracing::warn!(%cluster, work = %work.name, %error, "the hub was not told that the Namespace stays");
+        }
+        if let Some(manifest) = work.manifests.iter().find(|manifest| manifest.id == *id) {
+            self.upstream.warning(&template(manifest), event::NAMESPACE_RELEASED, message);
+        }
+    }
+
+    /// The very Work that we know, as the hub has it now; nothing if that is gone. Whether this is the hub that it was is
+    /// known afterwards.
+    async fn ask(&self, work: &DesiredWork) -> Result<Option<Value>, Unanswered> {
+        self.fence.load().await?;
+        let (before, known) = (self.fence.history(), work.revision());
+        let Live { revision, work: live } = self.upstream.work(&work.name).await?;
+        if let Some(revision) = revision {
+            self.fence.answered(before, revision);
+        }
+        if live.as_ref().is_some_and(|live| is_of_before(live, &work.uid, known, work.deleting)) {
+            self.fence.went_back(work.life());
+        }
+        Ok(live.filter(|live| object::uid(live) == work.uid))
+    }
+
+    fn wrote(&self, work: &DesiredWork, manifest: &Manifest, correction: bool, by_put: Option<&str>) {
+        self.stats.applies.add();
+        if correction {
+            self.stats.corrections.add();
+        }
+        if manifest.id.group.is_empty() && manifest.id.kind == "Namespace" {
+            self.ground.made_namespace(&manifest.id.name);
+            self.released.forget(&manifest.id.name);
+        }
+        let message =
+            format!("Successfully applied resource({}) to cluster {}", manifest.id.path(), self.cluster);
+        self.upstream.normal(&template(manifest), event::SYNC_SUCCEED, message);
+        if let Some(why) = by_put {
+            let message =
+                format!("{} was written by update, since apply does not take it: {why}", manifest.id.path());
+            tracing::warn!(cluster = %self.cluster, work = %work.name, %message);
+            self.upstream.warning(&self.reference(work), event::SYNC_SUCCEED, message);
+        }
+    }
+
+    fn failed(&self, manifest: &Manifest, failure: &Failure) {
+        self.stats.sync_errors.add();
+        let (path, cluster) = (manifest.id.path(), &self.cluster);
+        let message =
+            format!("Failed to create or update resource({path}) in member cluster({cluster}): {failure}");
+        self.upstream.warning(&template(manifest), event::SYNC_FAILED, message);
+    }
+
+    /// Says what became of the Work: its status to the outbox if it changed, events for people.
+    fn tell(&self, work: &DesiredWork, old: &WorkStatus, outcomes: Outcomes, wrote: bool, begun: Duration) {
+        let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;
+        let about = work.manifests.first().map(|manifest| &manifest.id);
+        let reference = self.reference(work);
+        let (name, cluster) = (format!("{}/{}", self.namespace, work.name), &self.cluster);
+        if let Some(error) = outcomes.error() {
+            let message = format!("Failed to sync work({name}) to cluster({cluster}), err: {error}");
+            tracing::warn!(
+                cluster = %self.cluster,
+                work = %work.name,
+                kind = about.map(|id| id.kind.as_str()),
+                namespace = about.map(|id| id.namespace.as_str()),
+                name = about.map(|id| id.name.as_str()),
+                duration_ms,
+                %error,
+                "not carried out"
+            );
+            self.upstream.warning(&reference, event::SYNC_FAILED, message);
+        } else if wrote {
+            tracing::info!(
+                cluster = %self.cluster,
+                work = %work.name,
+                kind = about.map(|id| id.kind.as_str()),
+                namespace = about.map(|id| id.namespace.as_str()),
+                name = about.map(|id| id.name.as_str()),
+                duration_ms,
+                "carried out"
+            );
+            let message = format!("Sync work({name}) to cluster({cluster}) successful.");
+            self.upstream.normal(&reference, event::SYNC_SUCCEED, message);
+        }
+        if work.is_recalled() {
+            // What the hub has of it is not known. When it is there the Work is looked at again.
+            return;
+        }
+        for (kind, reason, message) in outcomes.news(old) {
+            self.upstream.event(&reference, kind, reason, message);
+        }
+        let status = outcomes.status(old, Time::now(&self.env));
+        let dispatching = |status: &WorkStatus| {
+            let condition =
+                conditions::find(&status.conditions, karmada_api::consts::condition::DISPATCHING)?;
+            Some((condition.status, condition.message.clone()))
+        };
+        if let (before, Some(after)) = (dispatching(old), dispatching(&status))
+            && before.as_ref() != Some(&after)
+        {
+            self.upstream.normal(&reference, event::WORK_DISPATCHING, after.1);
+        }
+        self.upstream.report(work, old, status);
+    }
+
+    fn reference(&self, work: &DesiredWork) -> ObjectRef {
+        ObjectRef {
+            api_version: "work.karmada.io/v1alpha1".into(),
+            kind: "Work".into(),
+            namespace: self.namespace.clone(),
+            name: work.name.clone(),
+            uid: work.uid.clone(),
+            resource_version: String::new(),
+        }
+    }
+}
+
+/// Whether a Work, as the hub has it, lists what it is known to list, and is there to stay.
+fn is_as_known(live: &Value, work: &DesiredWork) -> bool {
+    object::deletion_timestamp(live).is_none() && object::generation(live) == work.generation
+}
+
+/// The status of a Work whose Namespace is not gone.
+fn removal(old: &WorkStatus, reason: &str, message: String, now: Time) -> WorkStatus {
+    let mut status = old.clone();
+    let condition = Condition::new(extension::NAMESPACE_REMOVED, false, reason, message, now);
+    conditions::set(&mut status.conditions, condition, now);
+    status
+}
+
+/// The place of an object in the order of applying.
+fn rank(id: &ObjectId) -> usize {
+    install_order::rank(&id.group, &id.kind)
+}
+
+/// What the hub's record of a Work says of its objects.
+type Recorded = BTreeMap<ObjectId, (ResourceIdentifier, Seen)>;
+
+fn recorded(status: &WorkStatus) -> Recorded {
+    let entry = |manifest: &karmada_api::work::ManifestStatus| {
+        let seen = Seen {
+            status: manifest.status.clone(),
+            health: manifest.health.unwrap_or_default(),
+            ..Seen::default()
+        };
+        (ObjectId::from(&manifest.identifier), (manifest.identifier.clone(), seen))
+    };
+    status.manifest_statuses.iter().map(entry).collect()
+}
+
+fn identifier(ordinal: usize, manifest: &Manifest) -> ResourceIdentifier {
+    ResourceIdentifier {
+        ordinal: ordinal as i64,
+        group: manifest.id.group.clone(),
+        version: manifest.version.clone(),
+        kind: manifest.id.kind.clone(),
+        // Karmada leaves it empty.
+        resource: String::new(),
+        namespace: manifest.id.namespace.clone(),
+        name: manifest.id.name.clone(),
+    }
+}
+
+/// The template that a manifest was made from, for events on the hub.
+fn template(manifest: &Manifest) -> ObjectRef {
+    let value: Value = serde_json::from_str(&manifest.text).unwrap_or_default();
+    ObjectRef {
+        uid: object::annotation(&value, annotation::TEMPLATE_UID).unwrap_or_default().to_owned(),
+        resource_version: String::new(),
+        ..ObjectRef::of(&value)
+    }
+}

@@ -1,0 +1,266 @@
+//! The hub half of an agent, put together.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use karmada_api::consts::component;
+use karmada_client::{Recorder, Rest, Wake, WorkQueue, events::RecorderTask, latest};
+use karmada_env::Env;
+use karmada_interpreter::Interpreter;
+use karmada_member::{Member, Stats, Tasks, quotas, rights::Rights, summary, until};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::{
+    cluster::ClusterView,
+    heartbeat::Heartbeat,
+    outbox::{Outbox, REPORTERS},
+    pull::pull,
+    register::Registrar,
+    reporter::Reporter,
+    rules,
+    upstream::Line,
+};
+use crate::config::AgentConfig;
+
+/// How long reports that were made may take at the end.
+const WORDS_ARE_OUT: Duration = Duration::from_secs(2);
+
+/// The ways to the hub, from before there is a member half.
+pub(crate) struct Ways {
+    hub: Rest,
+    pub(crate) recorder: Recorder,
+    recorder_task: RecorderTask,
+    outbox: Arc<Outbox>,
+    cluster: latest::Sender<Option<Arc<Value>>>,
+}
+
+impl Ways {
+    pub(crate) fn new(hub: kube::Client, config: &AgentConfig, env: &Env) -> Self {
+        let (recorder, recorder_task) = Recorder::new(hub.clone(), component::EXECUTION, env.clone());
+        let hub = Rest::new(hub);
+        let outbox = Arc::new(Outbox::new(hub.clone(), config.execution_namespace(), env.clone()));
+        Self { hub, recorder, recorder_task, outbox, cluster: latest::Sender::new(None) }
+    }
+
+    /// What the member half asks and tells.
+    pub(crate) fn upstream(&self, config: &AgentConfig) -> Arc<Line> {
+        Arc::new(Line {
+            hub: self.hub.clone(),
+            namespace: config.execution_namespace(),
+            outbox: Arc::clone(&self.outbox),
+            recorder: self.recorder.clone(),
+            cluster: self.cluster.subscribe(),
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct HubHalf {
+    hub: Rest,
+    member: Rest,
+    env: Env,
+    config: AgentConfig,
+    instance: String,
+    rights: Rights,
+    interpreter: Arc<Interpreter>,
+    stats: Arc<Stats>,
+    recorder: Recorder,
+    recorder_task: Option<RecorderTask>,
+    reporters: JoinSet<()>,
+    pub(crate) view: Arc<ClusterView>,
+    pub(crate) outbox: Arc<Outbox>,
+}
+
+/// What a hub half is made of, beside its [`Ways`].
+pub(crate) struct Parts {
+    pub(crate) member: Rest,
+    pub(crate) env: Env,
+    pub(crate) config: AgentConfig,
+    pub(crate) instance: String,
+    pub(crate) rights: Rights,
+    pub(crate) interpreter: Arc<Interpreter>,
+    pub(crate) stats: Arc<Stats>,
+}
+
+impl HubHalf {
+    pub(crate) fn new(ways: Ways, parts: Parts, half: &Member) -> Self {
+        let Parts { member, env, config, instance, rights, interpreter, stats } = parts;
+        let Ways { hub, recorder, recorder_task, outbox, cluster } = ways;
+        let (name, fence) = (config.cluster.clone(), Arc::clone(half.fence()));
+        let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), fence, cluster));
+        Self {
+            hub,
+            member,
+            env,
+            config,
+            instance,
+            rights,
+            interpreter,
+            stats,
+            recorder,
+            recorder_task: Some(recorder_task),
+            reporters: JoinSet::new(),
+            view,
+            outbox,
+        }
+    }
+
+    /// Events that were lost.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Who registers.
+    fn registrar(&self) -> Registrar {
+        Registrar {
+            hub: self.hub.clone(),
+            member: self.member.clone(),
+            config: self.config.clone(),
+            view: Arc::clone(&self.view),
+            rights: self.rights.clone(),
+            env: self.env.clone(),
+        }
+    }
+
+    /// Starts all that it does. What needs a Cluster waits for it; the member half waits for nothing of this.
+    pub(crate) fn start(&mut self, half: &Arc<Member>, tasks: &mut Tasks) {
+        let (env, config, rights) = (&self.env, &self.config, &self.rights);
+        let registrar = self.registrar();
+        tasks.loops.spawn(async move {
+            registrar.register().await;
+            registrar.take_back().await;
+        });
+        let heartbeat = Heartbeat::new(
+            self.hub.clone(),
+            config.clone(),
+            self.instance.clone(),
+            Arc::clone(&self.view),
+            Arc::clone(&self.stats),
+            rights.clone(),
+            Arc::clone(half.fence()),
+        );
+        let (last, registered) = (tasks.last.clone(), rights.clone());
+        tasks.drains.spawn(async move {
+            tokio::select! {
+                biased;
+                () = last.cancelled() => {}
+                () = registered.registered() => heartbeat.run(&last).await,
+            }
+        });
+        if let Some(recorder) = self.recorder_task.take() {
+            let (last, registered) = (tasks.last.clone(), rights.clone());
+            tasks.drains.spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = last.cancelled() => return,
+                    () = registered.registered() => {}
+                }
+                recorder.run(last).await;
+            });
+        }
+        tasks.loops.spawn({
+            let (view, env, wake) = (Arc::clone(&self.view), env.clone(), config.hub_back.clone());
+            let rights = rights.clone();
+            async move {
+                rights.registered().await;
+                view.follow(env, wake).await;
+            }
+        });
+        let reporter = self.reporter(half, tasks);
+        tasks.loops.spawn({
+            let rights = rights.clone();
+            async move { reporter.run(&rights).await }
+        });
+        tasks.loops.spawn(self.follow_rules(half));
+        tasks.loops.spawn(pull(
+            config.clone(),
+            env.clone(),
+            rights.clone(),
+            Arc::clone(&self.view),
+            Arc::clone(half),
+        ));
+        tasks.loops.spawn(hurry(config.hub_back.clone(), half.queue().clone(), Arc::clone(&self.outbox)));
+        for _ in 0..REPORTERS {
+            let (outbox, half) = (Arc::clone(&self.outbox), Arc::clone(half));
+            let (rights, stats) = (rights.clone(), Arc::clone(&self.stats));
+            let went_back = {
+                let fence = Arc::clone(half.fence());
+                move |life| fence.went_back(life)
+            };
+            self.reporters.spawn(async move { outbox.run(half.desired(), &rights, &stats, went_back).await });
+        }
+    }
+
+    /// Who reports the Cluster's status, and what it looks at.
+    fn reporter(&self, half: &Arc<Member>, tasks: &mut Tasks) -> Reporter {
+        let (figures, quotas) = (Arc::default(), Arc::default());
+        // All Pods of a member are more than anything else that is watched.
+        if self.config.resource_modeling {
+            let (member, env, back) = (&self.member, &self.env, &self.config.member_back);
+            let pods = summary::follow(member.clone(), env.clone(), back.clone(), Arc::clone(&figures));
+            let left = quotas::follow(member.clone(), env.clone(), back.clone(), Arc::clone(&quotas));
+            for follow in [pods.boxed(), left.boxed()] {
+                let rights = self.rights.clone();
+                tasks.loops.spawn(async move {
+                    // Nobody asks for it before.
+                    rights.registered().await;
+                    follow.await;
+                });
+            }
+        }
+        Reporter {
+            hub: self.hub.clone(),
+            member: self.member.clone(),
+            env: self.env.clone(),
+            config: self.config.clone(),
+            view: Arc::clone(&self.view),
+            half: Arc::clone(half),
+            figures,
+            quotas,
+            stats: Arc::clone(&self.stats),
+            identity: Mutex::default(),
+        }
+    }
+
+    fn follow_rules(&self, half: &Arc<Member>) -> impl Future<Output = ()> + Send + use<> {
+        let follower = rules::Follower {
+            hub: self.hub.clone(),
+            env: self.env.clone(),
+            wake: self.config.hub_back.clone(),
+            rights: self.rights.clone(),
+            view: Arc::clone(&self.view),
+            interpreter: Arc::clone(&self.interpreter),
+            half: Arc::clone(half),
+        };
+        let (held, changed) = (Arc::clone(half), Arc::clone(half));
+        follower.run(move || held.desired().versioned_kinds(), move |kinds| changed.rules_changed(kinds))
+    }
+
+    /// Waits for one of those who report to end although it should not.
+    pub(crate) async fn ended(&mut self) -> Result<(), tokio::task::JoinError> {
+        match self.reporters.join_next().await {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Lets what was reported go out, and takes nothing more.
+    pub(crate) async fn drain(&mut self) {
+        until(WORDS_ARE_OUT, || self.outbox.len() == 0 || !self.rights.may_report()).await;
+        self.outbox.close();
+        self.reporters.shutdown().await;
+    }
+}
+
+/// Lets what waits have its turn when the hub is back.
+async fn hurry(back: Wake, queue: WorkQueue<String>, outbox: Arc<Outbox>) {
+    let mut back = back.listen();
+    loop {
+        back.woken().await;
+        outbox.hurry();
+        queue.retry_all_now();
+    }
+}
