@@ -16,7 +16,7 @@ The first form is what karmada-hub token create --cluster N prints: the agent ma
 and keeps its certificate there, in the Secret $namespace/karmada-kubeconfig. The hub is not asked from here.
 
   --member-kubeconfig F, --member-context C   the member (default: as kubectl's)
-  --proxy-url URL    the HTTP proxy by which the member reaches the hub
+  --proxy-url URL    the proxy by which the member reaches the hub: http://…, socks5://…
 
 The second form gives it a credential that was made elsewhere:
 
@@ -90,7 +90,7 @@ if [ -n "$join_hub$token$hash" ]; then
     [[ $join_hub =~ ^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$ ]] || bad "--hub \"$join_hub\" is not HOST:PORT"
     [[ $token =~ ^[a-z0-9]{6}\.[a-z0-9]{16}$ ]] || bad "what --token gives is no bootstrap token: 6 characters of a-z and 0-9, a dot and 16 more"
     [[ $hash =~ ^sha256:[0-9a-fA-F]{64}$ ]] || bad "--ca-cert-hash \"$hash\" is not sha256: with 64 hexadecimal digits behind it"
-    [[ -z $proxy || $proxy =~ ^http://[^/[:space:]]+/?$ ]] || bad "--proxy-url wants a URL like http://proxy.example.com:3128"
+    [[ -z $proxy || $proxy =~ ^(http|socks5h?)://[^/[:space:]]+/?$ ]] || bad "--proxy-url wants a URL like http://proxy.example.com:3128 or socks5://proxy.example.com"
     [ -z "$hub_server_override" ] || bad "--hub-server is for a hub that is given by a kubeconfig"
 else
     [ ${#positional[@]} -eq 4 ] ||

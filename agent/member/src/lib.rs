@@ -330,6 +330,10 @@ impl Member {
             async move { keeper.run(&last).await }
         });
         tasks.loops.spawn(tasks::follow_versions(Arc::clone(executor)));
+        tasks.loops.spawn({
+            let executor = Arc::clone(executor);
+            async move { executor.observer.run().await }
+        });
         tasks.loops.spawn(tasks::hurry(self.back.clone(), self.queue.clone()));
         tasks.loops.spawn({
             let executor = Arc::clone(executor);

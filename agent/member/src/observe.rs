@@ -12,7 +12,7 @@
 //! Answers to what is written show objects, too: see [`super::sights`]. What is missed all the same ends with the next
 //! full list ([`COMPARE`]).
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::poll_fn, panic::resume_unwind, sync::Arc, time::Duration};
 
 use karmada_api::consts::label;
 use karmada_client::{Event, Resource, Rest, Wake, WatchConfig, Watcher, watch};
@@ -21,7 +21,7 @@ use karmada_interpreter::Interpreter;
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::{
     discovery::Apis,
@@ -232,15 +232,26 @@ impl Observer {
             namespace: namespace_of_rules,
         };
         let task = follower.follow();
-        let mut tasks = self.tasks.lock();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
+        self.tasks.lock().spawn(async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 () = task => {}
             }
         });
+    }
+
+    /// Looks after the watches until they are stopped. A watch that panics ends the agent as any other part would: what
+    /// it no longer sees would stay as it is, and nobody would know.
+    pub(crate) async fn run(&self) {
+        // Whoever waits for a set that is empty is not told when it no longer is.
+        self.tasks.lock().spawn(std::future::pending());
+        while let Some(ended) = poll_fn(|context| self.tasks.lock().poll_join_next(context)).await {
+            if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+                resume_unwind(panic);
+            }
+        }
+        std::future::pending().await
     }
 
     /// Stops every watch, for good.
@@ -338,5 +349,39 @@ impl Follower {
             // A link that is away says nothing about it.
             _ => return,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it sees no more would stay as it is on the member, and nobody would know.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_panics_ends_whoever_looks_after_it() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            let mut foreseen: Vec<http::Response<kube::client::Body>> = Vec::new();
+            Ok::<_, std::io::Error>(foreseen.remove(0))
+        });
+        let member = Rest::new(kube::Client::new(service, "default"));
+        let env = Env::seeded(karmada_env::ManualClock::new(std::time::SystemTime::UNIX_EPOCH), 0);
+        let ways = Ways { notice: Box::new(|_| ()), in_use: Box::new(|_| true) };
+        let interpreter = Arc::new(Interpreter::new(env.clone()));
+        let observer = Arc::new(Observer::new(
+            member,
+            env,
+            "karmada-es-m".to_owned(),
+            Scope::Everywhere,
+            Wake::new(),
+            ways,
+            interpreter,
+        ));
+        let running = tokio::spawn({
+            let observer = Arc::clone(&observer);
+            async move { observer.run().await }
+        });
+        observer.watch(&Resource::new("apps", "v1", "deployments", "Deployment", true));
+        let ended = tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends");
+        assert!(ended.expect_err("it does not end well").is_panic());
     }
 }

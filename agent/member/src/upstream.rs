@@ -17,17 +17,24 @@ pub struct Unanswered {
     cause: String,
 }
 
+impl Unanswered {
+    /// Why there is no answer.
+    pub fn because(cause: impl std::fmt::Display) -> Self {
+        Self { cause: cause.to_string() }
+    }
+}
+
 impl From<karmada_client::Error> for Unanswered {
     fn from(error: karmada_client::Error) -> Self {
-        Self { cause: error.to_string() }
+        Self::because(error)
     }
 }
 
 /// An answer, or none.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Unanswered>>;
 
-/// A Work as it is now.
-#[derive(Debug, Default)]
+/// A Work as it is now. There is no default: that a Work is not there is for whoever has looked to say.
+#[derive(Debug)]
 pub struct Live {
     /// The revision that the hub was at, if it is a number.
     pub revision: Option<u64>,

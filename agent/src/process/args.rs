@@ -131,7 +131,8 @@ struct Flags {
         requires = "hub"
     )]
     ca_cert_hash: Vec<String>,
-    /// The HTTP proxy by which the hub is reached. Without it: HTTPS_PROXY and NO_PROXY, or proxy-url in the hub's kubeconfig.
+    /// The proxy by which the hub is reached, http://… or socks5://…; without it HTTPS_PROXY and NO_PROXY count, or proxy-url
+    /// in the hub's kubeconfig.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
     /// With join: end when the credential is kept.

@@ -600,9 +600,9 @@ mod tests {
                 "certificate-authority: /etc/k/ca.crt: No such file",
             ),
             (
-                "server: 'https://h', proxy-url: 'socks5://p'",
+                "server: 'https://h', proxy-url: 'ftp://p'",
                 "",
-                "clusters[k].cluster.proxy-url: \"socks5://p\": only http:// proxies are supported",
+                "clusters[k].cluster.proxy-url: \"ftp://p\": only http:// and socks5:// proxies are supported",
             ),
             (server.as_str(), "exec: {command: aws}", "users[u].user.exec: not supported; use"),
             (server.as_str(), "tokenFile: t", "users[u].user.tokenFile: /etc/k/t: No such file"),

@@ -53,9 +53,6 @@ pub(crate) async fn vanish(bed: &Bed, report: &mut Report) {
     filling.clusters((0..args.clusters).map(cluster_name)).await;
     filling.objects((0..policies).map(|n| policy(n, args.clusters)), NAMESPACE).await;
     filling.objects((0..args.bindings).map(|n| template(n, policies)), NAMESPACE).await;
-    let short = |number: usize| number < args.lost;
-    let lease = |n: usize| idle::lease(&cluster_name(n), if short(n) { GRACE.as_secs() } else { LONG });
-    idle::create(&filling.api, (0..args.clusters).map(lease)).await;
     filling.close().await;
 
     let hub = bed.hub(folder, &["--cluster-max-lease-duration=1h"]).await;
@@ -63,6 +60,10 @@ pub(crate) async fn vanish(bed: &Bed, report: &mut Report) {
     let took = hub.until("all Works", hub.started, || async { hub.works(None).await >= wanted }).await;
     eprintln!("  {wanted} works after {} ({:.1} s computed)", seconds(took), hub.computed());
     bed.settle().await;
+    // Not before: a hub learns from the pauses between renewals how long it has to wait, and nobody renews while it fills.
+    let promised = |n: usize| if n < args.lost { GRACE.as_secs() } else { LONG };
+    let lease = |n: usize| idle::lease(&cluster_name(n), promised(n));
+    idle::create(&hub.api, (0..args.clusters).map(lease)).await;
 
     // Those that vanish are renewed last, so that none of the others is near its end.
     let renew = async |numbers: std::ops::Range<usize>| {

@@ -1,25 +1,38 @@
-//! HTTP proxies: how a connection is made through one, and which one is meant.
+//! Proxies: how a connection is made through one, and which one is meant.
 
 use std::{fmt, io};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use http::Uri;
+use hyper_util::{client::legacy::connect::proxy::SocksV5, rt::TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower::{Service, service_fn};
 
 use super::{Io, dial::Dial};
 
 /// The longest answer to CONNECT that is read.
 const LONGEST_ANSWER: usize = 16 << 10;
 
-/// A proxy that makes connections for others: `http://[USER:PASSWORD@]HOST[:PORT]`.
+/// A proxy that makes connections for others: `http://[USER:PASSWORD@]HOST[:PORT]`, or `socks5://…`. Either looks the
+/// server's name up itself, as with Go's programs; `socks5h` says the same.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
+    speaks: Speaks,
     host: String,
     port: u16,
-    /// `Proxy-Authorization`.
-    authorization: Option<String>,
+    /// User and password.
+    login: Option<(String, String)>,
     url: String,
+}
+
+/// How a proxy is told where to connect to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    /// CONNECT.
+    Http,
+    /// RFC 1928, with names, and RFC 1929 for user and password.
+    Socks5,
 }
 
 impl fmt::Debug for Proxy {
@@ -45,17 +58,32 @@ impl Proxy {
         let shown = url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("…@{host}"));
         let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let uri: Uri = full.parse().map_err(|error| format!("{shown:?} is not a URL: {error}"))?;
-        if uri.scheme_str() != Some("http") {
-            return Err(format!("{shown:?}: only http:// proxies are supported"));
-        }
+        let (speaks, usual) = match uri.scheme_str() {
+            Some("http") => (Speaks::Http, 80),
+            Some("socks5" | "socks5h") => (Speaks::Socks5, 1080),
+            _ => return Err(format!("{shown:?}: only http:// and socks5:// proxies are supported")),
+        };
         let host = bare(uri.host().unwrap_or_default());
         if host.is_empty() {
             return Err(format!("{shown:?} names no host"));
         }
         let user =
             uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
-        let authorization = user.map(|user| format!("Basic {}", BASE64_STANDARD.encode(decoded(user))));
-        Ok(Self { host: host.to_owned(), port: uri.port_u16().unwrap_or(80), authorization, url: full })
+        let login = user.map(|user| {
+            let (name, password) = user.split_once(':').unwrap_or((user, ""));
+            let text = |part| {
+                String::from_utf8(decoded(part))
+                    .map_err(|_| format!("{shown:?}: user or password is no UTF-8"))
+            };
+            Ok::<_, String>((text(name)?, text(password)?))
+        });
+        let login = login.transpose()?;
+        // What the protocol has room for.
+        let is_long = |(user, password): &(String, String)| user.len() > 255 || password.len() > 255;
+        if speaks == Speaks::Socks5 && login.as_ref().is_some_and(is_long) {
+            return Err(format!("{shown:?}: user and password of a SOCKS proxy have 255 bytes at most"));
+        }
+        Ok(Self { speaks, host: host.to_owned(), port: uri.port_u16().unwrap_or(usual), login, url: full })
     }
 
     /// The proxy that the environment names for a server, by the rules of Go's programs: `HTTPS_PROXY`, but for what is in
@@ -178,16 +206,44 @@ impl<D: Dial> Dial for Through<D> {
             let of_proxy =
                 |error: io::Error| io::Error::new(error.kind(), format!("the proxy {proxy}: {error}"));
             let (mut io, peer) = dialing.await.map_err(of_proxy)?;
-            connect(&mut io, &proxy, &server).await.map_err(of_proxy)?;
+            match proxy.speaks {
+                Speaks::Http => connect(&mut io, &proxy, &server).await.map_err(of_proxy)?,
+                Speaks::Socks5 => io = socks(io, &proxy, &server).await.map_err(of_proxy)?,
+            }
             Ok((io, format!("{server} through the proxy {peer}")))
         })
     }
 }
 
+/// Asks a SOCKS proxy for a connection. It may lose what a server says before it is spoken to; ours do not.
+fn socks(io: Box<dyn Io>, proxy: &Proxy, server: &str) -> BoxFuture<'static, io::Result<Box<dyn Io>>> {
+    let to: Uri = match server.parse() {
+        Ok(to) => to,
+        Err(error) => return Box::pin(std::future::ready(Err(io::Error::other(error)))),
+    };
+    let mut io = Some(TokioIo::new(io));
+    let there = service_fn(move |_: Uri| {
+        std::future::ready(io.take().ok_or_else(|| io::Error::other("it is asked once")))
+    });
+    let mut through = SocksV5::new(Uri::from_static("proxy"), there);
+    if let Some((user, password)) = &proxy.login {
+        through = through.with_auth(user.clone(), password.clone());
+    }
+    let (connecting, server) = (through.call(to), server.to_owned());
+    Box::pin(connecting.map(move |connected| {
+        let refusal = |error: String| {
+            let why = error.strip_prefix("SOCKS error: ").unwrap_or(&error);
+            io::Error::other(format!("it does not connect to {server}: {why}"))
+        };
+        Ok(connected.map_err(|error| refusal(error.to_string()))?.into_inner())
+    }))
+}
+
 async fn connect(io: &mut Box<dyn Io>, proxy: &Proxy, server: &str) -> io::Result<()> {
     let mut request = format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n");
-    if let Some(authorization) = &proxy.authorization {
-        request.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+    if let Some((user, password)) = &proxy.login {
+        let authorization = BASE64_STANDARD.encode(format!("{user}:{password}"));
+        request.push_str(&format!("Proxy-Authorization: Basic {authorization}\r\n"));
     }
     request.push_str("\r\n");
     io.write_all(request.as_bytes()).await?;
@@ -223,15 +279,20 @@ mod tests {
         let rows = [
             ("http://p", Ok(("p", 80, None))),
             ("p:3128", Ok(("p", 3128, None))),
-            ("http://u:p%40ss@[::1]:8080", Ok(("::1", 8080, Some("Basic dTpwQHNz")))),
-            ("https://p", Err("\"https://p\": only http:// proxies")),
+            ("http://u:p%40ss@[::1]:8080", Ok(("::1", 8080, Some(("u", "p@ss"))))),
+            ("http://u@p", Ok(("p", 80, Some(("u", ""))))),
+            ("socks5://p", Ok(("p", 1080, None))),
+            ("socks5h://u:p%3Ass@p:9", Ok(("p", 9, Some(("u", "p:ss"))))),
+            ("https://p", Err("\"https://p\": only http:// and socks5:// proxies")),
+            ("http://u:%ff@p", Err("\"…@p\": user or password is no UTF-8")),
             ("http://u:secret@", Err("\"…@\" is not a URL")),
         ];
         for (url, want) in rows {
             match (Proxy::parse(url), want) {
-                (Ok(proxy), Ok((host, port, authorization))) => {
+                (Ok(proxy), Ok((host, port, login))) => {
                     assert_eq!((proxy.host(), proxy.port()), (host, port), "{url}");
-                    assert_eq!(proxy.authorization.as_deref(), authorization, "{url}");
+                    let got = proxy.login.as_ref().map(|(user, password)| (user.as_str(), password.as_str()));
+                    assert_eq!(got, login, "{url}");
                     assert!(!format!("{proxy:?}{proxy}").contains("p@ss"));
                 }
                 (Err(error), Err(want)) => assert!(error.starts_with(want), "{url}: {error}"),
@@ -309,6 +370,68 @@ mod tests {
                 (Err(error), Err(want)) => assert!(error.to_string().starts_with(want), "{error}"),
                 (got, want) => panic!("{answer}: {got:?} {want:?}"),
             }
+        }
+    }
+    #[tokio::test]
+    async fn a_socks_proxy_connects_or_says_why_not() {
+        const GREETING: &[u8] = b"\x05\x01\x00";
+        const LOGIN: &[u8] = b"\x05\x01\x02";
+        const USER: &[u8] = b"\x01\x01u\x01p";
+        const TO: &[u8] = b"\x05\x01\x00\x03\x03hub\x01\xbb";
+        const THERE: &[u8] = b"\x05\x00\x00\x01\x0a\x00\x00\x01\x12\x34";
+        // The proxy; what it reads and answers in turn; what comes of it.
+        type Talk = &'static [(&'static [u8], &'static [u8])];
+        let rows: [(&str, Talk, _); 6] = [
+            ("socks5://proxy", &[(GREETING, b"\x05\x00"), (TO, THERE)], Ok(())),
+            ("socks5h://u:p@proxy", &[(LOGIN, b"\x05\x02"), (USER, b"\x01\x00"), (TO, THERE)], Ok(())),
+            (
+                "socks5://u:p@proxy",
+                &[(LOGIN, b"\x05\x02"), (USER, b"\x01\x01")],
+                Err("it does not connect to hub:443: credentials not accepted"),
+            ),
+            (
+                "socks5://proxy",
+                &[(GREETING, b"\x05\xff")],
+                Err("it does not connect to hub:443: server does not support user/pass authentication"),
+            ),
+            (
+                "socks5://proxy",
+                &[(GREETING, b"\x05\x00"), (TO, b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00")],
+                Err("it does not connect to hub:443: "),
+            ),
+            (
+                "socks5://proxy",
+                &[(GREETING, b"HTTP/1.1 400 Bad Request")],
+                Err("it does not connect to hub:443: failed parsing server response"),
+            ),
+        ];
+        for (url, talk, want) in rows {
+            let (ours, mut theirs) = duplex(64 << 10);
+            let proxy = tokio::spawn(async move {
+                for (reads, answers) in talk {
+                    let mut seen = vec![0; reads.len()];
+                    theirs.read_exact(&mut seen).await.unwrap();
+                    assert_eq!(seen, *reads);
+                    theirs.write_all(answers).await.unwrap();
+                }
+                if want.is_ok() {
+                    assert_eq!(theirs.read_u8().await.unwrap(), b'?');
+                    theirs.write_all(b"hello").await.unwrap();
+                }
+            });
+            let io: Box<dyn Io> = Box::new(ours);
+            let got = socks(io, &Proxy::parse(url).unwrap(), "hub:443").await;
+            match (got, want) {
+                (Ok(mut io), Ok(())) => {
+                    io.write_all(b"?").await.unwrap();
+                    let mut rest = String::new();
+                    io.read_to_string(&mut rest).await.unwrap();
+                    assert_eq!(rest, "hello");
+                }
+                (Err(error), Err(want)) => assert!(error.to_string().starts_with(want), "{error}"),
+                (got, want) => panic!("{url}: {:?} {want:?}", got.map(|_| ())),
+            }
+            proxy.await.unwrap();
         }
     }
 }

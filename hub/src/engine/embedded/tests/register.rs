@@ -76,7 +76,7 @@ async fn signing() -> World {
 
 impl World {
     /// A Cluster that somebody makes beforehand and deletes again, under controllers that go on running.
-    async fn cluster_comes_and_goes(&self) -> tokio::task::JoinHandle<Result<(), crate::HubError>> {
+    async fn cluster_comes_and_goes(&self) -> tokio::task::JoinHandle<Result<(), HubError>> {
         let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
             "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
         self.admin.post(CLUSTERS, &cluster).await.expect("a Cluster");
