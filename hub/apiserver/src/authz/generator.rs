@@ -1,6 +1,6 @@
 //! What `karmadactl register` may do by the certificate that it asks for to make an agent's roles with: see that there is no
-//! Cluster of the name, make the namespaces, roles and bindings that it makes for that one agent, and take its request away.
-//! Karmada gives that certificate all there is.
+//! Cluster of the name, make the namespaces, roles and bindings that it makes for that one agent, take those roles and
+//! bindings away again when it fails half way, and its request in any case. Karmada gives that certificate all there is.
 //!
 //! Of the roles it may give away no more than Karmada's own template says ([`rules`]), to nobody but that agent, which is for
 //! admission to see to. They add nothing to what the agent may here, which its table says alone; they are for whoever looks
@@ -50,7 +50,9 @@ fn lines(cluster: &str) -> Vec<Line> {
         (["roles", "rolebindings"], &here, "agent-work"),
     ];
     for (resources, namespace, what) in roles {
-        lines.extend(resources.map(|resource| line("create", RBAC, resource, namespace, role(what))));
+        for verb in ["create", "delete"] {
+            lines.extend(resources.map(|resource| line(verb, RBAC, resource, namespace, role(what))));
+        }
     }
     lines
 }

@@ -1,6 +1,6 @@
-//! What `karmadactl register` may make before an agent has a certificate: the namespaces, roles and bindings of that agent, as
-//! Karmada's template has them. Which names and rights they may have the API server judges; this says that they are nobody
-//! else's, collect nothing and are held up by nothing.
+//! What `karmadactl register` may make before an agent has a certificate, and take back when it fails half way: the
+//! namespaces (which stay), roles and bindings of that agent, as Karmada's template has them. Which names and rights they
+//! may have the API server judges; this says that they are nobody else's, collect nothing and are held up by nothing.
 
 use karmada_api::consts::{label, subject};
 use karmada_meta::{
@@ -23,8 +23,15 @@ pub fn judge(write: &Write<'_>, object: &Value) -> Result<(), Vec<FieldError>> {
     let mut errors = Vec::new();
     let mut refuse = |path: Path, why: String| errors.push(FieldError::forbidden(&path, why));
     match (write.kind, write.act) {
-        // Its own request, as the authoriser has seen.
-        ("certificates.k8s.io/CertificateSigningRequest", Act::Delete) => return Ok(()),
+        // Its own request, and what it has made for that agent and takes back: the authoriser has seen whose they are.
+        (
+            "certificates.k8s.io/CertificateSigningRequest"
+            | "rbac.authorization.k8s.io/ClusterRole"
+            | "rbac.authorization.k8s.io/ClusterRoleBinding"
+            | "rbac.authorization.k8s.io/Role"
+            | "rbac.authorization.k8s.io/RoleBinding",
+            Act::Delete,
+        ) => return Ok(()),
         ("/Namespace", Act::Create) => {
             // A finalizer of it would hold the namespace, and with it the Cluster, for ever.
             let spec = &object["spec"];

@@ -292,6 +292,39 @@ async fn register_and_unregister_work_as_karmadactl_sends_them() {
     world.embedded.close().await.expect("all is written");
 }
 
+/// Its agent did not come up: karmadactl takes back what it has made, roles before bindings, and is run again.
+#[tokio::test]
+async fn a_register_that_failed_half_way_takes_back_what_it_made() {
+    let world = signing().await;
+    let token = world.token("abcdef").await;
+    for (attempt, csr) in
+        ["agent-rbac-generator-m1abcde", "agent-rbac-generator-m1fghij"].into_iter().enumerate()
+    {
+        let peer = world.certificate(&token, csr, GENERATOR).await.expect("a certificate");
+        let by = By::Certificate(&peer);
+        for (path, body) in made_by_register() {
+            let (code, answer) = world.call(&by, Method::POST, &path, &body).await;
+            let stays = path.ends_with("/namespaces") && (attempt > 0 || code == 409);
+            assert_eq!(code, if stays { 409 } else { 201 }, "{path}: {answer}");
+        }
+        let (code, answer) = world.call(&by, Method::DELETE, &format!("{REQUESTS}/{csr}"), &json!({})).await;
+        assert_eq!(code, 200, "{answer}");
+        let (wide, narrow): (Vec<_>, Vec<_>) = made_by_register()
+            .into_iter()
+            .filter(|(path, _)| !path.ends_with("/namespaces"))
+            .partition(|(path, _)| !path.contains("/namespaces/"));
+        for want in [200, 404] {
+            for (path, body) in wide.iter().chain(&narrow) {
+                let path =
+                    format!("{path}/{}?timeout=10s", body["metadata"]["name"].as_str().expect("a name"));
+                let (code, answer) = world.call(&by, Method::DELETE, &path, &json!({})).await;
+                assert_eq!(code, want, "{path}: {answer}");
+            }
+        }
+    }
+    world.stop().await;
+}
+
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
 #[tokio::test]
@@ -387,6 +420,9 @@ async fn the_certificate_for_roles_is_good_for_nothing_else() {
         (Method::GET, &format!("{CLUSTERS}/m2"), Value::Null, "for nothing else"),
         (Method::GET, &roles, Value::Null, "for nothing else"),
         (Method::DELETE, &format!("{roles}/cluster-admin"), json!({}), "for nothing else"),
+        (Method::DELETE, &format!("{roles}/system:karmada:m2:agent"), json!({}), "for nothing else"),
+        (Method::DELETE, &roles, json!({}), "for nothing else"),
+        (Method::DELETE, "/api/v1/namespaces/karmada-es-m1", json!({}), "for nothing else"),
         (Method::PUT, &format!("{roles}/system:karmada:m1:agent"), cluster_role(), "for nothing else"),
         (Method::GET, "/api/v1/namespaces/karmada-cluster/secrets/m1", Value::Null, "for nothing else"),
         (Method::GET, WORKS, Value::Null, "for nothing else"),
