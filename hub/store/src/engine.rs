@@ -10,6 +10,7 @@ pub mod crash;
 pub mod memory;
 pub mod redb;
 
+mod anew;
 pub(crate) mod codec;
 mod journal;
 mod place;
@@ -209,6 +210,32 @@ pub trait Engine: Send + 'static {
     /// Puts a store with this in it in the place of what is kept: as a whole, or not at all. May be tried again after an
     /// error.
     fn renew(&mut self, image: Image) -> Result<(), EngineError>;
+
+    /// Begins to do the same beside what is kept, which is written to meanwhile as before. An engine that has no way to
+    /// does it at once.
+    ///
+    /// # Errors
+    /// As of [`Engine::renew`]; see [`Engine::stands`].
+    fn begin_anew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.renew(image)
+    }
+
+    /// Goes on with that, for a short time. Whether there is more to do: if not, it has taken the place of what was kept.
+    ///
+    /// # Errors
+    /// When it cannot be done. Nothing comes of it then.
+    fn go_on(&mut self) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
+    /// Gives that up, if it is under way.
+    fn give_up(&mut self) {}
+
+    /// After an error of [`Engine::begin_anew`] or [`Engine::go_on`]: whether what is kept is as it was, and can be written
+    /// to. Otherwise it has to be opened again.
+    fn stands(&self) -> bool {
+        false
+    }
 
     /// Keeps in mind that values may be sealed from now on, so that no program reads them that knows nothing of it.
     ///

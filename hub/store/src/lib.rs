@@ -123,8 +123,9 @@
 //! A store may be opened with a [`Seal`], which turns values of some resources into what stands in the files and copies,
 //! and back: memory, watchers and projections have them as they are. It stands between writer and engine
 //! ([`Store::open_sealed`]), so that there is no way around it: values, undo log, last values, journal and what is
-//! written anew. [`Store::rewrite`] writes everything to a new file, as after an error of the disk: in the file that
-//! it takes the place of, and in its journal, would be left what stood there before. A crash finds the one or the other.
+//! written anew. [`Store::rewrite`] writes everything to a new file: in the file that it takes the place of, and in its
+//! journal, would be left what stood there before. That is done beside the file that is kept, a megabyte at a time;
+//! commits go on between, into both, so that nobody waits for more than a step. A crash finds the one or the other.
 //!
 //! # When there is too much
 //!

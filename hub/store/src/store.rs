@@ -42,6 +42,9 @@ enum Way<H> {
     Inline(Box<Mutex<Option<Writer<H>>>>),
 }
 
+/// A part of a rewrite; whether there is more to do.
+type Step<H> = fn(&mut Writer<H>) -> Result<bool, CommitError<H>>;
+
 struct Handle<P: Project> {
     shared: Arc<Shared<P::Header>>,
     projection: P,
@@ -305,16 +308,21 @@ impl<P: Project> Store<P> {
             .await
     }
 
-    /// Writes everything to a new file, sealed as values are sealed now, which takes the place of the present one. Until
-    /// then commits wait; reads and watches go on.
+    /// Writes everything to a new file, sealed as values are sealed now, which takes the place of the present one. That is done
+    /// in steps of some milliseconds, between which commits go on.
     ///
     /// # Errors
     /// When it could not be written. The store then goes on with the file that it has.
     pub async fn rewrite(&self) -> Result<(), CommitError<P::Header>> {
-        self.tell(Message::Rewrite, |writer| {
-            writer.as_mut().map_or(Err(CommitError::Closed), Writer::rewrite)
-        })
-        .await
+        let Way::Inline(writer) = &self.0.way else {
+            return self.tell(Message::Rewrite, |_| Err(CommitError::Closed)).await;
+        };
+        let step = |step: Step<P::Header>| writer.lock().as_mut().map_or(Err(CommitError::Closed), step);
+        step(|writer| writer.begin_rewrite().map(|()| true))?;
+        while step(Writer::go_on)? {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     /// Carries out what is queued, makes everything durable and closes the file. Later commits fail; reads go on;

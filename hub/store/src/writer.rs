@@ -2,6 +2,7 @@
 //! batch, and only then shows it to anybody.
 
 mod batch;
+mod rewrite;
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +19,7 @@ use karmada_env::Env;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    engine::{Batch, Engine, EngineError, Forget, Found, Marks, Stored},
+    engine::{Batch, Engine, EngineError, Forget, Found, Image, Marks, Stored},
     entry::{Account, Committed, Event, EventKind, Expect, Guard},
     error::{CommitError, Failure},
     key::{Key, Revision},
@@ -26,7 +27,10 @@ use crate::{
     quota::{Exceeded, Terms, Used},
     shared::Shared,
     state::State,
-    writer::batch::{Draft, apply, check, image},
+    writer::{
+        batch::{Draft, apply, check, image},
+        rewrite::Rewriting,
+    },
 };
 
 /// Most operations in one batch.
@@ -104,6 +108,8 @@ pub(crate) struct Writer<H> {
     doubt: Option<Doubt<H>>,
     /// Where the store is if the relaxed updates are on disk whose writing failed.
     late_tried: Option<Revision>,
+    /// Everything is being written anew, beside what is kept.
+    rewriting: Option<Rewriting<H>>,
     /// Whether it was said that the quota is nearly used up.
     warned: bool,
     /// When it was last said that an account is full.
@@ -146,6 +152,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
             reopen_at: None,
             doubt: None,
             late_tried: None,
+            rewriting: None,
             warned: false,
             warned_of_account: None,
         }
@@ -164,8 +171,11 @@ impl<H: Send + Sync + 'static> Writer<H> {
                 (None, Some(wait)) => match queue.recv_timeout(wait) {
                     Ok(message) => message,
                     Err(RecvTimeoutError::Timeout) => {
-                        // A failure is kept and told to whoever commits next.
-                        let _ = self.flush();
+                        if self.until_flushed().is_some_and(|wait| wait.is_zero()) {
+                            // A failure is kept and told to whoever commits next.
+                            let _ = self.flush();
+                        }
+                        let _ = self.go_on();
                         continue;
                     }
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -176,13 +186,13 @@ impl<H: Send + Sync + 'static> Writer<H> {
                     let mut batch = vec![first];
                     next = fill(&mut batch, queue);
                     self.process(batch);
+                    // Neither keeps the other from going on; who waits for it has been told of its end.
+                    let _ = self.go_on();
                 }
                 Message::Flush(reply) => {
                     let _ = reply.send(self.flush());
                 }
-                Message::Rewrite(reply) => {
-                    let _ = reply.send(self.rewrite());
-                }
+                Message::Rewrite(reply) => self.rewrite(reply),
                 Message::Close(reply) => {
                     let result = self.close();
                     // The file is closed and unlocked before the answer.
@@ -199,6 +209,11 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     /// How long until there is something to do that nobody asks for.
     fn until_due(&self) -> Option<Duration> {
+        if self.rewriting.is_some() { Some(Duration::ZERO) } else { self.until_flushed() }
+    }
+
+    /// How long until what is shown is made durable, or the file opened again.
+    fn until_flushed(&self) -> Option<Duration> {
         match self.reopen_at {
             Some(at) => Some(at.saturating_sub(self.env.now())),
             None if self.late.is_empty() => None,
@@ -417,6 +432,7 @@ impl<H: Send + Sync + 'static> Writer<H> {
         }
         written.map_err(|error| {
             let failure = self.failure(&error);
+            self.end_rewrite(&Err(failure.clone()));
             if self.reopen_at.is_none() {
                 tracing::error!(cause = %failure, "the store takes no writes until its file can be written again");
             }
@@ -488,18 +504,6 @@ impl<H: Send + Sync + 'static> Writer<H> {
         self.write_late()
     }
 
-    /// Writes everything to a new file because it is to stand there in another way.
-    pub(crate) fn rewrite(&mut self) -> Result<(), CommitError<H>> {
-        self.flush()?;
-        self.anew().map_err(|failure| {
-            // The engine has let go of its file: it is opened again at once, and shows whether the new one took its place.
-            self.shared.core.write().failed = Some(failure.clone());
-            self.reopen_at = Some(Duration::ZERO);
-            self.recover();
-            CommitError::Io(failure)
-        })
-    }
-
     /// Writes everything that is shown to a new file. The batch that failed never happened then; it was not shown.
     fn renew(&mut self) -> Result<(), Failure> {
         let location = self.engine.location();
@@ -508,13 +512,16 @@ impl<H: Send + Sync + 'static> Writer<H> {
         self.anew()
     }
 
+    /// Everything that is shown.
+    fn image(&self) -> Image {
+        let core = self.shared.core.read();
+        let revision = core.state.revision();
+        let marks = Marks { revision, reserved: self.reserved.max(revision) };
+        image(&core.state, &core.history, marks, self.shared.boots.0.clone(), self.options.relaxed)
+    }
+
     fn anew(&mut self) -> Result<(), Failure> {
-        let image = {
-            let core = self.shared.core.read();
-            let revision = core.state.revision();
-            let marks = Marks { revision, reserved: self.reserved.max(revision) };
-            image(&core.state, &core.history, marks, self.shared.boots.0.clone(), self.options.relaxed)
-        };
+        let image = self.image();
         let marks = image.marks;
         self.shared.rewriting.store(true, Ordering::Relaxed);
         let renewed = self.at_disk(|engine| engine.renew(image));
@@ -529,15 +536,19 @@ impl<H: Send + Sync + 'static> Writer<H> {
 
     /// Makes everything durable that has been shown.
     pub(crate) fn flush(&mut self) -> Result<(), CommitError<H>> {
+        self.make_durable().map_err(CommitError::Io)
+    }
+
+    fn make_durable(&mut self) -> Result<(), Failure> {
         self.recover();
-        if let Some(cause) = &self.shared.core.read().failed {
-            return Err(CommitError::Io(cause.clone()));
-        }
-        self.write_late().map_err(CommitError::Io)
+        let failed = self.shared.core.read().failed.clone();
+        failed.map_or(Ok(()), Err)?;
+        self.write_late()
     }
 
     /// Makes everything durable and marks the end as a clean one.
     pub(crate) fn close(&mut self) -> Result<(), CommitError<H>> {
+        self.leave_rewrite();
         if self.reopen_at.is_some() {
             self.reopen_at = Some(Duration::ZERO);
         }

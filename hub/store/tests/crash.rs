@@ -5,7 +5,10 @@
 mod common;
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, SystemTime},
 };
 
@@ -21,7 +24,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 enum Step {
     Commit(Vec<OpSpec>),
     Flush,
-    /// Everything goes into a new file.
+    /// Everything goes into a new file, a piece behind each step from now on.
     Rewrite,
     /// Closed and opened.
     Restart,
@@ -74,6 +77,15 @@ fn open(disk: &Disk, env: &Env) -> Store<()> {
     Store::open_sealed(disk.engine().unwrap(), seal, (), env.clone(), options(HISTORY)).unwrap()
 }
 
+type Rewriting = Pin<Box<dyn Future<Output = ()>>>;
+
+/// One step of it; what is left.
+async fn go_on(rewriting: Option<Rewriting>) -> Option<Rewriting> {
+    let mut rewriting = rewriting?;
+    let is_done = poll_fn(|context| Poll::Ready(rewriting.as_mut().poll(context).is_ready())).await;
+    (!is_done).then_some(rewriting)
+}
+
 /// Plays the steps on a fresh disk.
 async fn record(steps: Vec<Step>) -> Recording {
     let (disk, env) = (Disk::new(), env());
@@ -83,7 +95,11 @@ async fn record(steps: Vec<Step>) -> Recording {
     let mut promises =
         vec![Promise { steps: disk.steps(), durable: 0, flushed: 0, shown: 0, model: model.clone() }];
     let (mut store, mut flushed) = (open(&disk, &env), 0);
+    let mut rewriting: Option<Rewriting> = None;
     for step in std::iter::once(Step::Flush).chain(steps) {
+        if matches!(step, Step::Restart | Step::Kill) {
+            rewriting = None;
+        }
         match step {
             Step::Commit(specs) => commit(&store, &mut model, &specs).await,
             Step::Flush => {
@@ -91,7 +107,8 @@ async fn record(steps: Vec<Step>) -> Recording {
                 flushed = model.revision;
             }
             Step::Rewrite => {
-                store.rewrite().await.unwrap();
+                let store = store.clone();
+                rewriting = Some(Box::pin(async move { store.rewrite().await.unwrap() }));
                 flushed = model.revision;
             }
             Step::Restart => {
@@ -112,6 +129,7 @@ async fn record(steps: Vec<Step>) -> Recording {
                 assert!(model.revision >= shown, "revisions went back");
             }
         }
+        rewriting = go_on(rewriting).await;
         promises.push(Promise {
             steps: disk.steps(),
             durable: store.durable().get(),
@@ -219,6 +237,83 @@ async fn a_failing_disk_stops_the_writer_and_not_the_readers() {
     drop(store);
     let store = open(&Disk::with_image(disk.image(disk.steps())), &env);
     assert_eq!(store.get(&key).unwrap().value, "good");
+}
+
+/// Values of which some are changed while all are written anew.
+async fn many(disk: &Disk) -> Store<()> {
+    let store = open(disk, &env());
+    for i in 0..40 {
+        let put = Op::put(Key::new("works", "a", format!("x{i}")), Expect::Any, "value".repeat(100));
+        store.commit(vec![put]).await.unwrap();
+    }
+    store.commit(vec![Op::put(Key::new(LEASES, "a", "l"), Expect::Any, "made")]).await.unwrap();
+    store
+}
+
+/// What a store has, after a power cut.
+fn values(disk: &Disk) -> Values {
+    values_of(&open(&Disk::with_image(disk.image(disk.steps())), &env()).snapshot())
+}
+
+#[tokio::test]
+async fn commits_go_on_between_the_steps_of_a_rewrite() {
+    let disk = Disk::new();
+    let store = many(&disk).await;
+    let clone = store.clone();
+    let mut rewriting: Option<Rewriting> = Some(Box::pin(async move { clone.rewrite().await.unwrap() }));
+    let mut steps = 0;
+    while rewriting.is_some() {
+        rewriting = go_on(rewriting).await;
+        let lease = Op::put(Key::new(LEASES, "a", "l"), Expect::Any, format!("{steps}")).relaxed();
+        store.commit(vec![lease]).await.unwrap();
+        // Some that are written already, some that are not, one that goes, and one that comes.
+        let at = |i: usize| Key::new("works", "a", format!("x{i}"));
+        let ops = [
+            Op::put(at(steps % 40), Expect::Any, format!("early {steps}")),
+            Op::put(at(39 - steps % 20), Expect::Any, format!("late {steps}")),
+            Op::put(at(100 + steps), Expect::Any, "new"),
+        ];
+        store.commit(ops.into()).await.unwrap();
+        if steps > 0 {
+            store.commit(vec![Op::delete(at(99 + steps), Expect::Any, "gone")]).await.unwrap();
+        }
+        steps += 1;
+    }
+    assert!(steps > 5, "it was done in {steps} steps");
+    store.flush().await.unwrap();
+    let found = values_of(&store.snapshot());
+    assert_eq!(values(&disk), found);
+    store.close().await.unwrap();
+    assert_eq!(values(&disk), found);
+}
+
+/// One step of the disk fails, whichever: the store takes commits as before, and has everything.
+#[tokio::test]
+async fn a_rewrite_that_fails_leaves_the_store_as_it_is() {
+    let (mut failed, mut at) = (0, 0);
+    loop {
+        let disk = Disk::new();
+        let store = many(&disk).await;
+        disk.fail(at, 1);
+        let before = disk.tried();
+        let done = store.rewrite().await;
+        let took = disk.tried() - before;
+        disk.heal();
+        failed += usize::from(done.is_err());
+        let put = Op::put(Key::new("works", "a", "y"), Expect::Any, format!("{at}"));
+        store.commit(vec![put]).await.unwrap_or_else(|error| panic!("at {at}: {error}"));
+        let found = values_of(&store.snapshot());
+        assert_eq!(found.len(), 42, "at {at}");
+        assert_eq!(values(&disk), found, "at {at}");
+        store.rewrite().await.unwrap();
+        store.close().await.unwrap();
+        assert_eq!(values(&disk), found, "at {at}");
+        if took <= at {
+            break;
+        }
+        at += 7;
+    }
+    assert!(failed > 5, "{failed}");
 }
 
 /// The price list: a sync is what a commit costs, so a change of it should be noticed.

@@ -29,6 +29,9 @@ const SECTOR: usize = 512;
 /// Half of the journal here: so little that the halves change in every test.
 const HALF: usize = 4096;
 
+/// How much is written beside the tables at a time here: so little that it takes a few steps in every test.
+const PIECE: usize = 2048;
+
 /// What is on a disk: the content of the store's files.
 #[derive(Clone, Debug, Default)]
 pub struct Content([Vec<u8>; 2]);
@@ -377,6 +380,10 @@ impl Place for Files {
     fn is_real(&self) -> bool {
         false
     }
+
+    fn piece(&self) -> usize {
+        PIECE
+    }
 }
 
 /// One file of a [`Disk`].
@@ -449,6 +456,22 @@ impl Engine for Crash {
 
     fn renew(&mut self, image: Image) -> Result<(), EngineError> {
         self.0.renew(image)
+    }
+
+    fn begin_anew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.0.begin_anew(image)
+    }
+
+    fn go_on(&mut self) -> Result<bool, EngineError> {
+        self.0.go_on()
+    }
+
+    fn give_up(&mut self) {
+        self.0.give_up();
+    }
+
+    fn stands(&self) -> bool {
+        self.0.stands()
     }
 
     fn seals(&mut self) -> Result<(), EngineError> {

@@ -11,7 +11,7 @@
 //!                              karmada-store.forgotten  resource, or resource NUL part → revision up to which its log is dropped
 //!   DIR/store.journal  the batches that are not in the tables yet, and older ones
 //!   DIR/store.lock     locked for as long as the store is open
-//!   DIR/store.redb.new after an error: what is to take the tables' place, when it is whole
+//!   DIR/store.redb.new after an error, or when all is written anew: what is to take the tables' place, when it is whole
 //! ```
 //!
 //! After a clean close the tables have everything and say so; what stands in the journal is then nothing to anybody.
@@ -32,6 +32,7 @@ use redb::{Builder, Database, StorageBackend, backends::FileBackend};
 
 use super::{
     Batch, Engine, EngineError, Forget, Found, Image, Marks,
+    anew::Anew,
     journal::{Appended, Journal},
     place::{self, Dir, FILE, Place},
     probe::Probe,
@@ -58,6 +59,8 @@ const RESTORED_AT_ONCE: usize = 8 << 20;
 pub struct Redb {
     // Dropped before the lock is let go. Missing after an error, until they were opened again.
     files: Option<Files>,
+    /// What is to take their place.
+    anew: Option<Anew>,
     place: Box<dyn Place>,
     /// Whether what is read from the files is on their disk.
     trust: Trust,
@@ -109,7 +112,8 @@ impl Redb {
     fn of(place: Box<dyn Place>, location: &str, lock: Option<File>) -> Result<Self, EngineError> {
         let trust = Trust::default();
         let files = Some(open(&*place, &trust)?);
-        Ok(Self { files, place, trust, next: 1, location: location.to_owned(), _lock: lock })
+        let location = location.to_owned();
+        Ok(Self { files, anew: None, place, trust, next: 1, location, _lock: lock })
     }
 
     /// The engine over disks of the caller's. Runs without a thread.
@@ -164,8 +168,35 @@ impl Redb {
         self.files.as_mut().ok_or_else(|| EngineError::Io("it is not open".to_owned()))
     }
 
+    /// Puts what is written beside the tables in their place.
+    fn take_place(&mut self) -> Result<(), EngineError> {
+        let next = self.next + 1;
+        let Some(anew) = &mut self.anew else { return Ok(()) };
+        guard(|| anew.end(next))?;
+        let Some(anew) = self.anew.take_if(|anew| !anew.trust.is_lost()) else {
+            return Err(EngineError::Io("what was written beside it may be lost".to_owned()));
+        };
+        // Until here what is kept stands. From here on a crash finds the new file, which says that the journal does not
+        // count, or the old one with all that is in the new one.
+        let place = self.place.put_in_place().map_err(|e| EngineError::io(&e));
+        self.leave();
+        place?;
+        self.trust = anew.trust;
+        let files = guard(|| {
+            let (journal, half) = self.place.journal(false)?;
+            let mut journal = Journal::over(self.trust.over(journal), half)?;
+            journal.begin(next);
+            tables::write(&anew.db, &[], Mark { next, open: true })?;
+            Ok(Files::new(anew.db, journal, self.place.is_real()))
+        })?;
+        self.next = next;
+        self.files = Some(files);
+        Ok(())
+    }
+
     /// Lets go of the files, whatever is wrong with them.
     fn leave(&mut self) {
+        self.give_up();
         if let Some(mut files) = self.files.take() {
             // Its failure is that of the store, or found out when they are opened again. redb may assert here as well.
             let _ = guard(|| {
@@ -341,6 +372,11 @@ fn checksum_mismatch() -> EngineError {
     EngineError::Corrupt("checksums do not match".to_owned())
 }
 
+/// Tables on a disk that is empty.
+pub(super) fn beside(disk: Box<dyn StorageBackend>) -> Result<Database, EngineError> {
+    Ok(builder().create_with_backend(Boxed(disk))?)
+}
+
 fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE);
@@ -440,6 +476,9 @@ impl Engine for Redb {
         let files = self.files()?;
         guard(|| files.write(batch))?;
         self.next = files.journal.next();
+        if let Some(anew) = &mut self.anew {
+            anew.also(batch);
+        }
         Ok(())
     }
 
@@ -492,9 +531,53 @@ impl Engine for Redb {
         Ok(())
     }
 
+    fn begin_anew(&mut self, image: Image) -> Result<(), EngineError> {
+        self.give_up();
+        let disk = self.place.fresh().map_err(|e| EngineError::io(&e))?;
+        match guard(|| Anew::begin(disk, image)) {
+            Ok(anew) => {
+                self.anew = Some(anew);
+                Ok(())
+            }
+            Err(error) => {
+                self.place.discard();
+                Err(error)
+            }
+        }
+    }
+
+    fn go_on(&mut self) -> Result<bool, EngineError> {
+        let Some(anew) = &mut self.anew else { return Ok(false) };
+        let bytes = self.place.piece();
+        let done = match anew.has_image() {
+            false => guard(|| anew.piece(bytes)).map(|()| true),
+            true => self.take_place().map(|()| false),
+        };
+        if done.is_err() {
+            self.give_up();
+        }
+        done
+    }
+
+    fn give_up(&mut self) {
+        if let Some(anew) = self.anew.take() {
+            // redb may assert where it cannot write any more.
+            let _ = guard(|| {
+                drop(anew);
+                Ok(())
+            });
+            self.place.discard();
+        }
+    }
+
+    fn stands(&self) -> bool {
+        self.files.is_some()
+    }
+
     fn seals(&mut self) -> Result<(), EngineError> {
         let files = self.files()?;
-        guard(|| tables::set_sealed(&files.db))
+        guard(|| tables::set_sealed(&files.db))?;
+        self.anew.as_ref().map_or(Ok(()), |anew| guard(|| anew.seals()))
     }
 
     fn blocks(&self) -> bool {

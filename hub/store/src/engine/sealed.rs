@@ -11,11 +11,22 @@ pub(crate) struct Sealed {
     seal: Arc<dyn Seal>,
     /// The engine knows that values may be sealed.
     noted: bool,
+    /// What is being written anew is sealed.
+    anew: bool,
 }
 
 impl Sealed {
     pub(crate) fn new(engine: Box<dyn Engine>, seal: Arc<dyn Seal>) -> Self {
-        Self { engine, seal, noted: false }
+        Self { engine, seal, noted: false, anew: false }
+    }
+
+    /// What is to be kept, with how.
+    fn to_seal(&self, mut image: Image) -> Image {
+        let covers = |key: &Key| self.seal.covers(&key.resource);
+        image.sealed = image.objects.iter().any(|(key, _)| covers(key))
+            || image.log.iter().any(|record| covers(&record.key));
+        image.seal = Some(self.seal.clone());
+        image
     }
 
     fn note(&mut self) -> Result<(), EngineError> {
@@ -138,13 +149,32 @@ impl Engine for Sealed {
         self.engine.reopen()
     }
 
-    fn renew(&mut self, mut image: Image) -> Result<(), EngineError> {
-        let covers = |key: &Key| self.seal.covers(&key.resource);
-        image.sealed = image.objects.iter().any(|(key, _)| covers(key))
-            || image.log.iter().any(|record| covers(&record.key));
-        image.seal = Some(self.seal.clone());
+    fn renew(&mut self, image: Image) -> Result<(), EngineError> {
+        let image = self.to_seal(image);
         self.noted = image.sealed;
         self.engine.renew(image)
+    }
+
+    fn begin_anew(&mut self, image: Image) -> Result<(), EngineError> {
+        let image = self.to_seal(image);
+        self.anew = image.sealed;
+        // Of both it has to be known before anything sealed is written to them.
+        self.noted &= self.anew;
+        self.engine.begin_anew(image)
+    }
+
+    fn go_on(&mut self) -> Result<bool, EngineError> {
+        let more = self.engine.go_on()?;
+        self.noted |= !more && self.anew;
+        Ok(more)
+    }
+
+    fn give_up(&mut self) {
+        self.engine.give_up();
+    }
+
+    fn stands(&self) -> bool {
+        self.engine.stands()
     }
 
     fn blocks(&self) -> bool {
