@@ -4,8 +4,9 @@
 //!   front: begins a Trail ─► who really, as whom, may they ─► bodies, as the policy says ─► what came of it
 //!            │ RequestReceived                                    ResponseStarted (watches), ResponseComplete, Panic │
 //!            └──────────────► queue (bounded) ◄──────────────────────────────────────────────────────────────────────┘
-//!                                └─► one thread each ─► file, rotated, or standard output
-//!                                                   └─► whoever else takes [`Lines`]: a webhook
+//!                                ├─► one thread each ─► file, rotated, or standard output
+//!                                │                  └─► whoever else takes [`Lines`]: a webhook
+//!                                └─► one task for each event ─► [`Posts`]: a webhook that requests wait for
 //! ```
 //!
 //! [`policy`] says what is told of a request, [`event`] how: pure. [`trail`] is one request, [`queue`] the way to the
@@ -15,7 +16,10 @@
 //! lost: it is counted in `apiserver_audit_error_total`, and the log says so, once in a while. A crash of the process takes
 //! what came in its last moments, and one of the machine what the kernel had not written yet. In [`Mode::Blocking`] a request
 //! goes on, and is answered, when what is told of it is written or is lost; in [`Mode::Strict`] it is refused (500) before
-//! anything is done for it if that it came could not be written. What this server does by itself waits for nothing. A body of more than 4 MiB, or for which there is no room, is left out of its event, which
+//! anything is done for it if that it came could not be written. Each waits for what is told of itself alone, and for 10 s at
+//! most; while nothing at all is taken, those that come then do not wait, and in the strict mode are refused after a second.
+//! Health checks, and what this server does by itself, wait for nothing. (kube-apiserver's requests wait for five attempts of
+//! 30 s, its health checks with them.) A body of more than 4 MiB, or for which there is no room, is left out of its event, which
 //! then has the annotation `audit.k8s.io/truncated`.
 //!
 //! Nobody fills the log by asking for what they may not: of requests that are refused 16 MiB are told of each user, and of all
@@ -43,6 +47,7 @@ pub(crate) mod trail;
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use http::{HeaderMap, StatusCode, request::Parts};
 use karmada_env::Env;
 use karmada_meta::status::Status;
@@ -52,7 +57,7 @@ use parking_lot::Mutex;
 use self::{
     allowance::{Allowances, Told},
     policy::{Level, Policy},
-    queue::{Counts, Limits, Lines, Queue, Room},
+    queue::{Counts, Limits, Lines, Posts, Queue, Receipt, Room},
     trail::Trail,
 };
 use crate::{
@@ -60,6 +65,13 @@ use crate::{
     authz::{ResourceTarget, Target},
     request::RequestInfo,
 };
+
+/// How long a request waits for what is told of it.
+const WAIT: Duration = Duration::from_secs(10);
+/// The same in the strict mode, while nothing is taken.
+const AWAY: Duration = Duration::from_secs(1);
+/// For the last posts, at least: the service may be far away.
+const LAST_POSTS: Duration = Duration::from_secs(10);
 
 /// Whether requests wait until what is told of them is written: kube-apiserver's modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +91,8 @@ pub struct Output {
     name: &'static str,
     mode: Mode,
     queue: Arc<Queue>,
+    /// How long is waited at the end, at least, for what is left.
+    last: Duration,
 }
 
 impl Output {
@@ -98,9 +112,49 @@ impl Output {
             // Somebody waits.
             Mode::Blocking | Mode::Strict => Limits { gather: (Duration::ZERO, 1), ..limits },
         };
-        Ok(Self { name, mode, queue: Queue::start(lines, limits, env)? })
+        Ok(Self { name, mode, queue: Queue::start(lines, limits, env)?, last: Duration::ZERO })
+    }
+
+    /// What takes one event at a time, each of which somebody waits for. In a runtime.
+    pub fn one_by_one(name: &'static str, mode: Mode, posts: impl Posts, limits: Limits, env: Env) -> Self {
+        Self { name, mode, queue: Queue::posting(posts, limits, env), last: LAST_POSTS }
+    }
+
+    /// It is far away, and is given some time for what is left at the end.
+    #[must_use]
+    pub fn far_away(self) -> Self {
+        Self { last: LAST_POSTS, ..self }
+    }
+
+    /// Waits for what becomes of a line, not for long; whether it is written.
+    async fn settle(&self, receipt: Receipt) -> bool {
+        let Receipt::Sent(told) = receipt else { return false };
+        let is_away = self.queue.is_away();
+        if is_away && self.mode != Mode::Strict {
+            return false;
+        }
+        let patience = if is_away { AWAY } else { WAIT };
+        if let Ok(told) = tokio::time::timeout(patience, told).await {
+            return told.unwrap_or(false);
+        }
+        if self.queue.gave_up() {
+            tracing::error!(
+                output = self.name,
+                "no audit event has been taken for {} s: until one is, {}",
+                patience.as_secs(),
+                match self.mode {
+                    Mode::Strict => "requests are refused (blocking-strict)",
+                    Mode::Batch | Mode::Blocking => "requests do not wait for it",
+                }
+            );
+        }
+        false
     }
 }
+
+/// What was sent for a request, where it waits for that: for each output that is waited for, the last line.
+#[derive(Debug, Default)]
+pub(crate) struct Receipts(Vec<Receipt>);
 
 /// The audit log of a server.
 #[derive(Debug)]
@@ -135,9 +189,21 @@ impl Audit {
         &self.outputs[0].queue.counts
     }
 
-    /// Sends a line, also of who was refused.
+    /// Sends a line, also of who was refused, whom nobody waits for.
     pub(crate) fn push(&self, line: &[u8], refused: bool) {
         self.outputs.iter().for_each(|output| output.queue.push(line, refused));
+    }
+
+    /// The same, for a request that may wait.
+    pub(crate) fn push_awaited(&self, line: &[u8], refused: bool) -> Receipts {
+        let mut receipts = Receipts::default();
+        for Output { mode, queue, .. } in &self.outputs {
+            match mode {
+                Mode::Batch => queue.push(line, refused),
+                Mode::Blocking | Mode::Strict => receipts.0.push(queue.push_awaited(line, refused)),
+            }
+        }
+        receipts
     }
 
     /// Room for a body that waits for its event.
@@ -145,23 +211,14 @@ impl Audit {
         self.outputs[0].queue.room(bytes)
     }
 
-    /// Those for which requests wait.
-    fn waited_for(&self) -> impl Iterator<Item = &Output> {
-        self.outputs.iter().filter(|output| output.mode != Mode::Batch)
-    }
-
-    /// How often something was lost, for [`Audit::settle`]; nothing where nobody waits.
-    pub(crate) fn losses(&self) -> Vec<u64> {
-        self.waited_for().map(|output| output.queue.losses()).collect()
-    }
-
-    /// Waits until what was sent is written where that is waited for.
+    /// Waits until what was sent is written, or lost, where that is waited for.
     ///
     /// # Errors
-    /// When something was lost since then where nothing may be.
-    pub(crate) async fn settle(&self, losses: &[u64]) -> Result<(), Status> {
-        for (output, losses) in self.waited_for().zip(losses) {
-            if !output.queue.settle(*losses).await && output.mode == Mode::Strict {
+    /// When it was lost where nothing may be.
+    pub(crate) async fn settle(&self, receipts: Receipts) -> Result<(), Status> {
+        let waited_for = self.outputs.iter().filter(|output| output.mode != Mode::Batch);
+        for (output, receipt) in waited_for.zip(receipts.0) {
+            if !output.settle(receipt).await && output.mode == Mode::Strict {
                 return Err(Status::internal(format!(
                     "the audit {} cannot be written, and without it nothing is done (blocking-strict)",
                     output.name
@@ -214,24 +271,26 @@ impl Audit {
         }
     }
 
-    /// Writes what is left, and takes no more. Not a long time: `limit`.
+    /// Writes what is left, and takes no more. Not a long time: `limit`, or ten seconds where events are posted.
     ///
     /// # Errors
     /// When the time is up, with what is lost.
     pub async fn close(&self, limit: Duration) -> Result<(), String> {
         self.outputs.iter().for_each(|output| output.queue.close());
-        let done = async {
-            for output in &self.outputs {
-                output.queue.done.cancelled().await;
-            }
-        };
-        tokio::time::timeout(limit, done).await.map_err(|_| {
-            let late = self.outputs.iter().filter(|output| !output.queue.done.is_cancelled());
-            let late: Vec<String> = late
-                .map(|output| format!("{} ({} events or more are lost)", output.name, output.queue.waiting()))
-                .collect();
-            format!("not written within {} ms: the audit {}", limit.as_millis(), late.join(", "))
-        })
+        let closing = self.outputs.iter().map(|output| async move {
+            let limit = limit.max(output.last);
+            let done = tokio::time::timeout(limit, output.queue.done.cancelled()).await;
+            done.err().map(|_| {
+                format!(
+                    "the audit {} within {} ms ({} events or more are lost)",
+                    output.name,
+                    limit.as_millis(),
+                    output.queue.waiting()
+                )
+            })
+        });
+        let late: Vec<String> = join_all(closing).await.into_iter().flatten().collect();
+        if late.is_empty() { Ok(()) } else { Err(format!("not written: {}", late.join(", "))) }
     }
 }
 
@@ -291,3 +350,6 @@ pub(crate) fn attempts(headers: &HeaderMap, access_token: bool, certificate: boo
         false => format!("Authentication failed, attempted: {}", tried.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

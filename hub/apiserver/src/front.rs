@@ -281,8 +281,8 @@ impl Front {
                 trail.begun().await;
                 response = response.map(|body| Body::new(Held::new(body, trail)));
             }
-            Some(trail) => trail.end().await,
-            None => {}
+            Some(trail) if info.class != Class::Health => trail.end().await,
+            Some(_) | None => {}
         }
         let took = self.env.now().saturating_sub(begun);
         let known = exchange.found.get().is_some() || answers.knows(info);
@@ -344,7 +344,10 @@ impl Front {
                 let (outcome, reason) = authz::check_and_explain(&*self.authorizer, attributes);
                 trail.judged(outcome.is_ok(), reason);
                 outcome?;
-                trail.received().await?;
+                // Whether this server is well does not depend on who keeps what is told.
+                if exchange.info.class != Class::Health {
+                    trail.received().await?;
+                }
             }
         }
         let info = exchange.info;

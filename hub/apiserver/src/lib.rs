@@ -60,7 +60,8 @@
 //!   at most one organisation, without alternative names, and no other key than ECDSA P-256 and P-384, Ed25519 and RSA of 2048
 //!   to 4096 bits. What is approved without anybody's help is said by tokens and agents' names, not by the rights to
 //!   `certificatesigningrequests/clusteragent` and `selfclusteragent` that Karmada looks at. `spec.request` has 64 KiB at most.
-//! - The audit log ([`audit`]) is written in batches, never while a request waits for it; it says itself what else differs.
+//! - The audit log ([`audit`]) is written in batches, while no request waits unless it is told to; it says itself what else
+//!   differs.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;

@@ -1,11 +1,25 @@
-//! The way from requests to the thread that writes: bounded, and nobody waits on it.
+//! The way from requests to whoever keeps what is told: bounded, and nobody waits for what others have sent.
+//!
+//! ```text
+//!   push ─▶ lines that wait ─▶ one thread ─▶ [`Lines`]: a file, or a webhook that takes many at once
+//!      └──▶ one task for each event ───────▶ [`Posts`]: a webhook that somebody waits for
+//! ```
 
-use std::{fmt, io, mem, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt, io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use bytes::Bytes;
+use futures::future::BoxFuture;
 use karmada_env::Env;
 use karmada_telemetry::metrics::Counter;
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::policy::Level;
@@ -38,11 +52,17 @@ pub trait Lines: Send + 'static {
     /// Writes whole lines.
     ///
     /// # Errors
-    /// When some of them were not written.
+    /// When some of them, the last ones, were not written.
     fn write(&mut self, lines: &[u8]) -> Result<(), Lost>;
 
     /// There are no more.
     fn end(&mut self) {}
+}
+
+/// Where events go of which each is somebody's who waits: none waits for another, and none is refused with another.
+pub trait Posts: Send + Sync + 'static {
+    /// Posts one event, a line. Tries as often as it makes sense, and sees to it that there are not too many at a time.
+    fn post(&self, line: Bytes) -> BoxFuture<'_, Result<(), String>>;
 }
 
 /// Lines that were not written.
@@ -76,11 +96,28 @@ pub struct Queue {
     state: Mutex<State>,
     wake: Condvar,
     env: Env,
+    /// Nothing, where a thread writes.
+    posting: Option<Posting>,
+    /// Nobody has taken anything for so long that somebody gave up waiting.
+    away: AtomicBool,
     /// Everything is written that ever will be.
     pub(crate) done: CancellationToken,
-    /// For those who wait until what they have sent is written.
-    settled: Notify,
     pub(crate) counts: Counts,
+}
+
+/// How events are posted one by one.
+struct Posting {
+    to: Arc<dyn Posts>,
+    runtime: Handle,
+}
+
+/// What becomes of a line that somebody waits for.
+#[derive(Debug)]
+pub(crate) enum Receipt {
+    /// There was no room for it.
+    Lost,
+    /// Told when it is written, or lost.
+    Sent(oneshot::Receiver<bool>),
 }
 
 #[derive(Default)]
@@ -94,13 +131,11 @@ struct State {
     closed: bool,
     /// What the thread does.
     thread: Thread,
-    /// When it was last said that something was dropped.
+    /// When it was last said that something was dropped, and that something could not be posted.
     said: Option<Duration>,
-    /// How many lines were ever taken, and how many of them were written, or could not be.
-    taken: u64,
-    settled: u64,
-    /// How often something was lost.
-    losses: u64,
+    said_failed: Option<Duration>,
+    /// Who waits for which of the lines, by their places.
+    waiting: Vec<(usize, oneshot::Sender<bool>)>,
 }
 
 /// What the thread that writes does.
@@ -135,15 +170,7 @@ impl Queue {
     /// # Errors
     /// When there is no thread.
     pub(crate) fn start(lines: impl Lines, limits: Limits, env: Env) -> io::Result<Arc<Self>> {
-        let queue = Arc::new(Self {
-            limits,
-            state: Mutex::default(),
-            wake: Condvar::new(),
-            env,
-            done: CancellationToken::new(),
-            settled: Notify::new(),
-            counts: Counts::default(),
-        });
+        let queue = Arc::new(Self::new(None, limits, env));
         let writer = queue.clone();
         std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || {
             // However the thread ends, nobody waits for it any longer.
@@ -153,9 +180,38 @@ impl Queue {
         Ok(queue)
     }
 
+    /// One that posts each line by itself. In a runtime.
+    pub(crate) fn posting(to: impl Posts, limits: Limits, env: Env) -> Arc<Self> {
+        let posting = Posting { to: Arc::new(to), runtime: Handle::current() };
+        Arc::new(Self::new(Some(posting), limits, env))
+    }
+
+    fn new(posting: Option<Posting>, limits: Limits, env: Env) -> Self {
+        Self {
+            limits,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            env,
+            posting,
+            away: AtomicBool::new(false),
+            done: CancellationToken::new(),
+            counts: Counts::default(),
+        }
+    }
+
     /// Sends a line, or counts that there was no room for it. Lines about who was `refused` have half of the room, so that
     /// nobody keeps what others have done out of the log by asking.
-    pub(crate) fn push(&self, line: &[u8], refused: bool) {
+    pub(crate) fn push(self: &Arc<Self>, line: &[u8], refused: bool) {
+        self.send(line, refused, None);
+    }
+
+    /// The same, and somebody waits for what becomes of it.
+    pub(crate) fn push_awaited(self: &Arc<Self>, line: &[u8], refused: bool) -> Receipt {
+        let (tell, told) = oneshot::channel();
+        if self.send(line, refused, Some(tell)) { Receipt::Sent(told) } else { Receipt::Lost }
+    }
+
+    fn send(self: &Arc<Self>, line: &[u8], refused: bool, tell: Option<oneshot::Sender<bool>>) -> bool {
         self.counts.events.inc();
         let share = if refused { 2 } else { 1 };
         let mut state = self.state.lock();
@@ -163,7 +219,6 @@ impl Queue {
             && state.bytes.saturating_add(line.len()) <= self.limits.bytes / share;
         if !fits || state.closed {
             let say = !state.closed && is_time(&mut state.said, self.env.now());
-            state.losses += 1;
             drop(state);
             self.counts.dropped.inc();
             if say {
@@ -174,12 +229,20 @@ impl Queue {
                      apiserver_audit_error_total"
                 );
             }
-            return;
+            return false;
+        }
+        state.entries += 1;
+        state.bytes += line.len();
+        if let Some(posting) = &self.posting {
+            drop(state);
+            self.post(posting, Bytes::copy_from_slice(line), tell);
+            return true;
         }
         state.lines.extend_from_slice(line);
-        state.entries += 1;
-        state.taken += 1;
-        state.bytes += line.len();
+        if let Some(tell) = tell {
+            let place = state.entries - 1;
+            state.waiting.push((place, tell));
+        }
         let wake = match state.thread {
             Thread::Writes => false,
             Thread::Idle => true,
@@ -195,6 +258,51 @@ impl Queue {
         if wake {
             self.wake.notify_one();
         }
+        true
+    }
+
+    /// Posts a line by itself. That goes on when nobody waits for it any more.
+    fn post(self: &Arc<Self>, posting: &Posting, line: Bytes, tell: Option<oneshot::Sender<bool>>) {
+        let (queue, to) = (self.clone(), posting.to.clone());
+        posting.runtime.spawn(async move {
+            // Whoever waits is told, however this ends.
+            let sent = Sent { queue: &queue, bytes: line.len(), tell, done: false };
+            match to.post(line).await {
+                Ok(()) => sent.arrived(),
+                Err(why) => queue.cannot(1, &why),
+            }
+        });
+    }
+
+    /// Some lines could not be written.
+    fn cannot(&self, lines: u64, why: &dyn fmt::Display) {
+        self.counts.failed.inc_by(lines);
+        if is_time(&mut self.state.lock().said_failed, self.env.now()) {
+            tracing::error!(
+                "audit events cannot be written and are lost: {why}; they are counted in apiserver_audit_error_total, and \
+                 writing is tried again"
+            );
+        }
+    }
+
+    /// Something was written.
+    fn can(&self) {
+        if self.away.swap(false, Ordering::Relaxed) {
+            tracing::warn!("audit events are taken again: requests wait for them as before");
+        }
+        if self.state.lock().said_failed.take().is_some() {
+            tracing::warn!("audit events are written again");
+        }
+    }
+
+    /// Whether somebody gave up waiting since something was written last.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    /// Somebody has given up waiting; whether they are the first.
+    pub(crate) fn gave_up(&self) -> bool {
+        !self.away.swap(true, Ordering::Relaxed)
     }
 
     /// Room for a body that waits for its event.
@@ -209,36 +317,14 @@ impl Queue {
         Some(Room { queue: self.clone(), bytes })
     }
 
-    /// How often something was lost, for [`Queue::settle`].
-    pub(crate) fn losses(&self) -> u64 {
-        self.state.lock().losses
-    }
-
-    /// Returns when all that was sent before is written, or is lost; whether nothing was lost since there had been so many
-    /// `losses`: what others have lost meanwhile counts as well.
-    pub(crate) async fn settle(&self, losses: u64) -> bool {
-        let last = self.state.lock().taken;
-        loop {
-            let mut settled = pin!(self.settled.notified());
-            // In line before the look, so that no step falls between.
-            settled.as_mut().enable();
-            {
-                let state = self.state.lock();
-                if state.settled >= last {
-                    return state.losses == losses;
-                }
-            }
-            tokio::select! {
-                biased;
-                () = self.done.cancelled() => return false,
-                () = settled => {}
-            }
-        }
-    }
-
     /// Takes no more.
     pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
+        let mut state = self.state.lock();
+        state.closed = true;
+        if self.posting.is_some() && state.entries == 0 {
+            self.done.cancel();
+        }
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -249,7 +335,7 @@ impl Queue {
 
     /// What the thread does.
     fn write(&self, mut to: impl Lines) {
-        let (mut lines, mut said) = (Vec::new(), None);
+        let (mut lines, mut waiting) = (Vec::new(), Vec::new());
         loop {
             let mut state = self.state.lock();
             while state.entries == 0 && !state.closed {
@@ -261,32 +347,30 @@ impl Queue {
                 break;
             }
             mem::swap(&mut state.lines, &mut lines);
+            mem::swap(&mut state.waiting, &mut waiting);
             let count = mem::take(&mut state.entries);
             drop(state);
-            let written = to.write(&lines);
-            let lost = written.is_err();
-            match written {
-                Ok(()) if said.take().is_some() => tracing::warn!("audit events are written again"),
-                Ok(()) => {}
-                Err(Lost { lines, why }) => {
-                    self.counts.failed.inc_by(lines.min(count) as u64);
-                    if is_time(&mut said, self.env.now()) {
-                        tracing::error!(
-                            "audit events cannot be written and are lost: {why}; they are counted in \
-                             apiserver_audit_error_total, and writing is tried again"
-                        );
-                    }
+            let written = match to.write(&lines) {
+                Ok(()) => {
+                    self.can();
+                    count
                 }
+                Err(Lost { lines, why }) => {
+                    let lost = lines.min(count);
+                    self.cannot(lost as u64, &why);
+                    count - lost
+                }
+            };
+            for (place, tell) in waiting.drain(..) {
+                // Who has given up does not listen.
+                let _ = tell.send(place < written);
             }
-            let written = lines.len();
+            let bytes = lines.len();
             lines.clear();
             // One large batch does not keep its memory for ever.
             lines.shrink_to(1 << 20);
             let mut state = self.state.lock();
-            state.bytes = state.bytes.saturating_sub(written);
-            state.settled += count as u64;
-            state.losses += u64::from(lost);
-            self.settled.notify_waiters();
+            state.bytes = state.bytes.saturating_sub(bytes);
             let (gather, enough) = self.limits.gather;
             let waits = !state.closed && !gather.is_zero() && state.entries < enough;
             if waits && 2 * state.entries < self.limits.entries {
@@ -295,6 +379,36 @@ impl Queue {
             }
         }
         to.end();
+    }
+}
+
+/// An event on its way by itself; without [`Sent::arrived`] it is lost.
+struct Sent<'a> {
+    queue: &'a Queue,
+    bytes: usize,
+    tell: Option<oneshot::Sender<bool>>,
+    done: bool,
+}
+
+impl Sent<'_> {
+    fn arrived(mut self) {
+        self.done = true;
+        self.queue.can();
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.entries -= 1;
+        state.bytes = state.bytes.saturating_sub(self.bytes);
+        if state.closed && state.entries == 0 {
+            self.queue.done.cancel();
+        }
+        drop(state);
+        if let Some(tell) = self.tell.take() {
+            let _ = tell.send(self.done);
+        }
     }
 }
 
@@ -424,6 +538,32 @@ mod tests {
             }
         }
         assert_eq!(story.counts(), [6, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_of_their_own_line() {
+        let story = Story::begin(10, 100);
+        let told = |receipt| async {
+            match receipt {
+                Receipt::Sent(told) => told.await.ok(),
+                Receipt::Lost => None,
+            }
+        };
+        let first = story.queue.push_awaited(b"1\n", false);
+        assert_eq!(story.got(), "1\n");
+        let (second, third) =
+            (story.queue.push_awaited(b"2\n", false), story.queue.push_awaited(b"3\n", false));
+        story.then.send(Ok(())).unwrap();
+        assert_eq!(told(first).await, Some(true));
+        assert_eq!(story.got(), "2\n3\n");
+        story.then.send(Err(1)).unwrap();
+        assert_eq!(
+            (told(second).await, told(third).await),
+            (Some(true), Some(false)),
+            "the last one is lost"
+        );
+        story.end().await;
+        assert_eq!(told(story.queue.push_awaited(b"4\n", false)).await, None);
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
-    Audit, Begun,
+    Audit, Begun, Receipts,
     event::{self, Event, ObjectRef},
     policy::{Level, Stage, Verdict},
     queue::Room,
@@ -55,9 +55,9 @@ pub(crate) struct Trail {
     received: SystemTime,
     /// The same by the clock that is never set.
     begun: Duration,
-    /// How often something had been lost before it, where requests wait for that.
-    losses: Vec<u64>,
     noted: Mutex<Noted>,
+    /// The end was told.
+    ended: bool,
 }
 
 /// What is found out on the way.
@@ -75,6 +75,8 @@ struct Noted {
     allowed: bool,
     /// An answer that goes on has begun.
     started: bool,
+    /// What was sent last, for those who wait.
+    receipts: Receipts,
 }
 
 /// A body that waits for its event.
@@ -143,8 +145,8 @@ impl Trail {
             agent: agent.unwrap_or_default().to_owned(),
             received,
             begun: now,
-            losses: audit.losses(),
             noted: Mutex::new(Noted { object, ..Noted::default() }),
+            ended: false,
             audit,
         })
     }
@@ -182,8 +184,8 @@ impl Trail {
             agent: agent.to_owned(),
             received,
             begun,
-            losses: Vec::new(),
             noted: Mutex::new(Noted { object, allowed: true, ..Noted::default() }),
+            ended: false,
             audit,
         }
     }
@@ -206,7 +208,7 @@ impl Trail {
         let mut noted = self.noted.lock();
         noted.allowed = allowed;
         if allowed {
-            self.tell(Stage::RequestReceived, &noted);
+            noted.receipts = self.tell(Stage::RequestReceived, &noted);
         }
         noted.annotations.push((DECISION, decision.to_owned()));
         noted.annotations.push((REASON, reason));
@@ -217,23 +219,21 @@ impl Trail {
     /// # Errors
     /// When it cannot be, and nothing is to be done without.
     pub(crate) async fn received(&self) -> Result<(), Status> {
-        match self.verdict.omitted.contains(Stage::RequestReceived) {
-            true => Ok(()),
-            false => self.audit.settle(&self.losses).await,
-        }
+        let receipts = mem::take(&mut self.noted.lock().receipts);
+        self.audit.settle(receipts).await
     }
 
     /// Waits until it is written that an answer has begun that goes on.
     pub(crate) async fn begun(&self) {
+        let receipts = mem::take(&mut self.noted.lock().receipts);
         // What it is about is done already.
-        let _ = self.audit.settle(&self.losses).await;
+        let _ = self.audit.settle(receipts).await;
     }
 
     /// Tells the end, and waits until that is written, where that is waited for.
-    pub(crate) async fn end(self: Box<Self>) {
-        let (audit, losses) = (self.audit.clone(), self.losses.clone());
-        drop(self);
-        let _ = audit.settle(&losses).await;
+    pub(crate) async fn end(mut self: Box<Self>) {
+        let receipts = self.tell_end();
+        let _ = self.audit.settle(receipts).await;
     }
 
     /// What was sent, read.
@@ -307,7 +307,7 @@ impl Trail {
         let mut noted = self.noted.lock();
         noted.started = true;
         if noted.allowed {
-            self.tell(Stage::ResponseStarted, &noted);
+            noted.receipts = self.tell(Stage::ResponseStarted, &noted);
         }
     }
 
@@ -317,10 +317,9 @@ impl Trail {
         Some(Kept { json, _room: room })
     }
 
-    fn tell(&self, stage: Stage, noted: &Noted) {
-        if let Some(line) = self.line(stage, noted) {
-            self.audit.push(&line, false);
-        }
+    fn tell(&self, stage: Stage, noted: &Noted) -> Receipts {
+        let line = self.line(stage, noted);
+        line.map(|line| self.audit.push_awaited(&line, false)).unwrap_or_default()
     }
 
     /// What is told at a stage, if it is.
@@ -356,7 +355,7 @@ impl Trail {
     }
 
     /// Tells of a request that was refused, all at once and as far as there is room for such.
-    fn tell_refused(&self, last: Stage, noted: &mut Noted) {
+    fn tell_refused(&self, last: Stage, noted: &mut Noted) -> Receipts {
         let mut lines = Vec::new();
         if !noted.unauthenticated {
             lines.extend(self.line(Stage::RequestReceived, noted));
@@ -366,33 +365,24 @@ impl Trail {
         }
         let end = self.line(last, noted);
         let bytes = lines.iter().chain(&end).map(Vec::len).sum();
-        let Some(untold) = self.audit.tells_refusal(self.user.as_ref(), bytes) else { return };
+        let Some(untold) = self.audit.tells_refusal(self.user.as_ref(), bytes) else {
+            return Receipts::default();
+        };
         let end = if untold > 0 {
             noted.annotations.push((UNTOLD, untold.to_string()));
             self.line(last, noted)
         } else {
             end
         };
-        lines.into_iter().chain(end).for_each(|line| self.audit.push(&line, true));
+        lines.iter().for_each(|line| self.audit.push(line, true));
+        end.map(|line| self.audit.push_awaited(&line, true)).unwrap_or_default()
     }
-}
 
-impl Noted {
-    fn put(&mut self, kept: Option<Kept>, place: fn(&mut Self) -> &mut Option<Kept>) {
-        if kept.is_none() && !self.annotations.iter().any(|(name, _)| *name == TRUNCATED) {
-            self.annotations.push((TRUNCATED, "true".to_owned()));
+    /// Tells the end, once.
+    fn tell_end(&mut self) -> Receipts {
+        if mem::replace(&mut self.ended, true) {
+            return Receipts::default();
         }
-        *place(self) = kept;
-    }
-}
-
-fn without_managed_fields(mut object: Value) -> Bytes {
-    event::strip_managed_fields(&mut object);
-    object.to_string().into()
-}
-
-impl Drop for Trail {
-    fn drop(&mut self) {
         let mut noted = mem::take(self.noted.get_mut());
         let stage = match noted.unauthenticated {
             // As kube-apiserver, and told also by a policy that does without this stage.
@@ -413,6 +403,26 @@ impl Drop for Trail {
             true => self.tell(stage, &noted),
             false => self.tell_refused(stage, &mut noted),
         }
+    }
+}
+
+impl Noted {
+    fn put(&mut self, kept: Option<Kept>, place: fn(&mut Self) -> &mut Option<Kept>) {
+        if kept.is_none() && !self.annotations.iter().any(|(name, _)| *name == TRUNCATED) {
+            self.annotations.push((TRUNCATED, "true".to_owned()));
+        }
+        *place(self) = kept;
+    }
+}
+
+fn without_managed_fields(mut object: Value) -> Bytes {
+    event::strip_managed_fields(&mut object);
+    object.to_string().into()
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        self.tell_end();
     }
 }
 

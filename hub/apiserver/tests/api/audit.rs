@@ -8,7 +8,7 @@ use karmada_apiserver::{
         Audit, Mode, Output,
         log::{Log, Rotation},
         policy::Policy,
-        queue::{Limits, Lines, Lost},
+        queue::{Limits, Lines, Lost, Posts},
     },
     authn::{Authenticator, Peer, Tokens, UserInfo},
     authz::{Attributes, Authorizer, Decision},
@@ -429,5 +429,35 @@ async fn who_waits_for_the_log_finds_it_written_and_is_refused_where_nothing_is_
             let why = made.body["message"].as_str().unwrap();
             assert!(why.contains("the audit log cannot be written"), "{why}");
         }
+    }
+}
+
+/// A service that never answers.
+struct Away;
+
+impl Posts for Away {
+    fn post(&self, _: bytes::Bytes) -> futures::future::BoxFuture<'_, Result<(), String>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Whether the server is well is answered while it waits for whoever keeps what is told.
+#[tokio::test]
+async fn health_does_not_wait_for_a_log_that_is_away() {
+    let server = Server::start().await;
+    let env = Env::system();
+    let output = Output::one_by_one("webhook", Mode::Strict, Away, Limits::default(), env.clone());
+    let policy = b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+    server.api.audit_by(Arc::new(Audit::new(Policy::parse(policy).unwrap(), vec![output], env)));
+    let waits = server.call("POST", MAPS, config_map("a"));
+    let checked = async {
+        for path in ["/livez", "/readyz", "/healthz"] {
+            assert_eq!(server.get(path).await.code, 200, "{path}");
+        }
+    };
+    tokio::select! {
+        biased;
+        made = waits => panic!("{made:?}"),
+        () = checked => {}
     }
 }

@@ -23,6 +23,29 @@ pub struct AuditArgs {
     /// refused if that they came cannot be written. kube-apiserver's own default is blocking.
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "audit_log_path")]
     pub audit_log_mode: AuditMode,
+    /// How many events may wait to be written; what is beyond is lost and counted.
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "audit_log_path",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_log_batch_buffer_size: u32,
+    /// How many events are written at once, or paced as one, in batch mode. Without it, as many as come within
+    /// --audit-log-batch-max-wait (kube-apiserver: 1).
+    #[arg(long, value_name = "N", requires = "audit_log_path", value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_log_batch_max_size: Option<u32>,
+    /// How long events are gathered at most that are written at once, in batch mode.
+    #[arg(long, value_name = "TIME", default_value = "50ms", requires = "audit_log_path", value_parser = duration::parse)]
+    pub audit_log_batch_max_wait: Duration,
+    /// Whether writes are paced, in batch mode.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = clap::ArgAction::Set, requires_if("true", "audit_log_batch_throttle_qps"),
+          requires = "audit_log_path")]
+    pub audit_log_batch_throttle_enable: bool,
+    /// How many writes there are in a second.
+    #[arg(long, value_name = "N", requires = "audit_log_path", value_parser = pace)]
+    pub audit_log_batch_throttle_qps: Option<f64>,
+    /// How many there may be at once, if there were none before.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "audit_log_path",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_log_batch_throttle_burst: u32,
     /// For how many days files are kept that were ended. 0: for ever.
     #[arg(long, value_name = "DAYS", default_value_t = 0, requires = "audit_log_path")]
     pub audit_log_maxage: u64,
@@ -39,7 +62,8 @@ pub struct AuditArgs {
     /// Where audit events are posted, as EventLists: a kubeconfig.
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     pub audit_webhook_config_file: Option<PathBuf>,
-    /// Whether requests wait until they are posted, as --audit-log-mode says it.
+    /// Whether requests wait until they are posted, as --audit-log-mode says it. Each waits for its own events alone, which
+    /// are posted by themselves then, and for 10s at most; while nothing is taken they do not wait, or are refused.
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "audit_webhook_config_file")]
     pub audit_webhook_mode: AuditMode,
     /// How many events may wait to be posted; what is beyond is lost and counted.
@@ -58,9 +82,8 @@ pub struct AuditArgs {
           default_missing_value = "true", action = clap::ArgAction::Set, requires = "audit_webhook_config_file")]
     pub audit_webhook_batch_throttle_enable: bool,
     /// How many posts there are in a second.
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "audit_webhook_config_file",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub audit_webhook_batch_throttle_qps: u32,
+    #[arg(long, value_name = "N", default_value_t = 10.0, requires = "audit_webhook_config_file", value_parser = pace)]
+    pub audit_webhook_batch_throttle_qps: f64,
     /// How many there may be at once, if there were none before.
     #[arg(long, value_name = "N", default_value_t = 15, requires = "audit_webhook_config_file",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -72,6 +95,15 @@ pub struct AuditArgs {
     #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1", requires = "audit_webhook_config_file",
           value_parser = ["audit.k8s.io/v1"])]
     pub audit_webhook_version: String,
+}
+
+/// So many in a second, more than none.
+fn pace(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(pace) if pace > 0.0 && pace.is_finite() => Ok(pace),
+        Ok(_) => Err(format!("{text} is not more than 0")),
+        Err(_) => Err(format!("{text:?} is not a number")),
+    }
 }
 
 /// [`Mode`] on the command line.
@@ -111,6 +143,11 @@ mod tests {
         for flags in [
             "",
             "--audit-policy-file=p --audit-log-path=- --audit-log-format=json --audit-log-mode=blocking-strict",
+            "--audit-policy-file=p --audit-log-path=- --audit-log-batch-buffer-size=20000 --audit-log-batch-max-size=1 \
+             --audit-log-batch-max-wait=1s --audit-log-batch-throttle-enable --audit-log-batch-throttle-qps=0.5 \
+             --audit-log-batch-throttle-burst=15",
+            "--audit-policy-file=p --audit-log-path=- --audit-log-batch-throttle-enable=false",
+            "--audit-policy-file=p --audit-webhook-config-file=k --audit-webhook-batch-throttle-qps=2.5",
             "--audit-policy-file=p --audit-webhook-config-file=k --audit-webhook-batch-throttle-enable=false \
              --audit-webhook-batch-max-wait=5s --audit-webhook-mode=blocking",
         ] {
@@ -120,6 +157,15 @@ mod tests {
             ("--audit-log-path=-", "--audit-policy-file"),
             ("--audit-webhook-config-file=k", "--audit-policy-file"),
             ("--audit-log-maxage=3", "--audit-log-path"),
+            ("--audit-log-batch-buffer-size=3", "--audit-log-path"),
+            (
+                "--audit-policy-file=p --audit-log-path=- --audit-log-batch-throttle-enable=true",
+                "--audit-log-batch-throttle-qps",
+            ),
+            (
+                "--audit-policy-file=p --audit-log-path=- --audit-log-batch-throttle-qps=0",
+                "0 is not more than 0",
+            ),
             (
                 "--audit-policy-file=p --audit-log-path=- --audit-webhook-mode=batch",
                 "--audit-webhook-config-file",

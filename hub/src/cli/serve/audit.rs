@@ -1,5 +1,6 @@
 //! The audit log of the embedded API, by the arguments.
 
+mod pace;
 mod webhook;
 
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
@@ -13,8 +14,12 @@ use karmada_apiserver::audit::{
 use karmada_cli::Failure;
 use karmada_client::Kubeconfig;
 use karmada_env::Env;
+use tokio::runtime::Handle;
 
-use self::webhook::{Settings, Webhook};
+use self::{
+    pace::{Pace, Paced},
+    webhook::{Settings, Waited, Webhook},
+};
 
 use crate::cli::args::{AuditArgs, AuditMode};
 
@@ -44,7 +49,23 @@ fn log(args: &AuditArgs, env: &Env) -> Result<Option<Output>, Failure> {
         false => Log::file(path, rotation, env.clone())
             .map_err(|why| Failure::usage(format!("--audit-log-path {}: {why}", path.display())))?,
     };
-    let output = Output::new("log", args.audit_log_mode.into(), log, Limits::default(), env.clone());
+    let most = args.audit_log_batch_max_size.map_or(usize::MAX, |most| most as usize);
+    let limits = Limits {
+        entries: args.audit_log_batch_buffer_size as usize,
+        gather: (args.audit_log_batch_max_wait, most),
+        ..Limits::default()
+    };
+    let (mode, env) = (args.audit_log_mode.into(), env.clone());
+    let paced = args.audit_log_batch_throttle_enable && args.audit_log_mode == AuditMode::Batch;
+    let output = match args.audit_log_batch_throttle_qps.filter(|_| paced) {
+        None => Output::new("log", mode, log, limits, env),
+        Some(qps) => {
+            let pace = Pace::new(qps, args.audit_log_batch_throttle_burst, env.now());
+            let runtime = Handle::current();
+            let log = Paced { to: log, pace, lines: most, runtime, env: env.clone() };
+            Output::new("log", mode, log, limits, env)
+        }
+    };
     output.map(Some).map_err(Failure::failed)
 }
 
@@ -64,8 +85,12 @@ fn posted(args: &AuditArgs, env: &Env) -> Result<Option<Output>, Failure> {
         gather: (args.audit_webhook_batch_max_wait, events),
         ..Limits::default()
     };
-    let output = Output::new("webhook", args.audit_webhook_mode.into(), webhook, limits, env.clone());
-    output.map(Some).map_err(Failure::failed)
+    let (mode, env) = (args.audit_webhook_mode.into(), env.clone());
+    if waits {
+        return Ok(Some(Output::one_by_one("webhook", mode, Waited::new(webhook), limits, env)));
+    }
+    let output = Output::new("webhook", mode, webhook, limits, env);
+    output.map(|output| Some(output.far_away())).map_err(Failure::failed)
 }
 
 fn read(path: &Path) -> Result<Policy, String> {

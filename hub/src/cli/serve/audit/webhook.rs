@@ -1,18 +1,25 @@
 //! Audit events to a service outside, as EventLists by POST: kube-apiserver's webhook. What cannot be posted after five
 //! attempts, and what the service refuses, is lost, counted and said.
+//!
+//! Where nobody waits they go in lists, one after the other ([`Webhook`]); where somebody waits for each, each goes alone and
+//! beside the others ([`Waited`]), as kube-apiserver does it.
 
 use std::{io, time::Duration};
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
 use http::{Method, Request, StatusCode, Uri, header};
-use karmada_apiserver::audit::queue::{Lines, Lost};
+use karmada_apiserver::audit::queue::{Lines, Lost, Posts};
 use karmada_client::{Endpoint, link::client_for};
 use karmada_env::Env;
 use kube::client::Body;
 use tokio::{
     runtime::Handle,
+    sync::Semaphore,
     time::{sleep, timeout},
 };
+
+use super::pace::Pace;
 
 /// What the service's log calls us.
 const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
@@ -30,7 +37,7 @@ pub(super) struct Settings {
     /// How many events one has at most.
     pub(super) events: usize,
     /// How many there are in a second, and at once; nothing if they are not paced.
-    pub(super) pace: Option<(u32, u32)>,
+    pub(super) pace: Option<(f64, u32)>,
     /// How long until one is tried again.
     pub(super) backoff: Duration,
 }
@@ -40,10 +47,7 @@ pub(super) struct Webhook {
     client: kube::Client,
     path: String,
     settings: Settings,
-    /// Posts that may be made now.
-    left: f64,
-    /// [`Env::now`] when that was so.
-    at: Duration,
+    pace: Option<Pace>,
     runtime: Handle,
     env: Env,
 }
@@ -53,38 +57,29 @@ impl Webhook {
     pub(super) fn new(endpoint: Endpoint, settings: Settings, env: Env) -> Result<Self, String> {
         let (server, path) = split(&endpoint.server)?;
         let (client, _) = client_for(Endpoint { server, ..endpoint }, USER_AGENT, env.clone());
-        let left = settings.pace.map_or(0.0, |(_, burst)| f64::from(burst));
-        Ok(Self { client, path, settings, left, at: env.now(), runtime: Handle::current(), env })
+        let pace = settings.pace.map(|(rate, burst)| Pace::new(rate, burst, env.now()));
+        Ok(Self { client, path, settings, pace, runtime: Handle::current(), env })
     }
 
-    /// Waits until another post may be made.
-    fn pace(&mut self) {
-        let Some((rate, burst)) = self.settings.pace else { return };
-        let (rate, burst) = (f64::from(rate), f64::from(burst));
-        let now = self.env.now();
-        self.left = (self.left + now.saturating_sub(self.at).as_secs_f64() * rate).min(burst);
-        self.at = now;
-        if self.left < 1.0 {
-            let pause = Duration::from_secs_f64((1.0 - self.left) / rate);
-            self.runtime.block_on(async { sleep(pause).await });
-            self.at = self.env.now();
-            self.left = 1.0;
-        }
-        self.left -= 1.0;
-    }
-
-    fn post(&self, body: &Bytes) -> Result<(), String> {
+    /// Posts a list, as often as it takes, five times at most.
+    /// With `places`, in one of them; not while it pauses, so that what comes later is not kept waiting by that.
+    async fn post(&self, body: &Bytes, places: Option<&Semaphore>) -> Result<(), String> {
         let mut pause = self.settings.backoff;
         let mut attempt = 1;
         loop {
-            let posted = self.runtime.block_on(async {
-                let answered = timeout(LIMIT, self.attempt(body.clone())).await;
-                answered.unwrap_or_else(|_| Err((true, format!("no answer within {} s", LIMIT.as_secs()))))
-            });
+            let place = match places {
+                // It is never closed.
+                Some(places) => places.acquire().await.ok(),
+                None => None,
+            };
+            let answered = timeout(LIMIT, self.attempt(body.clone())).await;
+            drop(place);
+            let posted =
+                answered.unwrap_or_else(|_| Err((true, format!("no answer within {} s", LIMIT.as_secs()))));
             match posted {
                 Ok(()) => return Ok(()),
                 Err((true, _)) if attempt < ATTEMPTS => {
-                    self.runtime.block_on(async { sleep(pause).await });
+                    sleep(pause).await;
                     pause = pause * LONGER / 10;
                     attempt += 1;
                 }
@@ -112,12 +107,41 @@ impl Lines for Webhook {
     fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
         let mut lost = Lost { lines: 0, why: io::Error::other("") };
         for (events, body) in posts(lines, self.settings.events) {
-            self.pace();
-            if let Err(why) = self.post(&body) {
+            if let Some(pace) = &mut self.pace {
+                pace.wait(&self.env, &self.runtime);
+            }
+            if let Err(why) = self.runtime.block_on(self.post(&body, None)) {
                 lost = Lost { lines: lost.lines + events, why: io::Error::other(why) };
             }
         }
         if lost.lines == 0 { Ok(()) } else { Err(lost) }
+    }
+}
+
+/// How many events are posted at a time that somebody waits for.
+const PLACES: usize = 100;
+
+/// The same for events that somebody waits for.
+pub(super) struct Waited {
+    webhook: Webhook,
+    places: Semaphore,
+}
+
+impl Waited {
+    pub(super) fn new(webhook: Webhook) -> Self {
+        Self { webhook, places: Semaphore::new(PLACES) }
+    }
+}
+
+impl Posts for Waited {
+    fn post(&self, line: Bytes) -> BoxFuture<'_, Result<(), String>> {
+        async move {
+            for (_, body) in posts(&line, 1) {
+                self.webhook.post(&body, Some(&self.places)).await?;
+            }
+            Ok(())
+        }
+        .boxed()
     }
 }
 
@@ -226,7 +250,7 @@ mod tests {
             namespace: String::new(),
             proxy: None,
         };
-        let settings = Settings { events: 2, pace: Some((1000, 1)), backoff: Duration::from_millis(1) };
+        let settings = Settings { events: 2, pace: Some((1000.0, 1)), backoff: Duration::from_millis(1) };
         let mut webhook = Webhook::new(endpoint, settings, Env::system()).expect("a webhook");
         let writing = std::thread::spawn(move || {
             let lost = webhook

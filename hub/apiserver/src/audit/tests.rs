@@ -1,0 +1,80 @@
+//! For whom requests wait, and for how long.
+
+use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
+
+use super::*;
+
+/// A service that does with an event what stands in it.
+struct Service;
+
+impl Posts for Service {
+    fn post(&self, line: Bytes) -> BoxFuture<'_, Result<(), String>> {
+        async move {
+            match &*line {
+                b"hangs" => std::future::pending().await,
+                b"slow" => {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    Ok(())
+                }
+                b"too large" => Err("413".to_owned()),
+                _ => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Whether an event may be gone without, and how many seconds that took to find out.
+async fn settle(audit: &Audit, receipts: Receipts) -> (bool, u64) {
+    let begun = Instant::now();
+    let settled = audit.settle(receipts).await.is_ok();
+    (settled, begun.elapsed().as_secs())
+}
+
+fn audit(mode: Mode, entries: usize) -> Audit {
+    let limits = Limits { entries, ..Limits::default() };
+    let output = Output::one_by_one("webhook", mode, Service, limits, Env::system());
+    let policy = b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+    Audit::new(Policy::parse(policy).unwrap(), vec![output], Env::system())
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_another_and_nobody_is_refused_with_another() {
+    for (mode, lost, away) in [(Mode::Blocking, true, 0), (Mode::Strict, false, 1)] {
+        let audit = audit(mode, 100);
+        let send = |line: &str| audit.push_awaited(line.as_bytes(), false);
+        let (hangs, large, slow, good) = (send("hangs"), send("too large"), send("slow"), send("good"));
+        assert_eq!(settle(&audit, good).await, (true, 0), "{mode:?}");
+        assert_eq!(settle(&audit, large).await, (lost, 0), "{mode:?}: it is its own alone");
+        assert_eq!(settle(&audit, slow).await, (true, 3), "{mode:?}");
+        assert_eq!(settle(&audit, hangs).await, (lost, 10), "{mode:?}: not for ever");
+        // Nothing is taken: the next ones do not wait for so long, until something is.
+        assert_eq!(settle(&audit, send("hangs")).await, (lost, away), "{mode:?}");
+        assert_eq!(settle(&audit, send("good")).await, (true, 0), "{mode:?}");
+        tokio::task::yield_now().await;
+        assert_eq!(settle(&audit, send("hangs")).await, (lost, 10), "{mode:?}: it was there meanwhile");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_is_bounded_and_awaited_at_the_end() {
+    let audit = audit(Mode::Strict, 2);
+    let (slow, hangs) = (audit.push_awaited(b"slow", false), audit.push_awaited(b"hangs", false));
+    assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (false, 0), "there is no room");
+    assert_eq!(settle(&audit, slow).await, (true, 3));
+    assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (true, 0), "now there is");
+    drop(hangs);
+    let begun = Instant::now();
+    let late = audit.close(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    assert_eq!(late, "not written: the audit webhook within 10000 ms (1 events or more are lost)");
+
+    let audit = self::audit(Mode::Blocking, 2);
+    drop(audit.push_awaited(b"slow", false));
+    let begun = Instant::now();
+    audit.close(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 3, "whoever gave up is told all the same");
+    assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (true, 0), "it takes no more");
+}
