@@ -177,6 +177,9 @@ pub mod extension {
     pub const STATE_NOT_KEPT: &str = "StateNotKept";
     /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
+    /// The type of a condition of a Cluster, there while it is true: its agent was given another invitation (`--hub`, token,
+    /// `--ca-cert-hash`) by which it cannot join, and goes on with the credential that it has. Ours.
+    pub const INVITATION_NOT_TAKEN: &str = "InvitationNotTaken";
     /// On an Event that an agent has reported, and on a Cluster that its agent has registered: the agent's cluster. Set by
     /// the hub's admission.
     pub const REPORTED_BY: &str = "agent.karmada.io/reported-by";
@@ -417,6 +420,8 @@ pub mod event {
         TAINT_CLUSTER_SUCCEED = "TaintClusterSucceed";
         /// Cluster: its taints could not be changed.
         TAINT_CLUSTER_FAILED = "TaintClusterFailed";
+        /// Cluster: it goes without its agent, which has had its time. Ours.
+        REMOVED_WITHOUT_AGENT = "RemovedWithoutAgent";
         /// Hub: nothing is evicted from lost clusters for the time being. Ours.
         EVICTIONS_HELD = "EvictionsHeld";
         /// Hub: evictions go on. Ours.

@@ -1,7 +1,8 @@
 //! What may be deleted, and what only looks as if it should be.
 //!
 //! The edge never loses work by mistake. On a member everything that would be deleted passes [`may_delete`]; on
-//! the hub, a Work that its binding does not want passes [`orphan`], and a Cluster that goes passes [`removal`].
+//! the hub, a Work that its binding does not want passes [`orphan`], and a Cluster that goes passes
+//! [`removal`](crate::leave::removal).
 //! Only what somebody has said counts: a deletion timestamp, a manifest that was listed and is not any more. That
 //! something is *missing* is nothing that anybody said.
 
@@ -265,57 +266,6 @@ fn targets(spec: &ResourceBindingSpec) -> BTreeSet<String> {
     spec.clusters.iter().chain(required).map(|target| target.name.clone()).collect()
 }
 
-/// How far the removal of a cluster is.
-#[derive(Clone, Copy, Debug)]
-pub struct Leaving {
-    /// The agent reports: the Ready condition is True or False, not Unknown, and there is one.
-    pub reporting: bool,
-    /// Works in the execution namespace without a deletion timestamp.
-    pub works_alive: usize,
-    /// Works that are terminating and still have the agent's finalizer.
-    pub works_terminating: usize,
-    /// One of those holds what may run in one place only, and the agent may not have stopped it yet (`judge::fence`).
-    pub fenced: bool,
-    /// The execution namespace exists.
-    pub namespace: bool,
-    /// It has a deletion timestamp.
-    pub namespace_terminating: bool,
-    /// Bindings that are still scheduled to the cluster.
-    pub placed: usize,
-}
-
-/// The next step of a cluster's removal. Each is repeated until it is no longer the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
-    /// Delete the Works.
-    DeleteWorks,
-    /// The agent is taking its objects down, or will have stopped what is fenced soon: wait.
-    Wait,
-    /// The agent cannot be reached: drop its finalizer from the Works. What is on the member stays there.
-    DropWorkFinalizers,
-    /// Delete the execution namespace.
-    DeleteNamespace,
-    /// Take the cluster out of the bindings that nobody has placed elsewhere: another one of its name would be taken for it.
-    LeaveBindings,
-    /// Drop the Cluster's finalizer.
-    Done,
-}
-
-/// The next step for a Cluster with a deletion timestamp.
-pub fn removal(state: &Leaving) -> Removal {
-    if state.works_alive > 0 {
-        Removal::DeleteWorks
-    } else if state.works_terminating > 0 {
-        if state.reporting || state.fenced { Removal::Wait } else { Removal::DropWorkFinalizers }
-    } else if !state.namespace {
-        if state.placed > 0 { Removal::LeaveBindings } else { Removal::Done }
-    } else if state.namespace_terminating {
-        Removal::Wait
-    } else {
-        Removal::DeleteNamespace
-    }
-}
-
 /// Whether the deletion of a namespace on the hub is refused: an execution namespace, while its Cluster is there
 /// and not itself being deleted. The text is the reason.
 pub fn refuse_namespace_deletion(
@@ -545,41 +495,6 @@ mod tests {
         ];
         for (message, cluster, marked, reporting, want) in table {
             assert_eq!(orphan(cluster, marked, &fenced, reporting), want, "fenced, {message}");
-        }
-    }
-
-    #[test]
-    fn a_cluster_that_cannot_be_reached_does_not_hang() {
-        let state = Leaving {
-            reporting: true,
-            works_alive: 1,
-            works_terminating: 1,
-            fenced: false,
-            namespace: true,
-            namespace_terminating: false,
-            placed: 0,
-        };
-        let gone = Leaving { works_alive: 0, works_terminating: 0, ..state };
-        let table = [
-            ("Works first", state, Removal::DeleteWorks),
-            ("the agent is at it", Leaving { works_alive: 0, ..state }, Removal::Wait),
-            ("no agent", Leaving { works_alive: 0, reporting: false, ..state }, Removal::DropWorkFinalizers),
-            (
-                "no agent, and it may not have stopped what is fenced",
-                Leaving { works_alive: 0, reporting: false, fenced: true, ..state },
-                Removal::Wait,
-            ),
-            ("then the namespace", gone, Removal::DeleteNamespace),
-            ("it takes a while", Leaving { namespace_terminating: true, ..gone }, Removal::Wait),
-            (
-                "then whoever is still placed there",
-                Leaving { namespace: false, placed: 1, ..gone },
-                Removal::LeaveBindings,
-            ),
-            ("then the Cluster", Leaving { namespace: false, ..gone }, Removal::Done),
-        ];
-        for (message, state, want) in table {
-            assert_eq!(removal(&state), want, "{message}");
         }
     }
 

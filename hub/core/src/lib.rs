@@ -12,6 +12,7 @@
 //!
 //!   attach: what objects refer to goes along
 //!   quota: what a namespace may use on all clusters together
+//!   leave: how a cluster goes
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //! ```
@@ -44,6 +45,7 @@ pub mod gather;
 pub mod health;
 pub mod install_order;
 pub mod judge;
+pub mod leave;
 pub mod members;
 pub mod names;
 pub mod nodes;

@@ -46,6 +46,11 @@ impl Judgement {
         self.settings.fence_skew
     }
 
+    /// For how long an agent that reports is waited for when its Cluster goes.
+    pub(crate) fn removal(&self) -> Duration {
+        self.settings.removal
+    }
+
     /// A cluster's Lease as it is now.
     pub(crate) fn renewed(&self, cluster: &str, renew_time: &str) {
         self.judge.lock().renewed(cluster, renew_time, moment(&self.env));

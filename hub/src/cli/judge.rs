@@ -45,5 +45,6 @@ fn read(args: &ServeArgs) -> Settings {
             per_minute: judge.eviction_budget_per_minute,
         },
         fence_skew: judge.fence_skew,
+        removal: judge.cluster_removal_timeout,
     }
 }

@@ -1,10 +1,13 @@
 //! Clusters: their execution namespaces, and their way out.
 //!
 //! A Cluster that is deleted keeps its finalizer until its Works and its namespace are gone. While its agent
-//! reports, the agent takes down what the Works hold; when it does not, the Works' finalizers are dropped (of what may
-//! run in one place only when the agent has stopped it, so that no copy begins elsewhere before) and what
-//! is on the member stays there ([`karmada_core::delete::removal`]). Bindings that could not be placed elsewhere, or are not
-//! to be, lose it as their place at last: what registers by its name later is another cluster.
+//! reports, the agent takes down what the Works hold; when it does not, or has had its time, the Works' finalizers are
+//! dropped (of what may run in one place only when the agent has stopped it, so that no copy begins elsewhere before) and
+//! what is on the member stays there ([`karmada_core::leave`]). By then the agent's credentials have ended. Bindings that
+//! could not be placed elsewhere, or are not to be, lose it as their place at last: what registers by its name later is
+//! another cluster.
+
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +16,8 @@ use karmada_apiserver::authn::epochs::{self, End, Record};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     admit,
-    delete::{Leaving, Removal, removal},
     judge::fence::{self, Left},
+    leave::{Leaving, Removal, removal},
     names,
 };
 use karmada_meta::{object, path::aggregate};
@@ -27,6 +30,7 @@ use karmada_objects::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use self::waiting::Waiting;
 use super::{Context, Next, work};
 use crate::{known::heads::ClusterHead, rules::hooks, write::checks};
 
@@ -46,6 +50,8 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 pub(crate) struct ClusterController {
     context: Arc<Context>,
     queue: WorkQueue<String>,
+    /// For how long agents are waited for whose Clusters go.
+    waiting: Waiting,
 }
 
 impl ClusterController {
@@ -78,7 +84,8 @@ impl ClusterController {
         let again = queue.clone();
         context.resync.tell(&context.known.clusters, move |cluster, _| again.add(cluster.name.clone()));
         context.figures.queue("cluster", &queue);
-        Self { context: context.clone(), queue }
+        let waiting = Waiting::new(context.env.clone(), context.accounts.judgement.removal());
+        Self { context: context.clone(), queue, waiting }
     }
 
     /// Runs until told to stop.
@@ -94,7 +101,10 @@ impl ClusterController {
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
         let objects = &self.context.writer.objects;
         let key = Key::cluster_scoped(name);
-        let Some(mut cluster) = objects.get(&CLUSTERS, &key).await? else { return Ok(Next::Done) };
+        let Some(mut cluster) = objects.get(&CLUSTERS, &key).await? else {
+            self.waiting.forget(&key.name);
+            return Ok(Next::Done);
+        };
         if object::deletion_timestamp(&cluster).is_some() {
             return self.remove(&key, &cluster).await;
         }
@@ -215,11 +225,18 @@ impl ClusterController {
         let (alive, terminating) = self.works(&name).await?;
         let namespace =
             self.context.writer.objects.get(&NAMESPACES, &Key::cluster_scoped(name.as_str())).await?;
+        let overdue = self.waiting.overdue(cluster, alive.len() + terminating.len());
+        let reporting = ClusterHead::project(cluster).reporting();
+        if overdue.is_some() && self.waiting.is_untold(&key.name) {
+            self.go_without_agent(cluster, reporting, alive.len() + terminating.len()).await?;
+            self.waiting.told(&key.name);
+        }
         let step = removal(&Leaving {
-            reporting: ClusterHead::project(cluster).reporting(),
+            reporting,
+            overdue: overdue.is_some(),
             works_alive: alive.len(),
             works_terminating: terminating.len(),
-            fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work)),
+            fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work, overdue)),
             placed: self.placed_on(&key.name).len(),
             namespace: namespace.is_some(),
             namespace_terminating: namespace
@@ -260,6 +277,31 @@ impl ClusterController {
                 Err(error)
             }
         }
+    }
+
+    /// Ends the credentials of an agent that has had its time, and says so where somebody waits for it.
+    async fn go_without_agent(&self, cluster: &Value, reporting: bool, works: usize) -> Result<(), Error> {
+        let name = object::name(cluster);
+        if self.has_credentials(name, cluster).await? {
+            self.end_credentials(name, object::uid(cluster)).await?;
+        }
+        if reporting && works > 0 {
+            let credentials = match &self.context.epochs {
+                Some(_) => "its credentials have ended",
+                None => "end its credentials on this API server, so that it makes nothing here again",
+            };
+            let text = format!(
+                "The agent of cluster({name}) reports, and has not let go of {works} Works in time: the Cluster goes without \
+                 it, and what they hold stays on the member; {credentials}."
+            );
+            tracing::warn!(
+                cluster = name,
+                works,
+                "the agent has not let go of its Works in time: its Cluster goes without it"
+            );
+            self.context.writer.warning(component::CLUSTER, cluster, event::REMOVED_WITHOUT_AGENT, text);
+        }
+        Ok(())
     }
 
     /// Whether there may be credentials by the name of a Cluster. What it says of that its agent may have taken back before it
@@ -345,11 +387,14 @@ impl ClusterController {
         Ok(())
     }
 
-    /// Whether something in a Work may run in one place only, and on its cluster for some time yet.
-    fn may_run_still(&self, cluster: &str, work: &Reference) -> bool {
+    /// Whether something in a Work may run in one place only, and on its cluster for some time yet. An agent whose time has
+    /// been `overdue` for so long has heard nothing since then, as its credentials ended.
+    fn may_run_still(&self, cluster: &str, work: &Reference, overdue: Option<Duration>) -> bool {
         let Some(after) = work.fence else { return false };
         let judgement = &self.context.accounts.judgement;
-        let left = Left { reports: false, exists: true, silent: judgement.silent(cluster), marked: true };
+        let deaf = overdue.filter(|_| self.context.epochs.is_some()).unwrap_or_default();
+        let silent = judgement.silent(cluster).max(deaf);
+        let left = Left { reports: false, exists: true, silent, marked: true };
         fence::wait(Some(left), after, judgement.fence_skew()) != fence::Wait::No
     }
 

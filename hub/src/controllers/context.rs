@@ -100,8 +100,21 @@ impl Context {
         context
     }
 
-    /// Lets the figures hear what the indexes tell of clusters, leases and Works.
+    /// Lets those hear what the indexes tell of clusters, leases and Works who do nothing about it: first who tells what
+    /// others have deleted, whom the controllers ask, then the figures.
     fn count(&self) {
+        let (takings, known) = (self.writer.takings.clone(), Arc::downgrade(&self.known));
+        self.known.works.listen(move |change| {
+            if let Some(known) = known.upgrade() {
+                takings.heard(change, |work| known.maker_wants(change.key, work));
+            }
+        });
+        let takings = self.writer.takings.clone();
+        self.known.clusters.listen(move |change| {
+            if change.new.is_none() {
+                takings.forget(&change.key.name);
+            }
+        });
         let figures = self.figures.clone();
         self.known.clusters.listen(move |change| {
             if change.new.is_none() {

@@ -221,6 +221,7 @@ impl NamespaceController {
                 Next::Done
             }
             Made::Going => Next::After(PATIENCE),
+            Made::Withheld(wait) => Next::After(wait),
             Made::TooLarge(why) | Made::Refused(why) => {
                 let text = format!("Failed to provide the namespace on cluster({}): {why}", place.cluster);
                 writer.warning(component::NAMESPACE_SYNC, &live, event::SYNC_WORK_FAILED, text);

@@ -149,6 +149,7 @@ impl QuotaController {
                 None | Some(Made::Unchanged) => {}
                 Some(Made::Written) => written = true,
                 Some(Made::Going) => next = Next::After(PATIENCE),
+                Some(Made::Withheld(wait)) => next = Next::After(wait),
                 Some(Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why)) => {
                     problems.push(format!("{cluster}: {why}"));
                     next = Next::After(PATIENCE);
@@ -220,7 +221,7 @@ impl QuotaController {
             let Some(live) = self.context.writer.objects.get(&WORKS, &work).await? else { continue };
             if WorkHead::quota_of(&live).as_ref() == Some(key) {
                 tracing::info!(%work, quota = %key, "no longer assigned");
-                self.context.writer.objects.delete(&WORKS, &live).await?;
+                self.context.writer.delete_work(&live).await?;
             }
         }
         Ok(())

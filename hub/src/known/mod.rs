@@ -24,7 +24,7 @@ pub(crate) mod templates;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use karmada_core::skip::Skip;
+use karmada_core::{names, skip::Skip};
 use karmada_meta::gvk::GroupVersionKind;
 use karmada_objects::{key::Key, policies::PolicyHead, scope::BindingKey};
 
@@ -123,6 +123,29 @@ impl Known {
             !head.deleting
                 && !self.skip.auto_provision(namespace, |key| head.labels.get(key).map(String::as_str))
         })
+    }
+
+    /// Whether a Work's binding, as far as it is known, wants it where it is.
+    pub(crate) fn binding_wants(&self, key: &Key, work: &WorkHead) -> bool {
+        let named = work.binding.as_ref().zip(names::cluster_of_namespace(&key.namespace));
+        let Some((binding, cluster)) = named else { return false };
+        let head = self.bindings.of(binding.scope).get(&binding.key);
+        head.is_some_and(|head| !head.deleting && head.wanted.contains(cluster))
+    }
+
+    /// Whether whoever made a Work wants it where it is, as far as that is known. Of an execution namespace that goes
+    /// nothing is: it takes its Works with it.
+    pub(crate) fn maker_wants(&self, key: &Key, work: &WorkHead) -> bool {
+        let stays = |namespace: &TemplateHead| !namespace.deleting;
+        let there = self.namespaces.get(&Key::cluster_scoped(key.namespace.as_str()));
+        if !there.is_some_and(|namespace| stays(&namespace)) {
+            return false;
+        }
+        if work.binding.is_some() {
+            return self.binding_wants(key, work);
+        }
+        let owners = self.namespaces.group(&TemplateHead::of_uid(&work.owner));
+        work.quota.is_some() || owners.iter().any(|(_, namespace)| stays(namespace))
     }
 
     /// The bindings that name a cluster, in whatever way, and that are `concerned`.

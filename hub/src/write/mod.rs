@@ -3,18 +3,20 @@
 pub(crate) mod checks;
 pub(crate) mod claiming;
 mod events;
+pub(crate) mod takings;
 pub(crate) mod works;
 
 use std::{fmt, sync::Arc};
 
-use karmada_client::{EventKind, Rest};
+use karmada_client::{Error, EventKind, Rest};
 use karmada_env::Env;
-use karmada_objects::Objects;
+use karmada_meta::object;
+use karmada_objects::{Objects, kinds::WORKS};
 use kube::Client;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{events::Reporter, works::Written};
+use self::{events::Reporter, takings::Takings, works::Written};
 use crate::known::Known;
 
 /// What writing takes: the API, what is known of it, and a way to tell people.
@@ -23,6 +25,8 @@ pub(crate) struct Writer {
     pub(crate) objects: Objects,
     /// What the hub writes into Works and has not heard back.
     pub(crate) written: Arc<Written>,
+    /// What others take away of Works.
+    pub(crate) takings: Arc<Takings>,
     pub(crate) env: Env,
     reporter: Reporter,
 }
@@ -47,9 +51,21 @@ impl Writer {
             known,
             objects: Objects::new(Rest::new(client.clone())),
             written: Arc::default(),
+            takings: Arc::new(Takings::new(env.clone())),
             env,
             reporter,
         }
+    }
+
+    /// Deletes a Work, as it was read, that its maker wants no more.
+    pub(crate) async fn delete_work(&self, work: &Value) -> Result<(), Error> {
+        let uid = object::uid(work);
+        self.takings.ours(uid);
+        let deleted = self.objects.delete(&WORKS, work).await;
+        if !matches!(deleted, Ok(true)) {
+            self.takings.not_ours(uid);
+        }
+        deleted.map(drop)
     }
 
     /// Reports that something went as it should.

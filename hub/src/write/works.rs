@@ -2,7 +2,7 @@
 //!
 //! Both makers of Works, the binding and the namespace controller, come through here.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use karmada_api::consts::{annotation, extension, finalizer, label};
@@ -55,6 +55,8 @@ pub(crate) enum Made {
     Taken(String),
     /// It is on its way out, and not this maker's to replace: look again when it is gone.
     Going,
+    /// Somebody takes the Works of its cluster away: look again after this time.
+    Withheld(Duration),
     /// It does not fit into the engine.
     TooLarge(String),
     /// The engine refuses it for good.
@@ -107,7 +109,13 @@ pub(crate) async fn ensure(
     maker: &Maker<'_>,
     build: impl Fn(Option<&Value>, &str) -> Value,
 ) -> Result<Made, Error> {
-    match writer.known.works.get(key) {
+    let known = writer.known.works.get(key);
+    if known.as_ref().is_none_or(|head| head.deleting)
+        && let Some(wait) = writer.takings.withheld(key)
+    {
+        return Ok(Made::Withheld(wait));
+    }
+    match known {
         // Most Works that are not known are not there. If this one is, it is read like any other.
         None => match create(writer, build(None, &writer.env.uuid())).await {
             Err(error) if error.is_already_exists() => {}
@@ -324,7 +332,7 @@ async fn carry_out(writer: &Writer, work: &Value, decision: Orphan) -> Result<()
         Orphan::Keep => {}
         Orphan::Delete => {
             tracing::info!(work = %key, "no longer wanted");
-            writer.objects.delete(&WORKS, work).await?;
+            writer.delete_work(work).await?;
         }
         Orphan::Mark => {
             tracing::info!(work = %key, "no longer wanted, and its cluster cannot be reached");

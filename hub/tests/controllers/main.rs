@@ -10,6 +10,7 @@
 
 mod common;
 mod counting;
+mod departing;
 mod following;
 mod gathering;
 mod groups;

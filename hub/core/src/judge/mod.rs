@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     evict::{self, Allowance, Ask},
     health::{self, Expired, Listed, Moment, Monitor, Ready},
+    leave,
 };
 
 pub use opinion::Opinion;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub budget: budget::Settings,
     /// By how much longer than an agent the hub waits for what is fenced.
     pub fence_skew: Duration,
+    /// For how long an agent that reports is waited for when its Cluster goes.
+    pub removal: Duration,
 }
 
 impl Default for Settings {
@@ -85,6 +88,7 @@ impl Default for Settings {
             brake: brake::Settings::default(),
             budget: budget::Settings::default(),
             fence_skew: fence::SKEW,
+            removal: leave::TOTAL,
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::task::yield_now;
 use super::{Context, bindings_of};
 use crate::known::{
     gathered::Gathered,
-    heads::{BindingHead, ClusterHead, OverrideHead, WorkHead},
+    heads::{BindingHead, ClusterHead, OverrideHead},
     index::Change,
 };
 
@@ -44,10 +44,10 @@ pub(super) fn listen(context: &Arc<Context>) {
         let Some(context) = shared.upgrade() else { return };
         let news = match change.new {
             // That one begins to go where it is not wanted is mostly the hub's own doing; that it is gone is heard.
-            Some(new) if new.deleting => is_wanted(&context, change.key, new),
+            Some(new) if new.deleting => context.known.binding_wants(change.key, new),
             // What the hub wrote itself is no news, unless its binding has come to want something else meanwhile.
             Some(new) if context.writer.written.is_ours(change.key, new.content) => {
-                change.old.is_none() && !is_wanted(&context, change.key, new)
+                change.old.is_none() && !context.known.binding_wants(change.key, new)
             }
             _ => true,
         };
@@ -154,16 +154,6 @@ impl News {
     }
 }
 
-/// Whether a Work's binding, as far as it is known, wants it where it is.
-fn is_wanted(context: &Context, key: &Key, work: &WorkHead) -> bool {
-    let Some((binding, cluster)) = work.binding.as_ref().zip(names::cluster_of_namespace(&key.namespace))
-    else {
-        return false;
-    };
-    let head = context.known.bindings.of(binding.scope).get(&binding.key);
-    head.is_some_and(|head| !head.deleting && head.wanted.contains(cluster))
-}
-
 fn with(shared: &Weak<Context>, concerned: impl FnOnce(&Context) -> Vec<BindingKey>) {
     if let Some(context) = shared.upgrade() {
         for key in concerned(&context) {
@@ -210,7 +200,7 @@ fn not_wanted_on(context: &Context, cluster: &str) {
     context.known.naming(cluster, left).into_iter().for_each(|key| context.to_bind.add(key));
     let namespace = names::execution_namespace(cluster);
     for (key, work) in context.known.works.pages(Some(&namespace)).flatten() {
-        let stays = !work.deleting && !work.unwanted && is_wanted(context, &key, &work);
+        let stays = !work.deleting && !work.unwanted && context.known.binding_wants(&key, &work);
         work.binding.iter().filter(|_| !stays).for_each(|binding| context.to_bind.add(binding.clone()));
     }
 }

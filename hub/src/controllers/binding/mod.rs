@@ -234,6 +234,10 @@ impl Binder {
                     Outcome::Made(Made::Unchanged, _) => {}
                     Outcome::NotYet => settled = false,
                     Outcome::Made(Made::Going, _) => next = Next::After(PATIENCE),
+                    Outcome::Made(Made::Withheld(wait), _) => {
+                        next = Next::After(wait);
+                        settled = false;
+                    }
                     Outcome::Made(Made::Taken(why), _) => {
                         problems.unmade.push(("WorkNameTaken", format!("{}: {why}", target.name)));
                         next = Next::After(PATIENCE);

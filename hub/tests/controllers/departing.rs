@@ -1,0 +1,163 @@
+//! Clusters whose Works are taken away before them, as `karmadactl unregister` does it, and agents that do not do their part
+//! when their Cluster goes.
+
+use std::time::Duration;
+
+use crate::common::{Member, World, configmap, configmaps, policy};
+use karmada_meta::object;
+use karmada_objects::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, WORKS};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+/// What karmadactl waits for each of the two steps, unless it is told otherwise.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// What its client leaves between two requests: five in a second.
+const PACE: Duration = Duration::from_millis(200);
+
+/// `karmadactl unregister`, request by request, with the agent's credential. Until there are no Works it deletes each that it
+/// finds, once a second; then the Cluster.
+async fn unregister(member: &Member) -> Result<(), &'static str> {
+    let works = async {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            let found = member.works().await;
+            if found.is_empty() {
+                return;
+            }
+            for work in found {
+                let path = WORKS.object(Some(&member.namespace()), object::name(&work));
+                match member.rest.delete(&path, &json!({})).await {
+                    Err(error) if !error.is_not_found() => panic!("{path}: {error}"),
+                    _ => sleep(PACE).await,
+                }
+            }
+        }
+    };
+    timeout(WAIT, works).await.map_err(|_| "there are Works again and again")?;
+    let cluster = CLUSTERS.object(None, &member.name);
+    member.rest.delete(&cluster, &json!({})).await.expect("it is there");
+    let gone = async {
+        while member.rest.get(&cluster).await.is_ok() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(WAIT, gone).await.map_err(|_| "the Cluster does not go")
+}
+
+/// A cluster with so many ConfigMaps in a Namespace of their own, all of them applied.
+async fn placed(world: &World, number: usize) -> Member {
+    let member = world.join("m", json!({})).await;
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.create(&NAMESPACES, shop).await;
+    world.create(&PROPAGATION_POLICIES, policy("p", "v1", "ConfigMap", "", json!({}))).await;
+    for number in 0..number {
+        world.create(&configmaps(), configmap("default", &format!("c{number}"))).await;
+    }
+    world
+        .until("all are placed", || async { (member.works().await.len() == number + 1).then_some(()) })
+        .await;
+    member.act().await;
+    world.settle().await;
+    member
+}
+
+/// An agent at work: it renews its Lease and takes down what is to go, over a link on which that takes its time.
+async fn agent(member: &Member, pause: Duration) {
+    let mut moment = 0;
+    let mut renewed = Instant::now();
+    loop {
+        sleep(pause).await;
+        member.act().await;
+        let there = member.rest.get(&CLUSTERS.object(None, &member.name)).await.is_ok();
+        if there && renewed.elapsed() >= Duration::from_secs(10) {
+            (moment, renewed) = (moment + 1, Instant::now());
+            member.renew(moment).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_with_works_unregisters() {
+    for pause in [Duration::from_millis(20), Duration::from_secs(7)] {
+        let world = World::start().await;
+        let member = placed(&world, 20).await;
+        let done = tokio::select! {
+            done = unregister(&member) => done,
+            () = agent(&member, pause) => unreachable!("it works for ever"),
+        };
+        assert_eq!(done, Ok(()), "an agent that takes {pause:?}");
+        world.gone(&NAMESPACES, "", "karmada-es-m").await;
+        assert_eq!(world.list(&configmaps(), Some("default")).await.len(), 20, "templates stay");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_somebody_deletes_comes_back_and_holds_nothing_else_up() {
+    let world = World::start().await;
+    let member = placed(&world, 3).await;
+    let first = member.work("ConfigMap", "c0").await.expect("it is there");
+    world.delete(&WORKS, "karmada-es-m", object::name(&first)).await.expect("deleted");
+    // Its object is stuck on the member; meanwhile something new is placed, and something else is deleted.
+    world.create(&configmaps(), configmap("default", "new")).await;
+    world.within(Duration::from_secs(3), "what is new is made", || member.work("ConfigMap", "new")).await;
+    member.act().await;
+    assert!(member.work("ConfigMap", "c0").await.is_none());
+    let again = |work: &Value| object::uid(work) != object::uid(&first);
+    world
+        .within(Duration::from_secs(15), "it is made again", || async {
+            member.work("ConfigMap", "c0").await.filter(again)
+        })
+        .await;
+    world.stop().await;
+}
+
+/// A stolen credential, or an agent that is broken: it renews its Lease and lets go of nothing.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_lets_go_of_nothing_does_not_hold_its_cluster_for_ever() {
+    let world = World::start().await;
+    let member = placed(&world, 2).await;
+    world.delete(&CLUSTERS, "", "m").await.expect("deleted");
+    let begun = Instant::now();
+    let mut moment = 0;
+    while world.get(&CLUSTERS, "", "m").await.is_some() {
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(660), "it is still there after {waited:?}");
+        moment += 1;
+        member.renew(moment).await;
+        sleep(Duration::from_secs(10)).await;
+    }
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_secs(600), "it had its time: {waited:?}");
+    world.event("m", "RemovedWithoutAgent", "has not let go of 3 Works in time").await;
+    let record =
+        world.rest.get("/api/v1/namespaces/karmada-cluster/secrets/agent.m").await.expect("a record");
+    assert_eq!(object::annotation(&record, "hub.karmada.io/credential-ended"), Some("deleted"));
+    world.gone(&NAMESPACES, "", "karmada-es-m").await;
+    world.stop().await;
+}
+
+/// A link over which one Work goes in nine minutes: what it has is taken down all the same.
+#[tokio::test(start_paused = true)]
+async fn a_slow_agent_is_waited_for() {
+    let world = World::start().await;
+    let member = placed(&world, 2).await;
+    world.delete(&CLUSTERS, "", "m").await.expect("deleted");
+    let mut moment = 0;
+    for left in [2, 1, 0] {
+        for _ in 0..54 {
+            moment += 1;
+            member.renew(moment).await;
+            sleep(Duration::from_secs(10)).await;
+        }
+        let works = member.works().await;
+        assert_eq!(works.len(), left + 1);
+        let mut work = works[0].clone();
+        assert!(object::remove_finalizer(&mut work, "karmada.io/execution-controller"));
+        let path = WORKS.object(Some(&member.namespace()), object::name(&work));
+        member.rest.put(&path, &work).await.expect("it lets go");
+    }
+    world.gone(&CLUSTERS, "", "m").await;
+    world.stop().await;
+}
