@@ -27,7 +27,8 @@ pub struct Troubles(Arc<Mutex<BTreeMap<&'static str, (&'static str, String)>>>);
 
 impl Troubles {
     /// The types that there can be.
-    pub(crate) const TYPES: [&str; 2] = [extension::CREDENTIAL_NOT_RENEWED, extension::CLOCK_SKEWED];
+    pub(crate) const TYPES: [&str; 3] =
+        [extension::CREDENTIAL_NOT_RENEWED, extension::CLOCK_SKEWED, extension::INVITATION_NOT_TAKEN];
 
     /// Something is wrong: with a reason in one word, and a sentence.
     pub(crate) fn say(&self, what: &'static str, reason: &'static str, message: String) {

@@ -174,6 +174,54 @@ async fn renewals_under_load_fail_nothing() {
     assert!(agent.is_running());
 }
 
+/// Somebody mistypes the digest, then the token: what works goes on, and what was mended is taken without a restart.
+#[tokio::test]
+async fn an_invitation_that_is_wrong_stops_no_agent_that_works() {
+    let Some(world) = World::start("mistyped", &[]).await else { return };
+    let line = world.line(CLUSTER);
+    let mut agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    agent.terminate(PATIENCE).await.unwrap();
+    let next = world.line(CLUSTER);
+    let value = |name: &str| next.windows(2).find(|pair| pair[0] == name).unwrap()[1].clone();
+    let (good, digest) = (value("--token"), value("--ca-cert-hash"));
+    let file = world.at("token");
+    let wrong = |bad: &str| match bad {
+        "digest" => (good.clone(), format!("sha256:{}", "0".repeat(64)), "--ca-cert-hash says"),
+        _ => ("abcdef.0123456789abcdef".to_owned(), digest.clone(), "is not signed by the token abcdef"),
+    };
+    for bad in ["digest", "token"] {
+        let (token, digest, why) = wrong(bad);
+        fs::write(&file, token).unwrap();
+        let args = [
+            "--hub".to_owned(),
+            value("--hub"),
+            format!("--token-file={}", file.display()),
+            format!("--ca-cert-hash={digest}"),
+            format!("--cluster-name={CLUSTER}"),
+        ];
+        let mut agent = world.agent(&args);
+        let told = until(&world.fleet.api, &cluster_path(CLUSTER), "told", PATIENCE, |cluster| {
+            condition_of(cluster, "InvitationNotTaken")
+                .is_some_and(|said| said["message"].as_str().is_some_and(|said| said.contains(why)))
+        })
+        .await;
+        assert_eq!(condition(&told, "InvitationNotTaken"), Some("True"));
+        world.reaches("karmada_agent_lease_renewals_total", 2.0).await;
+        assert!(agent.is_running() && agent.log_tail(200).contains("cannot join by the invitation"), "{bad}");
+        if bad == "token" {
+            fs::write(&file, &good).unwrap();
+            until(&world.fleet.api, &cluster_path(CLUSTER), "told that it is over", PATIENCE, |cluster| {
+                condition_of(cluster, "InvitationNotTaken").is_none()
+            })
+            .await;
+            let kept = fs::read_to_string(world.at("state/joined-by")).unwrap();
+            assert!(good.starts_with(kept.split(' ').next().unwrap()), "{kept}");
+        }
+        agent.terminate(PATIENCE).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn an_agent_comes_back_after_its_certificate_has_ended() {
     let hub = [
@@ -322,6 +370,54 @@ async fn a_kubeconfig_that_somebody_replaces_is_read_anew() {
     .await;
     let renewals = world.figure("karmada_agent_lease_renewals_total").await.unwrap();
     world.reaches("karmada_agent_lease_renewals_total", renewals + 2.0).await;
+}
+
+/// As `karmadactl register` leaves it: the agent knows the file alone, and may write the Secret that it is mounted from.
+#[tokio::test]
+async fn a_kubeconfig_mounted_from_a_secret_renews_there() {
+    let Some(world) = World::start("mounted", &["--cluster-signing-duration=8s"]).await else { return };
+    let made = world.at("made");
+    let mut joining = Command::new(PROGRAM);
+    joining.args(["karmada-agent", "join", "--join-only"]).args(world.line(CLUSTER));
+    let joined = joining.arg(format!("--state-dir={}", made.display())).output().unwrap();
+    assert!(joined.status.success(), "{joined:?}");
+    let first = fs::read_to_string(made.join("karmada-kubeconfig")).unwrap();
+    let file = world.at("mount").join("karmada-kubeconfig");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, &first).unwrap();
+    let secrets = "/api/v1/namespaces/karmada-system/secrets";
+    let there = json!({"metadata": {"name": "karmada-system"}});
+    let _ = world.member.post("/api/v1/namespaces", &there).await;
+    let secret =
+        json!({"metadata": {"name": "karmada-kubeconfig"}, "stringData": {"karmada-kubeconfig": first}});
+    world.member.post(secrets, &secret).await.unwrap();
+    let args = [
+        "karmada-agent".to_owned(),
+        format!("--cluster-name={CLUSTER}"),
+        format!("--kubeconfig={}", world.member_config.display()),
+        format!("--karmada-kubeconfig={}", file.display()),
+        "--leader-elect-resource-namespace=karmada-system".to_owned(),
+        "--health-probe-bind-address=0".to_owned(),
+        format!("--metrics-bind-address={}", world.metrics),
+    ];
+    let start = || Process::start(world.fleet.dir.path(), "agent", Path::new(PROGRAM), args.clone()).unwrap();
+    let mut agent = start();
+    world.fleet.ready(CLUSTER).await;
+    world.reaches(RENEWALS, 2.0).await;
+    let log = agent.log_tail(200);
+    assert!(log.contains("is kept where it is mounted from"), "{log}");
+    agent.terminate(PATIENCE).await.unwrap();
+    // The kubelet brings it into the file; a new process goes on with that.
+    let kept = world.member.get(&format!("{secrets}/karmada-kubeconfig")).await.unwrap();
+    let data = kept["data"].as_object().unwrap();
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["karmada-kubeconfig"], "no key is left beside it");
+    let encoded = world.at("encoded");
+    fs::write(&encoded, data["karmada-kubeconfig"].as_str().unwrap()).unwrap();
+    let renewed = Command::new("base64").arg("-d").arg(&encoded).output().unwrap().stdout;
+    assert!(!renewed.is_empty() && renewed != first.as_bytes());
+    fs::write(&file, renewed).unwrap();
+    let _agent = start();
+    world.reaches(RENEWALS, 1.0).await;
 }
 
 /// By the agent's own command while it runs, by the same without it, and on the hub.

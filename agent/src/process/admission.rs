@@ -6,8 +6,9 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt as _};
-use karmada_client::{Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, link::proxy::Proxy};
+use karmada_client::{Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, Rest, link::proxy::Proxy};
 use karmada_env::Env;
+use parking_lot::Mutex;
 
 use super::{
     ProcessError, USER_AGENT,
@@ -15,7 +16,7 @@ use super::{
     endpoints::Stage,
 };
 use crate::hub::{
-    credential::{CONTEXT, Credential, Keep, renew::Supply},
+    credential::{CONTEXT, Credential, Keep, keep::KUBECONFIG, renew::Supply},
     join::{Invitation, JoinError, Journey, Token, discovery::digests, request::Key},
 };
 
@@ -58,13 +59,24 @@ pub(super) struct Ways {
     leaves: bool,
     /// And for nothing else: no agent goes on with it.
     only: bool,
+    /// Why we have not joined by `invited`, where what was kept does.
+    not_joined: Mutex<Option<String>>,
+    /// The member, and the namespace there from which the file may be mounted.
+    mount: Option<(Rest, String)>,
     env: Env,
 }
 
 impl Ways {
-    pub(super) fn of(args: &Args, keep: Option<Keep>, env: Env) -> Self {
+    pub(super) fn of(args: &Args, keep: Option<Keep>, member: Option<Rest>, env: Env) -> Self {
         let file =
             args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
+        // As `karmadactl register` mounts it. What is renewed has one context, of our name.
+        let is_mounted = |file: &File| {
+            let known = file.context.as_deref().is_none_or(|context| context == CONTEXT);
+            known && file.path.file_name().is_some_and(|name| name == KUBECONFIG)
+        };
+        let may_be = keep.is_none() && args.leave.is_none() && file.as_ref().is_some_and(is_mounted);
+        let mount = member.filter(|_| may_be).map(|member| (member, args.config.member_namespace.clone()));
         Self {
             cluster: args.config.cluster.clone(),
             file,
@@ -74,6 +86,8 @@ impl Ways {
             prompt: args.join || args.leave.is_some(),
             leaves: args.leave.is_some(),
             only: args.join_only,
+            not_joined: Mutex::default(),
+            mount,
             env,
         }
     }
@@ -143,14 +157,16 @@ impl Ways {
         };
         match (kept, worth) {
             (Some(kept), Worth::InForce) => Ok((kept, true)),
-            // Where that fails what there is has to do, and is renewed if the hub lets it.
-            (Some(kept), Worth::Superseded) => {
+            // Where that fails what there is has to do, and is renewed if the hub lets it. Whether it is another hub's, or
+            // the digest was mistyped, nobody knows before somebody has answered to it.
+            (Some(kept), Worth::Superseded | Worth::Strange) => {
                 let limit = if self.prompt { Duration::MAX } else { SOON };
                 match self.join(invited, keep, Some(limit), stage).await {
                     Ok(credential) => Ok((credential, false)),
                     Err(error) if self.prompt => Err(error),
                     Err(error) => {
-                        tracing::warn!(cluster = %self.cluster, %error, "cannot join by the new token; going on with the credential that was kept");
+                        tracing::warn!(cluster = %self.cluster, %error, "cannot join by the invitation that was given; going on with the credential that was kept, and trying again");
+                        *self.not_joined.lock() = Some(error.to_string());
                         Ok((kept, true))
                     }
                 }
@@ -337,6 +353,20 @@ impl Supply for Ways {
         };
         Some(joining.boxed())
     }
+
+    fn not_joined(&self) -> Option<String> {
+        self.not_joined.lock().clone()
+    }
+
+    fn mounted_from(&self) -> BoxFuture<'_, Result<Option<Keep>, String>> {
+        let Some((member, namespace)) = &self.mount else { return std::future::ready(Ok(None)).boxed() };
+        let is_ours = |text: &str| {
+            let read = Credential::parse(Path::new(KUBECONFIG), text, None).ok();
+            let issued = read.and_then(|credential| credential.issued);
+            issued.is_some_and(|issued| issued.cluster() == Some(&self.cluster))
+        };
+        Keep::behind_mount(member, namespace, is_ours).boxed()
+    }
 }
 
 /// A credential that was kept.
@@ -352,7 +382,9 @@ enum Worth {
     InForce,
     /// There is a newer invitation by the same hub.
     Superseded,
-    /// It is another hub's, of which no more than the address is the same.
+    /// The newer invitation is by another hub, of which no more than the address is the same, or its digest is wrong.
+    Strange,
+    /// The same, and it has ended.
     Nothing,
 }
 
@@ -379,6 +411,7 @@ impl Facts<'_> {
             // Of before that was written down, or written by somebody else.
             None if self.is_of_this_hub && self.holds => Worth::InForce,
             None if self.is_of_this_hub => Worth::Superseded,
+            _ if self.holds => Worth::Strange,
             _ => Worth::Nothing,
         }
     }
@@ -397,7 +430,7 @@ mod tests {
 
     #[test]
     fn another_invitation_goes_before_what_was_kept() {
-        use Worth::{InForce, Nothing, Superseded};
+        use Worth::{InForce, Nothing, Strange, Superseded};
         // (by which it came, of this hub's authority, has not ended, only to join, worth)
         let rows = [
             (Some("a"), true, true, false, InForce),
@@ -408,11 +441,13 @@ mod tests {
             (Some("a"), true, false, true, Superseded),
             (Some("b"), true, true, false, Superseded),
             (Some("b"), true, false, false, Superseded),
-            // A hub that was made anew at the same address.
-            (Some("b"), false, true, false, Nothing),
+            // A hub that was made anew at the same address, or a digest with a mistake in it.
+            (Some("b"), false, true, false, Strange),
+            (Some("b"), false, false, false, Nothing),
             (None, true, true, false, InForce),
             (None, true, false, false, Superseded),
-            (None, false, true, false, Nothing),
+            (None, false, true, false, Strange),
+            (None, false, false, false, Nothing),
         ];
         for (joined_by, is_of_this_hub, holds, only, want) in rows {
             let facts = Facts { joined_by, given: "a", is_of_this_hub, holds, only };

@@ -141,7 +141,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         }
         _ => args.state_dir.clone().map(Keep::Folder),
     };
-    let ways = Arc::new(Ways::of(&args, keep.clone(), env.clone()));
+    let own = member.as_ref().map(|(_, (client, ..))| Rest::new(client.clone()));
+    let ways = Arc::new(Ways::of(&args, keep.clone(), own, env.clone()));
     let (stage, shutdown) = (Arc::new(Stage::default()), CancellationToken::new());
     let served = [health, scraped].into_iter().flatten().map(|endpoint| {
         let (stage, shutdown) = (Arc::clone(&stage), shutdown.clone());

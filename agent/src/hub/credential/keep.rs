@@ -50,6 +50,38 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Keep {
+    /// The Secret that a kubeconfig is mounted from as `karmadactl register` has it, if there is one, `is_ours`, and we may
+    /// write it.
+    pub(crate) async fn behind_mount(
+        member: &Rest,
+        namespace: &str,
+        is_ours: impl FnOnce(&str) -> bool,
+    ) -> Result<Option<Self>, String> {
+        let keep = Self::Secret {
+            member: member.clone(),
+            namespace: namespace.to_owned(),
+            name: KUBECONFIG.to_owned(),
+        };
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{KUBECONFIG}");
+        match member.get(&path).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(None),
+            Err(error) => return Err(format!("{}: {error}", keep.place())),
+        }
+        if !keep.load().await?.kubeconfig.is_some_and(|text| is_ours(&text)) {
+            return Ok(None);
+        }
+        let attributes =
+            json!({"verb": "patch", "resource": "secrets", "namespace": namespace, "name": KUBECONFIG});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let reviewed = member.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await;
+        let reviewed = reviewed.map_err(|error| format!("{}: {error}", keep.place()))?;
+        Ok((reviewed["status"]["allowed"] == true).then_some(keep))
+    }
+
     /// In words.
     pub(crate) fn place(&self) -> String {
         match self {

@@ -10,6 +10,8 @@
 //!                                      │ refused, and there is a token
 //!                                      └──▶ join anew
 //! ```
+//!
+//! Who was given another invitation, by which it cannot join, goes on with what it has, says so, and tries again.
 
 use std::{
     sync::Arc,
@@ -65,6 +67,10 @@ pub(crate) trait Supply: Send + Sync {
     fn kept(&self) -> BoxFuture<'_, Result<Option<Credential>, String>>;
     /// Joins by a token, if there is one.
     fn join(&self) -> Option<BoxFuture<'_, Result<Credential, String>>>;
+    /// Why we have not joined by the invitation that we were given last, where another credential does meanwhile.
+    fn not_joined(&self) -> Option<String>;
+    /// Where the file is mounted from, if what is renewed can be kept there; an error if that cannot be told yet.
+    fn mounted_from(&self) -> BoxFuture<'_, Result<Option<Keep>, String>>;
 }
 
 /// Replaces the credential of one link.
@@ -120,7 +126,8 @@ struct Asked {
 
 impl Renewer {
     /// Replaces it for ever.
-    pub(crate) async fn run(self, mut current: Credential) {
+    pub(crate) async fn run(mut self, mut current: Credential) {
+        let mut may_be_mounted = self.keep.is_none();
         let mut refused = self.link.refused().listen();
         let mut backoff = Backoff::new(RETRY);
         let mut seen = self.supply.in_file().and_then(Result::ok).map(|(_, version)| version);
@@ -129,17 +136,36 @@ impl Renewer {
         // After a failure nothing is asked before this.
         let mut not_before = Instant::now();
         let mut look = self.next_look(due);
+        // An invitation that came to nothing is tried again, beside what is in use.
+        let mut invited = self.supply.not_joined().map(|why| {
+            self.standing.not_joined(&why);
+            let mut backoff = Backoff::new(RETRY);
+            (Instant::now() + backoff.next(&self.env), backoff)
+        });
         loop {
             let now = self.now();
             let wait = due.map_or(LOOK, |due| due.at.duration_since(now).unwrap_or_default()).min(LOOK);
             let wait = wait.min(look.saturating_duration_since(Instant::now()));
             let wait = wait.max(not_before.saturating_duration_since(Instant::now()));
+            let wait = match &invited {
+                Some((at, _)) => wait.min(at.saturating_duration_since(Instant::now())),
+                None => wait,
+            };
             let is_refused = tokio::select! {
                 biased;
                 () = refused.woken(), if not_before <= Instant::now() => true,
                 () = sleep(wait) => false,
             };
             self.compare_clocks();
+            if may_be_mounted && let Ok(found) = self.supply.mounted_from().await {
+                may_be_mounted = false;
+                if let Some(keep) = found {
+                    tracing::info!(cluster = %self.cluster, kept = %keep.place(), "what is renewed of the hub's credential is kept where it is mounted from");
+                    self.keep = Some(keep);
+                    due = self.plan(&current);
+                    look = self.next_look(due);
+                }
+            }
             // Somebody has put another one there.
             if let Some(Ok((found, version))) = self.supply.in_file()
                 && seen != Some(version)
@@ -161,6 +187,24 @@ impl Renewer {
                         );
                     }
                     Err(error) => tracing::debug!(%error, "the credential in the file cannot be tried yet"),
+                }
+            }
+            if let Some((at, retry)) = &mut invited
+                && *at <= Instant::now()
+            {
+                match self.accept().await {
+                    Ok(new) => {
+                        (current, asked, invited) = (new, Asked::default(), None);
+                        due = self.plan(&current);
+                        backoff.reset();
+                        refused = self.link.refused().listen();
+                        continue;
+                    }
+                    Err(why) => {
+                        self.standing.not_joined(&why);
+                        tracing::warn!(cluster = %self.cluster, why, "cannot join by the invitation that was given; going on with the credential that there is, and trying again");
+                        *at = Instant::now() + retry.next(&self.env);
+                    }
                 }
             }
             if Instant::now() >= look {
@@ -226,6 +270,17 @@ impl Renewer {
     async fn take(&self, credential: &Credential) -> Result<(), NotTaken> {
         let endpoint = self.supply.endpoint(credential).map_err(NotTaken::Unreachable)?;
         self.identity.change(endpoint, PROBE).await
+    }
+
+    /// One attempt to join by the invitation that we were given, while another credential does.
+    async fn accept(&self) -> Result<Credential, String> {
+        let joining = self.supply.join().ok_or_else(|| "there is none any more".to_owned())?;
+        let new = joining.await?;
+        self.take(&new).await.map_err(|error| format!("it was issued, and: {error}"))?;
+        self.standing.joined();
+        self.standing.renewed();
+        tracing::info!(cluster = %self.cluster, "joined by the invitation that was given; its credential is in use");
+        Ok(new)
     }
 
     /// One attempt at another credential; nothing if there is no way to one.

@@ -65,6 +65,20 @@ impl Standing {
         inner.refused.replace(why.to_owned()).is_none_or(|before| before != why)
     }
 
+    /// We were given an invitation by which we cannot join, and go on with what we have.
+    pub(crate) fn not_joined(&self, why: &str) {
+        self.troubles.say(
+            extension::INVITATION_NOT_TAKEN,
+            "CannotJoin",
+            format!("the agent goes on with the credential that it has, since it cannot join by the one it was given: {why}"),
+        );
+    }
+
+    /// There is no such invitation any more.
+    pub(crate) fn joined(&self) {
+        self.troubles.over(extension::INVITATION_NOT_TAKEN);
+    }
+
     /// The hub's clock is so many seconds ahead of ours.
     pub(crate) fn clock(&self, ahead: Option<i64>) {
         let mut inner = self.inner.lock();
@@ -115,6 +129,9 @@ mod tests {
         standing.clock(Some(7260));
         assert!(standing.words().contains("2h0m0s behind"), "{}", standing.words());
         assert_eq!(troubles.all().len(), 2);
+        standing.not_joined("a wrong hash");
+        assert!(standing.words().contains("by the one it was given: a wrong hash"), "{}", standing.words());
+        standing.joined();
         standing.clock(Some(3));
         standing.renewed();
         assert_eq!(standing.words(), "");
