@@ -40,25 +40,24 @@
 
 mod contents;
 mod engine;
+mod key;
 mod log;
 mod seal;
 mod secrets;
+mod stage;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WorkQueue, latest};
+use karmada_client::{Backoff, Event, Policy, Rest, Wake, WorkQueue, latest};
 use karmada_core::names::fnv64a;
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
-use karmada_meta::object;
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 pub use contents::Sort;
@@ -68,12 +67,13 @@ pub(crate) use contents::Applied;
 
 use contents::{About, Contents, work_key};
 use engine::{Engine, Folder, Unread, Unwritten};
-use seal::{Seal, pack, unpack};
+use key::{Site, Unready, key_name};
+use seal::{pack, unpack};
 use secrets::Secrets;
+use stage::{Open, Staged, staged};
 
 use crate::{
     apply::Applier,
-    lease::make_namespace,
     rights::Rights,
     rules::Heard,
     works::desired::{Desired, DesiredWork, ObjectId},
@@ -109,11 +109,6 @@ pub enum Place {
     Memory(Memory),
 }
 
-/// The Secret of the member with the key of what lies in a folder.
-fn key_name(cluster: &str) -> String {
-    format!("karmada-agent-state-key-{cluster}")
-}
-
 /// What may be left of a state when its cluster has left: files of its folder, and Secrets of the member.
 pub fn remains(cluster: &str) -> ([&'static str; 3], Vec<String>) {
     let secrets = secrets::names(cluster).chain([key_name(cluster)]).collect();
@@ -135,18 +130,6 @@ impl Dirty {
         self.objects.lock().insert(id.clone());
         self.wake.wake();
     }
-}
-
-/// A key's value from now on, with what tells it from others.
-type Staged = (String, Option<(Vec<u8>, u64)>);
-
-/// What is open to be written.
-#[derive(Debug)]
-struct Open {
-    engine: Box<dyn Engine>,
-    seal: Option<Seal>,
-    /// Of each key's value, what tells it from others.
-    digests: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -183,22 +166,6 @@ pub(crate) struct State {
     trouble: Mutex<Option<Trouble>>,
     /// A state is to be begun anew.
     anew: Wake,
-}
-
-/// Why there is no state to begin with.
-enum Unready {
-    /// The member may answer the next time.
-    Away(String),
-    Refused(String),
-}
-
-impl From<Error> for Unready {
-    fn from(error: Error) -> Self {
-        if error.is_unreachable() || error.code().is_some_and(|code| code == 429 || code >= 500) {
-            return Self::Away(error.to_string());
-        }
-        Self::Refused(error.to_string())
-    }
 }
 
 impl State {
@@ -264,6 +231,11 @@ impl State {
         if self.parts.place == Place::Secrets { GATHER_SECRETS } else { GATHER_FILE }
     }
 
+    fn site(&self) -> Site<'_> {
+        let Parts { place, member, cluster, namespace, .. } = &self.parts;
+        Site { place, member, cluster, namespace }
+    }
+
     fn engine(&self) -> Option<Box<dyn Engine>> {
         let Parts { member, namespace, cluster, .. } = &self.parts;
         match &self.parts.place {
@@ -281,7 +253,7 @@ impl State {
         let Some(mut engine) = self.engine() else { return false };
         let mut backoff = Backoff::new(RETRY);
         let (member, seal) = loop {
-            match self.identify().await {
+            match self.site().identify().await {
                 Ok(identified) => break identified,
                 Err(Unready::Away(error)) => {
                     tracing::debug!(cluster = %self.parts.cluster, %error, "the agent's state waits for the member");
@@ -499,72 +471,6 @@ impl State {
         self.troubled("NotKept", format!("{why}; {left}"));
         self.anew.wake();
     }
-
-    /// The member's id, and the key where one is needed.
-    async fn identify(&self) -> Result<(String, Option<Seal>), Unready> {
-        let system = self.parts.member.get("/api/v1/namespaces/kube-system").await?;
-        let seal = match &self.parts.place {
-            Place::Folder(_, Some(file)) => Some(key_file(file).map_err(Unready::Refused)?),
-            Place::Folder(_, None) => Some(self.key().await?),
-            _ => None,
-        };
-        Ok((object::uid(&system).to_owned(), seal))
-    }
-
-    /// The key in the member's Secret, made if there is none.
-    async fn key(&self) -> Result<Seal, Unready> {
-        let Parts { member, namespace, cluster, .. } = &self.parts;
-        let name = key_name(cluster);
-        let collection = format!("/api/v1/namespaces/{namespace}/secrets");
-        let secret = match member.get(&format!("{collection}/{name}")).await {
-            Ok(secret) => secret,
-            Err(error) if error.is_not_found() => {
-                let key = Seal::fresh().map_err(Unready::Refused)?;
-                let secret = json!({
-                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                    "metadata": {"name": name, "namespace": namespace, "labels": {"app": "karmada-agent"}},
-                    "data": {"key": STANDARD.encode(key)},
-                });
-                match member.post(&collection, &secret).await {
-                    Err(error) if error.is_absence_of(namespace) => {
-                        make_namespace(member, namespace).await?;
-                        member.post(&collection, &secret).await?
-                    }
-                    // Somebody was faster: theirs counts.
-                    Err(error) if error.is_already_exists() => {
-                        member.get(&format!("{collection}/{name}")).await?
-                    }
-                    answer => answer?,
-                }
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let key = STANDARD.decode(secret["data"]["key"].as_str().unwrap_or_default()).ok();
-        key.and_then(|key| Seal::new(&key)).ok_or_else(|| {
-            Unready::Refused(format!(
-                "data.key of the Secret {namespace}/{name} on the member is no key of {} bytes: delete the Secret, and the \
-                 state begins anew",
-                seal::KEY
-            ))
-        })
-    }
-}
-
-impl Open {
-    fn differs(&self, key: &str, digest: u64) -> bool {
-        self.digests.get(key) != Some(&digest)
-    }
-
-    /// What is to be kept of a Work, if that is other than what is.
-    fn changed(&self, work: &DesiredWork) -> Option<Staged> {
-        let (key, digest) = (work_key(&work.name), work.digest());
-        self.differs(&key, digest).then(|| (key, Some((work.text().into_bytes(), digest))))
-    }
-}
-
-fn staged(key: &str, value: Vec<u8>) -> Staged {
-    let digest = fnv64a(&value);
-    (key.to_owned(), Some((value, digest)))
 }
 
 /// Resolves at a time; never, if there is none.
@@ -573,15 +479,4 @@ async fn at(time: Option<Instant>) {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-/// A key in a file: 32 bytes, or these in base64.
-fn key_file(path: &Path) -> Result<Seal, String> {
-    let wrong = |why: &str| format!("--state-key-file: {}: {why}", path.display());
-    let bytes = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-    let text = || std::str::from_utf8(&bytes).ok().and_then(|text| STANDARD.decode(text.trim()).ok());
-    let decoded = if bytes.len() == seal::KEY { Some(bytes.clone()) } else { text() };
-    decoded
-        .and_then(|key| Seal::new(&key))
-        .ok_or_else(|| wrong("it must hold 32 bytes, or these in base64: head -c 32 /dev/urandom | base64"))
 }
