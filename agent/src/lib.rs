@@ -132,6 +132,17 @@ impl Handle {
         self.member.trouble()
     }
 
+    /// What Works that are known wait for before any is carried out, in a sentence.
+    pub fn waits_for_rules(&self) -> Option<String> {
+        let (works, missing) = (self.works(), self.member.rules().missing());
+        (works > 0 && !missing.is_empty()).then(|| {
+            format!(
+                "{works} Works wait for users' rules: nothing is applied before the hub has said which {} there are",
+                missing.join(" and ")
+            )
+        })
+    }
+
     /// Events that were lost.
     pub fn events_dropped(&self) -> u64 {
         self.recorder.dropped()

@@ -13,6 +13,15 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// The sorts that have not been heard of, in words.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let sorts = [
+            (&self.scripts, "ResourceInterpreterCustomizations"),
+            (&self.services, "ResourceInterpreterWebhookConfigurations"),
+        ];
+        sorts.into_iter().filter(|(heard, _)| !heard.load(Ordering::Acquire)).map(|(_, sort)| sort).collect()
+    }
+
     /// Whether all rules that there are are known.
     pub fn all(&self) -> bool {
         self.scripts.load(Ordering::Acquire) && self.services.load(Ordering::Acquire)

@@ -165,7 +165,10 @@ impl Follower {
                     }
                     if refusals >= REFUSALS && now.saturating_sub(refused) >= REFUSED_FOR {
                         answered = true;
-                        self.hear(&sort, changed);
+                        // What is known stays: a right that was lost drops no rules.
+                        if !sort.heard.load(Ordering::Acquire) {
+                            self.follow(&sort, &BTreeMap::new(), &replace, changed).await;
+                        }
                     }
                     self.tell_unheard(&sort, &error);
                 }
@@ -216,7 +219,8 @@ impl Follower {
         replace: &impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)>,
         changed: &impl Fn(&[(String, String)]),
     ) {
-        self.half.keep_rules(sort.kept, serde_json::to_vec(known).unwrap_or_default()).await;
+        let text = serde_json::to_vec(known).expect("invariant: rules were read from JSON, under names");
+        self.half.keep_rules(sort.kept, text).await;
         let kinds = replace(known);
         if !kinds.is_empty() {
             changed(&kinds);

@@ -47,7 +47,8 @@ impl Running {
     /// What is wrong beside, in words.
     fn words(&self) -> String {
         let state = self.agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}\n"));
-        format!("{}{}", self.standing.words(), state.unwrap_or_default())
+        let rules = self.agent.waits_for_rules().map(|what| format!("{what}\n"));
+        format!("{}{}{}", self.standing.words(), state.unwrap_or_default(), rules.unwrap_or_default())
     }
 }
 

@@ -89,6 +89,27 @@ async fn without_the_hub_an_agent_that_starts_puts_back_what_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_the_hub_refuses_rules_an_agent_heals_without_it_too() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let state = in_folder(&world, folder.path());
+    world.wire.forbid("GET /apis/config.karmada.io");
+    let agent = world.agent_with(state.clone());
+    agent.phase(Phase::Active).await;
+    world.work("web", &[deployment("default", "web", 2)]).await;
+    eventually(Duration::from_secs(20), "said", async || agent.handle.waits_for_rules().is_some()).await;
+    sleep(Duration::from_secs(90)).await;
+    world.applied("web").await;
+    assert_eq!(agent.handle.waits_for_rules(), None);
+    agent.stop().await;
+    world.wire.cut();
+    world.member.delete(WEB, &json!({})).await.unwrap();
+    let agent = world.agent_with(state);
+    is_back(&world, WEB).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_with_nothing_changed_asks_for_no_object_and_writes_none() {
     let world = World::new().await;
     let folder = tempfile::tempdir().unwrap();
