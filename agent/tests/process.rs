@@ -235,6 +235,18 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
         member.rest.get("/api/v1/namespaces/default/configmaps/c").await.is_ok_and(|c| c["data"]["v"] == "1")
     })
     .await;
+    // A second one with the same folder would be the same instance, and write over the first one's log.
+    let second = Command::new(PROGRAM)
+        .args(["--cluster-name=m1", "--metrics-bind-address=0", "--health-probe-bind-address=0"])
+        .arg(format!("--karmada-kubeconfig={}", kubeconfigs.0.display()))
+        .arg(format!("--kubeconfig={}", kubeconfigs.1.display()))
+        .arg(format!("--state-dir={}", state.path().display()))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{told}");
+    assert!(told.contains("another agent uses") && told.lines().count() == 1, "{told}");
+
     let text = get(metrics, "/metrics").unwrap();
     for want in ["karmada_agent_active 1", "karmada_agent_works 1", "karmada_agent_hub_connections_total 1"] {
         assert!(text.contains(want), "{text}");

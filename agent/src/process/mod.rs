@@ -10,7 +10,7 @@ mod metrics;
 use std::{
     ffi::OsString,
     io::{ErrorKind, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -24,6 +24,7 @@ use karmada_client::{
 };
 use karmada_env::Env;
 use karmada_meta::time::Time;
+use rustix::{fs::FlockOperation, io::Errno};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
@@ -49,8 +50,11 @@ const DRAIN: Duration = Duration::from_secs(9);
 /// How often the member's kubeconfig is looked at.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Threads for name resolution, the one thing that blocks.
-const BLOCKING_THREADS: usize = 2;
+/// The file by which a folder is one process's.
+const LOCK: &str = "lock";
+
+/// Threads for what blocks: name resolution, and the disk, which may hang.
+const BLOCKING_THREADS: usize = 4;
 
 /// Why the program could not do its job.
 #[derive(Debug, thiserror::Error)]
@@ -111,10 +115,18 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     let file =
         args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
     file.as_ref().map(File::read).transpose()?;
+    // Held as long as the process lives.
+    let mut _lock = None;
     let state = match args.leave {
         // Who leaves is not the agent that may run besides, and keeps nothing.
         Some(_) => State::fresh(&env),
-        None => State { place: args.place.clone(), ..open_state(args.state_dir.as_deref(), &env)? },
+        None => {
+            let state = open_state(args.state_dir.as_deref(), &env)?;
+            if let Some(dir) = args.state_dir.as_deref().filter(|_| !args.join_only) {
+                _lock = lock(dir)?;
+            }
+            State { place: args.place.clone(), ..state }
+        }
     };
     // Whoever only joins need not be where the member can be reached.
     let member = match args.join_only && args.secret.is_none() {
@@ -361,6 +373,28 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
     }
 }
 
+/// Has a folder for this process alone: two agents that are one instance would both act, and write over each other's log.
+fn lock(dir: &Path) -> Result<Option<std::fs::File>, ProcessError> {
+    let path = dir.join(LOCK);
+    let failed = |error: &dyn std::fmt::Display| {
+        ProcessError::Failed(format!("--state-dir: {}: {error}", path.display()))
+    };
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(|error| failed(&error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Err(ProcessError::Failed(format!(
+            "--state-dir: another agent uses {}: end that one first, or give this one a folder of its own",
+            dir.display()
+        ))),
+        Err(error @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+            tracing::warn!(folder = %dir.display(), %error, "cannot be locked: see that no other agent uses this folder");
+            Ok(None)
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
 /// Writes the state so that a power cut leaves all of it or nothing.
 fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
     let draft = dir.join("instance.new");
@@ -377,6 +411,17 @@ fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_one_agents() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = lock(dir.path()).unwrap();
+        assert!(first.is_some());
+        let error = lock(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("another agent uses"), "{error}");
+        drop(first);
+        assert!(lock(dir.path()).unwrap().is_some());
+    }
 
     #[test]
     fn state_survives_in_its_folder_and_only_there() {
