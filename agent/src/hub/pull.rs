@@ -16,9 +16,19 @@ use crate::config::AgentConfig;
 /// Changes that come at once are kept and acted on together, so many at most.
 const TOGETHER: usize = 512;
 
+/// And so many bytes of manifests, if that is more than one Work.
+const BYTES: usize = 4 << 20;
+
 /// Whether an event tells of a list as a whole.
 fn is_mark(event: &Event<DesiredWork>) -> bool {
     matches!(event, Event::Init | Event::Synced)
+}
+
+fn size(event: &Event<DesiredWork>) -> usize {
+    match event {
+        Event::Upsert(work) | Event::Delete(work) => work.size(),
+        Event::Init | Event::Synced => 0,
+    }
 }
 
 /// Watches this cluster's Works, for ever. When this agent speaks for the cluster again everything is listed anew.
@@ -52,13 +62,15 @@ pub(super) async fn pull(
                     event = watch.next() => (event, watch.life()),
                 },
             };
+            let mut bytes = size(&event.0);
             let mut events = vec![event];
-            while events.len() < TOGETHER && !is_mark(&events[0].0) {
+            while events.len() < TOGETHER && bytes < BYTES && !is_mark(&events[0].0) {
                 let Some(event) = watch.next().now_or_never() else { break };
                 if is_mark(&event) {
                     next = Some((event, watch.life()));
                     break;
                 }
+                bytes += size(&event);
                 events.push((event, watch.life()));
             }
             if matches!(events[0].0, Event::Synced) && desired.would_lose() {

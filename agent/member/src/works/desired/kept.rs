@@ -78,6 +78,11 @@ impl DesiredWork {
         serde_json::to_string(&WorkOut { metadata, spec, status: &status }).unwrap_or_default()
     }
 
+    /// How long its manifests are.
+    pub fn size(&self) -> usize {
+        self.manifests.iter().map(|manifest| manifest.text.len()).sum()
+    }
+
     /// Tells what is wanted from what was. What the hub has been told since is no part of that, nor its revision.
     pub(crate) fn digest(&self) -> u64 {
         let flags = (self.deleting, self.held, self.suspended, self.preserve, self.unwanted);
