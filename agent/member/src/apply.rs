@@ -165,6 +165,19 @@ struct Record {
     is_recalled: bool,
 }
 
+impl Record {
+    /// What is kept of it.
+    fn applied(&self) -> Applied {
+        Applied {
+            work: self.work.clone(),
+            manifest: self.manifest,
+            uid: self.uid.clone(),
+            fingerprint: self.fingerprint,
+            by_put: self.by_put,
+        }
+    }
+}
+
 /// Everything about a Work that one of its objects needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order<'a> {
@@ -241,13 +254,12 @@ impl Applier {
 
     /// What was applied of an object.
     pub(crate) fn applied(&self, id: &ObjectId) -> Option<Applied> {
-        self.records.lock().get(id).map(|record| Applied {
-            work: record.work.clone(),
-            manifest: record.manifest,
-            uid: record.uid.clone(),
-            fingerprint: record.fingerprint,
-            by_put: record.by_put,
-        })
+        self.records.lock().get(id).map(Record::applied)
+    }
+
+    /// What was applied, by object.
+    pub(crate) fn all_applied(&self) -> Vec<(ObjectId, Applied)> {
+        self.records.lock().iter().map(|(id, record)| (id.clone(), record.applied())).collect()
     }
 
     /// Waits for the first list of an object's kind if it was applied before the start: most likely nothing is to be done,

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use karmada_api::consts::extension::{HUB_UNHEARD, WANTED_BY};
+use karmada_api::consts::extension::{AGENT_STATE, HUB_UNHEARD, WANTED_BY};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, Wake, lease};
 use karmada_core::health::Moment;
 use karmada_env::Env;
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     claim::{Rival, bare, may_take, patience, promised_seconds},
+    note::Note,
     rights::{Rights, is_over, moment},
 };
 
@@ -63,6 +64,8 @@ pub(crate) struct Keeper {
     pub(crate) namespace: String,
     pub(crate) instance: String,
     pub(crate) rights: Rights,
+    /// What it says of the state that is kept.
+    pub(crate) note: Note,
     /// How often the hub's Lease is renewed.
     pub(crate) heartbeats: Duration,
     /// Given when the way to the member is back.
@@ -98,7 +101,7 @@ impl Keeper {
         let member = self.member.with_deadline(DEADLINE);
         let mut kept = Kept::default();
         let mut backoff = Backoff::new(RETRY);
-        let mut back = self.back.listen();
+        let (mut back, mut urgent) = (self.back.listen(), self.note.urgent.listen());
         // Until when it is ours.
         let mut until: Option<Moment> = None;
         // Since when nothing else has come of it than errors, and whether that was told.
@@ -111,12 +114,16 @@ impl Keeper {
                     let end =
                         Moment { monotonic: asked.monotonic + interval * 2, wall: asked.wall + interval * 2 };
                     (until, failing, is_told) = (Some(end), None, false);
-                    self.rights.member_held(until, kept.held.as_ref().map(lease::transitions));
+                    if let Some(lease) = &kept.held {
+                        self.note.held(lease);
+                    }
+                    self.rights.member_held(until);
                     self.env.jitter(interval, 0.04)
                 }
                 Ok(Found::Others { unheard }) => {
                     backoff.reset();
                     (until, failing, is_told) = (None, None, false);
+                    self.note.forget();
                     self.rights.member_lost(unheard);
                     self.env.jitter(interval / 2, 0.04)
                 }
@@ -141,7 +148,8 @@ impl Keeper {
                         );
                     }
                     if refuses && lasts >= REFUSED {
-                        self.rights.member_held(None, None);
+                        self.note.leaseless();
+                        self.rights.member_held(None);
                         interval
                     } else {
                         tracing::debug!(cluster = %self.cluster, %error, failures = backoff.failures(), "the member's Lease was not renewed");
@@ -154,6 +162,8 @@ impl Keeper {
                 biased;
                 () = shutdown.cancelled() => break,
                 () = back.woken() => {}
+                // Whoever waits for it does so with the Lease in hand.
+                () = urgent.woken(), if until.is_some() => {}
                 () = sleep(pause.min(left)) => {}
             }
             if until.is_some_and(|until| is_over(until, moment(&self.env))) {
@@ -166,6 +176,7 @@ impl Keeper {
             && let Some(mut lease) = kept.held.take()
         {
             lease::set_spec(&mut lease, "holderIdentity", Value::Null);
+            self.note.fill(&mut lease);
             let _ = tokio::time::timeout(RELEASE, member.put(&self.path(), &lease)).await;
         }
     }
@@ -194,14 +205,18 @@ impl Keeper {
         if let Some(former) = kept.held.take() {
             let mut lease = former.clone();
             self.fill(&mut lease, interval);
-            let unheard = lease::annotation(&lease, HUB_UNHEARD);
-            let patch = json!({
+            let mut patch = json!({
                 "metadata": {
                     "resourceVersion": object::resource_version(&former),
-                    "annotations": {HUB_UNHEARD: unheard},
+                    "annotations": {HUB_UNHEARD: lease::annotation(&lease, HUB_UNHEARD)},
                 },
                 "spec": lease["spec"],
             });
+            if let Some(state) = lease::annotation(&lease, AGENT_STATE)
+                && lease::annotation(&former, AGENT_STATE) != Some(state)
+            {
+                lease::set_annotation(&mut patch, AGENT_STATE, state);
+            }
             match member.patch_for_revision(&path, Patch::Merge, &patch).await {
                 Ok(revision) => return Ok(kept.hold(lease, revision)),
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
@@ -238,6 +253,7 @@ impl Keeper {
             let transitions = lease::transitions(&lease) + 1;
             lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
             object::remove_annotation(&mut lease, WANTED_BY);
+            self.note.fill(&mut lease);
             member.put(&path, &lease).await?;
             return Ok(Found::Others { unheard: false });
         }
@@ -247,6 +263,7 @@ impl Keeper {
         }
         if holder != self.instance {
             self.rights.member_taken_from(&holder);
+            self.note.forget();
             let transitions = lease::transitions(&lease) + 1;
             lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
             lease::set_spec(&mut lease, "acquireTime", json!(lease::micro_time(self.env.wall())));
@@ -273,18 +290,22 @@ impl Keeper {
     /// Makes the Lease, and the Namespace if that is missing: an agent that does not run in the member itself may be the
     /// first there.
     async fn make(&self, member: &Rest, kept: &mut Kept, interval: Duration) -> Result<Found, Error> {
+        if !self.rights.may_apply() {
+            self.note.forget();
+        }
         let mut lease = lease::new(&self.namespace, &self.name());
         lease::set_spec(&mut lease, "acquireTime", json!(lease::micro_time(self.env.wall())));
         self.fill(&mut lease, interval);
         let collection = lease::resource().collection(Some(&self.namespace));
-        let revision = match member.post_for_revision(&collection, &lease).await {
+        let made = match member.post(&collection, &lease).await {
             Err(error) if error.is_not_found() => {
                 make_namespace(member, &self.namespace).await?;
-                member.post_for_revision(&collection, &lease).await?
+                member.post(&collection, &lease).await?
             }
             answer => answer?,
         };
-        Ok(kept.hold(lease, revision))
+        let revision = object::resource_version(&made).to_owned();
+        Ok(kept.hold(bare(made), revision))
     }
 
     /// Fills in what this agent says now.
@@ -297,6 +318,7 @@ impl Keeper {
         } else {
             object::remove_annotation(lease, HUB_UNHEARD);
         }
+        self.note.fill(lease);
     }
 }
 

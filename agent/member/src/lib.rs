@@ -30,6 +30,7 @@ pub mod fuzzing;
 mod ground;
 pub mod health;
 mod lease;
+mod note;
 mod observe;
 mod occupants;
 pub mod quotas;
@@ -68,10 +69,11 @@ use apply::{Applier, Site};
 use discovery::Discovery;
 use ground::Ground;
 use lease::Keeper;
+use note::Note;
 use observe::{Observer, Ways};
 use rights::Rights;
 use rules::Heard;
-use state::State;
+use state::{Dirty, State};
 use works::sync::Executor;
 
 /// How long applies that were begun may take at the end.
@@ -126,6 +128,7 @@ pub struct Member {
     queue: WorkQueue<String>,
     executor: Arc<Executor>,
     state: Arc<State>,
+    note: Note,
 }
 
 impl Member {
@@ -175,7 +178,8 @@ impl Member {
             Arc::clone(&discovery),
             move |work| met.add(work),
         ));
-        let (dirty, rules) = (Arc::default(), Arc::<Heard>::default());
+        let (dirty, rules) = (Arc::new(Dirty::new(&parts.place)), Arc::<Heard>::default());
+        let note = Note::default();
         let state = Arc::new(State::new(state::Parts {
             place: parts.place,
             member: rest.clone(),
@@ -183,6 +187,8 @@ impl Member {
             cluster: cluster.clone(),
             namespace: parts.namespace.clone(),
             rights: rights.clone(),
+            heartbeats: parts.heartbeats,
+            note: note.clone(),
             desired: Arc::clone(&desired),
             interpreter: Arc::clone(&interpreter),
             rules: Arc::clone(&rules),
@@ -225,6 +231,7 @@ impl Member {
             queue,
             executor,
             state,
+            note,
         }
     }
 
@@ -321,6 +328,7 @@ impl Member {
             namespace: self.namespace.clone(),
             instance: self.instance.clone(),
             rights: rights.clone(),
+            note: self.note.clone(),
             heartbeats: self.heartbeats,
             back: self.back.clone(),
             fenced: Box::new(move || fence.shortest()),
@@ -349,7 +357,7 @@ impl Member {
         });
         tasks.loops.spawn({
             let (executor, state) = (Arc::clone(executor), Arc::clone(&self.state));
-            async move { state.keep(&executor.applier).await }
+            async move { state.keep(&executor).await }
         });
         for _ in 0..self.work_syncs.max(1) {
             let state = Arc::clone(&self.state);

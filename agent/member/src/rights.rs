@@ -221,8 +221,6 @@ struct More {
     heard: Option<Duration>,
     /// Which agent had the member's Lease before this one.
     predecessor: Option<String>,
-    /// How often the member's Lease had changed hands when it came to this one.
-    term: Option<u64>,
 }
 
 impl Rights {
@@ -270,12 +268,9 @@ impl Rights {
         self.change(|standing| standing.hub_is(claim));
     }
 
-    /// The member's Lease is ours until then, on either clock, after so many changes of hands; without an end, and without
-    /// a term, where nobody keeps one.
-    pub fn member_held(&self, until: Option<Moment>, term: Option<u64>) {
-        let mut more = self.more.lock();
-        (more.held_until, more.term) = (until, term);
-        drop(more);
+    /// The member's Lease is ours until then, on either clock; without an end where nobody keeps one.
+    pub fn member_held(&self, until: Option<Moment>) {
+        self.more.lock().held_until = until;
         self.change(|standing| {
             standing.member_is(Claim::Held, false);
             standing.leaseless = until.is_none();
@@ -376,11 +371,6 @@ impl Rights {
     /// Whether something may be taken away.
     pub fn may_delete(&self) -> bool {
         self.may_apply() && self.may_report()
-    }
-
-    /// How often the member's Lease had changed hands when it came to this agent; none where there is none.
-    pub fn term(&self) -> Option<u64> {
-        self.more.lock().term
     }
 
     /// Waits until the hub has a Cluster of ours.

@@ -373,12 +373,16 @@ impl World {
 
     /// An agent with what it has kept.
     pub(crate) fn agent_with(&self, state: State) -> Running {
-        let (hub, member) = (self.wire.back.clone(), self.member_wire.back.clone());
-        let config = AgentConfig { hub_back: hub, member_back: member, ..self.config() };
+        self.agent_between(state, &self.wire, &self.member_wire)
+    }
+
+    /// The same, at the end of other wires.
+    pub(crate) fn agent_between(&self, state: State, hub: &Wire, member: &Wire) -> Running {
+        let config =
+            AgentConfig { hub_back: hub.back.clone(), member_back: member.back.clone(), ..self.config() };
         let user = UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"]);
-        let hub = self.wire.client(&self.hub_server.client(user, "karmada-agent/1"));
-        let member =
-            self.member_wire.client(&self.member_server.client(UserInfo::system("agent"), "karmada-agent/1"));
+        let hub = hub.client(&self.hub_server.client(user, "karmada-agent/1"));
+        let member = member.client(&self.member_server.client(UserInfo::system("agent"), "karmada-agent/1"));
         self.agent_in(config, hub, member, state)
     }
 

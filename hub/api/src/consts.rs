@@ -139,6 +139,9 @@ pub mod extension {
     pub const HUB_UNHEARD: &str = "agent.karmada.io/hub-unheard";
     /// On an agent's Lease on the member, by another agent of its name: that one has the hub's Lease, and asks for this one.
     pub const WANTED_BY: &str = "agent.karmada.io/wanted-by";
+    /// On an agent's Lease on the member, by its holder: what tells the newest state that it has kept, `ID/NUMBERS`, or `none`
+    /// when it has acted by what it could not keep.
+    pub const AGENT_STATE: &str = "agent.karmada.io/state";
     /// On a Cluster: which sorts of users' rules there are, [`RULES_CUSTOMIZATIONS`] and [`RULES_WEBHOOKS`], separated
     /// by commas. An agent watches for them while it says so, and asks seldom otherwise.
     pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";

@@ -13,7 +13,7 @@ use crate::{
     works::desired::{DesiredWork, ObjectId},
 };
 
-/// Another agent has acted since.
+/// What was kept is not the newest.
 pub(super) const OUT_OF_DATE: &str = "OutOfDate";
 
 const WORK: &str = "work/";
@@ -54,7 +54,18 @@ pub(super) fn applied_key(id: &ObjectId) -> String {
     format!("{APPLIED}{}/{}/{}/{}", id.group, id.kind, id.namespace, id.name)
 }
 
-fn applied_id(key: &str) -> Option<ObjectId> {
+/// Whether a key is best left out where there is no room for all: a Work that is not kept is merely not healed before the hub
+/// is heard. The more, the sooner.
+pub(super) fn may_be_left_out(key: &str) -> u8 {
+    match key {
+        About::KEY => 0,
+        // Without them nothing is applied.
+        _ if key == Sort::Scripts.key() || key == Sort::Services.key() => 1,
+        _ => 2,
+    }
+}
+
+pub(super) fn applied_id(key: &str) -> Option<ObjectId> {
     let mut parts = key.strip_prefix(APPLIED)?.splitn(4, '/').map(str::to_owned);
     let (group, kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     Some(ObjectId { group, kind, namespace, name })
@@ -67,17 +78,17 @@ pub(super) struct About {
     /// The uid of its `kube-system` Namespace.
     pub(super) member: String,
     pub(super) cluster: String,
-    /// How often the member's Lease had changed hands when this agent got it; none where there is no Lease.
-    pub(super) term: Option<u64>,
+    /// The uid of the agents' Lease on the member, by which is told how new it is.
+    pub(super) lease: String,
 }
 
 impl About {
     pub(super) const KEY: &str = "about";
     /// Of what the keys and values mean.
-    pub(super) const VERSION: u32 = 1;
+    pub(super) const VERSION: u32 = 2;
 
     pub(super) fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        serde_json::to_vec(self).expect("invariant: texts and numbers are JSON")
     }
 
     /// Whether what was kept so may be gone on with.
@@ -100,14 +111,10 @@ impl About {
             let why = format!("the state is of the cluster {}, and this is {}", self.cluster, now.cluster);
             return Err(("AnotherMember", why));
         }
-        // Giving the Lease back, and taking it again, is one change of hands.
-        let follows = match (self.term, now.term) {
-            (Some(then), Some(now)) => now == then || now == then + 1,
-            (then, now) => then == now,
-        };
-        if !follows {
-            let why =
-                "another agent of this name has acted on the member since the state was kept".to_owned();
+        if self.lease != now.lease {
+            let why = "the agents' Lease on the member has been made anew since the state was kept: whether another agent of \
+                       this name has acted is not known"
+                .to_owned();
             return Err((OUT_OF_DATE, why));
         }
         Ok(())
@@ -129,7 +136,7 @@ pub(crate) struct Applied {
 
 impl Applied {
     pub(super) fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        serde_json::to_vec(self).expect("invariant: texts and numbers are JSON")
     }
 }
 
@@ -203,7 +210,8 @@ impl Contents {
         let works = self.works.iter().map(|work| (work_key(&work.name), work.digest()));
         let applied = self.applied.iter().map(|(id, applied)| (applied_key(id), fnv64a(&applied.text())));
         let rules = self.rules.digests.iter().map(|(key, digest)| ((*key).to_owned(), *digest));
-        works.chain(applied).chain(rules).collect()
+        let about = [(About::KEY.to_owned(), fnv64a(&self.about.text()))];
+        works.chain(applied).chain(rules).chain(about).collect()
     }
 }
 
@@ -212,24 +220,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_of_one_member_and_of_the_last_term() {
-        let about = |member: &str, cluster: &str, term| About {
-            version: 1,
+    fn a_state_is_of_one_member_and_of_its_lease() {
+        let about = |member: &str, cluster: &str, lease: &str| About {
+            version: About::VERSION,
             member: member.into(),
             cluster: cluster.into(),
-            term,
+            lease: lease.into(),
         };
-        let now = about("u", "m1", Some(5));
+        let now = about("u", "m1", "l");
         // (kept, why it may not be gone on with)
         let rows = [
-            (about("u", "m1", Some(5)), ""),
-            (about("u", "m1", Some(4)), ""),
-            (about("u", "m1", Some(3)), "OutOfDate"),
-            (about("u", "m1", Some(6)), "OutOfDate"),
-            (about("u", "m1", None), "OutOfDate"),
-            (about("v", "m1", Some(5)), "AnotherMember"),
-            (about("u", "m2", Some(5)), "AnotherMember"),
-            (About { version: 2, ..now.clone() }, "AnotherVersion"),
+            (about("u", "m1", "l"), ""),
+            (about("u", "m1", "k"), "OutOfDate"),
+            (about("v", "m1", "l"), "AnotherMember"),
+            (about("u", "m2", "l"), "AnotherMember"),
+            (About { version: 1, ..now.clone() }, "AnotherVersion"),
         ];
         for (kept, want) in rows {
             let word = kept.may_be_followed_by(&now).err().map_or("", |(word, _)| word);
@@ -252,7 +257,7 @@ mod tests {
             Applied { work: "w".into(), manifest: u64::MAX, uid: "u".into(), fingerprint: 3, by_put: false };
         let work = r#"{"metadata":{"name":"w","uid":"u"},"spec":{"workload":{"manifests":[{"a":1}]}}}"#;
         let whole: Entries = [
-            (About::KEY.to_owned(), About { version: 1, ..About::default() }.text()),
+            (About::KEY.to_owned(), About { version: About::VERSION, ..About::default() }.text()),
             (work_key("w"), work.as_bytes().to_vec()),
             (Sort::Scripts.key().to_owned(), b"{}".to_vec()),
             (applied_key(&id("", "")), applied.text()),
@@ -261,7 +266,7 @@ mod tests {
         .into();
         let read = Contents::read(whole.clone(), |_, kept| Some(kept)).unwrap();
         assert_eq!((read.works.len(), &read.applied), (1, &vec![(id("", ""), applied)]));
-        assert_eq!(read.digests().len(), 3);
+        assert_eq!(read.digests().len(), 4);
         let word =
             |entries: Entries| Contents::read(entries, |_, kept| Some(kept)).err().map(|(word, _)| word);
         let with = |key: &str, value: &str| {

@@ -1,22 +1,26 @@
 //! Where a state lies: a file, Secrets of the member, or memory.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::{
     Change, Entries,
     log::{Broken, Log},
+    stamp::{Found, Stamp},
 };
 
 /// Why nothing was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// What was there is damaged and counts no more; what is written from now on is kept.
+    /// What was there is damaged and counts no more; it was set aside.
     Damaged(String),
-    /// It may be there the next time.
-    Failed(String),
+    /// Whoever has it does not answer, or not now.
+    Away(String),
+    /// It cannot be read for a reason that will not pass by itself. It is left as it is.
+    Refused(String),
 }
 
 /// Why nothing was written.
@@ -28,68 +32,126 @@ pub(crate) enum Unwritten {
     Refused(String),
 }
 
-/// Keeps values under keys. Opaque: what they mean, and whether they are sealed, is decided above.
-pub(crate) trait Engine: Send + std::fmt::Debug {
-    /// Everything that is kept.
-    fn load(&mut self) -> BoxFuture<'_, Result<Entries, Unread>>;
-
-    /// Keeps changes: for good when this returns.
-    fn write(&mut self, changes: Vec<Change>) -> BoxFuture<'_, Result<(), Unwritten>>;
-
-    /// Lets what is kept count no more: it is forgotten, or set aside.
-    fn void(&mut self) -> BoxFuture<'_, Result<(), Unwritten>>;
+/// A part of a state, as it was found, and what it holds if it is whole.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) found: Found,
+    pub(crate) entries: Entries,
 }
 
-/// A log in a folder. The disk is waited for beside the thread that does everything else.
+/// Keeps values under keys. Opaque: what they mean, and whether they are sealed, is decided above.
+pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
+    /// All parts, as they are found.
+    fn load(&mut self) -> BoxFuture<'_, Result<Vec<Part>, Unread>>;
+
+    /// Goes on with what was loaded, without these parts, which hold nothing from now on.
+    fn go_on(&mut self, stamp: Stamp, without: &[usize]);
+
+    /// Lets what is kept count no more, sets it aside or forgets it, and begins an empty state of this id.
+    fn begin(&mut self, id: &str) -> BoxFuture<'_, Result<(), Unwritten>>;
+
+    /// Lets what is kept count no more, and begins nothing.
+    fn void(&mut self) -> BoxFuture<'_, Result<(), Unwritten>>;
+
+    /// Keeps changes: for good when this returns. Answers the keys for whose values there is no room; they have none then.
+    fn write(&mut self, changes: Arc<Vec<Change>>) -> BoxFuture<'_, Result<Vec<String>, Unwritten>>;
+
+    /// What tells what is kept now.
+    fn stamp(&self) -> Stamp;
+
+    /// The part that a key is in.
+    fn part_of(&self, _key: &str) -> usize {
+        0
+    }
+
+    /// The name of a part, for people.
+    fn part_name(&self, part: usize) -> String;
+
+    /// How many bytes are best written at a time, if that is more than one value.
+    fn at_a_time(&self) -> usize {
+        1 << 20
+    }
+
+    /// Whether it compresses by itself.
+    fn compresses(&self) -> bool {
+        false
+    }
+
+    /// Takes away what was set aside: the state is whole again.
+    fn tidy(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// What is under way in a folder, beside the thread that does everything else.
+pub(crate) type Busy = Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>;
+
+/// How long the disk may take.
+const DISK: Duration = Duration::from_secs(10);
+
+/// A log in a folder. The disk is waited for beside the thread that does everything else, and not for ever.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
     log: Option<Log>,
+    /// What the disk has not ended in time. Nothing else is begun before.
+    busy: Busy,
+    /// How long the disk may take.
+    limit: Duration,
 }
 
 impl Folder {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, log: None }
+    /// `busy` is what is still under way in this folder.
+    pub(crate) fn new(path: PathBuf, busy: Busy) -> Self {
+        Self { path, log: None, busy, limit: DISK }
     }
-}
 
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+    async fn disk<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        let late = |_| format!("{}: the disk does not answer", self.path.display());
+        let mut busy = self.busy.lock().await;
+        if let Some(running) = busy.as_mut() {
+            // However it ended, it has.
+            let _ = timeout(self.limit, running).await.map_err(late)?;
+        }
+        let (done, answer) = oneshot::channel();
+        *busy = Some(tokio::task::spawn_blocking(move || {
+            // Whoever asked may have gone on without.
+            let _ = done.send(work());
+        }));
+        let answer = timeout(self.limit, answer).await.map_err(late)?;
+        *busy = None;
+        answer.map_err(|_| format!("{}: the write ended in a panic", self.path.display()))
+    }
 }
 
 impl Engine for Folder {
-    fn load(&mut self) -> BoxFuture<'_, Result<Entries, Unread>> {
+    fn load(&mut self) -> BoxFuture<'_, Result<Vec<Part>, Unread>> {
         Box::pin(async move {
             let path = self.path.clone();
-            let opened = beside(move || Log::open(&path)).await.map_err(Unread::Failed)?;
-            match opened {
-                Ok((log, entries)) => {
+            let part = match self.disk(move || Log::open(&path)).await.map_err(Unread::Away)? {
+                Ok(Some((log, entries))) => {
+                    let found = Found::There(log.id().to_owned(), log.number());
                     self.log = Some(log);
-                    Ok(entries)
+                    Part { found, entries }
                 }
-                Err(Broken::Damaged(log, why)) => {
-                    self.log = Some(log);
-                    Err(Unread::Damaged(why))
-                }
-                Err(Broken::Failed(why)) => Err(Unread::Failed(why)),
-            }
+                Ok(None) => Part { found: Found::Missing, entries: Entries::new() },
+                Err(Broken::Damaged(why)) => return Err(Unread::Damaged(why)),
+                Err(Broken::Failed(why)) => return Err(Unread::Refused(why)),
+            };
+            Ok(vec![part])
         })
     }
 
-    fn write(&mut self, changes: Vec<Change>) -> BoxFuture<'_, Result<(), Unwritten>> {
+    fn go_on(&mut self, _stamp: Stamp, _without: &[usize]) {}
+
+    fn begin(&mut self, id: &str) -> BoxFuture<'_, Result<(), Unwritten>> {
+        let id = id.to_owned();
         Box::pin(async move {
-            let Some(mut log) = self.log.take() else {
-                // Whoever wrote before has ended meanwhile, and with it all of the agent.
-                return Err(Unwritten::Away("the log is being written".to_owned()));
-            };
-            let (log, written) = beside(move || {
-                let written = log.write(&changes);
-                (log, written)
-            })
-            .await
-            .map_err(Unwritten::Refused)?;
-            self.log = Some(log);
-            written.map_err(Unwritten::Refused)
+            self.log = None;
+            let path = self.path.clone();
+            let begun = self.disk(move || Log::void(&path).and_then(|()| Log::create(&path, &id))).await;
+            self.log = Some(begun.map_err(Unwritten::Away)?.map_err(Unwritten::Refused)?);
+            Ok(())
         })
     }
 
@@ -97,14 +159,55 @@ impl Engine for Folder {
         Box::pin(async move {
             self.log = None;
             let path = self.path.clone();
-            beside(move || Log::void(&path)).await.and_then(|done| done).map_err(Unwritten::Refused)
+            self.disk(move || Log::void(&path)).await.map_err(Unwritten::Away)?.map_err(Unwritten::Refused)
+        })
+    }
+
+    fn write(&mut self, changes: Arc<Vec<Change>>) -> BoxFuture<'_, Result<Vec<String>, Unwritten>> {
+        Box::pin(async move {
+            let Some(mut log) = self.log.take() else {
+                // It is with a write that has not ended in time, or was given up.
+                let why = format!("{}: the disk has not ended what was written before", self.path.display());
+                return Err(Unwritten::Away(why));
+            };
+            let written = self.disk(move || {
+                let written = log.write(&changes);
+                (log, written)
+            });
+            let (log, written) = written.await.map_err(Unwritten::Away)?;
+            self.log = Some(log);
+            written.map_err(Unwritten::Refused)
+        })
+    }
+
+    fn stamp(&self) -> Stamp {
+        let log = self.log.as_ref();
+        log.map(|log| Stamp { id: log.id().to_owned(), numbers: vec![log.number()] }).unwrap_or_default()
+    }
+
+    fn part_name(&self, _part: usize) -> String {
+        self.path.join(super::log::NAME).display().to_string()
+    }
+
+    fn tidy(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let path = self.path.clone();
+            // It is in nobody's way for now.
+            let _ = self.disk(move || Log::tidy(&path)).await;
         })
     }
 }
 
 /// A state that lives as long as the process: for tests. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Entries>>);
+pub struct Memory(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    id: String,
+    number: u64,
+    entries: Entries,
+}
 
 impl PartialEq for Memory {
     fn eq(&self, other: &Self) -> bool {
@@ -117,34 +220,76 @@ impl Eq for Memory {}
 impl Memory {
     /// What is kept under how many keys.
     pub fn len(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().entries.len()
     }
 
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().entries.is_empty()
     }
 }
 
 impl Engine for Memory {
-    fn load(&mut self) -> BoxFuture<'_, Result<Entries, Unread>> {
-        let entries = self.0.lock().clone();
-        Box::pin(async move { Ok(entries) })
+    fn load(&mut self) -> BoxFuture<'_, Result<Vec<Part>, Unread>> {
+        let kept = self.0.lock();
+        let found =
+            if kept.id.is_empty() { Found::Missing } else { Found::There(kept.id.clone(), kept.number) };
+        let part = Part { found, entries: kept.entries.clone() };
+        Box::pin(async move { Ok(vec![part]) })
     }
 
-    fn write(&mut self, changes: Vec<Change>) -> BoxFuture<'_, Result<(), Unwritten>> {
-        let mut entries = self.0.lock();
-        for (key, value) in changes {
-            match value {
-                Some(value) => drop(entries.insert(key, value)),
-                None => drop(entries.remove(&key)),
-            }
-        }
+    fn go_on(&mut self, _stamp: Stamp, _without: &[usize]) {}
+
+    fn begin(&mut self, id: &str) -> BoxFuture<'_, Result<(), Unwritten>> {
+        *self.0.lock() = Kept { id: id.to_owned(), ..Kept::default() };
         Box::pin(async { Ok(()) })
     }
 
     fn void(&mut self) -> BoxFuture<'_, Result<(), Unwritten>> {
-        self.0.lock().clear();
+        *self.0.lock() = Kept::default();
         Box::pin(async { Ok(()) })
+    }
+
+    fn write(&mut self, changes: Arc<Vec<Change>>) -> BoxFuture<'_, Result<Vec<String>, Unwritten>> {
+        let mut kept = self.0.lock();
+        kept.number += 1;
+        for (key, value) in changes.iter() {
+            match value {
+                Some(value) => drop(kept.entries.insert(key.clone(), value.clone())),
+                None => drop(kept.entries.remove(key)),
+            }
+        }
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn stamp(&self) -> Stamp {
+        let kept = self.0.lock();
+        Stamp { id: kept.id.clone(), numbers: vec![kept.number] }
+    }
+
+    fn part_name(&self, _part: usize) -> String {
+        "memory".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_is_not_waited_for_and_nothing_is_begun_beside() {
+        let busy = Busy::default();
+        let folder = |limit| Folder {
+            limit: Duration::from_millis(limit),
+            ..Folder::new(PathBuf::from("/nowhere"), Arc::clone(&busy))
+        };
+        let (free, hangs) = mpsc::channel::<()>();
+        let first = folder(20).disk(move || hangs.recv().is_ok()).await;
+        assert!(first.unwrap_err().contains("does not answer"));
+        assert!(folder(20).disk(|| ()).await.is_err(), "the other one has not ended");
+        free.send(()).unwrap();
+        assert_eq!(folder(10_000).disk(|| 7).await, Ok(7));
     }
 }

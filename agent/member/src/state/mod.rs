@@ -8,7 +8,7 @@
 //!                                         └── at the start: recalled ──────┘
 //! ```
 //!
-//! **What is kept.** The identity (the member's id, the cluster's name, the term); each Work as it was told, with the
+//! **What is kept.** The identity (of the member, the cluster, and the agents' Lease); each Work as it was told, with the
 //! status that it had then; users' rules; of each object that was applied what tells that it is as we left it. Not what is
 //! still to be reported: a Work's status is looked at anew when the hub is there, and a Work that was carried out to its
 //! end is carried out again, which finds nothing to do. The fence's ledger stays where another agent reads it.
@@ -17,9 +17,14 @@
 //! an older version of a Work, nor to one that was deleted. Changes that come together are one commit. What was applied is
 //! kept a little later: if that is lost, an object is looked at and applied once more. While nothing changes nothing is written.
 //!
-//! **Whose it is.** It counts only if it is of this member (the uid of its `kube-system`), of this cluster, and of the last
-//! term of the member's Lease: if another agent has acted since and has not written here, what it did is not in it. It is
-//! read and written only while the Lease is held; whoever stands aside forgets.
+//! **Whose it is, and how new.** It counts only if it is of this member (the uid of its `kube-system`) and of this cluster,
+//! and only what is as new as the agents' Lease on the member says ([`stamp`], [`crate::note`]): an older copy that was put
+//! in its place, or one from before another agent acted, is not gone on with. Whoever acts by what it cannot keep says so
+//! there first. It is read and written only while the Lease is held; whoever stands aside forgets. Where the member keeps no
+//! Leases nobody can tell, and nothing is kept.
+//!
+//! **A place that does not answer** is waited for, but not for long: after 20 s the agent goes on without, and tries again
+//! later. Where there is no room for all, the longest Works are left out: they are not healed before the hub is heard.
 //!
 //! **What it is good for.** What was recalled belongs to a life of the hub that is over ([`crate::Desired`]): by it objects are
 //! put back as they were wanted, and nothing is ever deleted, nothing reported, and nothing fenced begun. The hub's first list
@@ -36,15 +41,18 @@
 //! without the key; names of keys (of Works and objects) and sizes can be read. It does not stop who may read Secrets of
 //! `karmada-system` on the member, root on the machine while the agent runs, nor, where the member keeps its own data on
 //! the same disk and does not encrypt it at rest, who has that disk. In Secrets of the member they lie as the Secrets
-//! that were applied do.
+//! that were applied do, and whoever may write Secrets in that Namespace can have anything applied with the agent's rights.
 
+mod begin;
 mod contents;
 mod engine;
 mod key;
 mod log;
+mod pace;
 mod seal;
 mod secrets;
 mod stage;
+mod stamp;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,25 +66,30 @@ use karmada_core::names::fnv64a;
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 pub use contents::Sort;
 pub use engine::Memory;
 
 pub(crate) use contents::Applied;
 
-use contents::{About, Contents, work_key};
-use engine::{Engine, Folder, Unread, Unwritten};
-use key::{Site, Unready, key_name};
-use seal::{pack, unpack};
+use contents::work_key;
+use engine::{Busy, Engine, Folder, Unwritten};
+use key::{Site, key_name};
+use pace::Pace;
 use secrets::Secrets;
 use stage::{Open, Staged, staged};
 
 use crate::{
     apply::Applier,
+    claim::patience,
+    note::{NONE, Note, Tenure},
     rights::Rights,
     rules::Heard,
-    works::desired::{Desired, DesiredWork, ObjectId},
+    works::{
+        desired::{Desired, DesiredWork, ObjectId},
+        sync::Executor,
+    },
 };
 
 /// What is kept, by key.
@@ -85,15 +98,36 @@ pub(crate) type Entries = BTreeMap<String, Vec<u8>>;
 /// A key's value from now on; none if it has none any more.
 pub(crate) type Change = (String, Option<Vec<u8>>);
 
-/// While the member does not answer.
+/// While a place does not answer.
 const RETRY: Policy = Policy::full(Duration::from_millis(250), Duration::from_secs(5));
 
-/// How soon it is tried again to keep a state that could not be kept.
-const ANEW: Duration = Duration::from_secs(60);
+/// How long a place that does not answer is waited for, before the agent goes on without.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The same once it goes on without.
+const LESS: Duration = Duration::from_secs(5);
+
+/// When it is said that it does not answer.
+const TOLD: Duration = Duration::from_secs(3);
+
+/// How long taking away what was kept may take.
+const VOIDED: Duration = Duration::from_secs(10);
+
+/// How soon a state that could not be kept, since its place did not answer, is tried again.
+const LATER: Duration = Duration::from_secs(30);
+
+/// The same where the right to act has just ended.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How long what was wrong with a state is told once it is whole again, and what was set aside stays.
+const WHOLE: Duration = Duration::from_secs(600);
 
 /// How long records of what was applied wait for others.
 const GATHER_FILE: Duration = Duration::from_secs(2);
 const GATHER_SECRETS: Duration = Duration::from_secs(300);
+
+/// One request for a Secret.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Where a state is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,24 +153,40 @@ pub fn remains(cluster: &str) -> ([&'static str; 3], Vec<String>) {
 pub type Trouble = (&'static str, String);
 
 /// Objects of which other things are known than is kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Dirty {
+    /// Something is kept.
+    counts: bool,
     objects: Mutex<BTreeSet<ObjectId>>,
     wake: Wake,
 }
 
 impl Dirty {
+    pub(crate) fn new(place: &Place) -> Self {
+        Self { counts: *place != Place::Nowhere, objects: Mutex::default(), wake: Wake::new() }
+    }
+
     pub(crate) fn mark(&self, id: &ObjectId) {
-        self.objects.lock().insert(id.clone());
-        self.wake.wake();
+        if self.counts {
+            self.objects.lock().insert(id.clone());
+            self.wake.wake();
+        }
+    }
+
+    fn take(&self) -> BTreeSet<ObjectId> {
+        std::mem::take(&mut *self.objects.lock())
     }
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     open: Option<Open>,
+    /// What was open when the right to act ended.
+    parked: Option<Open>,
     /// Users' rules, as this process has heard them.
     rules: BTreeMap<String, Vec<u8>>,
+    /// Keys for which there is no room.
+    left_out: BTreeSet<String>,
 }
 
 /// What a state is made of.
@@ -149,6 +199,9 @@ pub(crate) struct Parts {
     /// Where Secrets are on the member.
     pub(crate) namespace: String,
     pub(crate) rights: Rights,
+    /// How often the hub's Lease is renewed.
+    pub(crate) heartbeats: Duration,
+    pub(crate) note: Note,
     pub(crate) desired: Arc<Desired>,
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) rules: Arc<Heard>,
@@ -156,32 +209,69 @@ pub(crate) struct Parts {
     pub(crate) dirty: Arc<Dirty>,
 }
 
+/// What is wrong.
+#[derive(Debug, Default)]
+struct Troubles {
+    /// Now: it ends when something is kept.
+    now: Option<Trouble>,
+    /// With what was found at the start.
+    found: Option<Trouble>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct State {
     parts: Parts,
     inner: tokio::sync::Mutex<Inner>,
-    /// What was kept has been recalled, or there is nothing.
+    /// What was kept has been recalled, or there is nothing; and what is known and not kept was said to be so.
     ready: latest::Sender<bool>,
-    trouble: Mutex<Option<Trouble>>,
+    troubles: Mutex<Troubles>,
     /// A state is to be begun anew.
     anew: Wake,
+    /// What is under way in the folder.
+    busy: Busy,
 }
 
 impl State {
     pub(crate) fn new(parts: Parts) -> Self {
-        let ready = latest::Sender::new(parts.place == Place::Nowhere);
-        Self { parts, inner: Default::default(), ready, trouble: Mutex::default(), anew: Wake::new() }
+        let ready = latest::Sender::new(false);
+        Self {
+            parts,
+            inner: Default::default(),
+            ready,
+            troubles: Mutex::default(),
+            anew: Wake::new(),
+            busy: Arc::default(),
+        }
     }
 
     /// Why it is not kept, or was not read.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().clone()
+        let troubles = self.troubles.lock();
+        troubles.now.clone().or_else(|| troubles.found.clone())
     }
 
-    fn troubled(&self, reason: &'static str, why: String) {
-        tracing::warn!(cluster = %self.parts.cluster, reason, "the agent's state: {why}");
-        *self.trouble.lock() = Some((reason, why));
+    /// Something is wrong now.
+    fn is_troubled(&self, reason: &'static str, why: String) {
+        let trouble = Some((reason, why));
+        let mut troubles = self.troubles.lock();
+        if troubles.now != trouble {
+            self.warn(&trouble);
+            troubles.now = trouble;
+        }
+    }
+
+    /// Something was wrong with what was found.
+    fn was_troubled(&self, reason: &'static str, why: String) {
+        let trouble = Some((reason, why));
+        self.warn(&trouble);
+        self.troubles.lock().found = trouble;
+    }
+
+    fn warn(&self, trouble: &Option<Trouble>) {
+        if let Some((reason, why)) = trouble {
+            tracing::warn!(cluster = %self.parts.cluster, reason, "the agent's state: {why}");
+        }
     }
 
     /// Waits until what was kept has been recalled: before that nothing is done.
@@ -196,34 +286,94 @@ impl State {
     }
 
     /// Keeps the state, while this agent acts on the member. For ever.
-    pub(crate) async fn keep(&self, applier: &Applier) {
-        if self.parts.place == Place::Nowhere {
-            return std::future::pending().await;
-        }
-        let rights = &self.parts.rights;
+    pub(crate) async fn keep(&self, executor: &Executor) {
+        let Parts { rights, note, .. } = &self.parts;
         let mut dirty = self.parts.dirty.wake.listen();
         let mut anew = self.anew.listen();
+        let mut pace = Pace::default();
+        let mut last: Option<Option<Tenure>> = None;
+        let mut has_lapsed = false;
         loop {
             rights.applying().await;
-            let mut again = self.begin(applier).await.then(|| Instant::now() + ANEW);
-            self.ready.send_replace(true);
+            let tenure = note.tenure();
+            let is_another = last.replace(tenure.clone()).is_some_and(|last| last != tenure);
+            let hears = rights.may_report() && !rights.is_unheard_for(patience(self.parts.heartbeats, None));
+            if is_another && has_lapsed && !hears {
+                // Another agent had the member meanwhile, and may have heard the hub: what is known is old.
+                executor.stand_aside();
+                self.parts.desired.list_anew();
+            }
+            let mut again = self.attempt(executor, &mut pace).await;
             let mut flush: Option<Instant> = None;
+            let mut whole = Instant::now() + WHOLE;
             loop {
                 tokio::select! {
                     biased;
-                    () = rights.when(|standing| !standing.may_apply()) => break,
-                    () = anew.woken() => again = Some(Instant::now() + ANEW),
-                    () = at(again) => again = self.begin(applier).await.then(|| Instant::now() + ANEW),
+                    () = rights.when(|standing| !standing.may_apply()) => {
+                        has_lapsed = true;
+                        break;
+                    }
+                    () = note.other_than(&tenure) => {
+                        has_lapsed = false;
+                        break;
+                    }
+                    () = anew.woken() => {
+                        let pause = if *self.ready.borrow() { pace.next() } else { SOON };
+                        again = Some(Instant::now() + pause);
+                    }
+                    () = at(again) => again = self.attempt(executor, &mut pace).await,
                     () = dirty.woken(), if flush.is_none() => flush = Some(Instant::now() + self.gather()),
                     () = at(flush) => {
                         flush = None;
-                        self.flush(applier).await;
+                        self.flush(&executor.applier).await;
+                    }
+                    () = sleep_until(whole) => {
+                        self.tidy().await;
+                        whole = Instant::now() + WHOLE;
                     }
                 }
             }
-            // Whatever is kept gets old from now on, if another agent acts.
-            self.ready.send_replace(false);
-            self.inner.lock().await.open = None;
+            let mut inner = self.inner.lock().await;
+            self.park(&mut inner);
+        }
+    }
+
+    /// What is kept may get old from now on. Nothing is done before it is open again.
+    fn park(&self, inner: &mut Inner) {
+        self.ready.send_replace(false);
+        if let Some(open) = inner.open.take() {
+            inner.parked = Some(open);
+        }
+    }
+
+    /// Tries to have a state, for so long at most, and lets everything else begin. Answers when to try again.
+    async fn attempt(&self, executor: &Executor, pace: &mut Pace) -> Option<Instant> {
+        let begun = self.begin_patiently(executor).await;
+        let inner = self.inner.lock().await;
+        if inner.open.is_some() {
+            self.ready.send_replace(true);
+            pace.kept(Instant::now());
+            return None;
+        }
+        let knows = !self.parts.desired.is_empty() || !inner.rules.is_empty();
+        let is_lost = begun == Begun::Lost || knows && !self.renounce().await;
+        self.ready.send_replace(!is_lost);
+        let pause = match begun {
+            _ if is_lost => SOON,
+            Begun::Nowhere => return None,
+            Begun::Refused => pace.next(),
+            _ => LATER,
+        };
+        Some(Instant::now() + pause)
+    }
+
+    /// Says on the member's Lease that what is done from now on is not kept. False if the right to act ended first.
+    async fn renounce(&self) -> bool {
+        let Parts { note, rights, .. } = &self.parts;
+        tokio::select! {
+            biased;
+            () = note.say_now(NONE) => true,
+            () = rights.when(|standing| !standing.may_apply()) => false,
         }
     }
 
@@ -240,114 +390,13 @@ impl State {
         let Parts { member, namespace, cluster, .. } = &self.parts;
         match &self.parts.place {
             Place::Nowhere => None,
-            Place::Folder(path, _) => Some(Box::new(Folder::new(path.clone()))),
+            Place::Folder(path, _) => Some(Box::new(Folder::new(path.clone(), Arc::clone(&self.busy)))),
             Place::Secrets => {
-                Some(Box::new(Secrets::new(member.clone(), namespace.clone(), cluster.clone())))
+                let member = member.with_deadline(DEADLINE);
+                Some(Box::new(Secrets::new(member, namespace.clone(), cluster.clone())))
             }
             Place::Memory(memory) => Some(Box::new(memory.clone())),
         }
-    }
-
-    /// Reads what is kept, recalls it if nothing newer is known, and keeps what is. Whether it is to be tried again.
-    async fn begin(&self, applier: &Applier) -> bool {
-        let Some(mut engine) = self.engine() else { return false };
-        let mut backoff = Backoff::new(RETRY);
-        let (member, seal) = loop {
-            match self.site().identify().await {
-                Ok(identified) => break identified,
-                Err(Unready::Away(error)) => {
-                    tracing::debug!(cluster = %self.parts.cluster, %error, "the agent's state waits for the member");
-                    tokio::time::sleep(backoff.next(&self.parts.env)).await;
-                    if !self.parts.rights.may_apply() {
-                        return false;
-                    }
-                }
-                Err(Unready::Refused(why)) => {
-                    self.troubled("NotKept", why);
-                    return true;
-                }
-            }
-        };
-        let mut inner = self.inner.lock().await;
-        let entries = match engine.load().await {
-            Ok(entries) => entries,
-            Err(Unread::Damaged(why)) => {
-                self.troubled("Damaged", why);
-                Entries::new()
-            }
-            Err(Unread::Failed(why)) => {
-                // It must not be read some other day, when it is old.
-                let _ = engine.void().await;
-                self.troubled("NotRead", why);
-                return true;
-            }
-        };
-        let about = About {
-            member,
-            cluster: self.parts.cluster.clone(),
-            term: self.parts.rights.term(),
-            version: About::VERSION,
-        };
-        let read = if entries.is_empty() {
-            Ok(Contents::default())
-        } else {
-            Contents::read(entries, |name, kept| unpack(seal.as_ref(), name, kept))
-                .and_then(|contents| contents.about.may_be_followed_by(&about).map(|()| contents))
-        };
-        let contents = match read {
-            Ok(contents) => contents,
-            Err((reason, why)) => {
-                if reason == contents::OUT_OF_DATE {
-                    tracing::info!(cluster = %self.parts.cluster, "the agent's state is of no use: {why}");
-                } else {
-                    self.troubled(reason, why);
-                }
-                let voided = engine.void().await.is_ok();
-                // What was set aside is begun anew.
-                if !voided || engine.load().await.is_err() {
-                    return true;
-                }
-                Contents::default()
-            }
-        };
-        let mut digests = contents.digests();
-        self.recall(contents, applier);
-        let about = about.text();
-        digests.remove(About::KEY);
-        inner.open = Some(Open { engine, seal, digests });
-        let mut changes = vec![staged(About::KEY, about)];
-        changes.extend(self.behind(&inner));
-        self.commit(&mut inner, changes).await;
-        inner.open.is_none()
-    }
-
-    /// Lets what was kept be known, unless the hub has said what is wanted.
-    fn recall(&self, contents: Contents, applier: &Applier) {
-        let Parts { desired, interpreter, rules, queue, cluster, .. } = &self.parts;
-        let (works, objects) = (contents.works.len(), contents.applied.len());
-        contents.rules.recall(interpreter, rules);
-        applier.recall(contents.applied);
-        let names = desired.recall(contents.works);
-        if !names.is_empty() {
-            tracing::info!(%cluster, works, objects, "goes on with what was wanted before the start");
-        }
-        names.into_iter().for_each(|name| queue.add(name));
-    }
-
-    /// What is known otherwise than it is kept: what came while nothing could be kept.
-    fn behind(&self, inner: &Inner) -> Vec<Staged> {
-        let Some(open) = &inner.open else { return Vec::new() };
-        let desired = &self.parts.desired;
-        let works = desired.all();
-        let mut changes: Vec<Staged> = works.iter().filter_map(|work| open.changed(work)).collect();
-        if desired.synced() {
-            let there: BTreeSet<String> = works.iter().map(|work| work_key(&work.name)).collect();
-            let gone = open.digests.keys().filter(|key| contents::is_work(key) && !there.contains(*key));
-            changes.extend(gone.map(|key| (key.clone(), None)));
-        }
-        let rules = inner.rules.iter().filter(|(key, text)| open.differs(key, fnv64a(text)));
-        changes.extend(rules.map(|(key, text)| staged(key, text.clone())));
-        changes
     }
 
     /// Takes in what the hub tells of Works: it is kept before it is known.
@@ -380,10 +429,9 @@ impl State {
                 }
             }
             changes.retain(|key, value| value.is_some() || open.digests.contains_key(key));
-            let changes: Vec<Staged> = changes.into_iter().collect();
-            if !changes.is_empty() {
-                self.commit(&mut inner, changes).await;
-            }
+            self.commit(&mut inner, changes.into_iter().collect(), PATIENCE).await;
+        } else if events.iter().any(|(event, _)| !matches!(event, Event::Init)) {
+            self.go_without().await;
         }
         for (event, life) in events {
             for work in desired.apply(event, life) {
@@ -397,16 +445,29 @@ impl State {
         let mut inner = self.inner.lock().await;
         let (key, digest) = (sort.key(), fnv64a(&rules));
         inner.rules.insert(key.to_owned(), rules.clone());
-        if inner.open.as_ref().is_some_and(|open| open.differs(key, digest)) {
-            self.commit(&mut inner, vec![staged(key, rules)]).await;
+        match &inner.open {
+            Some(open) if open.differs(key, digest) => {
+                self.commit(&mut inner, vec![staged(key, rules)], PATIENCE).await
+            }
+            Some(_) => {}
+            None => self.go_without().await,
+        }
+    }
+
+    /// Something is about to be known that cannot be kept. What is not acted on yet may still be.
+    async fn go_without(&self) {
+        if *self.ready.borrow() && !self.renounce().await {
+            self.ready.send_replace(false);
+            self.anew.wake();
         }
     }
 
     /// Keeps what is known of objects that were applied.
     pub(crate) async fn flush(&self, applier: &Applier) {
         let mut inner = self.inner.lock().await;
+        let ids = self.parts.dirty.take();
+        // Whatever is open again begins with all of them.
         let Some(open) = &inner.open else { return };
-        let ids = std::mem::take(&mut *self.parts.dirty.objects.lock());
         let changes = ids.into_iter().filter_map(|id| {
             let (key, value) = (contents::applied_key(&id), applier.applied(&id));
             match value.map(|applied| applied.text()) {
@@ -414,63 +475,110 @@ impl State {
                 None => open.digests.contains_key(&key).then_some((key, None)),
             }
         });
-        let changes: Vec<Staged> = changes.collect();
-        if !changes.is_empty() {
-            self.commit(&mut inner, changes).await;
-        }
+        let changes = changes.collect();
+        self.commit(&mut inner, changes, PATIENCE).await;
     }
 
-    /// Writes changes for good. While the member that is to keep them does not answer it waits: nothing can be done there
-    /// either. Where they are not taken there is no state any more, rather than an old one.
-    async fn commit(&self, inner: &mut Inner, changes: Vec<Staged>) {
-        let Some(open) = &mut inner.open else { return };
-        let packed: Result<Vec<Change>, String> = changes
-            .iter()
-            .map(|(key, value)| {
-                let packed = value.as_ref().map(|(value, _)| pack(open.seal.as_ref(), key, value));
-                Ok((key.clone(), packed.transpose()?))
-            })
-            .collect();
-        let mut backoff = Backoff::new(RETRY);
-        let refused = loop {
+    /// Writes changes for good. A place that does not answer is waited for, for a while. Where changes are not taken there is
+    /// no state any more, and the member's Lease says so before anything is done by them.
+    async fn commit(&self, inner: &mut Inner, changes: Vec<Staged>, patience: Duration) {
+        let Some(open) = inner.open.as_mut().filter(|_| !changes.is_empty()) else { return };
+        let packed = open.packed(&changes).map(Arc::new);
+        let (mut backoff, begun) = (Backoff::new(RETRY), Instant::now());
+        let why = loop {
             let written = match &packed {
-                Ok(packed) => open.engine.write(packed.clone()).await,
+                Ok(packed) => open.engine.write(Arc::clone(packed)).await,
                 Err(why) => Err(Unwritten::Refused(why.clone())),
             };
-            match written {
-                Ok(()) => break None,
-                Err(Unwritten::Refused(why)) => break Some(why),
-                Err(Unwritten::Away(error)) => {
-                    tracing::debug!(cluster = %self.parts.cluster, %error, "the agent's state waits for the member");
-                    if !self.parts.rights.may_apply() {
-                        inner.open = None;
-                        return;
-                    }
-                    tokio::time::sleep(backoff.next(&self.parts.env)).await;
-                }
+            let why = match written {
+                Ok(left_out) => return self.is_kept(inner, changes, left_out),
+                Err(Unwritten::Refused(why)) => break why,
+                Err(Unwritten::Away(why)) => why,
+            };
+            if !self.parts.rights.may_apply() {
+                self.park(inner);
+                self.anew.wake();
+                return;
             }
+            if begun.elapsed() >= patience {
+                break why;
+            }
+            if begun.elapsed() >= TOLD {
+                self.is_troubled("NotKept", format!("{why}; what the hub says waits for that"));
+            }
+            tokio::time::sleep(backoff.next(&self.parts.env)).await;
         };
-        let Some(why) = refused else {
-            for (key, value) in changes {
-                match value {
-                    Some((_, digest)) => drop(open.digests.insert(key, digest)),
-                    None => drop(open.digests.remove(&key)),
-                }
-            }
-            let mut trouble = self.trouble.lock();
-            if trouble.as_ref().is_some_and(|(reason, _)| *reason == "NotKept") {
-                *trouble = None;
-            }
+        if !self.renounce().await {
+            self.park(inner);
+            self.anew.wake();
             return;
-        };
-        let left = match open.engine.void().await {
-            Ok(()) => "it is tried again, and until then a restart without the hub knows nothing",
-            Err(_) => "what was kept before could not be taken away either",
+        }
+        let left = match timeout(VOIDED, open.engine.void()).await {
+            Ok(Ok(())) => "it is tried again",
+            _ => "what was kept before could not be taken away, and counts no more; it is tried again",
         };
         inner.open = None;
-        self.troubled("NotKept", format!("{why}; {left}"));
+        self.is_troubled(
+            "NotKept",
+            format!("{why}; {left}, and until then a restart without the hub knows nothing"),
+        );
         self.anew.wake();
     }
+
+    /// Changes were kept, but for those for which there was no room.
+    fn is_kept(&self, inner: &mut Inner, changes: Vec<Staged>, left_out: Vec<String>) {
+        let Inner { open: Some(open), left_out: lacking, .. } = inner else { return };
+        for (key, _) in &changes {
+            lacking.remove(key);
+        }
+        lacking.extend(left_out);
+        // What was left out is not tried again before it changes.
+        open.kept(changes);
+        if open.counts() {
+            let (stamp, note) = (open.engine.stamp(), &self.parts.note);
+            note.say(&stamp.text());
+            if !note.said().is_some_and(|said| said.starts_with(&format!("{}/", stamp.id))) {
+                // Until it says so, nothing of this counts after a restart.
+                note.urgent.wake();
+            }
+        }
+        if lacking.is_empty() {
+            self.troubles.lock().now = None;
+            return;
+        }
+        let named: Vec<&str> = lacking.iter().take(5).map(String::as_str).collect();
+        let why = format!(
+            "there is no room for {} of what is wanted, which is not healed after a restart before the hub is heard: {}{}; give \
+             the agent a volume and --state-dir, or fewer and smaller Works",
+            lacking.len(),
+            named.join(", "),
+            if lacking.len() > named.len() { ", …" } else { "" }
+        );
+        self.is_troubled("TooLarge", why);
+    }
+
+    /// Lets what was wrong at the start be over, when it has been made good.
+    async fn tidy(&self) {
+        let mut inner = self.inner.lock().await;
+        let Some(open) = inner.open.as_mut().filter(|_| self.parts.desired.synced()) else { return };
+        open.engine.tidy().await;
+        self.troubles.lock().found = None;
+    }
+}
+
+/// What came of an attempt to have a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Begun {
+    /// It is open.
+    Open,
+    /// There is to be none.
+    Nowhere,
+    /// Its place does not answer, and why.
+    Away(String),
+    /// Its place does not take it; that was said.
+    Refused,
+    /// The right to act has ended.
+    Lost,
 }
 
 /// Resolves at a time; never, if there is none.

@@ -12,7 +12,7 @@ use ring::{
 pub(crate) const KEY: usize = 32;
 
 /// The longest value, unpacked: a Work is 1.5 MiB on a hub at most.
-const LONGEST: u64 = 64 << 20;
+pub(crate) const LONGEST: u64 = 64 << 20;
 
 /// A key.
 pub(crate) struct Seal(LessSafeKey);
@@ -72,13 +72,18 @@ pub(crate) fn pack(seal: Option<&Seal>, name: &str, value: &[u8]) -> Result<Vec<
 
 /// The value again; nothing if it is not as it was packed.
 pub(crate) fn unpack(seal: Option<&Seal>, name: &str, kept: Vec<u8>) -> Option<Vec<u8>> {
+    unpack_within(LONGEST, seal, name, kept)
+}
+
+/// The same of one that may be so long.
+pub(crate) fn unpack_within(room: u64, seal: Option<&Seal>, name: &str, kept: Vec<u8>) -> Option<Vec<u8>> {
     let packed = match seal {
         Some(seal) => seal.open(name, kept)?,
         None => kept,
     };
     let mut value = Vec::new();
-    DeflateDecoder::new(packed.as_slice()).take(LONGEST + 1).read_to_end(&mut value).ok()?;
-    (value.len() as u64 <= LONGEST).then_some(value)
+    DeflateDecoder::new(packed.as_slice()).take(room + 1).read_to_end(&mut value).ok()?;
+    (value.len() as u64 <= room).then_some(value)
 }
 
 #[cfg(test)]
