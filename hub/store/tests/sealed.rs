@@ -123,6 +123,46 @@ async fn a_rewrite_leaves_nothing_of_what_stood_there() {
     assert_eq!(told(&store)[..41], before, "no seal is needed any more");
 }
 
+/// Nobody waits for all of it, agents that renew their Leases least of all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_go_on_while_all_is_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), idle()).unwrap();
+    for i in 0..20 {
+        let put = |n| Op::put(key(&format!("large-{i}-{n}")), Expect::Any, PLAIN.repeat(2000));
+        store.commit((0..10).map(put).collect()).await.unwrap();
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let store = open(dir.path(), sealing()).unwrap();
+    let clone = store.clone();
+    let rewriting = tokio::spawn(async move { clone.rewrite().await });
+    let mut meanwhile = 0;
+    while !rewriting.is_finished() {
+        // One that is written already, or not yet, and one that comes.
+        let name = format!("large-{}-{}", meanwhile % 20, meanwhile % 10);
+        let ops = vec![
+            Op::put(key(&name), Expect::Any, format!("{PLAIN} {meanwhile}")),
+            Op::put(key(&format!("new-{meanwhile}")), Expect::Any, PLAIN),
+        ];
+        store.commit(ops).await.unwrap();
+        meanwhile += 1;
+    }
+    rewriting.await.unwrap().unwrap();
+    assert!(meanwhile > 5, "{meanwhile} commits");
+    assert_eq!(found(dir.path(), PLAIN), [""; 0]);
+    let (count, revision) = (store.snapshot().count(SECRETS, None), store.revision());
+    assert_eq!(count, 200 + meanwhile);
+    store.close().await.unwrap();
+    drop(store);
+    let store = open(dir.path(), sealing()).unwrap();
+    assert_eq!(store.snapshot().count(SECRETS, None), count);
+    assert!(store.revision() >= revision);
+    let last = meanwhile - 1;
+    let name = format!("large-{}-{}", last % 20, last % 10);
+    assert_eq!(store.get(&key(&name)).unwrap().value, format!("{PLAIN} {last}"));
+}
+
 #[tokio::test]
 async fn what_cannot_be_unsealed_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
