@@ -31,7 +31,11 @@ use karmada_member::{Member, Tasks, rights::Rights};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, Facts, State, Troubles};
-pub use karmada_member::{Count, Memory, Place, Scope, Stats, rights::Phase};
+pub use karmada_member::{
+    Count, Memory, Place, Scope, Stats,
+    outline::{Ask, Outline, Stands},
+    rights::Phase,
+};
 
 use hub::{HubHalf, Parts, Ways, cluster::ClusterView, outbox::Outbox, services::AgentCaller};
 
@@ -60,6 +64,7 @@ pub struct Handle {
     queues: Arc<Queues>,
     view: Arc<ClusterView>,
     stats: Arc<Stats>,
+    rights: Rights,
 }
 
 impl Handle {
@@ -92,6 +97,16 @@ impl Handle {
         }
     }
 
+    /// What it may do now.
+    pub fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
+    /// How what is wanted of the member stands.
+    pub fn outline(&self, ask: &Ask) -> Outline {
+        self.member.outline(ask)
+    }
+
     /// What it did so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -110,6 +125,11 @@ impl Handle {
     /// Kinds of which nothing is seen on the member, since it has refused their watches for long.
     pub fn watches_failing(&self) -> usize {
         self.member.failing().len()
+    }
+
+    /// Of these each, and what the member says.
+    pub fn watches_refused(&self) -> Vec<(String, Arc<str>)> {
+        self.member.failing()
     }
 
     /// Works that wait to be carried out, now.
@@ -202,6 +222,7 @@ impl Agent {
             queues: Arc::new(queues),
             view: Arc::clone(&self.hub.view),
             stats: Arc::clone(&self.stats),
+            rights: self.rights.clone(),
         }
     }
 

@@ -135,8 +135,12 @@ fn own_address() -> SocketAddr {
 }
 
 fn get(address: SocketAddr, path: &str) -> Option<String> {
+    get_from(address, path, "x")
+}
+
+fn get_from(address: SocketAddr, path: &str, host: &str) -> Option<String> {
     let mut stream = std::net::TcpStream::connect(address).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
@@ -255,6 +259,25 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
         hub.rest.get("/apis/cluster.karmada.io/v1alpha1/clusters/m1").await.unwrap()["spec"]["region"],
         "eu"
     );
+
+    let (address, free) = (health.to_string(), own_address().to_string());
+    let told = output(&["status", "--address", &address, "--all"]);
+    let table = String::from_utf8(told.stdout).unwrap();
+    assert!(told.status.success(), "{table}");
+    for want in ["Cluster     m1 (karmada-agent ", "active; may apply, delete, report", "Works       1: 1 applied", "ConfigMap default/c"]
+    {
+        assert!(table.contains(want), "{table}\n  wanted {want:?}");
+    }
+    assert!(get_from(health, "/status", "localhost").unwrap().contains("1 applied"));
+    let told = output(&["status", "--address", &address, "-o", "json"]);
+    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!((&json["counts"]["applied"], &json["hub"]["connected"]), (&json!(1), &json!(true)));
+    let foreign = get_from(health, "/status.json", "evil.example").unwrap();
+    assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
+    let nobody = output(&["status", "--address", &free]);
+    let why = String::from_utf8(nobody.stderr).unwrap();
+    assert_eq!((nobody.status.code(), why.lines().count()), (Some(1), 1), "{why}");
+    assert!(why.starts_with(&format!("karmada-agent status: no agent answers at {free}: ")), "{why}");
 
     let begun = Instant::now();
     agent.signal("-TERM");

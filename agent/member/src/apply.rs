@@ -608,6 +608,18 @@ impl Applier {
         records.get(id).is_some_and(|r| r.work == order.work && r.manifest == order.manifest.digest)
     }
 
+    /// Whether a manifest of a Work was applied as it is. What is somebody else's to make counts as that.
+    pub(crate) fn has_applied(&self, work: &str, manifest: &Manifest) -> bool {
+        let records = self.records.lock();
+        let is = |id: &ObjectId| {
+            records.get(id).is_some_and(|r| r.work == work && r.manifest == manifest.digest)
+        };
+        let id = &manifest.id;
+        // A manifest of a kind without namespaces may name one all the same.
+        let bare = || is(&ObjectId { namespace: String::new(), ..id.clone() });
+        is(id) || (!id.namespace.is_empty() && bare()) || self.scope.only_looks(id)
+    }
+
     /// Objects that we wrote under a Work.
     pub(crate) fn of_work(&self, work: &str) -> Vec<ObjectId> {
         let records = self.records.lock();

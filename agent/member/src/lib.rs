@@ -33,6 +33,7 @@ mod lease;
 mod note;
 mod observe;
 mod occupants;
+pub mod outline;
 pub mod quotas;
 mod released;
 pub mod revision;
@@ -217,6 +218,7 @@ impl Member {
             released: Arc::default(),
             fence,
             waits: Default::default(),
+            notes: Default::default(),
             rules,
             rights,
         });

@@ -308,6 +308,11 @@ impl Rights {
         heard.is_none_or(|heard| self.env.now().saturating_sub(heard) >= time)
     }
 
+    /// [`Env::now`] when the hub has last taken a renewal.
+    pub fn heard(&self) -> Option<Duration> {
+        self.more.lock().heard
+    }
+
     /// Takes note of a deed on the member for as long as the answer lives.
     pub fn at_work(&self) -> AtWork {
         self.working.fetch_add(1, Ordering::AcqRel);

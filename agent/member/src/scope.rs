@@ -77,6 +77,11 @@ impl Scope {
         names.contains(if is_namespace { &id.name } else { &id.namespace })
     }
 
+    /// Whether an object is a Namespace in which the agent works, and somebody else's to make.
+    pub(crate) fn only_looks(&self, id: &ObjectId) -> bool {
+        self.is_narrow() && id.group.is_empty() && id.kind == "Namespace" && self.reaches(id)
+    }
+
     /// What may be done with an object.
     pub(crate) fn allows(&self, resource: &Resource, id: &ObjectId) -> Allowed {
         let Self::Namespaces(names) = self else { return Allowed::Apply };

@@ -107,6 +107,8 @@ impl Source {
 /// `karmada-agent leave` with the arguments of the agent takes the member out of the fleet: it deletes the Cluster on the hub, takes
 /// down what was put here, or lets it go where its policy says so, whether or not an agent runs besides, and forgets the
 /// credential.
+///
+/// `karmada-agent status` shows what the agent of this machine knows; it has arguments of its own.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
@@ -537,7 +539,8 @@ impl Karmadas {
     }
 }
 
-fn refusal(error: &clap::Error) -> Refusal {
+/// What clap says, in one line.
+pub(super) fn refusal(error: &clap::Error) -> Refusal {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refusal::Help(error.to_string()),
         _ => {

@@ -1,9 +1,10 @@
-//! Health and metrics over plain HTTP. Figures are read when somebody asks.
+//! Health and metrics over plain HTTP, and to whoever is on the machine the status. All of it is looked at when somebody asks.
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -12,13 +13,17 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::LinkStatus;
+use karmada_env::Env;
 use karmada_telemetry::metrics::{PageSource, negotiated};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::ProcessError;
-use crate::{Handle, Phase, hub::credential::standing::Standing};
+use super::{
+    ProcessError,
+    status::{self, Sources, Status},
+};
+use crate::{Handle, Phase, Place, hub::credential::standing::Standing};
 
 /// How long a client may take to say what it wants.
 const HEADER_READ: Duration = Duration::from_secs(5);
@@ -37,13 +42,34 @@ pub(super) struct Stage {
 /// An agent that runs.
 pub(super) struct Running {
     pub(super) agent: Handle,
-    pub(super) hub: LinkStatus,
+    /// The hub's address, and the link to it.
+    pub(super) hub: (String, LinkStatus),
+    /// The member's.
+    pub(super) member: (String, LinkStatus),
     pub(super) standing: Arc<Standing>,
     /// What `/metrics` shows.
     pub(super) page: PageSource,
+    /// Where what the hub says is kept.
+    pub(super) place: Place,
+    pub(super) started: SystemTime,
+    pub(super) env: Env,
 }
 
 impl Running {
+    /// What there is to say to a person at the machine, as far as a query asks for it.
+    fn status(&self, query: Option<&str>) -> Result<Status, String> {
+        let sources = Sources {
+            agent: &self.agent,
+            hub: (&self.hub.0, &self.hub.1),
+            member: (&self.member.0, &self.member.1),
+            standing: &self.standing,
+            place: &self.place,
+            started: self.started,
+            env: &self.env,
+        };
+        Ok(Status::of(&sources, &status::asked(query)?))
+    }
+
     /// What is wrong beside, in words.
     fn words(&self) -> String {
         let state = self.agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}\n"));
@@ -99,11 +125,11 @@ impl Endpoints {
         let slots = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-            let stream = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(accepted) => accepted,
                     Err(error) => {
                         // Out of descriptors, most likely: let some be freed.
                         tracing::warn!(%error, "cannot accept a connection");
@@ -117,7 +143,7 @@ impl Endpoints {
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     let stage = Arc::clone(&stage);
-                    async move { Ok::<_, Infallible>(answer(&request, &stage)) }
+                    async move { Ok::<_, Infallible>(answer(&request, &stage, peer)) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -134,14 +160,22 @@ impl Endpoints {
     }
 }
 
-fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
+fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
     }
     let not_ready = |why: &str| text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}\n"));
-    match (request.uri().path(), stage.running.get()) {
+    let path = request.uri().path();
+    if path == status::TEXT || path == status::JSON {
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        if !status::may_read(Some(peer), host) {
+            let why = "this is told on the loopback alone: run karmada-agent status on the machine, or in the Pod\n";
+            return text(StatusCode::FORBIDDEN, why);
+        }
+    }
+    match (path, stage.running.get()) {
         ("/healthz" | "/livez", _) => text(StatusCode::OK, "ok"),
-        ("/readyz" | "/metrics", None) => not_ready(&format!("joining the hub: {}", stage.waits.lock())),
+        ("/readyz" | "/metrics" | status::TEXT | status::JSON, None) => not_ready(&format!("joining the hub: {}", stage.waits.lock())),
         ("/readyz", Some(running)) if running.agent.is_ready() => {
             let words =
                 request.uri().query().is_some_and(|query| query.split('&').any(|word| word == "verbose"));
@@ -155,7 +189,7 @@ fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
             let phase = running.agent.phase().borrow().clone();
             let why = match &phase {
                 Phase::Refused(why) => why.to_string(),
-                other => format!("{}; hub connected: {}", other.as_str(), running.hub.is_connected()),
+                other => format!("{}; hub connected: {}", other.as_str(), running.hub.1.is_connected()),
             };
             not_ready(format!("{why}\n{}", running.words()).trim_end())
         }
@@ -166,7 +200,24 @@ fn answer(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
             response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
             response
         }
-        _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"),
+        (path @ (status::TEXT | status::JSON), Some(running)) => match running.status(request.uri().query()) {
+            Ok(status) if path == status::TEXT => text(StatusCode::OK, &status::write(&status)),
+            Ok(status) => json(&status),
+            Err(why) => text(StatusCode::BAD_REQUEST, &format!("{why}\n")),
+        },
+        _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /metrics, /status and /status.json\n"),
+    }
+}
+
+fn json(status: &Status) -> Response<Full<Bytes>> {
+    match serde_json::to_string_pretty(status) {
+        Ok(body) => {
+            let mut response = text(StatusCode::OK, &format!("{body}\n"));
+            let json = header::HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
+        }
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the status cannot be written: {error}\n")),
     }
 }
 
@@ -176,4 +227,29 @@ fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_for_whoever_is_on_the_machine() {
+        let stage = Stage::default();
+        stage.waits("the token is spent".to_owned());
+        let rows = [
+            ("127.0.0.1:9", "/status", 503),
+            ("127.0.0.1:9", "/status.json", 503),
+            ("10.0.0.9:9", "/status", 403),
+            ("10.0.0.9:9", "/status.json?all", 403),
+            ("10.0.0.9:9", "/readyz", 503),
+            ("10.0.0.9:9", "/healthz", 200),
+            ("127.0.0.1:9", "/other", 404),
+        ];
+        for (peer, path, want) in rows {
+            let request = Request::get(path).header(header::HOST, "localhost:10357").body(()).unwrap();
+            let answer = answer(&request, &stage, peer.parse().unwrap());
+            assert_eq!(answer.status(), want, "{peer} {path}");
+        }
+    }
 }

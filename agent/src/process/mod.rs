@@ -6,6 +6,7 @@ mod endpoints;
 mod leave;
 mod logs;
 mod metrics;
+mod status;
 
 use std::{
     ffi::OsString,
@@ -76,6 +77,10 @@ impl From<KubeconfigError> for ProcessError {
 /// The whole program: 0 when asked to stop, 1 when it failed, 2 for bad arguments or configuration, with one line on
 /// standard error.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|word| word == "status") {
+        return status::main(arguments.split_off(2));
+    }
     let args = match Args::read(arguments) {
         Ok(args) => args,
         Err(args::Refusal::Help(text)) => {
@@ -176,6 +181,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         };
         let hub = ways.endpoint(&credential)?;
         tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
+        let servers = (hub.server.to_string(), member.to_string());
         let (hub, hub_link, identity) = renewable_client_for(hub, USER_AGENT, env.clone(), true);
         let leaving = args.leave.map(|patience| leave::Leaving {
             cluster: args.config.cluster.clone(),
@@ -214,8 +220,18 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         };
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
         let handle = agent.handle();
-        let page = metrics::page(handle.clone(), hub_link.clone(), member_link, Arc::clone(&standing), &env);
-        stage.runs(Running { agent: handle, hub: hub_link, standing, page });
+        let page =
+            metrics::page(handle.clone(), hub_link.clone(), member_link.clone(), Arc::clone(&standing), &env);
+        stage.runs(Running {
+            agent: handle,
+            hub: (servers.0, hub_link),
+            member: (servers.1, member_link),
+            standing,
+            page,
+            place: args.place,
+            started: env.wall(),
+            env: env.clone(),
+        });
         match leaving {
             Some(leaving) => Box::pin(leaving.run(agent, &mut signals)).await,
             None => Box::pin(until_told(agent, &mut signals, &shutdown)).await,

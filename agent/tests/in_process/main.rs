@@ -5,6 +5,7 @@
 mod bytes;
 mod keeping;
 mod leases;
+mod local;
 mod narrow;
 mod registration;
 mod sights;

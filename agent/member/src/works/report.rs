@@ -1,5 +1,7 @@
 //! A Work's status from what became of its manifests: conditions and messages as Karmada writes them.
 
+use std::borrow::Cow;
+
 use karmada_api::{
     conditions::{self, Condition},
     consts::{condition, event, reason},
@@ -42,15 +44,36 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     /// The errors of all manifests as one text, as Go's aggregates print.
     pub(crate) fn error(&self) -> Option<String> {
-        let mut errors: Vec<&str> = Vec::new();
-        for error in self.manifests.iter().chain(&self.leftovers).filter_map(|m| m.error.as_deref()) {
+        self.errors(|outcome| outcome.error.as_deref().map(Cow::Borrowed))
+    }
+
+    /// The same for logs and for people at the machine, which leave it: without what the member says about Secrets, since a
+    /// server may quote what it does not take.
+    pub(crate) fn shown(&self) -> Option<String> {
+        self.errors(|outcome| {
+            let error = outcome.error.as_deref()?;
+            let ResourceIdentifier { group, kind, namespace, name, .. } = &outcome.identifier;
+            Some(if group.is_empty() && kind == "Secret" {
+                Cow::Owned(format!(
+                    "the Secret {namespace}/{name} is not as it should be; why stands in the Work's condition Applied on \
+                     the hub"
+                ))
+            } else {
+                Cow::Borrowed(error)
+            })
+        })
+    }
+
+    fn errors<'a>(&'a self, word: impl Fn(&'a Outcome) -> Option<Cow<'a, str>>) -> Option<String> {
+        let mut errors: Vec<Cow<'_, str>> = Vec::new();
+        for error in self.manifests.iter().chain(&self.leftovers).filter_map(word) {
             if !errors.contains(&error) {
                 errors.push(error);
             }
         }
         match errors.as_slice() {
             [] => None,
-            [one] => Some((*one).to_owned()),
+            [one] => Some(one.clone().into_owned()),
             many => Some(format!("[{}]", many.join(", "))),
         }
     }
@@ -253,6 +276,19 @@ mod tests {
             assert_eq!(said, want, "{at_row}");
             had = outcomes.status(&had, at(1));
         }
+    }
+
+    #[test]
+    fn what_a_member_says_of_a_secret_stays_between_it_and_the_hub() {
+        let mut secret = outcome(0, Some("data.key: expected bytes, got \"hunter2\""), false);
+        (secret.identifier.kind, secret.identifier.namespace) = ("Secret".into(), "shop".into());
+        secret.identifier.name = "s".into();
+        let outcomes =
+            Outcomes { manifests: vec![secret, outcome(1, Some("no"), false)], ..Outcomes::default() };
+        assert!(outcomes.error().unwrap().contains("hunter2"));
+        let shown = outcomes.shown().unwrap();
+        assert!(shown.starts_with("[the Secret shop/s is not") && shown.ends_with(", no]"), "{shown}");
+        assert!(!shown.contains("hunter2"));
     }
 
     #[test]

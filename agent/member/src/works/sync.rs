@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use super::{
     desired::{Desired, DesiredWork, Manifest, ObjectId},
+    notes::Notes,
     report::{Outcome, Outcomes, Seen},
     waits::Waits,
 };
@@ -33,6 +34,7 @@ use crate::{
     fence::Fence,
     ground::{Ground, Need},
     observe::Observer,
+    outline::Stands,
     released::Released,
     revision::is_of_before,
     rights::{Rights, Standing, is_over, moment},
@@ -91,6 +93,8 @@ pub(crate) struct Executor {
     pub(crate) fence: Arc<Fence>,
     /// What Works that go wait for.
     pub(crate) waits: Waits,
+    /// What is wrong with Works.
+    pub(crate) notes: Notes,
     /// Which of users' rules are known.
     pub(crate) rules: Arc<Heard>,
     pub(crate) rights: Rights,
@@ -127,6 +131,7 @@ impl Executor {
     fn forget(&self, name: &str) {
         self.applier.forget_work(name);
         self.waits.forget(name);
+        self.notes.forget(name);
         self.observer.keep_only(&self.desired.kinds());
     }
 
@@ -464,7 +469,7 @@ impl Executor {
         let left = self.leftovers(work, &recorded).into_iter().map(|(id, _)| id);
         let mut ids: Vec<ObjectId> = listed.rev().chain(left).collect();
         ids.sort_by_key(|id| Reverse(rank(id)));
-        let mut failed = false;
+        let mut failed = None;
         let mut waits = BTreeMap::new();
         for id in ids {
             if !self.may_remove(answered) {
@@ -495,7 +500,6 @@ impl Executor {
                     waits.insert(id, String::new());
                 }
                 Err(failure) => {
-                    failed = true;
                     self.stats.sync_errors.add();
                     let message = format!(
                         "Failed to delete resource({}) from cluster({}): {failure}",
@@ -503,12 +507,15 @@ impl Executor {
                         self.cluster
                     );
                     tracing::warn!(cluster = %self.cluster, work = %work.name, %message);
-                    self.upstream.warning(&self.reference(work), event::SYNC_FAILED, message);
+                    self.upstream.warning(&self.reference(work), event::SYNC_FAILED, message.clone());
+                    failed = Some(message);
                 }
             }
         }
-        let pause = self.waits.note(&work.name, waits, !failed);
-        if failed {
+        let pause = self.waits.note(&work.name, waits, failed.is_none());
+        let has_failed = failed.is_some();
+        self.notes.note(&work.name, failed.map(|why| (Stands::Failing, why)), Time::now(&self.env));
+        if has_failed {
             return Again::FAILED;
         }
         if let Some(pause) = pause {
@@ -605,6 +612,9 @@ impl Executor {
         let about = work.manifests.first().map(|manifest| &manifest.id);
         let reference = self.reference(work);
         let (name, cluster) = (format!("{}/{}", self.namespace, work.name), &self.cluster);
+        let shown = outcomes.shown();
+        let fails = shown.clone().map(|why| (Stands::Failing, why));
+        self.notes.note(&work.name, fails, Time::now(&self.env));
         if let Some(error) = outcomes.error() {
             let message = format!("Failed to sync work({name}) to cluster({cluster}), err: {error}");
             tracing::warn!(
@@ -614,7 +624,7 @@ impl Executor {
                 namespace = about.map(|id| id.namespace.as_str()),
                 name = about.map(|id| id.name.as_str()),
                 duration_ms,
-                %error,
+                error = shown.unwrap_or_default(),
                 "not carried out"
             );
             self.upstream.warning(&reference, event::SYNC_FAILED, message);

@@ -1,0 +1,197 @@
+//! `karmada-agent status`: asks the agent of this machine.
+
+use std::{
+    ffi::OsString,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
+
+use super::{JSON, Status, USUAL, write};
+use crate::process::args::{Refusal, refusal};
+
+/// How long the agent may take for each step of its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The largest answer that is read.
+const LARGEST: u64 = 16 << 20;
+
+/// Shows what the agent of this machine knows, without the hub: what is wanted here and how it stands, and since when the hub
+/// was last heard.
+///
+/// In a Pod: kubectl -n karmada-system exec deploy/karmada-agent -- /karmada-agent status
+#[derive(Debug, Parser)]
+#[command(name = "karmada-agent status", disable_help_subcommand = true)]
+struct Flags {
+    /// Where the agent tells its health: its --health-probe-bind-address. It answers this on the loopback alone.
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:10357")]
+    address: String,
+    /// How it is shown.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
+    output: Output,
+    /// Also Works that are applied as they are wanted.
+    #[arg(long)]
+    all: bool,
+    /// So many Works at most.
+    #[arg(long, value_name = "N", default_value_t = USUAL, value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
+    limit: usize,
+    /// The Works that come after this one.
+    #[arg(long, value_name = "WORK")]
+    after: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+/// The command. `arguments` begin after the word.
+pub(in crate::process) fn main(arguments: Vec<OsString>) -> ExitCode {
+    let flags = match read(arguments) {
+        Ok(flags) => flags,
+        Err(Refusal::Help(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(Refusal::Wrong(line)) => {
+            eprintln!("karmada-agent status: {line}");
+            return ExitCode::from(2);
+        }
+    };
+    match ask(&flags) {
+        Ok(text) => {
+            // Whoever has closed the pipe has seen enough.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("karmada-agent status: {why}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Flags, Refusal> {
+    let command = Flags::command().color(clap::ColorChoice::Never);
+    let line = std::iter::once("karmada-agent status".into()).chain(arguments);
+    let matches = command.try_get_matches_from(line).map_err(|error| refusal(&error))?;
+    Flags::from_arg_matches(&matches).map_err(|error| refusal(&error))
+}
+
+fn ask(flags: &Flags) -> Result<String, String> {
+    let mut path = format!("{JSON}?limit={}", flags.limit);
+    if flags.all {
+        path.push_str("&all=true");
+    }
+    if let Some(after) = &flags.after {
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
+        if !after.bytes().all(is_name) {
+            return Err(format!("--after: {after:?} is no name of a Work"));
+        }
+        path = format!("{path}&after={after}");
+    }
+    let text = get(&flags.address, &path)?;
+    if flags.output == Output::Json {
+        return Ok(text);
+    }
+    let status: Status = serde_json::from_str(&text).map_err(|error| {
+        format!("what answers at {} says nothing that this version can read ({error}): see -o json", flags.address)
+    })?;
+    Ok(write(&status))
+}
+
+/// Asks the agent of this machine for a page.
+pub(in crate::process) fn get(address: &str, path: &str) -> Result<String, String> {
+    // As the agent's own flag may be written.
+    let address = match address.strip_prefix(':') {
+        Some(port) => format!("localhost:{port}"),
+        None => address.to_owned(),
+    };
+    let nobody = |error: &std::io::Error| {
+        format!(
+            "no agent answers at {address}: {error}. It does not run here, or tells its health elsewhere (its \
+             --health-probe-bind-address; name that with --address)"
+        )
+    };
+    let at: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| nobody(&error))?.collect();
+    let mut refused = std::io::Error::other("the name has no address");
+    let connected = at.iter().find_map(|at| match TcpStream::connect_timeout(at, PATIENCE) {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            refused = error;
+            None
+        }
+    });
+    let Some(mut stream) = connected else { return Err(nobody(&refused)) };
+    let exchange = |stream: &mut TcpStream| -> std::io::Result<Vec<u8>> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.take(LARGEST).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = exchange(&mut stream).map_err(|error| nobody(&error))?;
+    let answer = String::from_utf8_lossy(&answer);
+    let other = || format!("what answers at {address} is no karmada-agent of this version");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(other)?;
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        Some("404") => Err(other()),
+        Some(_) if head.starts_with("HTTP/1.1 ") => Err(body.trim().to_owned()),
+        _ => Err(other()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_agent_is_that_is_said() {
+        // Nobody gets the port meanwhile: the address is this test's.
+        let free = std::net::TcpListener::bind("127.1.17.6:0").unwrap().local_addr().unwrap();
+        let why = get(&free.to_string(), JSON).unwrap_err();
+        assert!(why.starts_with(&format!("no agent answers at {free}: ")), "{why}");
+        assert!(why.contains("--health-probe-bind-address"), "{why}");
+    }
+
+    #[test]
+    fn what_is_no_agent_is_told_from_one() {
+        let rows = [
+            ("HTTP/1.1 404 Not Found\r\n\r\nnothing", "is no karmada-agent of this version"),
+            ("SSH-2.0-OpenSSH\r\n", "is no karmada-agent of this version"),
+            ("HTTP/1.1 503 Service Unavailable\r\n\r\nnot ready: joining the hub: why\n", "not ready: joining the hub: why"),
+        ];
+        for (answer, want) in rows {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut line = [0; 64];
+                let _ = stream.read(&mut line).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+            });
+            let why = get(&address, JSON).unwrap_err();
+            server.join().unwrap();
+            assert!(why.contains(want), "{why}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        let flags = read(words("--address :1 -o json --limit 7 --all --after w")).unwrap();
+        assert_eq!((flags.address.as_str(), flags.output, flags.limit), (":1", Output::Json, 7));
+        assert!(flags.all && flags.after.as_deref() == Some("w"));
+        assert!(matches!(read(words("--help")), Err(Refusal::Help(_))));
+        assert!(matches!(read(words("--limit 0")), Err(Refusal::Wrong(_))));
+        let wrong = Flags { after: Some("a&all".to_owned()), ..read(words("")).unwrap() };
+        assert!(ask(&wrong).unwrap_err().starts_with("--after: "));
+    }
+}
