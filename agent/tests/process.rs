@@ -264,8 +264,12 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     let told = output(&["status", "--address", &address, "--all"]);
     let table = String::from_utf8(told.stdout).unwrap();
     assert!(told.status.success(), "{table}");
-    for want in ["Cluster     m1 (karmada-agent ", "active; may apply, delete, report", "Works       1: 1 applied", "ConfigMap default/c"]
-    {
+    for want in [
+        "Cluster     m1 (karmada-agent ",
+        "active; may apply, delete, report",
+        "Works       1: 1 applied",
+        "ConfigMap default/c",
+    ] {
         assert!(table.contains(want), "{table}\n  wanted {want:?}");
     }
     assert!(get_from(health, "/status", "localhost").unwrap().contains("1 applied"));

@@ -16,7 +16,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{annotation, extension, manager::AGENT};
-use karmada_client::{Backoff, Error, Patch, Policy, Resource, Rest, rest::query_value};
+use karmada_client::{Error, Patch, Resource, Rest, rest::query_value};
 use karmada_core::{
     delete::{Budget, Verdict, WorkFacts, may_delete},
     judge::fence,
@@ -33,6 +33,8 @@ use serde_json::{Value, json};
 use super::{
     config::{self, Owner, configuration, has_other_writers, is_namespace, replacement},
     discovery::Discovery,
+    drift::writers,
+    fights::Fight,
     ground::Need,
     observe::Observer,
     occupants::vacancy,
@@ -52,18 +54,8 @@ use crate::{
 /// Somebody may change the object between our look at it and our write; then we look again, so often.
 const LOOKS: u32 = 4;
 
-/// Corrections of one object that are made at once; a controller of the member's that disagrees with the template
-/// reaches this soon, a person does not.
-const FREE_CORRECTIONS: u32 = 6;
-
-/// Between further corrections.
-const CORRECTION_PAUSE: Policy = Policy::new(Duration::from_secs(1), Duration::from_secs(61));
-
 /// What was applied before the start is held against the first list of its kind, if that comes so soon.
 const FIRST_LIST: Duration = Duration::from_secs(1);
-
-/// An object that needed no correction for so long starts anew.
-const PEACE: Duration = Duration::from_secs(90);
 
 /// What became of an object.
 #[derive(Debug)]
@@ -73,8 +65,19 @@ pub(crate) struct Done {
     /// It was written by PUT, for this reason.
     pub(crate) by_put: Option<String>,
     pub(crate) seen: Seen,
-    /// It was changed behind our back: once more, and no correction before this has passed.
-    pub(crate) later: Option<Duration>,
+    /// Somebody on the member changes it back as often as it is corrected.
+    pub(crate) contested: Option<Contested>,
+}
+
+/// A fight over an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contested {
+    /// Who else writes it, for a sentence.
+    pub(crate) by: String,
+    /// When to look again: a correction may be made then, or the fight be over.
+    pub(crate) later: Duration,
+    /// It has just begun.
+    pub(crate) is_new: bool,
 }
 
 /// Why an object is not as it should be.
@@ -154,13 +157,8 @@ struct Record {
     /// Of the member's answer.
     fingerprint: u64,
     by_put: bool,
-    /// [`Env::now`] of the last write.
-    written: Duration,
-    /// Corrections without a time of peace between them.
-    corrections: u32,
-    pause: Backoff,
-    /// [`Env::now`] before which no correction is made.
-    not_before: Duration,
+    /// Of an object that was corrected lately.
+    fight: Option<Box<Fight>>,
     /// It is of before the start, and no list of its kind was waited for yet.
     is_recalled: bool,
 }
@@ -233,21 +231,9 @@ impl Applier {
 
     /// Lets be known what was applied before the start.
     pub(crate) fn recall(&self, applied: Vec<(ObjectId, Applied)>) {
-        let now = self.env.now();
         let mut records = self.records.lock();
         for (id, Applied { work, manifest, uid, fingerprint, by_put }) in applied {
-            let record = Record {
-                work,
-                manifest,
-                uid,
-                fingerprint,
-                by_put,
-                written: now,
-                corrections: 0,
-                pause: Backoff::new(CORRECTION_PAUSE),
-                not_before: Duration::ZERO,
-                is_recalled: true,
-            };
+            let record = Record { work, manifest, uid, fingerprint, by_put, fight: None, is_recalled: true };
             records.entry(id).or_insert(record);
         }
     }
@@ -321,7 +307,7 @@ impl Applier {
         if let Some(sight) = observer.get(&id)
             && self.is_settled(&id, &order, &sight)
         {
-            return Ok(Done { written: false, by_put: None, seen: sight.seen, later: None });
+            return Ok(Done { written: false, by_put: None, seen: sight.seen, contested: self.rests(&id) });
         }
         let mut last = None;
         for _ in 0..LOOKS {
@@ -339,7 +325,7 @@ impl Applier {
         match self.member.get(&resource.object(None, &id.name)).await {
             Ok(live) => {
                 let seen = Sight::of(&live, &self.execution_namespace).seen;
-                Ok(Done { written: false, by_put: None, seen, later: None })
+                Ok(Done { written: false, by_put: None, seen, contested: None })
             }
             Err(error) if error.is_not_found() => {
                 let why = "is not there, and the agent of this cluster may make none (--namespaces)";
@@ -387,8 +373,8 @@ impl Applier {
             let sight = sight(&self.interpreter, live, &self.execution_namespace, before).await;
             observer.doubt(known.as_ref(), &sight);
             if self.is_settled(id, &order, &sight) {
-                let seen = observer.note(id, sight).seen;
-                return Ok(Step::Done(Done { written: false, by_put: None, seen, later: None }));
+                let (seen, contested) = (observer.note(id, sight).seen, self.rests(id));
+                return Ok(Step::Done(Done { written: false, by_put: None, seen, contested }));
             }
             if sight.going {
                 return Err(Failure::soon(format!(
@@ -398,7 +384,8 @@ impl Applier {
                 )));
             }
         }
-        if let Some(later) = self.pause(id, &order) {
+        let by = if self.is_known(id, &order) { by(live.as_ref(), &manifest) } else { String::new() };
+        if let Some(contested) = self.pause(id, &order, &by) {
             let seen = match &live {
                 Some(live) => {
                     let sight = sight(&self.interpreter, live, &self.execution_namespace, None).await;
@@ -406,7 +393,7 @@ impl Applier {
                 }
                 None => Seen::default(),
             };
-            return Ok(Step::Done(Done { written: false, by_put: None, seen, later: Some(later) }));
+            return Ok(Step::Done(Done { written: false, by_put: None, seen, contested: Some(contested) }));
         }
         let step = match live {
             None => self.create(resource, &path, manifest, id, order).await?,
@@ -417,9 +404,9 @@ impl Applier {
             Wrote::Object { object, by_put } => {
                 let before = observer.get(id).map(|sight| sight.seen);
                 let sight = sight(&self.interpreter, &object, &self.execution_namespace, before).await;
-                self.remember(id, &order, &sight, by_put.is_some());
+                let contested = self.remember(id, &order, &sight, by_put.is_some(), by);
                 let seen = observer.note(id, sight).seen;
-                Ok(Step::Done(Done { written: true, by_put, seen, later: None }))
+                Ok(Step::Done(Done { written: true, by_put, seen, contested }))
             }
         }
     }
@@ -560,17 +547,42 @@ impl Applier {
         records.get(id).is_some_and(|record| record.by_put && record.manifest == order.manifest.digest)
     }
 
-    /// How long a correction has to wait, if the object was corrected too often of late.
-    fn pause(&self, id: &ObjectId, order: &Order<'_>) -> Option<Duration> {
-        let records = self.records.lock();
-        let record = records.get(id)?;
-        let same = record.work == order.work && record.manifest == order.manifest.digest;
-        let now = self.env.now();
-        (same && record.not_before > now).then(|| record.not_before - now)
+    /// Takes note that somebody has changed an object, and answers for how long its correction has to wait.
+    fn pause(&self, id: &ObjectId, order: &Order<'_>, by: &str) -> Option<Contested> {
+        let mut records = self.records.lock();
+        let record = records.get_mut(id)?;
+        if record.work != order.work || record.manifest != order.manifest.digest {
+            return None;
+        }
+        let (fight, now) = (record.fight.as_mut()?, self.env.now());
+        fight.changed(now, by.to_owned());
+        let later = fight.pause(now)?;
+        Some(Contested { by: fight.by().unwrap_or_default().to_owned(), later, is_new: false })
     }
 
-    fn remember(&self, id: &ObjectId, order: &Order<'_>, sight: &Sight, by_put: bool) {
-        let now = self.env.now();
+    /// An object is as it was left: the fight over it, as long as that is not known to be over.
+    fn rests(&self, id: &ObjectId) -> Option<Contested> {
+        let mut records = self.records.lock();
+        let record = records.get_mut(id)?;
+        let (fight, now) = (record.fight.as_mut()?, self.env.now());
+        let later = fight.rests(now);
+        let contested =
+            later.zip(fight.by()).map(|(later, by)| Contested { by: by.to_owned(), later, is_new: false });
+        if fight.is_over(now) {
+            record.fight = None;
+        }
+        contested
+    }
+
+    /// Remembers what was written. Answers the fight that this was a part of.
+    fn remember(
+        &self,
+        id: &ObjectId,
+        order: &Order<'_>,
+        sight: &Sight,
+        by_put: bool,
+        by: String,
+    ) -> Option<Contested> {
         let mut records = self.records.lock();
         let mut record = Record {
             work: order.work.to_owned(),
@@ -578,28 +590,26 @@ impl Applier {
             uid: sight.uid.clone(),
             fingerprint: sight.fingerprint,
             by_put,
-            written: now,
-            corrections: 0,
-            pause: Backoff::new(CORRECTION_PAUSE),
-            not_before: Duration::ZERO,
+            fight: None,
             is_recalled: false,
         };
+        let mut contested = None;
         if let Some(old) = records.remove(id)
             && old.work == record.work
             && old.manifest == record.manifest
         {
             tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, "corrected a change that was not the hub's");
-            if now.saturating_sub(old.written) < PEACE {
-                record.corrections = old.corrections + 1;
-                record.pause = old.pause;
-            }
-            if record.corrections >= FREE_CORRECTIONS {
-                record.not_before = now + record.pause.next(&self.env);
-            }
+            let mut fight = old.fight.unwrap_or_default();
+            let is_new = fight.corrected(&self.env, by);
+            let by = fight.by().map(str::to_owned);
+            let later = fight.rests(self.env.now());
+            contested = by.zip(later).map(|(by, later)| Contested { by, later, is_new });
+            record.fight = Some(fight);
         }
         records.insert(id.clone(), record);
         drop(records);
         self.dirty.mark(id);
+        contested
     }
 
     /// Whether we have written this object before, under this Work and manifest: writing it again is a correction.
@@ -611,9 +621,8 @@ impl Applier {
     /// Whether a manifest of a Work was applied as it is. What is somebody else's to make counts as that.
     pub(crate) fn has_applied(&self, work: &str, manifest: &Manifest) -> bool {
         let records = self.records.lock();
-        let is = |id: &ObjectId| {
-            records.get(id).is_some_and(|r| r.work == work && r.manifest == manifest.digest)
-        };
+        let is =
+            |id: &ObjectId| records.get(id).is_some_and(|r| r.work == work && r.manifest == manifest.digest);
         let id = &manifest.id;
         // A manifest of a kind without namespaces may name one all the same.
         let bare = || is(&ObjectId { namespace: String::new(), ..id.clone() });
@@ -800,6 +809,13 @@ impl Applier {
         }
         removed
     }
+}
+
+/// Who has made an object other than it is wanted, for a sentence.
+fn by(live: Option<&Value>, manifest: &Value) -> String {
+    let Some(live) = live else { return "somebody who deletes it".to_owned() };
+    let names: Vec<String> = writers(live, manifest).iter().map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { "somebody who leaves no name".to_owned() } else { names.join(" and ") }
 }
 
 /// Whether nothing of an object runs.

@@ -25,6 +25,7 @@ mod config;
 pub mod discovery;
 mod drift;
 mod fence;
+mod fights;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod ground;

@@ -20,6 +20,8 @@ const NAMED: usize = 4;
 pub enum Stands {
     /// Something of it could not be done, and is tried again.
     Failing,
+    /// Somebody on the member changes it back as often as it is corrected.
+    Contested,
     /// It is to go, and has not yet.
     Going,
     /// It was not carried out yet.
@@ -35,6 +37,7 @@ impl Stands {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Failing => "failing",
+            Self::Contested => "contested",
             Self::Going => "going",
             Self::Waiting => "waiting",
             Self::Suspended => "suspended",
@@ -64,6 +67,7 @@ pub struct Counts {
     pub objects_applied: usize,
     pub applied: usize,
     pub failing: usize,
+    pub contested: usize,
     pub waiting: usize,
     pub going: usize,
     pub suspended: usize,
@@ -120,7 +124,8 @@ impl Member {
 
     fn row(&self, work: &Arc<DesiredWork>) -> Row {
         let executor = &self.executor;
-        let applied = work.manifests.iter().filter(|manifest| executor.applier.has_applied(&work.name, manifest));
+        let applied =
+            work.manifests.iter().filter(|manifest| executor.applier.has_applied(&work.name, manifest));
         let (applied, objects) = (applied.count(), work.manifests.len());
         let note = executor.notes.of(&work.name);
         let stands = if let Some(note) = &note {
@@ -152,6 +157,7 @@ impl Counts {
         self.objects_applied += row.applied;
         *match row.stands {
             Stands::Failing => &mut self.failing,
+            Stands::Contested => &mut self.contested,
             Stands::Going => &mut self.going,
             Stands::Waiting => &mut self.waiting,
             Stands::Suspended => &mut self.suspended,

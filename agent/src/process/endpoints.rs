@@ -141,7 +141,7 @@ impl Endpoints {
             let (stage, shutdown) = (Arc::clone(&stage), shutdown.clone());
             // Ends with its connection, which a slow client cannot hold for ever, or with the process.
             tokio::spawn(async move {
-                let service = service_fn(move |request| {
+                let service = service_fn(move |request: Request<Incoming>| {
                     let stage = Arc::clone(&stage);
                     async move { Ok::<_, Infallible>(answer(&request, &stage, peer)) }
                 });
@@ -175,7 +175,9 @@ fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<
     }
     match (path, stage.running.get()) {
         ("/healthz" | "/livez", _) => text(StatusCode::OK, "ok"),
-        ("/readyz" | "/metrics" | status::TEXT | status::JSON, None) => not_ready(&format!("joining the hub: {}", stage.waits.lock())),
+        ("/readyz" | "/metrics" | status::TEXT | status::JSON, None) => {
+            not_ready(&format!("joining the hub: {}", stage.waits.lock()))
+        }
         ("/readyz", Some(running)) if running.agent.is_ready() => {
             let words =
                 request.uri().query().is_some_and(|query| query.split('&').any(|word| word == "verbose"));
@@ -200,11 +202,13 @@ fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<
             response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
             response
         }
-        (path @ (status::TEXT | status::JSON), Some(running)) => match running.status(request.uri().query()) {
-            Ok(status) if path == status::TEXT => text(StatusCode::OK, &status::write(&status)),
-            Ok(status) => json(&status),
-            Err(why) => text(StatusCode::BAD_REQUEST, &format!("{why}\n")),
-        },
+        (path @ (status::TEXT | status::JSON), Some(running)) => {
+            match running.status(request.uri().query()) {
+                Ok(status) if path == status::TEXT => text(StatusCode::OK, &status::write(&status)),
+                Ok(status) => json(&status),
+                Err(why) => text(StatusCode::BAD_REQUEST, &format!("{why}\n")),
+            }
+        }
         _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /metrics, /status and /status.json\n"),
     }
 }
@@ -217,7 +221,9 @@ fn json(status: &Status) -> Response<Full<Bytes>> {
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response
         }
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the status cannot be written: {error}\n")),
+        Err(error) => {
+            text(StatusCode::INTERNAL_SERVER_ERROR, &format!("the status cannot be written: {error}\n"))
+        }
     }
 }
 

@@ -25,7 +25,8 @@ async fn how_works_stand_is_told_without_the_hub() {
     world.work("b", &[config_map("nowhere", "c", "1"), config_map("default", "d", "1")]).await;
     world.work_with("c", &[config_map("default", "e", "1")], json!({"suspendDispatching": true})).await;
     world.applied("a").await;
-    eventually(SECOND * 5, "it is told what fails", async || outline(&agent, false).counts.failing == 1).await;
+    eventually(SECOND * 5, "it is told what fails", async || outline(&agent, false).counts.failing == 1)
+        .await;
     let first = outline(&agent, false).works[0].since;
     world.wire.cut();
     sleep(SECOND * 30).await;
@@ -43,7 +44,7 @@ async fn how_works_stand_is_told_without_the_hub() {
     let page = agent.handle.outline(&Ask { limit: 1, after: None, all: false });
     assert_eq!((stands(&page), page.next.as_deref()), (vec![("b", Stands::Failing)], Some("b")));
     let page = agent.handle.outline(&Ask { limit: 1, after: page.next, all: false });
-    assert_eq!((stands(&page), page.next), (vec![("c", Stands::Suspended)], None));
+    assert_eq!((stands(&page), &page.next), (vec![("c", Stands::Suspended)], &None));
 
     // What is put right on the member is told, too.
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nowhere"}});

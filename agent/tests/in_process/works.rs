@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use karmada_agent::{Ask, Stands};
 use karmada_client::Patch;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -112,22 +113,52 @@ async fn drift_and_deletion_are_corrected_within_a_second() {
     assert_eq!(agent.handle.stats().corrections.get(), corrections);
 }
 
+/// Since when objects of the Work are told to be fought over.
+async fn since(world: &World) -> Value {
+    let work = world.hub.get(&World::work_path("w")).await.unwrap();
+    let conditions = work["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let told = conditions.iter().find(|c| c["type"] == "ObjectsContested");
+    told.map(|c| c["lastTransitionTime"].clone()).unwrap_or_default()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_disagrees_is_not_fought_without_end() {
     let world = World::new().await;
     let agent = world.active_agent().await;
     world.work("w", &[deployment("default", "web", 2)]).await;
     world.applied("w").await;
-    for _ in 0..600 {
+    let mut told_since = Value::Null;
+    for round in 0..600 {
         world.meddle(WEB, json!({"spec": {"replicas": 5}})).await.unwrap();
         sleep(Duration::from_millis(500)).await;
+        if round == 60 {
+            told_since = since(&world).await;
+            assert!(told_since.is_string(), "it is told within half a minute");
+        }
     }
     let corrections = agent.handle.stats().corrections.get();
     assert!((6..60).contains(&corrections), "{corrections} corrections in five minutes");
-    eventually(Duration::from_secs(90), "it is right in the end", async || {
+    let told = "Deployment default/web is changed back by \"someone\" as often as it is corrected; corrected";
+    let (holds, message) = world.condition("w", "ObjectsContested").await;
+    assert!(holds == "True" && message.starts_with(told), "{holds} {message}");
+    let outline = agent.handle.outline(&Ask { limit: 9, after: None, all: false });
+    assert_eq!((outline.counts.contested, outline.works[0].stands), (1, Stands::Contested));
+    assert_eq!(since(&world).await, told_since, "it is told once, and not with each round");
+    eventually(Duration::from_secs(190), "it is right in the end", async || {
         world.member.get(WEB).await.unwrap()["spec"]["replicas"] == 2
     })
     .await;
+    eventually(Duration::from_secs(95), "it is over", async || {
+        world.condition("w", "ObjectsContested").await.0.is_empty()
+    })
+    .await;
+    // Whoever comes next is a person, for all that is known.
+    world.meddle(WEB, json!({"spec": {"replicas": 7}})).await.unwrap();
+    eventually(SECOND, "it is corrected at once", async || {
+        world.member.get(WEB).await.unwrap()["spec"]["replicas"] == 2
+    })
+    .await;
+    assert_eq!(world.condition("w", "ObjectsContested").await.0, "");
 }
 
 #[tokio::test(start_paused = true)]

@@ -212,6 +212,9 @@ pub mod extension {
     /// The reason of an event: an object stays on the member, since the hub that wants it gone is an older one than the
     /// object.
     pub const OBJECT_SPARED: &str = "ObjectSpared";
+    /// The condition of a Work, and the reason of an event: somebody on the member changes objects back as often as they are
+    /// corrected, and who does.
+    pub const OBJECTS_CONTESTED: &str = "ObjectsContested";
     /// The condition of a Cluster whose member keeps Namespaces that were deleted on the hub: which, and what lives there.
     pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
     /// The condition of a Cluster whose member refuses to have some of the kinds watched that Works hold: which, and why.
@@ -511,6 +514,8 @@ pub mod event {
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
         /// Work: an object stays on the member, since an older hub than the object wants it gone. Ours.
         OBJECT_SPARED = extension::OBJECT_SPARED;
+        /// Work: somebody on the member changes an object back as often as it is corrected. Ours.
+        OBJECTS_CONTESTED = extension::OBJECTS_CONTESTED;
         /// Template: annotations of ours ask for nothing as they are. Ours.
         INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
     }

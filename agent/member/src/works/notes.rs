@@ -79,7 +79,7 @@ mod tests {
         notes.note("w", None, at(3));
         assert_eq!(notes.of("w"), None);
         notes.note("w", fails("no"), at(4));
-        notes.note("w", Some((Stands::Going, "x".to_owned())), at(5));
+        notes.note("w", Some((Stands::Contested, "x".to_owned())), at(5));
         assert_eq!(notes.of("w").unwrap().since, at(5));
         notes.forget("w");
         assert_eq!(notes.of("w"), None);

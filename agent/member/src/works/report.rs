@@ -4,12 +4,14 @@ use std::borrow::Cow;
 
 use karmada_api::{
     conditions::{self, Condition},
-    consts::{condition, event, reason},
+    consts::{condition, event, extension, reason},
     work::{ManifestStatus, ResourceHealth, ResourceIdentifier, WorkStatus},
 };
 use karmada_client::EventKind;
 use karmada_meta::time::Time;
 use serde_json::Value;
+
+use crate::fights;
 
 /// What is seen of one object on the member.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +41,8 @@ pub(crate) struct Outcomes {
     pub(crate) manifests: Vec<Outcome>,
     /// Objects that left the Work and are still on the member: they stay recorded until they are gone.
     pub(crate) leftovers: Vec<Outcome>,
+    /// Of objects that somebody on the member changes back as often as they are corrected, who does.
+    pub(crate) contested: Vec<String>,
 }
 
 impl Outcomes {
@@ -157,6 +161,18 @@ impl Outcomes {
             };
             conditions::set(&mut conditions, applied, now);
         }
+        if !self.contested.is_empty() {
+            let how = karmada_meta::duration::format(fights::LONGEST);
+            let message = cut(format!(
+                "{}; corrected ever more seldom, every {how} at least, until that ends: take these fields out of the template, or \
+                 stop the other writer",
+                self.contested.join("; ")
+            ));
+            let contested = Condition::new(extension::OBJECTS_CONTESTED, true, "AnotherWriter", message, now);
+            conditions::set(&mut conditions, contested, now);
+        } else if !self.suspended {
+            conditions::remove(&mut conditions, extension::OBJECTS_CONTESTED);
+        }
         let seen = self.manifests.into_iter().chain(self.leftovers).filter_map(|outcome| {
             let Outcome { identifier, seen, .. } = outcome;
             seen.map(|seen| ManifestStatus { identifier, status: seen.status, health: Some(seen.health) })
@@ -230,6 +246,25 @@ mod tests {
             status.conditions[1].reason, "AppliedFailed",
             "suspended: what was last applied stays as it was"
         );
+    }
+
+    #[test]
+    fn a_fight_is_told_while_it_lasts() {
+        let told = |contested: &[&str], old: &WorkStatus| {
+            let contested = contested.iter().map(|&text| text.to_owned()).collect();
+            let one = vec![outcome(0, None, true)];
+            Outcomes { manifests: one, contested, ..Outcomes::default() }.status(old, at(1))
+        };
+        let status = told(&["A is changed back by \"x\"", "B"], &WorkStatus::default());
+        let (kind, holds, message) = summary(&status).remove(2);
+        assert_eq!((kind.as_str(), holds.as_str()), ("ObjectsContested", "True"));
+        assert!(
+            message.starts_with(
+                "A is changed back by \"x\"; B; corrected ever more seldom, every 3m0s at least"
+            ),
+            "{message}"
+        );
+        assert_eq!(told(&[], &status).conditions.len(), 2);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use super::{
     waits::Waits,
 };
 use crate::{
-    apply::{Applier, Failure, Hope, Order, Removed},
+    apply::{Applier, Contested, Failure, Hope, Order, Removed},
     discovery::Discovery,
     fence::Fence,
     ground::{Ground, Need},
@@ -200,7 +200,10 @@ impl Executor {
                         wrote = true;
                         self.wrote(work, manifest, correction, done.by_put.as_deref());
                     }
-                    again = again.and(done.later.map(Again::after).unwrap_or_default());
+                    if let Some(contested) = done.contested {
+                        again = again.and(Again::after(contested.later));
+                        outcomes.contested.push(self.contested(work, manifest, &contested));
+                    }
                     again = again.and(self.until_served(&work.name, manifest));
                     if manifest.fence.is_some() {
                         self.fence.is_running(&manifest.id);
@@ -598,6 +601,18 @@ impl Executor {
         }
     }
 
+    /// Says that an object is fought over.
+    fn contested(&self, work: &DesiredWork, manifest: &Manifest, contested: &Contested) -> String {
+        let (id, by) = (&manifest.id, &contested.by);
+        let message =
+            format!("{} {} is changed back by {by} as often as it is corrected", id.kind, id.path());
+        if contested.is_new {
+            tracing::warn!(cluster = %self.cluster, work = %work.name, kind = %id.kind, namespace = %id.namespace, name = %id.name, %by, "changed back as often as it is corrected: corrected ever more seldom until that ends");
+            self.upstream.warning(&self.reference(work), event::OBJECTS_CONTESTED, message.clone());
+        }
+        message
+    }
+
     fn failed(&self, manifest: &Manifest, failure: &Failure) {
         self.stats.sync_errors.add();
         let (path, cluster) = (manifest.id.path(), &self.cluster);
@@ -614,7 +629,9 @@ impl Executor {
         let (name, cluster) = (format!("{}/{}", self.namespace, work.name), &self.cluster);
         let shown = outcomes.shown();
         let fails = shown.clone().map(|why| (Stands::Failing, why));
-        self.notes.note(&work.name, fails, Time::now(&self.env));
+        let fought =
+            || (!outcomes.contested.is_empty()).then(|| (Stands::Contested, outcomes.contested.join("; ")));
+        self.notes.note(&work.name, fails.or_else(fought), Time::now(&self.env));
         if let Some(error) = outcomes.error() {
             let message = format!("Failed to sync work({name}) to cluster({cluster}), err: {error}");
             tracing::warn!(

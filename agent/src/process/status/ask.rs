@@ -10,7 +10,7 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 
-use super::{JSON, Status, USUAL, write};
+use super::{JSON, Status, write};
 use crate::process::args::{Refusal, refusal};
 
 /// How long the agent may take for each step of its answer.
@@ -36,8 +36,8 @@ struct Flags {
     #[arg(long)]
     all: bool,
     /// So many Works at most.
-    #[arg(long, value_name = "N", default_value_t = USUAL, value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
     /// The Works that come after this one.
     #[arg(long, value_name = "WORK")]
     after: Option<String>,
@@ -100,7 +100,10 @@ fn ask(flags: &Flags) -> Result<String, String> {
         return Ok(text);
     }
     let status: Status = serde_json::from_str(&text).map_err(|error| {
-        format!("what answers at {} says nothing that this version can read ({error}): see -o json", flags.address)
+        format!(
+            "what answers at {} says nothing that this version can read ({error}): see -o json",
+            flags.address
+        )
     })?;
     Ok(write(&status))
 }
@@ -131,7 +134,8 @@ pub(in crate::process) fn get(address: &str, path: &str) -> Result<String, Strin
     let exchange = |stream: &mut TcpStream| -> std::io::Result<Vec<u8>> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
         stream.take(LARGEST).read_to_end(&mut answer)?;
         Ok(answer)
@@ -166,14 +170,18 @@ mod tests {
         let rows = [
             ("HTTP/1.1 404 Not Found\r\n\r\nnothing", "is no karmada-agent of this version"),
             ("SSH-2.0-OpenSSH\r\n", "is no karmada-agent of this version"),
-            ("HTTP/1.1 503 Service Unavailable\r\n\r\nnot ready: joining the hub: why\n", "not ready: joining the hub: why"),
+            (
+                "HTTP/1.1 503 Service Unavailable\r\n\r\nnot ready: joining the hub: why\n",
+                "not ready: joining the hub: why",
+            ),
         ];
         for (answer, want) in rows {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap().to_string();
             let server = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                let mut line = [0; 64];
+                // All of it: what is left unread resets the connection.
+                let mut line = [0; 4096];
                 let _ = stream.read(&mut line).unwrap();
                 stream.write_all(answer.as_bytes()).unwrap();
             });

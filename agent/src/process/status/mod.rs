@@ -127,7 +127,9 @@ impl Status {
         let troubles = troubles.lines().map(str::to_owned);
         let state = agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}"));
         let unseen = agent.watches_refused().into_iter().map(|(kind, why)| {
-            format!("changes of {kind} on the member are not seen, since it refuses to have them watched: {why}")
+            format!(
+                "changes of {kind} on the member are not seen, since it refuses to have them watched: {why}"
+            )
         });
         let outline = agent.outline(ask);
         Self {
@@ -219,9 +221,8 @@ pub(super) fn may_read(peer: Option<SocketAddr>, host: Option<&str>) -> bool {
         let name = if port.bytes().all(|b| b.is_ascii_digit()) { name } else { host };
         name.trim_start_matches('[').trim_end_matches(']')
     });
-    let is_ours = |name: &str| {
-        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
-    };
+    let is_ours =
+        |name: &str| name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback);
     peer.is_some_and(|peer| is_loopback(peer.ip())) && name.is_some_and(is_ours)
 }
 

@@ -44,6 +44,7 @@ pub(in crate::process) fn write(status: &Status) -> String {
     let parts = [
         ("applied", counts.applied),
         ("failing", counts.failing),
+        ("contested", counts.contested),
         ("waiting", counts.waiting),
         ("going", counts.going),
         ("suspended", counts.suspended),
@@ -159,7 +160,14 @@ mod tests {
             kept: "/var/lib/karmada-agent/shop-17".into(),
             troubles: vec!["the agent's state: the disk\u{1b}[2J is full".into()],
             queues: Queues { works: 0, reports: 2, fenced: 0 },
-            counts: Counts { works: 7, applied: 6, failing: 1, objects: 9, objects_applied: 7, ..Counts::default() },
+            counts: Counts {
+                works: 7,
+                applied: 6,
+                failing: 1,
+                objects: 9,
+                objects_applied: 7,
+                ..Counts::default()
+            },
             works: vec![row("web-1", Stands::Failing, "no\nroom"), row("x", Stands::Going, "")],
             next: Some("x".into()),
         }
