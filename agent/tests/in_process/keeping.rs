@@ -295,6 +295,37 @@ async fn a_place_that_does_not_answer_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_that_hangs_is_named_within_seconds_and_no_more_when_it_answers() {
+    let world = World::new().await;
+    let state = in_secrets(&world);
+    let agent = settled(&world, &state).await;
+    for held in ["PUT", "GET"] {
+        world.member_wire.hold(Some(&format!("{held} {SECRETS}/karmada-agent-state")));
+        world.work("c", &[config_map("default", "c", held)]).await;
+        eventually(5 * SECOND, "it is told", async || {
+            agent.handle.state_trouble().is_some_and(|(reason, _)| reason == "NotKept")
+        })
+        .await;
+        assert_ne!(value(&world, "c").await, held, "it is not done before it is kept");
+        world.member_wire.hold(None);
+        eventually(5 * SECOND, "carried out", async || value(&world, "c").await == held).await;
+        assert_eq!(agent.handle.state_trouble(), None);
+    }
+    agent.kill().await;
+    world.wire.cut();
+    world.member_wire.hold(Some(&format!("GET {SECRETS}")));
+    let agent = world.agent_with(state);
+    eventually(6 * SECOND, "it is told", async || {
+        agent.handle.state_trouble().is_some_and(|(reason, _)| reason == "NotRead")
+    })
+    .await;
+    world.member_wire.hold(None);
+    sleep(2 * SECOND).await;
+    assert_eq!((agent.handle.state_trouble(), agent.handle.works()), (None, 2));
+    agent.kill().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_too_large_is_left_out_and_nothing_is_written_again_and_again() {
     let world = World::new().await;
     let state = in_secrets(&world);

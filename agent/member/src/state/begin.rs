@@ -7,7 +7,7 @@ use karmada_core::names::fnv64a;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Begun, Entries, Inner, LESS, PATIENCE, Parts, RETRY, State, TOLD, Trouble, VOIDED,
+    Begun, Entries, Inner, LESS, PATIENCE, Parts, RETRY, State, TOLD, Trouble, VOIDED, WAITS,
     contents::{self, About, Contents},
     engine::{Engine, Part, Unread, Unwritten},
     key::Unready,
@@ -26,14 +26,14 @@ impl State {
     pub(super) async fn begin_patiently(&self, executor: &Executor) -> Begun {
         let (mut backoff, since) = (Backoff::new(RETRY), Instant::now());
         loop {
-            let begun = self.begin(&executor.applier).await;
+            let begun = self.telling("NotRead", since, self.begin(&executor.applier)).await;
             let Begun::Away(why) = &begun else { return begun };
             if !self.parts.rights.may_apply() {
                 return Begun::Lost;
             }
             let goes_on = *self.ready.borrow();
             if goes_on || since.elapsed() >= TOLD {
-                self.is_troubled("NotRead", why.clone());
+                self.is_troubled("NotRead", format!("{why}; {WAITS}"));
             }
             if goes_on || since.elapsed() >= PATIENCE {
                 return begun;
@@ -194,9 +194,7 @@ impl State {
         if let Some(open) = &inner.open {
             // Nothing may have been left to write.
             self.parts.note.say(&open.engine.stamp().text());
-            if inner.left_out.is_empty() {
-                self.troubles.lock().now = None;
-            }
+            self.is_well(inner);
         }
     }
 

@@ -44,6 +44,7 @@
 //! that were applied do, and whoever may write Secrets in that Namespace can have anything applied with the agent's rights.
 
 mod begin;
+mod commit;
 mod contents;
 mod engine;
 mod key;
@@ -61,12 +62,12 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{Backoff, Event, Policy, Rest, Wake, WorkQueue, latest};
+use karmada_client::{Event, Policy, Rest, Wake, WorkQueue, latest};
 use karmada_core::names::fnv64a;
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 pub use contents::Sort;
 pub use engine::Memory;
@@ -74,11 +75,11 @@ pub use engine::Memory;
 pub(crate) use contents::Applied;
 
 use contents::work_key;
-use engine::{Busy, Engine, Folder, Unwritten};
+use engine::{Busy, Engine, Folder};
 use key::{Site, key_name};
 use pace::Pace;
 use secrets::Secrets;
-use stage::{Open, Staged, staged};
+use stage::{Open, staged};
 
 use crate::{
     apply::Applier,
@@ -109,6 +110,9 @@ const LESS: Duration = Duration::from_secs(5);
 
 /// When it is said that it does not answer.
 const TOLD: Duration = Duration::from_secs(3);
+
+/// What that does.
+const WAITS: &str = "what is known or comes from the hub waits for that, for a while";
 
 /// How long taking away what was kept may take.
 const VOIDED: Duration = Duration::from_secs(10);
@@ -479,84 +483,6 @@ impl State {
         self.commit(&mut inner, changes, PATIENCE).await;
     }
 
-    /// Writes changes for good. A place that does not answer is waited for, for a while. Where changes are not taken there is
-    /// no state any more, and the member's Lease says so before anything is done by them.
-    async fn commit(&self, inner: &mut Inner, changes: Vec<Staged>, patience: Duration) {
-        let Some(open) = inner.open.as_mut().filter(|_| !changes.is_empty()) else { return };
-        let packed = open.packed(&changes).map(Arc::new);
-        let (mut backoff, begun) = (Backoff::new(RETRY), Instant::now());
-        let why = loop {
-            let written = match &packed {
-                Ok(packed) => open.engine.write(Arc::clone(packed)).await,
-                Err(why) => Err(Unwritten::Refused(why.clone())),
-            };
-            let why = match written {
-                Ok(left_out) => return self.is_kept(inner, changes, left_out),
-                Err(Unwritten::Refused(why)) => break why,
-                Err(Unwritten::Away(why)) => why,
-            };
-            if !self.parts.rights.may_apply() {
-                self.park(inner);
-                self.anew.wake();
-                return;
-            }
-            if begun.elapsed() >= patience {
-                break why;
-            }
-            if begun.elapsed() >= TOLD {
-                self.is_troubled("NotKept", format!("{why}; what the hub says waits for that"));
-            }
-            tokio::time::sleep(backoff.next(&self.parts.env)).await;
-        };
-        if !self.renounce().await {
-            self.park(inner);
-            self.anew.wake();
-            return;
-        }
-        let left = match timeout(VOIDED, open.engine.void()).await {
-            Ok(Ok(())) => "it is tried again",
-            _ => "what was kept before could not be taken away, and counts no more; it is tried again",
-        };
-        inner.open = None;
-        self.is_troubled(
-            "NotKept",
-            format!("{why}; {left}, and until then a restart without the hub knows nothing"),
-        );
-        self.anew.wake();
-    }
-
-    /// Changes were kept, but for those for which there was no room.
-    fn is_kept(&self, inner: &mut Inner, changes: Vec<Staged>, left_out: Vec<String>) {
-        let Inner { open: Some(open), left_out: lacking, .. } = inner else { return };
-        for (key, _) in &changes {
-            lacking.remove(key);
-        }
-        lacking.extend(left_out);
-        // What was left out is not tried again before it changes.
-        open.kept(changes);
-        if open.counts() {
-            let (stamp, note) = (open.engine.stamp(), &self.parts.note);
-            note.say(&stamp.text());
-            if !note.said().is_some_and(|said| said.starts_with(&format!("{}/", stamp.id))) {
-                // Until it says so, nothing of this counts after a restart.
-                note.urgent.wake();
-            }
-        }
-        if lacking.is_empty() {
-            self.troubles.lock().now = None;
-            return;
-        }
-        let named: Vec<&str> = lacking.iter().take(5).map(String::as_str).collect();
-        let why = format!(
-            "there is no room for {} of what is wanted, which is not healed after a restart before the hub is heard: {}{}; give \
-             the agent a volume and --state-dir, or fewer and smaller Works",
-            lacking.len(),
-            named.join(", "),
-            if lacking.len() > named.len() { ", …" } else { "" }
-        );
-        self.is_troubled("TooLarge", why);
-    }
-
     /// Lets what was wrong at the start be over, when it has been made good.
     async fn tidy(&self) {
         let mut inner = self.inner.lock().await;
@@ -586,5 +512,25 @@ async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_nowhere_is_not_remembered() {
+        let id = |n: usize| ObjectId {
+            group: String::new(),
+            kind: "Job".into(),
+            namespace: "n".into(),
+            name: format!("j{n}"),
+        };
+        for (place, held) in [(Place::Nowhere, 0), (Place::Secrets, 5)] {
+            let dirty = Dirty::new(&place);
+            (0..5).for_each(|n| dirty.mark(&id(n)));
+            assert_eq!(dirty.objects.lock().len(), held, "{place:?}");
+        }
     }
 }
