@@ -154,6 +154,9 @@ pub fn remains(cluster: &str) -> ([&'static str; 3], Vec<String>) {
 }
 
 /// Why the state is not kept, or was not read: a word, and a sentence.
+///
+/// The words: `NotKept` and `NotRead` (its place does not answer, or refuses), `TooLarge` (there is no room for all of it),
+/// `Damaged` (all or a part is not as it was written), `Sealed` (by another key), `AnotherMember`, and `AnotherVersion`.
 pub type Trouble = (&'static str, String);
 
 /// Objects of which other things are known than is kept.
