@@ -78,6 +78,11 @@ impl Handle {
         self.view.get().map(|cluster| ClusterFigures::of(&cluster))
     }
 
+    /// The status that the hub's Cluster had when it was last seen.
+    fn cluster_status(&self) -> serde_json::Value {
+        self.view.get().map(|cluster| cluster["status"].clone()).unwrap_or_default()
+    }
+
     /// Its queues.
     pub fn queues(&self) -> &Queues {
         &self.queues
@@ -100,6 +105,11 @@ impl Handle {
     /// What it may do now.
     pub fn rights(&self) -> &Rights {
         &self.rights
+    }
+
+    /// What holds all changes of the hub's back now, in a sentence.
+    pub fn held(&self) -> Option<String> {
+        self.member.held()
     }
 
     /// How what is wanted of the member stands.

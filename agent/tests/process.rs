@@ -260,6 +260,57 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
         "eu"
     );
 
+    // What Secrets hold gets into no bundle, however they fare.
+    let secrets = [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
+               "stringData": {"k": "planted-good"}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "default"},
+               "data": {"k": {"planted-bad": "planted-worse"}}}),
+    ];
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "secrets", "namespace": "karmada-es-m1"},
+        "spec": {"workload": {"manifests": secrets}},
+    });
+    hub.rest.post("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works", &work).await.unwrap();
+    eventually("the good one is applied, and the bad one is not", async || {
+        let told = get_from(health, "/status.json", "localhost").unwrap_or_default();
+        told.contains("the Secret default/t is not as it should be")
+            && member.rest.get("/api/v1/namespaces/default/secrets/s").await.is_ok()
+    })
+    .await;
+    let bundle = state.path().join("bundle.tar.gz");
+    let written = output(&["support-bundle", bundle.to_str().unwrap(), "--address", &health.to_string()]);
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(&bundle).unwrap()).read_to_end(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text);
+    for want in [
+        "log.txt",
+        "not carried out",
+        "karmada_agent_works 2",
+        "\"work\": \"secrets\"",
+        "leaseDurationSeconds",
+        "bytesByFile",
+    ] {
+        assert!(text.contains(want), "{want} is missing in {text}");
+    }
+    let kubeconfig = std::fs::read_to_string(&kubeconfigs.0).unwrap();
+    let key = kubeconfig.split_once("client-key-data").unwrap().1.trim_start_matches(['"', ':', ' ', '\'']);
+    assert!(key[..40].bytes().all(|b| b.is_ascii_alphanumeric()), "{key}");
+    for secret in ["planted", "cGxhbnRlZC", &key[..40], "PRIVATE KEY"] {
+        assert!(!text.contains(secret), "{secret} is in {text}");
+    }
+    let again = output(&["support-bundle", bundle.to_str().unwrap(), "--address", &health.to_string()]);
+    assert_eq!(again.status.code(), Some(1), "a file that is there is left as it is");
+    hub.rest
+        .delete("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/secrets", &json!({}))
+        .await
+        .unwrap();
+    eventually("it is gone", async || {
+        get_from(health, "/status.json", "localhost").is_some_and(|told| !told.contains("secrets"))
+    })
+    .await;
+
     let (address, free) = (health.to_string(), own_address().to_string());
     let told = output(&["status", "--address", &address, "--all"]);
     let table = String::from_utf8(told.stdout).unwrap();

@@ -10,11 +10,14 @@
 //! one, or while who holds this one does not hear the hub. Two agents of which only one hears the hub end with both Leases
 //! at that one, and at no time do both act. Where neither hears it, the one that acts goes on.
 //!
+//! Whoever stands at the machine holds changes back by an annotation of it ([`crate::holds`]): a renewal finds that somebody has
+//! written it, and reads it.
+//!
 //! Where the member has never let an agent see or write its Lease, and goes on refusing for a minute, the agent acts without;
 //! then the hub's Lease alone says which of two does. Once there has been one, a refusal is like any other failure: nothing
 //! is done after the Lease has run out, for another agent may have it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::extension::{AGENT_STATE, HUB_UNHEARD, WANTED_BY};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, Wake, lease};
@@ -27,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     claim::{Rival, bare, may_take, patience, promised_seconds},
+    holds::Holds,
     note::Note,
     rights::{Rights, is_over, moment},
 };
@@ -72,6 +76,8 @@ pub(crate) struct Keeper {
     pub(crate) back: Wake,
     /// The shortest time for which something here may run unconfirmed.
     pub(crate) fenced: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
+    /// Hears of what somebody at the machine has written on the Lease.
+    pub(crate) holds: Arc<Holds>,
 }
 
 /// What a look at the Lease has shown.
@@ -229,9 +235,11 @@ impl Keeper {
         let mut lease = match member.get(&path).await {
             Ok(lease) => {
                 kept.was_seen = true;
+                self.holds.lease_is(Some(&lease));
                 bare(lease)
             }
             Err(error) if error.is_absence_of(&self.name()) => {
+                self.holds.lease_is(None);
                 return self.make(member, kept, interval).await;
             }
             Err(error) => return Err(error),

@@ -30,6 +30,7 @@ mod fights;
 pub mod fuzzing;
 mod ground;
 pub mod health;
+mod holds;
 mod lease;
 mod note;
 mod observe;
@@ -60,6 +61,7 @@ use karmada_interpreter::Interpreter;
 use karmada_meta::time::Time;
 
 pub use fence::Fence;
+pub use holds::Holds;
 pub use scope::Scope;
 pub use state::{Memory, Place, Sort, Trouble, remains};
 pub use stats::{Count, Stats};
@@ -182,6 +184,7 @@ impl Member {
         ));
         let (dirty, rules) = (Arc::new(Dirty::new(&parts.place)), Arc::<Heard>::default());
         let note = Note::default();
+        let holds = Arc::new(Holds::new(env.clone(), Arc::clone(&dirty)));
         let state = Arc::new(State::new(state::Parts {
             place: parts.place,
             member: rest.clone(),
@@ -194,6 +197,7 @@ impl Member {
             desired: Arc::clone(&desired),
             interpreter: Arc::clone(&interpreter),
             rules: Arc::clone(&rules),
+            holds: Arc::clone(&holds),
             queue: queue.clone(),
             dirty: Arc::clone(&dirty),
         }));
@@ -220,6 +224,7 @@ impl Member {
             fence,
             waits: Default::default(),
             notes: Default::default(),
+            holds,
             rules,
             rights,
         });
@@ -241,12 +246,37 @@ impl Member {
     /// Takes in what a watch of Works tells, each with the hub's life in which it was begun: it is kept beyond the process
     /// before it is acted on.
     pub async fn take_in(&self, events: Vec<(Event<DesiredWork>, u64)>) {
+        for (event, _) in &events {
+            if let Event::Upsert(work) = event {
+                self.executor.before(work);
+            }
+        }
         self.state.take_in(events).await;
     }
 
     /// Keeps users' rules of a sort, as JSON, before they are followed.
     pub async fn keep_rules(&self, sort: Sort, rules: Vec<u8>) {
         self.state.keep_rules(sort, rules).await;
+    }
+
+    /// What holds changes back.
+    pub fn holds(&self) -> &Arc<Holds> {
+        &self.executor.holds
+    }
+
+    /// Keeps what the Cluster says about that.
+    pub async fn keep_holds(&self) {
+        self.state.keep_holds().await;
+    }
+
+    /// What holds all changes back now, in a sentence.
+    pub fn held(&self) -> Option<String> {
+        self.executor.holds.everything().map(|held| held.message)
+    }
+
+    /// Has a Cluster's conditions tell of it.
+    pub fn show_held(&self, conditions: &mut Vec<Condition>, now: Time) {
+        self.executor.holds.show(conditions, now);
     }
 
     /// Why what is wanted is not kept beyond the process, or was not found whole at the start.
@@ -335,6 +365,7 @@ impl Member {
             heartbeats: self.heartbeats,
             back: self.back.clone(),
             fenced: Box::new(move || fence.shortest()),
+            holds: Arc::clone(&executor.holds),
         };
         tasks.drains.spawn({
             let last = tasks.last.clone();
@@ -357,6 +388,10 @@ impl Member {
         tasks.loops.spawn({
             let (executor, queue) = (Arc::clone(executor), self.queue.clone());
             async move { executor.regain(move |work| queue.add(work)).await }
+        });
+        tasks.loops.spawn({
+            let (executor, queue) = (Arc::clone(executor), self.queue.clone());
+            async move { executor.follow_holds(move |work| queue.add(work)).await }
         });
         tasks.loops.spawn({
             let (executor, state) = (Arc::clone(executor), Arc::clone(&self.state));

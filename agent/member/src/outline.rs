@@ -20,6 +20,8 @@ const NAMED: usize = 4;
 pub enum Stands {
     /// Something of it could not be done, and is tried again.
     Failing,
+    /// A change of it waits, or its deletion.
+    Held,
     /// Somebody on the member changes it back as often as it is corrected.
     Contested,
     /// It is to go, and has not yet.
@@ -37,6 +39,7 @@ impl Stands {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Failing => "failing",
+            Self::Held => "held",
             Self::Contested => "contested",
             Self::Going => "going",
             Self::Waiting => "waiting",
@@ -67,6 +70,7 @@ pub struct Counts {
     pub objects_applied: usize,
     pub applied: usize,
     pub failing: usize,
+    pub held: usize,
     pub contested: usize,
     pub waiting: usize,
     pub going: usize,
@@ -157,6 +161,7 @@ impl Counts {
         self.objects_applied += row.applied;
         *match row.stands {
             Stands::Failing => &mut self.failing,
+            Stands::Held => &mut self.held,
             Stands::Contested => &mut self.contested,
             Stands::Going => &mut self.going,
             Stands::Waiting => &mut self.waiting,

@@ -21,7 +21,7 @@ use std::{
 use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, latest, rest::METADATA};
 use karmada_env::Env;
 use karmada_member::{
-    Fence,
+    Fence, Holds,
     revision::Revision,
     rights::{Registration, Rights},
 };
@@ -54,6 +54,8 @@ pub(crate) struct ClusterView {
     sure: AtomicBool,
     /// Hears when the hub turns out to be another.
     fence: Arc<Fence>,
+    /// Hears when the Cluster lets changes be made.
+    holds: Arc<Holds>,
     current: latest::Sender<Option<Arc<Value>>>,
     /// In which life of the hub that was heard of.
     life: AtomicU64,
@@ -67,7 +69,7 @@ impl ClusterView {
         hub: Rest,
         name: String,
         rights: Rights,
-        fence: Arc<Fence>,
+        (fence, holds): (Arc<Fence>, Arc<Holds>),
         current: latest::Sender<Option<Arc<Value>>>,
     ) -> Self {
         Self {
@@ -77,6 +79,7 @@ impl ClusterView {
             id: OnceLock::new(),
             sure: AtomicBool::new(false),
             fence,
+            holds,
             current,
             life: AtomicU64::new(0),
             unseen: Mutex::new(None),
@@ -121,6 +124,7 @@ impl ClusterView {
         self.sure.store(true, Ordering::Release);
         self.rights.cluster_is(Registration::Ours);
         let life = self.fence.life();
+        self.holds.cluster_is(&cluster);
         let outlived = self.life.swap(life, Ordering::AcqRel) != life;
         let mut made_anew = false;
         self.current.send_if_modified(|current| {
@@ -181,6 +185,7 @@ impl ClusterView {
         let news = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
         self.compare(before, &news);
         if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
+            self.holds.cluster_is(&news);
             self.sure.store(true, Ordering::Release);
             return Ok(());
         }
@@ -249,6 +254,9 @@ impl ClusterView {
                     Event::Init => listed = false,
                     Event::Upsert(news) if object::name(&news) == self.name => {
                         listed = true;
+                        if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
+                            self.holds.cluster_is(&news);
+                        }
                         *self.unseen.lock() = Some(news);
                         if self.is_behind() {
                             if self.is_anew() {

@@ -89,8 +89,8 @@ impl HubHalf {
     pub(crate) fn new(ways: Ways, parts: Parts, half: &Member) -> Self {
         let Parts { member, env, config, instance, rights, interpreter, stats } = parts;
         let Ways { hub, recorder, recorder_task, outbox, cluster } = ways;
-        let (name, fence) = (config.cluster.clone(), Arc::clone(half.fence()));
-        let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), fence, cluster));
+        let (name, hears) = (config.cluster.clone(), (Arc::clone(half.fence()), Arc::clone(half.holds())));
+        let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), hears, cluster));
         Self {
             hub,
             member,
@@ -169,6 +169,7 @@ impl HubHalf {
                 view.follow(env, wake).await;
             }
         });
+        tasks.loops.spawn(keep_holds(Arc::clone(&self.view), Arc::clone(half)));
         let reporter = self.reporter(half, tasks);
         tasks.loops.spawn({
             let rights = rights.clone();
@@ -252,6 +253,14 @@ impl HubHalf {
         until(WORDS_ARE_OUT, || self.outbox.len() == 0 || !self.rights.may_report()).await;
         self.outbox.close();
         self.reporters.shutdown().await;
+    }
+}
+
+/// Has what the Cluster says about changes kept beyond the process, for a start without the hub.
+async fn keep_holds(view: Arc<ClusterView>, half: Arc<Member>) {
+    let mut cluster = view.subscribe();
+    while cluster.changed().await.is_ok() {
+        half.keep_holds().await;
     }
 }
 

@@ -412,6 +412,7 @@ impl Reporter {
         conditions::set(&mut new.conditions, ready, now);
         unwatched(&mut new.conditions, &self.half.failing(), now);
         self.half.show_released(&mut new.conditions, now);
+        self.half.show_held(&mut new.conditions, now);
         troubled(&mut new.conditions, &self.config.troubles, self.half.trouble(), now);
         new
     }

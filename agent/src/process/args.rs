@@ -108,7 +108,8 @@ impl Source {
 /// down what was put here, or lets it go where its policy says so, whether or not an agent runs besides, and forgets the
 /// credential.
 ///
-/// `karmada-agent status` shows what the agent of this machine knows; it has arguments of its own.
+/// `karmada-agent status` shows what the agent of this machine knows, and `karmada-agent hold on` holds changes of the hub's
+/// back, and `karmada-agent support-bundle FILE` writes what is of use to somebody who helps; these have arguments of their own.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
@@ -570,7 +571,7 @@ fn cluster_name(name: &str) -> Result<(), String> {
 }
 
 /// A duration as Go writes them: `1m30s`, `500ms`, `0`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 30s, 1m30s or 500ms");
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ProcessError,
     status::{self, Sources, Status},
+    support::{self, About},
 };
 use crate::{Handle, Phase, Place, hub::credential::standing::Standing};
 
@@ -51,6 +52,8 @@ pub(super) struct Running {
     pub(super) page: PageSource,
     /// Where what the hub says is kept.
     pub(super) place: Place,
+    /// What goes into a support bundle beside.
+    pub(super) about: About,
     pub(super) started: SystemTime,
     pub(super) env: Env,
 }
@@ -166,7 +169,7 @@ fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<
     }
     let not_ready = |why: &str| text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {why}\n"));
     let path = request.uri().path();
-    if path == status::TEXT || path == status::JSON {
+    if matches!(path, status::TEXT | status::JSON | support::PATH) {
         let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         if !status::may_read(Some(peer), host) {
             let why = "this is told on the loopback alone: run karmada-agent status on the machine, or in the Pod\n";
@@ -175,7 +178,7 @@ fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<
     }
     match (path, stage.running.get()) {
         ("/healthz" | "/livez", _) => text(StatusCode::OK, "ok"),
-        ("/readyz" | "/metrics" | status::TEXT | status::JSON, None) => {
+        ("/readyz" | "/metrics" | status::TEXT | status::JSON | support::PATH, None) => {
             not_ready(&format!("joining the hub: {}", stage.waits.lock()))
         }
         ("/readyz", Some(running)) if running.agent.is_ready() => {
@@ -209,6 +212,7 @@ fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<
                 Err(why) => text(StatusCode::BAD_REQUEST, &format!("{why}\n")),
             }
         }
+        (support::PATH, Some(running)) => text(StatusCode::OK, &running.about.text(&running.agent)),
         _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /metrics, /status and /status.json\n"),
     }
 }
@@ -248,6 +252,7 @@ mod tests {
             ("127.0.0.1:9", "/status.json", 503),
             ("10.0.0.9:9", "/status", 403),
             ("10.0.0.9:9", "/status.json?all", 403),
+            ("10.0.0.9:9", "/support.json", 403),
             ("10.0.0.9:9", "/readyz", 503),
             ("10.0.0.9:9", "/healthz", 200),
             ("127.0.0.1:9", "/other", 404),

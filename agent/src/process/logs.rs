@@ -1,16 +1,21 @@
 //! The agent's logs.
 
-use karmada_telemetry::logs::{self, Logs, LogsError};
+use karmada_telemetry::{
+    logs::{self, Logs, LogsError},
+    recent::Recent,
+};
 
 use super::{ProcessError, args::LogFormat};
 
-/// Logs to standard error from now on.
-pub(super) fn start(verbosity: u8, format: LogFormat) -> Result<(), ProcessError> {
+/// Logs to standard error from now on. Answers where the last lines are.
+pub(super) fn start(verbosity: u8, format: LogFormat) -> Result<Recent, ProcessError> {
     let directives = std::env::var("RUST_LOG").ok();
     let crates = ["karmada_agent", "karmada_member", "karmada_client"];
-    match logs::start(&Logs { verbosity, format, crates: &crates, directives: directives.as_deref() }) {
+    let (logs, recent) =
+        (Logs { verbosity, format, crates: &crates, directives: directives.as_deref() }, Recent::default());
+    match logs::start_recent(&logs, &recent) {
         // A second start (tests) keeps the first.
-        Ok(()) | Err(LogsError::Twice) => Ok(()),
+        Ok(()) | Err(LogsError::Twice) => Ok(recent),
         Err(error @ LogsError::Directives(_)) => Err(ProcessError::Usage(error.to_string())),
     }
 }

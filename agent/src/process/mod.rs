@@ -3,10 +3,12 @@
 mod admission;
 mod args;
 mod endpoints;
+mod hold;
 mod leave;
 mod logs;
 mod metrics;
 mod status;
+mod support;
 
 use std::{
     ffi::OsString,
@@ -18,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use clap::{CommandFactory, FromArgMatches};
 use karmada_client::{
     Endpoint, Kubeconfig, KubeconfigError, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
@@ -78,8 +81,11 @@ impl From<KubeconfigError> for ProcessError {
 /// standard error.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments.get(1).is_some_and(|word| word == "status") {
-        return status::main(arguments.split_off(2));
+    match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("status") => return status::main(arguments.split_off(2)),
+        Some("hold") => return hold::main(arguments.split_off(2)),
+        Some("support-bundle") => return support::main(arguments.split_off(2)),
+        _ => {}
     }
     let args = match Args::read(arguments) {
         Ok(args) => args,
@@ -92,19 +98,28 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    ended(on_runtime(run(args)))
+}
+
+/// Runs something to its end.
+fn on_runtime(run: impl Future<Output = Result<(), ProcessError>>) -> Result<(), ProcessError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build();
-    let ended = match runtime {
+    match runtime {
         Ok(runtime) => {
-            let ended = runtime.block_on(run(args));
+            let ended = runtime.block_on(run);
             // A name resolution that hangs must not keep the process.
             runtime.shutdown_background();
             ended
         }
         Err(error) => Err(ProcessError::Failed(format!("cannot start: {error}"))),
-    };
+    }
+}
+
+/// The exit code for how something ended, and a line if it failed.
+fn ended(ended: Result<(), ProcessError>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -114,8 +129,28 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// The arguments of a command that has its own, which begin after its word; the exit code if there is nothing to be done.
+fn flags<T: CommandFactory + FromArgMatches>(
+    command: &'static str,
+    arguments: Vec<OsString>,
+) -> Result<T, ExitCode> {
+    let line = std::iter::once(OsString::from(command)).chain(arguments);
+    let matches = T::command().color(clap::ColorChoice::Never).try_get_matches_from(line);
+    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| match args::refusal(&error) {
+        args::Refusal::Help(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        args::Refusal::Wrong(line) => {
+            eprintln!("{command}: {line}");
+            ExitCode::from(2)
+        }
+    })
+}
+
 async fn run(args: Args) -> Result<(), ProcessError> {
-    logs::start(args.verbosity, args.log_format)?;
+    let recent = logs::start(args.verbosity, args.log_format)?;
+    let about = support::About::new(&args, recent);
     let env = Env::system();
     let file =
         args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
@@ -229,6 +264,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             standing,
             page,
             place: args.place,
+            about,
             started: env.wall(),
             env: env.clone(),
         });

@@ -1,9 +1,9 @@
 //! What a person at the machine is told, and has in hand, without the hub.
 
-use karmada_agent::{Ask, Outline, Stands};
+use karmada_agent::{Ask, Outline, Phase, Place, Stands, State};
 use karmada_client::Patch;
-use serde_json::json;
-use tokio::time::{Duration, sleep};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::world::{Running, WEB, World, config_map, deployment, eventually};
 
@@ -56,4 +56,163 @@ async fn how_works_stand_is_told_without_the_hub() {
     })
     .await;
     assert_eq!(outline(&agent, false).counts.applied, 2);
+}
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-system/leases/karmada-agent-m1";
+const CLUSTER: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";
+const CONFIG: &str = "/api/v1/namespaces/default/configmaps/c";
+
+/// How soon an agent has found what was written on its Lease.
+const FOUND: Duration = Duration::from_secs(12);
+
+async fn annotate(rest: &karmada_client::Rest, path: &str, key: &str, value: Option<&str>) {
+    rest.patch(path, Patch::Merge, &json!({"metadata": {"annotations": {key: value}}})).await.unwrap();
+}
+
+/// Replicas of the Deployment on the member; none if there is none.
+async fn replicas(world: &World) -> Option<Value> {
+    world.member.get(WEB).await.ok().map(|live| live["spec"]["replicas"].clone())
+}
+
+async fn becomes(world: &World, limit: Duration, wanted: u32) {
+    eventually(limit, &format!("{wanted} replicas"), async || replicas(world).await == Some(json!(wanted)))
+        .await;
+}
+
+async fn waits_no_more(world: &World, work: &str) {
+    eventually(SECOND * 30, "it waits no more", async || {
+        world.condition(work, "ChangesHeld").await.0.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_at_the_machine_lets_changes_wait_and_keeps_what_was_applied() {
+    let (world, folder) = (World::new().await, tempfile::tempdir().unwrap());
+    let state = State { place: Place::Folder(folder.path().to_owned(), None), ..State::fresh(&world.env) };
+    let agent = world.agent_with(state.clone());
+    agent.phase(Phase::Active).await;
+    world.work("web", &[deployment("default", "web", 2)]).await;
+    world.work("c", &[config_map("default", "c", "1")]).await;
+    world.applied("web").await;
+    world.applied("c").await;
+    annotate(&world.member, LEASE, "agent.karmada.io/hold", Some("router swap")).await;
+    eventually(FOUND, "it is found", async || agent.handle.held().is_some()).await;
+
+    // A change, a new Work, an object that leaves its Work, and a deletion: all wait.
+    world.work("web", &[deployment("default", "web", 3), config_map("default", "new", "1")]).await;
+    world.work("later", &[config_map("default", "later", "1")]).await;
+    world.delete_work("c").await;
+    sleep(SECOND * 30).await;
+    assert_eq!(replicas(&world).await, Some(json!(2)));
+    for missing in ["new", "later"] {
+        assert!(
+            world.is_missing(&format!("/api/v1/namespaces/default/configmaps/{missing}")).await,
+            "{missing}"
+        );
+    }
+    assert!(!world.is_missing(CONFIG).await);
+    let why = "somebody at the machine holds changes back (karmada-agent hold): router swap";
+    for (work, what) in [("web", "a change waits"), ("later", "a change waits"), ("c", "its deletion waits")]
+    {
+        let (holds, message) = world.condition(work, "ChangesHeld").await;
+        let want = format!("{what}: {why}; what was applied before is kept as it is");
+        assert_eq!((holds.as_str(), message.as_str()), ("True", want.as_str()), "{work}");
+    }
+    let applied = [world.condition("web", "Applied").await.0, world.condition("later", "Applied").await.0];
+    assert_eq!(applied, ["True", ""]);
+    let conditions = world.cluster().await["status"]["conditions"].clone();
+    let told = conditions.as_array().unwrap().iter().find(|c| c["type"] == "ChangesHeld").unwrap();
+    assert_eq!(told["message"], format!("{why}; what was applied before is kept as it is"));
+    let told = outline(&agent, false);
+    assert_eq!(stands(&told), [("c", Stands::Held), ("later", Stands::Held), ("web", Stands::Held)]);
+
+    // Healing goes on, as it was applied.
+    world.meddle(WEB, json!({"spec": {"replicas": 7}})).await.unwrap();
+    becomes(&world, SECOND, 2).await;
+    world.member.delete(WEB, &json!({})).await.unwrap();
+    becomes(&world, SECOND, 2).await;
+    world.member.delete(CONFIG, &json!({})).await.unwrap();
+    eventually(SECOND, "it is back", async || !world.is_missing(CONFIG).await).await;
+
+    // Without the hub, too, and beyond the process.
+    world.wire.cut();
+    agent.kill().await;
+    world.member.delete(WEB, &json!({})).await.unwrap();
+    let agent = world.agent_with(state);
+    becomes(&world, SECOND * 60, 2).await;
+    sleep(SECOND * 120).await;
+    assert_eq!(replicas(&world).await, Some(json!(2)));
+
+    // The hold ends: what has come from the hub is done, what needs the hub when that is there.
+    annotate(&world.member, LEASE, "agent.karmada.io/hold", None).await;
+    becomes(&world, FOUND, 3).await;
+    assert!(!world.is_missing(CONFIG).await, "nothing is taken away without the hub");
+    world.wire.mend();
+    agent.phase(Phase::Active).await;
+    world.applied("web").await;
+    world.applied("later").await;
+    eventually(SECOND * 30, "it is taken away", async || world.is_missing(CONFIG).await).await;
+    for work in ["web", "later"] {
+        waits_no_more(&world, work).await;
+    }
+    eventually(SECOND * 30, "the Cluster is told", async || {
+        let conditions = world.cluster().await["status"]["conditions"].clone();
+        conditions.as_array().unwrap().iter().all(|c| c["type"] != "ChangesHeld")
+    })
+    .await;
+    assert_eq!(outline(&agent, false).counts.held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn maintenance_windows_open_by_the_edges_clock_without_the_hub() {
+    // The world begins on 2026-11-18 at 11:06:40.
+    for whose in ["cluster", "policy", "work"] {
+        let world = World::new().await;
+        let agent = world.active_agent().await;
+        world.work("web", &[deployment("default", "web", 2)]).await;
+        world.applied("web").await;
+        let path = if whose == "cluster" { CLUSTER.to_owned() } else { World::work_path("web") };
+        let key = format!("{whose}.karmada.io/maintenance-windows");
+        annotate(&world.hub, &path, &key, Some("Wed 13:30-14:00 Europe/Berlin")).await;
+        sleep(SECOND).await;
+        world.work("web", &[deployment("default", "web", 3)]).await;
+        sleep(SECOND * 5).await;
+        let (_, message) = world.condition("web", "ChangesHeld").await;
+        assert!(message.contains("is open") && message.contains("before 2026-11-18T12:30:00Z"), "{message}");
+        world.wire.cut();
+        let opens = Duration::from_secs(83 * 60 + 20);
+        let now = Instant::now();
+        let begun = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+        let left = opens - world.env.wall().duration_since(begun).unwrap();
+        sleep(left - SECOND).await;
+        assert_eq!(replicas(&world).await, Some(json!(2)), "{whose} after {:?}", now.elapsed());
+        becomes(&world, SECOND * 4, 3).await;
+        world.wire.mend();
+        waits_no_more(&world, "web").await;
+        // It has shut again; what needs no change is no news.
+        sleep(Duration::from_secs(3600)).await;
+        world.meddle(WEB, json!({"spec": {"replicas": 7}})).await.unwrap();
+        becomes(&world, SECOND, 3).await;
+        assert_eq!(world.condition("web", "ChangesHeld").await.0, "", "{whose}");
+        agent.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_removes_the_cluster_waits_for_no_window() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("web", &[deployment("default", "web", 2)]).await;
+    world.applied("web").await;
+    annotate(&world.hub, CLUSTER, "cluster.karmada.io/hold", Some("inventory")).await;
+    sleep(SECOND).await;
+    world.delete_work("web").await;
+    sleep(SECOND * 60).await;
+    assert_eq!(replicas(&world).await, Some(json!(2)));
+    let finalizers = json!({"metadata": {"finalizers": ["example.com/goes"]}});
+    world.hub.patch(CLUSTER, Patch::Merge, &finalizers).await.unwrap();
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    eventually(SECOND * 5, "it is taken away", async || replicas(&world).await.is_none()).await;
+    agent.stop().await;
 }

@@ -212,6 +212,30 @@ pub mod extension {
     /// The reason of an event: an object stays on the member, since the hub that wants it gone is an older one than the
     /// object.
     pub const OBJECT_SPARED: &str = "ObjectSpared";
+    /// On a Cluster, by its users: changes of everything on it wait, for the reason that it gives; `false` is as none.
+    pub const HOLD_CLUSTER: &str = "cluster.karmada.io/hold";
+    /// The same on a policy, and on what is made of it.
+    pub const HOLD_POLICY: &str = "policy.karmada.io/hold";
+    /// The same on a Work.
+    pub const HOLD_WORK: &str = "work.karmada.io/hold";
+    /// On a Cluster, by its users: when changes may be made on it, like `Mon-Fri 22:00-05:00 Europe/Berlin`.
+    pub const WINDOWS_CLUSTER: &str = "cluster.karmada.io/maintenance-windows";
+    /// The same on a policy, and on what is made of it.
+    pub const WINDOWS_POLICY: &str = "policy.karmada.io/maintenance-windows";
+    /// The same on a Work.
+    pub const WINDOWS_WORK: &str = "work.karmada.io/maintenance-windows";
+    /// On an agent's Lease on the member, by whoever stands there: changes wait, and why.
+    pub const HOLD_MACHINE: &str = "agent.karmada.io/hold";
+    /// Beside [`HOLD_MACHINE`]: until when.
+    pub const HOLD_MACHINE_UNTIL: &str = "agent.karmada.io/hold-until";
+    /// The condition of a Work of which a change waits, and of a Cluster on which changes do.
+    pub const CHANGES_HELD: &str = "ChangesHeld";
+    /// A reason of [`CHANGES_HELD`]: somebody holds them.
+    pub const HELD: &str = "Held";
+    /// A reason of [`CHANGES_HELD`]: no maintenance window is open.
+    pub const OUTSIDE_WINDOWS: &str = "OutsideMaintenanceWindows";
+    /// A reason of [`CHANGES_HELD`]: the maintenance windows cannot be read.
+    pub const UNREADABLE_WINDOWS: &str = "UnreadableMaintenanceWindows";
     /// The condition of a Work, and the reason of an event: somebody on the member changes objects back as often as they are
     /// corrected, and who does.
     pub const OBJECTS_CONTESTED: &str = "ObjectsContested";

@@ -4,7 +4,7 @@
 use karmada_api::{
     cluster::Cluster,
     conditions::{self, ConditionStatus},
-    consts::condition,
+    consts::{condition, extension},
     work::{ResourceHealth, WorkStatus},
 };
 use karmada_meta::{object, parse_api_version, time::Time};
@@ -100,13 +100,15 @@ pub fn of_work(work: &Value, asked_for: impl Fn(&Value) -> bool) -> Vec<Copy> {
                 && id.name == object::name(manifest)
         });
         let failed = applied.filter(|applied| applied.status != ConditionStatus::True);
+        // It is as it was, and another version waits.
+        let held = conditions::find(&status.conditions, extension::CHANGES_HELD);
         Copy {
             cluster: cluster.to_owned(),
             manifest: manifest.clone(),
             status: state.and_then(|state| state.status.clone()).unwrap_or_default(),
             health: state.and_then(|state| state.health),
             applied: applied.map(|applied| applied.status == ConditionStatus::True),
-            message: failed.map(|failed| failed.message.clone()).unwrap_or_default(),
+            message: failed.or(held).map(|said| said.message.clone()).unwrap_or_default(),
             leaving,
         }
     };

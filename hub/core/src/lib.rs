@@ -14,6 +14,7 @@
 //!   quota: what a namespace may use on all clusters together
 //!   leave: how a cluster goes
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
+//!   hold, windows: when changes wait on a member
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //! ```
 //!
@@ -43,6 +44,7 @@ pub mod figures;
 pub mod fleet;
 pub mod gather;
 pub mod health;
+pub mod hold;
 pub mod install_order;
 pub mod judge;
 pub mod leave;
@@ -63,4 +65,5 @@ pub mod taint_edits;
 pub mod taint_policy;
 pub mod taints;
 pub mod vacancy;
+pub mod windows;
 pub mod work;

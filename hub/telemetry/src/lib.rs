@@ -1,7 +1,8 @@
-//! What a process shows of itself: its figures ([`metrics`]) and its logs ([`logs`]).
+//! What a process shows of itself: its figures ([`metrics`]) and its logs ([`logs`]), of which it may keep the last ([`recent`]).
 //!
 //! Both are set up once, by the program; whatever is a library gets handles and emits events. Field names of log
 //! lines are one set for hub and agent, see [`logs`].
 
 pub mod logs;
 pub mod metrics;
+pub mod recent;

@@ -19,7 +19,15 @@ use std::io::IsTerminal;
 
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    Registry,
+    filter::Targets,
+    fmt::{self, format},
+    layer::{Layered, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+use crate::recent::{Recent, Tee};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -55,6 +63,9 @@ pub enum LogsError {
     Twice,
 }
 
+/// What lines are written of.
+type Filtered = Layered<Targets, Registry>;
+
 /// klog's verbosity as a level.
 fn level(verbosity: u8) -> LevelFilter {
     match verbosity {
@@ -79,8 +90,25 @@ fn filter(logs: &Logs<'_>) -> Result<Targets, LogsError> {
 /// # Errors
 /// When the directives cannot be read, or somebody was here before.
 pub fn start(logs: &Logs<'_>) -> Result<(), LogsError> {
-    let lines = fmt::layer().with_writer(std::io::stderr);
-    let registry = tracing_subscriber::registry().with(filter(logs)?);
+    start_with(logs, fmt::layer().with_writer(std::io::stderr))
+}
+
+/// The same, and what was logged last can be asked for.
+///
+/// # Errors
+/// As of [`start`].
+pub fn start_recent(logs: &Logs<'_>, recent: &Recent) -> Result<(), LogsError> {
+    start_with(logs, fmt::layer().with_writer(Tee(recent.clone())))
+}
+
+fn start_with<W>(
+    logs: &Logs<'_>,
+    lines: fmt::Layer<Filtered, format::DefaultFields, format::Format, W>,
+) -> Result<(), LogsError>
+where
+    W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let registry = Registry::default().with(filter(logs)?);
     let set = match logs.format {
         Format::Text => {
             registry.with(lines.with_target(false).with_ansi(std::io::stderr().is_terminal())).try_init()

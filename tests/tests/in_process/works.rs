@@ -287,3 +287,41 @@ async fn an_agent_reaches_its_own_part_of_the_hub_and_nothing_else() {
     assert!(error.is_forbidden(), "{error}");
     world.stop().await;
 }
+
+/// A policy's hold stands on its Works, and holds there until it is taken off.
+#[tokio::test(start_paused = true)]
+async fn a_policy_holds_changes_of_what_it_propagates() {
+    let world = World::start(171, 1).await;
+    world.create([deployment("web", 2), samples::deployment_policy("web", &["member1"])]).await;
+    let path = deployment_path("web");
+    world.member_until(0, &path, "there", PATIENCE, |o| o["spec"]["replicas"] == 2).await;
+    let policy = policy_path(World::NAMESPACE, "propagationpolicies", "web");
+    let hold = |why: Value| {
+        json!({ "metadata": { "annotations": {
+            "policy.karmada.io/hold": why, "policy.karmada.io/maintenance-windows": why.as_str().map(|_| "01:00-01:01"),
+        } } })
+    };
+    world.api().patch(&policy, Patch::Merge, &hold(json!("stocktaking"))).await.unwrap();
+    let held = |w: &Value| w["metadata"]["annotations"]["policy.karmada.io/hold"] == "stocktaking";
+    let work = work_of(&world, "member1", "Deployment", "web", "held", held).await;
+    let work = work_path(work["metadata"]["name"].as_str().unwrap());
+    let template = format!("/apis/apps/v1/namespaces/{}/deployments/web", World::NAMESPACE);
+    let replicas = json!({ "spec": { "replicas": 3 } });
+    world.api().patch(&template, Patch::Merge, &replicas).await.unwrap();
+    let told = |w: &Value| {
+        condition_of(w, "ChangesHeld").is_some_and(|c| {
+            c["message"]
+                .as_str()
+                .unwrap()
+                .contains("the policy holds changes back (policy.karmada.io/hold): stocktaking")
+        })
+    };
+    world.hub_until(&work, "told", PATIENCE, told).await;
+    assert_eq!(world.members[0].api.get(&path).await.unwrap()["spec"]["replicas"], 2);
+    world.api().patch(&policy, Patch::Merge, &hold(Value::Null)).await.unwrap();
+    world.member_until(0, &path, "changed", PATIENCE, |o| o["spec"]["replicas"] == 3).await;
+    let free = |w: &Value| condition_of(w, "ChangesHeld").is_none() && !held(w);
+    let free = world.hub_until(&work, "free", PATIENCE, free).await;
+    assert!(free["metadata"]["annotations"].get("policy.karmada.io/maintenance-windows").is_none());
+    world.stop().await;
+}

@@ -12,7 +12,7 @@ use super::{
     engine::{Engine, Part, Unread, Unwritten},
     key::Unready,
     seal::{Seal, unpack},
-    stage::{Item, Open, Staged, staged},
+    stage::{self, Item, Open, Staged, staged},
     stamp::{Found, Odd, Verdict, judge},
 };
 use crate::{
@@ -150,10 +150,11 @@ impl State {
 
     /// Lets what was kept be known, unless the hub has said what is wanted.
     fn recall(&self, contents: Contents, applier: &Applier) {
-        let Parts { desired, interpreter, rules, queue, cluster, .. } = &self.parts;
+        let Parts { desired, interpreter, rules, holds, queue, cluster, .. } = &self.parts;
         let (works, objects) = (contents.works.len(), contents.applied.len());
         contents.rules.recall(interpreter, rules);
         applier.recall(contents.applied);
+        holds.recall(contents.holds, contents.in_force);
         let names = desired.recall(contents.works);
         if !names.is_empty() {
             tracing::info!(%cluster, works, objects, "goes on with what was wanted before the start");
@@ -179,6 +180,7 @@ impl State {
             let Some(open) = &inner.open else { return };
             let staged = match item {
                 Item::Work(work) => open.changed(&work),
+                Item::InForce(work) => Some(stage::in_force(&work)),
                 Item::Rules(key, text) => Some(staged(&key, text)),
                 Item::Applied(id) => {
                     applier.applied(&id).map(|a| staged(&contents::applied_key(&id), a.text()))
@@ -216,9 +218,13 @@ impl State {
             }
             there.insert(key);
         }
+        self.parts.holds.take_touched();
+        let held = self.parts.holds.all_in_force();
+        let in_force: BTreeSet<String> = held.iter().map(|work| contents::force_key(&work.name)).collect();
         for key in open.digests.keys() {
             let is_gone = match contents::work_of(key) {
                 Some(name) => synced && !names.contains(name),
+                None if contents::is_in_force(key) => !in_force.contains(key),
                 None => contents::applied_id(key).is_some() && !there.contains(key),
             };
             if is_gone {
@@ -234,6 +240,8 @@ impl State {
             items.push(Item::About);
         }
         let changed = |work: &DesiredWork| open.differs(&contents::work_key(&work.name), work.digest());
+        let waits = |work: &DesiredWork| open.differs(&contents::force_key(&work.name), work.digest());
+        items.extend(held.into_iter().filter(|work| waits(work)).map(Item::InForce));
         items.extend(works.iter().filter(|work| changed(work)).cloned().map(Item::Work));
         let engine = &open.engine;
         let about = engine.part_of(About::KEY);

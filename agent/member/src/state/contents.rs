@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use karmada_api::config::{ResourceInterpreterCustomizationSpec, webhook::ResourceInterpreterWebhook};
-use karmada_core::names::fnv64a;
+use karmada_core::{hold::Asked, names::fnv64a};
 use karmada_interpreter::{Interpreter, rules::Rules, webhook::Hooks};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,7 @@ pub(super) const OUT_OF_DATE: &str = "OutOfDate";
 
 const WORK: &str = "work/";
 const APPLIED: &str = "applied/";
+const IN_FORCE: &str = "force/";
 
 /// A sort of users' rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum Sort {
     Scripts,
     /// ResourceInterpreterWebhookConfigurations, by name: `BTreeMap<String, Vec<ResourceInterpreterWebhook>>`.
     Services,
+    /// No rules, but when the Cluster lets changes be made: [`Asked`].
+    Holds,
 }
 
 impl Sort {
@@ -33,6 +36,7 @@ impl Sort {
         match self {
             Self::Scripts => "rules/scripts",
             Self::Services => "rules/services",
+            Self::Holds => "rules/holds",
         }
     }
 }
@@ -49,6 +53,15 @@ pub(super) fn is_work(key: &str) -> bool {
     key.starts_with(WORK)
 }
 
+/// Of the version of a Work that is in force while another one waits.
+pub(super) fn force_key(name: &str) -> String {
+    format!("{IN_FORCE}{name}")
+}
+
+pub(super) fn is_in_force(key: &str) -> bool {
+    key.starts_with(IN_FORCE)
+}
+
 /// None of its parts holds a slash.
 pub(super) fn applied_key(id: &ObjectId) -> String {
     format!("{APPLIED}{}/{}/{}/{}", id.group, id.kind, id.namespace, id.name)
@@ -60,7 +73,7 @@ pub(super) fn may_be_left_out(key: &str) -> u8 {
     match key {
         About::KEY => 0,
         // Without them nothing is applied.
-        _ if key == Sort::Scripts.key() || key == Sort::Services.key() => 1,
+        _ if [Sort::Scripts, Sort::Services, Sort::Holds].iter().any(|sort| key == sort.key()) => 1,
         _ => 2,
     }
 }
@@ -169,6 +182,9 @@ pub(super) struct Contents {
     pub(super) works: Vec<DesiredWork>,
     pub(super) rules: KeptRules,
     pub(super) applied: Vec<(ObjectId, Applied)>,
+    pub(super) holds: Option<Asked>,
+    /// Versions of Works that are in force while others wait.
+    pub(super) in_force: Vec<DesiredWork>,
 }
 
 impl Contents {
@@ -191,6 +207,12 @@ impl Contents {
             } else if is_work(&key) {
                 let text = std::str::from_utf8(&value).map_err(|error| wrong(error.to_string()))?;
                 contents.works.push(DesiredWork::parse(text).map_err(wrong)?);
+            } else if is_in_force(&key) {
+                let text = std::str::from_utf8(&value).map_err(|error| wrong(error.to_string()))?;
+                contents.in_force.push(DesiredWork::parse(text).map_err(wrong)?);
+            } else if key == Sort::Holds.key() {
+                contents.holds = Some(serde_json::from_slice(&value).map_err(json)?);
+                contents.rules.digests.push((Sort::Holds.key(), fnv64a(&value)));
             } else if key == Sort::Scripts.key() {
                 contents.rules.scripts = Some(serde_json::from_slice(&value).map_err(json)?);
                 contents.rules.digests.push((Sort::Scripts.key(), fnv64a(&value)));
@@ -211,7 +233,8 @@ impl Contents {
         let applied = self.applied.iter().map(|(id, applied)| (applied_key(id), fnv64a(&applied.text())));
         let rules = self.rules.digests.iter().map(|(key, digest)| ((*key).to_owned(), *digest));
         let about = [(About::KEY.to_owned(), fnv64a(&self.about.text()))];
-        works.chain(applied).chain(rules).chain(about).collect()
+        let in_force = self.in_force.iter().map(|work| (force_key(&work.name), work.digest()));
+        works.chain(applied).chain(rules).chain(about).chain(in_force).collect()
     }
 }
 
@@ -261,12 +284,15 @@ mod tests {
             (work_key("w"), work.as_bytes().to_vec()),
             (Sort::Scripts.key().to_owned(), b"{}".to_vec()),
             (applied_key(&id("", "")), applied.text()),
+            (force_key("w"), work.as_bytes().to_vec()),
+            (Sort::Holds.key().to_owned(), br#"{"hold":"stocktaking"}"#.to_vec()),
             ("of a later version".to_owned(), Vec::new()),
         ]
         .into();
         let read = Contents::read(whole.clone(), |_, kept| Some(kept)).unwrap();
         assert_eq!((read.works.len(), &read.applied), (1, &vec![(id("", ""), applied)]));
-        assert_eq!(read.digests().len(), 4);
+        assert_eq!(read.digests().len(), 6);
+        assert_eq!((read.in_force.len(), read.holds.unwrap().hold.as_deref()), (1, Some("stocktaking")));
         let word =
             |entries: Entries| Contents::read(entries, |_, kept| Some(kept)).err().map(|(word, _)| word);
         let with = |key: &str, value: &str| {

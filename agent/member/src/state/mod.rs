@@ -9,7 +9,8 @@
 //! ```
 //!
 //! **What is kept.** The identity (of the member, the cluster, and the agents' Lease); each Work as it was told, with the
-//! status that it had then; users' rules; of each object that was applied what tells that it is as we left it. Not what is
+//! status that it had then; users' rules; when the Cluster lets changes be made, and of a Work of which a change waits the
+//! version that was in force; of each object that was applied what tells that it is as we left it. Not what is
 //! still to be reported: a Work's status is looked at anew when the hub is there, and a Work that was carried out to its
 //! end is carried out again, which finds nothing to do. The fence's ledger stays where another agent reads it.
 //!
@@ -79,11 +80,12 @@ use engine::{Busy, Engine, Folder};
 use key::{Site, key_name};
 use pace::Pace;
 use secrets::Secrets;
-use stage::{Open, staged};
+use stage::{Open, Staged, staged};
 
 use crate::{
     apply::Applier,
     claim::patience,
+    holds::Holds,
     note::{NONE, Note, Tenure},
     rights::Rights,
     rules::Heard,
@@ -173,6 +175,13 @@ impl Dirty {
         Self { counts: *place != Place::Nowhere, objects: Mutex::default(), wake: Wake::new() }
     }
 
+    /// Something else is known otherwise than it is kept.
+    pub(crate) fn touch(&self) {
+        if self.counts {
+            self.wake.wake();
+        }
+    }
+
     pub(crate) fn mark(&self, id: &ObjectId) {
         if self.counts {
             self.objects.lock().insert(id.clone());
@@ -212,6 +221,7 @@ pub(crate) struct Parts {
     pub(crate) desired: Arc<Desired>,
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) rules: Arc<Heard>,
+    pub(crate) holds: Arc<Holds>,
     pub(crate) queue: WorkQueue<String>,
     pub(crate) dirty: Arc<Dirty>,
 }
@@ -406,6 +416,19 @@ impl State {
         }
     }
 
+    /// Versions of Works that are in force while others wait, as far as they came or went since this was last asked.
+    fn in_force(&self, open: &Open) -> Vec<Staged> {
+        let holds = &self.parts.holds;
+        let change = |name: String| {
+            let key = contents::force_key(&name);
+            match holds.in_force(&name) {
+                Some(work) => open.differs(&key, work.digest()).then(|| stage::in_force(&work)),
+                None => open.digests.contains_key(&key).then_some((key, None)),
+            }
+        };
+        holds.take_touched().into_iter().filter_map(change).collect()
+    }
+
     /// Takes in what the hub tells of Works: it is kept before it is known.
     pub(crate) async fn take_in(&self, events: Vec<(Event<DesiredWork>, u64)>) {
         let mut inner = self.inner.lock().await;
@@ -436,6 +459,8 @@ impl State {
                 }
             }
             changes.retain(|key, value| value.is_some() || open.digests.contains_key(key));
+            // With the change that waits, so that no restart comes in between.
+            changes.extend(self.in_force(open));
             self.commit(&mut inner, changes.into_iter().collect(), PATIENCE).await;
         } else if events.iter().any(|(event, _)| !matches!(event, Event::Init)) {
             self.go_without().await;
@@ -469,6 +494,18 @@ impl State {
         }
     }
 
+    /// Keeps what the Cluster says about changes; nothing where it never said anything.
+    pub(crate) async fn keep_holds(&self) {
+        let (key, asks) = (Sort::Holds.key(), self.parts.holds.cluster_asks());
+        let inner = self.inner.lock().await;
+        let is_kept = inner.open.as_ref().is_some_and(|open| open.digests.contains_key(key));
+        let is_known = is_kept || inner.rules.contains_key(key);
+        drop(inner);
+        if is_known || !asks.is_none() {
+            self.keep_rules(Sort::Holds, serde_json::to_vec(&asks).unwrap_or_default()).await;
+        }
+    }
+
     /// Keeps what is known of objects that were applied.
     pub(crate) async fn flush(&self, applier: &Applier) {
         let mut inner = self.inner.lock().await;
@@ -482,7 +519,8 @@ impl State {
                 None => open.digests.contains_key(&key).then_some((key, None)),
             }
         });
-        let changes = changes.collect();
+        let mut changes: Vec<Staged> = changes.collect();
+        changes.extend(self.in_force(open));
         self.commit(&mut inner, changes, PATIENCE).await;
     }
 

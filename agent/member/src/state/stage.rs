@@ -6,7 +6,7 @@ use karmada_core::names::fnv64a;
 
 use super::{
     Change,
-    contents::{About, applied_key, work_key},
+    contents::{About, applied_key, force_key, work_key},
     engine::Engine,
     seal::{Seal, pack},
 };
@@ -73,6 +73,11 @@ impl Open {
     }
 }
 
+/// The version of a Work that is in force while another one waits.
+pub(super) fn in_force(work: &DesiredWork) -> Staged {
+    (force_key(&work.name), Some((work.text().into_bytes(), work.digest())))
+}
+
 pub(super) fn staged(key: &str, value: Vec<u8>) -> Staged {
     let digest = fnv64a(&value);
     (key.to_owned(), Some((value, digest)))
@@ -82,6 +87,8 @@ pub(super) fn staged(key: &str, value: Vec<u8>) -> Staged {
 #[derive(Debug)]
 pub(super) enum Item {
     Work(Arc<DesiredWork>),
+    /// One that is in force while another one waits.
+    InForce(Arc<DesiredWork>),
     Rules(String, Vec<u8>),
     Applied(ObjectId),
     Gone(String),
@@ -92,6 +99,7 @@ impl Item {
     pub(super) fn key(&self) -> String {
         match self {
             Self::Work(work) => work_key(&work.name),
+            Self::InForce(work) => force_key(&work.name),
             Self::Rules(key, _) | Self::Gone(key) => key.clone(),
             Self::Applied(id) => applied_key(id),
             Self::About => About::KEY.to_owned(),

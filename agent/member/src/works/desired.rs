@@ -16,7 +16,10 @@ use karmada_api::{
     work::{ResourceIdentifier, WorkStatus},
 };
 use karmada_client::{Event, Wake, wake::Listener};
-use karmada_core::judge::fence;
+use karmada_core::{
+    hold::{Asked, Whose},
+    judge::fence,
+};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -89,6 +92,8 @@ pub struct DesiredWork {
     /// The hub has given up on it while this cluster was away, and decides about it.
     unwanted: bool,
     pub manifests: Vec<Manifest>,
+    /// When changes of it may be made, as its policy and it itself ask; none for most.
+    pub(crate) asked: Option<Box<(Asked, Asked)>>,
     /// What it was before, under the same uid and in the same life of the hub.
     past: Past,
     /// In which life of the hub it was heard of: see [`Desired::doubt`].
@@ -197,6 +202,7 @@ impl DesiredWork {
             preserve: work.spec.preserve_resources_on_deletion.unwrap_or(false),
             unwanted: annotation(text, extension::UNWANTED_SINCE).is_some(),
             manifests: manifests.into_iter().map(|raw| Manifest::parse(raw.get())).collect(),
+            asked: asked(text),
             past: Past::default(),
             life: 0,
         })
@@ -254,6 +260,16 @@ impl Manifest {
             fence: annotation(text, extension::FENCE_AFTER).and_then(|after| fence::read(&after).ok()),
         }
     }
+}
+
+/// What a Work's annotations ask for about changes, if they do. The text is read as a whole only if such a key is in it.
+fn asked(text: &str) -> Option<Box<(Asked, Asked)>> {
+    if !text.contains("karmada.io/hold") && !text.contains("karmada.io/maintenance-windows") {
+        return None;
+    }
+    let work = serde_json::from_str(text).ok()?;
+    let asked = (Asked::of(Whose::Policy, &work), Asked::of(Whose::Work, &work));
+    (!asked.0.is_none() || !asked.1.is_none()).then(|| Box::new(asked))
 }
 
 /// An annotation that few objects have: the text is read as a whole only if the key is in it.

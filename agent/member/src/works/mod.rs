@@ -2,6 +2,7 @@
 
 pub(crate) mod desired;
 pub(crate) mod notes;
+mod plan;
 pub(crate) mod report;
 pub(crate) mod sync;
 pub(crate) mod waits;

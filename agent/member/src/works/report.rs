@@ -43,6 +43,8 @@ pub(crate) struct Outcomes {
     pub(crate) leftovers: Vec<Outcome>,
     /// Of objects that somebody on the member changes back as often as they are corrected, who does.
     pub(crate) contested: Vec<String>,
+    /// Why some of it waits, in a word and a sentence, if it does.
+    pub(crate) held: Option<(&'static str, String)>,
 }
 
 impl Outcomes {
@@ -146,7 +148,8 @@ impl Outcomes {
             Condition::new(condition::DISPATCHING, holds, why, message, now),
             now,
         );
-        if !self.suspended {
+        // Of what waits nothing was tried: what was last applied stays as it was, and so what the hub gathers of it.
+        if !self.suspended && (self.held.is_none() || self.error().is_some()) {
             let total = self.manifests.len();
             let applied = match self.error() {
                 None => {
@@ -160,6 +163,15 @@ impl Outcomes {
                 }
             };
             conditions::set(&mut conditions, applied, now);
+        }
+        match &self.held {
+            Some((reason, why)) => {
+                let held = Condition::new(extension::CHANGES_HELD, true, *reason, cut(why.clone()), now);
+                conditions::set(&mut conditions, held, now);
+            }
+            None => {
+                conditions::remove(&mut conditions, extension::CHANGES_HELD);
+            }
         }
         if !self.contested.is_empty() {
             let how = karmada_meta::duration::format(fights::LONGEST);
@@ -246,6 +258,33 @@ mod tests {
             status.conditions[1].reason, "AppliedFailed",
             "suspended: what was last applied stays as it was"
         );
+    }
+
+    #[test]
+    fn what_waits_says_what_for_and_what_was_applied_stays_so() {
+        let told = |held: Option<(&'static str, String)>, error: Option<&str>, old: &WorkStatus| {
+            let one = vec![outcome(0, error, true)];
+            Outcomes { manifests: one, held, ..Outcomes::default() }.status(old, at(1))
+        };
+        let why = || Some(("OutsideMaintenanceWindows", "a change waits: x".to_owned()));
+        let words = |status: &WorkStatus| {
+            let word = |c: &Condition| format!("{}={} {} {}", c.type_, c.status, c.reason, c.message);
+            status.conditions[1..].iter().map(word).collect::<Vec<_>>()
+        };
+        let held = "ChangesHeld=True OutsideMaintenanceWindows a change waits: x";
+        let applied = "Applied=True AppliedSuccessful Manifest has been successfully applied";
+        let new = told(why(), None, &WorkStatus::default());
+        assert_eq!(words(&new), [held], "of a Work that was never applied nobody says that it was");
+        let before = told(None, None, &WorkStatus::default());
+        let status = told(why(), None, &before);
+        assert_eq!(words(&status), [applied, held]);
+        assert_eq!(status.manifest_statuses.len(), 1, "what is there is reported on");
+        let failing = told(why(), Some("no"), &status);
+        assert_eq!(
+            words(&failing),
+            ["Applied=False AppliedFailed Failed to apply all manifests (0/1): no", held]
+        );
+        assert_eq!(words(&told(None, None, &failing)), [applied]);
     }
 
     #[test]

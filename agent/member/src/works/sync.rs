@@ -16,6 +16,7 @@ use karmada_client::ObjectRef;
 use karmada_core::{
     delete::{Cause, WorkFacts},
     health::Moment,
+    hold::Held,
     install_order,
 };
 use karmada_env::Env;
@@ -25,6 +26,7 @@ use serde_json::Value;
 use super::{
     desired::{Desired, DesiredWork, Manifest, ObjectId},
     notes::Notes,
+    plan::{Planned, as_wanted, while_held},
     report::{Outcome, Outcomes, Seen},
     waits::Waits,
 };
@@ -33,6 +35,7 @@ use crate::{
     discovery::Discovery,
     fence::Fence,
     ground::{Ground, Need},
+    holds::Holds,
     observe::Observer,
     outline::Stands,
     released::Released,
@@ -95,6 +98,8 @@ pub(crate) struct Executor {
     pub(crate) waits: Waits,
     /// What is wrong with Works.
     pub(crate) notes: Notes,
+    /// What holds changes back.
+    pub(crate) holds: Arc<Holds>,
     /// Which of users' rules are known.
     pub(crate) rules: Arc<Heard>,
     pub(crate) rights: Rights,
@@ -113,16 +118,21 @@ impl Executor {
             return Again::after(SOON);
         }
         // Works come again when this may be: see `Executor::regain`.
-        if work.deleting && (!self.rights.may_delete() || work.is_recalled()) {
+        let held = self.held(&work);
+        let goes = work.deleting && held.is_none();
+        if goes && (!self.rights.may_delete() || work.is_recalled()) {
             return Again::default();
         }
-        if !work.deleting && !self.rules.all() {
+        if !goes && !self.rules.all() {
             // It comes again when they are known.
             return Again::default();
         }
         self.stats.syncs.add();
         let begun = self.env.now();
-        let again = if work.deleting { self.take_away(&work).await } else { self.bring(&work, begun).await };
+        if held.is_none() {
+            self.holds.released(name);
+        }
+        let again = if goes { self.take_away(&work).await } else { self.bring(&work, held, begun).await };
         self.stats.sync_times.observe(!again.failed, self.env.now().saturating_sub(begun));
         again
     }
@@ -132,6 +142,7 @@ impl Executor {
         self.applier.forget_work(name);
         self.waits.forget(name);
         self.notes.forget(name);
+        self.holds.released(name);
         self.observer.keep_only(&self.desired.kinds());
     }
 
@@ -152,7 +163,39 @@ impl Executor {
         }
     }
 
-    async fn bring(&self, work: &DesiredWork, begun: Duration) -> Again {
+    /// What holds changes of a Work back. What is left to do after the Cluster has gone from the hub waits for nothing.
+    fn held(&self, work: &DesiredWork) -> Option<Held> {
+        if self.upstream.cluster_is_going() { None } else { self.holds.held(work) }
+    }
+
+    /// A version of a Work is about to be known: the one before it stays in force if changes are held back.
+    pub(crate) fn before(&self, new: &DesiredWork) {
+        if self.holds.keeps(&new.name) || self.held(new).is_none() {
+            return;
+        }
+        let Some(known) = self.desired.get(&new.name) else { return };
+        let is_in_force = known.uid == new.uid
+            && !known.deleting
+            && !known.suspended
+            && known.manifests.iter().all(|manifest| self.applier.has_applied(&known.name, manifest));
+        if is_in_force && !known.wants_the_same(new) {
+            self.holds.keep_in_force(known);
+        }
+    }
+
+    /// Lets Works have their turn of which changes wait, when what they wait for is over or another.
+    pub(crate) async fn follow_holds(&self, again: impl Fn(String)) {
+        let mut changed = self.holds.changes();
+        loop {
+            for (name, held) in self.holds.due(&mut changed).await {
+                if self.desired.get(&name).and_then(|work| self.held(&work)) != Some(held) {
+                    again(name);
+                }
+            }
+        }
+    }
+
+    async fn bring(&self, work: &DesiredWork, held: Option<Held>, begun: Duration) -> Again {
         let old = work.status();
         let recorded = recorded(&old);
         let mut outcomes = Outcomes { suspended: work.suspended, ..Outcomes::default() };
@@ -160,15 +203,36 @@ impl Executor {
         let mut wrote = false;
         // For the hub's word about something fenced.
         let mut waits = false;
-        let mut order: Vec<usize> = (0..work.manifests.len()).collect();
-        order.sort_by_key(|at| rank(&work.manifests[*at].id));
-        for ordinal in order {
+        let before = held.as_ref().and_then(|_| self.holds.in_force(&work.name));
+        let (mut plan, mut holds_back) = match held {
+            None => (as_wanted(work), false),
+            Some(_) => {
+                while_held(work, before.as_deref(), |manifest| self.applier.has_applied(&work.name, manifest))
+            }
+        };
+        plan.sort_by_key(|planned| {
+            let listed = planned.ordinal.map(|ordinal| &work.manifests[ordinal]);
+            planned.manifest.or(listed).map(|manifest| rank(&manifest.id))
+        });
+        for Planned { ordinal, manifest } in plan {
             if !self.rights.may_apply() {
                 // Between two objects a machine may sleep, and another agent begin.
                 return Again::after(SOON);
             }
-            let manifest = &work.manifests[ordinal];
-            let identifier = identifier(ordinal, manifest);
+            let Some(ordinal) = ordinal else {
+                // What is wanted no more is kept as long as nothing may be taken away.
+                if let Some(manifest) = manifest.filter(|_| !work.suspended) {
+                    again = again.and(self.keep(work, manifest, &recorded).await);
+                }
+                continue;
+            };
+            let listed = &work.manifests[ordinal];
+            let identifier = identifier(ordinal, listed);
+            let Some(manifest) = manifest else {
+                let seen = self.seen(work, &listed.id, &recorded);
+                outcomes.manifests.push(Outcome { identifier, error: None, seen });
+                continue;
+            };
             if work.suspended {
                 self.applier.watch(&self.discovery, &self.observer, manifest).await;
                 let seen = self.seen(work, &manifest.id, &recorded);
@@ -225,14 +289,50 @@ impl Executor {
             return again;
         }
         // By what was wanted before the start nothing is taken away.
-        if !work.suspended && self.rights.may_delete() && !work.is_recalled() {
+        if !work.suspended && self.rights.may_delete() && !work.is_recalled() && held.is_none() {
             again = again.and(self.clear_up(work, &recorded, &mut outcomes).await);
         } else {
             outcomes.leftovers =
                 self.leftovers(work, &recorded).into_iter().map(|(_, outcome)| outcome).collect();
+            holds_back |= held.is_some() && !outcomes.leftovers.is_empty();
+        }
+        if let Some(held) = held {
+            match holds_back {
+                true => self.holds.waits(&work.name, &held),
+                false => self.holds.released(&work.name),
+            }
+            outcomes.held = holds_back.then_some((held.reason, self.waits_for(work, &held)));
         }
         self.tell(work, &old, outcomes, wrote, begun);
         again
+    }
+
+    /// Keeps an object that is wanted no more as it was wanted, while its removal is held back.
+    async fn keep(&self, work: &DesiredWork, manifest: &Manifest, recorded: &Recorded) -> Again {
+        if manifest.fence.is_some() || manifest.problem.is_some() {
+            // Whether it may run is the hub's to say, and it says no more.
+            return Again::default();
+        }
+        let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&manifest.id) };
+        let correction = self.applier.is_known(&manifest.id, &order);
+        match self.applier.apply(&self.discovery, &self.observer, order).await {
+            Ok(done) => {
+                if done.written {
+                    self.wrote(work, manifest, correction, done.by_put.as_deref());
+                }
+                done.contested.map(|contested| Again::after(contested.later)).unwrap_or_default()
+            }
+            Err(failure) => {
+                self.failed(manifest, &failure);
+                self.again(&work.name, &failure)
+            }
+        }
+    }
+
+    /// What of a Work waits, and for what.
+    fn waits_for(&self, work: &DesiredWork, held: &Held) -> String {
+        let what = if work.deleting { "its deletion waits" } else { "a change waits" };
+        format!("{what}: {}; what was applied before is kept as it is", held.message)
     }
 
     /// Whether an object must not be applied now, for it may run in one place only.
@@ -631,7 +731,8 @@ impl Executor {
         let fails = shown.clone().map(|why| (Stands::Failing, why));
         let fought =
             || (!outcomes.contested.is_empty()).then(|| (Stands::Contested, outcomes.contested.join("; ")));
-        self.notes.note(&work.name, fails.or_else(fought), Time::now(&self.env));
+        let waits = || outcomes.held.as_ref().map(|(_, why)| (Stands::Held, why.clone()));
+        self.notes.note(&work.name, fails.or_else(waits).or_else(fought), Time::now(&self.env));
         if let Some(error) = outcomes.error() {
             let message = format!("Failed to sync work({name}) to cluster({cluster}), err: {error}");
             tracing::warn!(
@@ -701,6 +802,7 @@ fn removal(old: &WorkStatus, reason: &str, message: String, now: Time) -> WorkSt
     let mut status = old.clone();
     let condition = Condition::new(extension::NAMESPACE_REMOVED, false, reason, message, now);
     conditions::set(&mut status.conditions, condition, now);
+    conditions::remove(&mut status.conditions, extension::CHANGES_HELD);
     status
 }
 

@@ -8,10 +8,13 @@ use std::{
     time::Duration,
 };
 
-use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{Parser, ValueEnum};
 
 use super::{JSON, Status, write};
-use crate::process::args::{Refusal, refusal};
+use crate::process::flags;
+
+/// Where an agent tells its health if nobody says otherwise.
+pub(in crate::process) const ADDRESS: &str = "localhost:10357";
 
 /// How long the agent may take for each step of its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,7 +30,7 @@ const LARGEST: u64 = 16 << 20;
 #[command(name = "karmada-agent status", disable_help_subcommand = true)]
 struct Flags {
     /// Where the agent tells its health: its --health-probe-bind-address. It answers this on the loopback alone.
-    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:10357")]
+    #[arg(long, value_name = "HOST:PORT", default_value = ADDRESS)]
     address: String,
     /// How it is shown.
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
@@ -52,16 +55,9 @@ enum Output {
 
 /// The command. `arguments` begin after the word.
 pub(in crate::process) fn main(arguments: Vec<OsString>) -> ExitCode {
-    let flags = match read(arguments) {
+    let flags = match flags("karmada-agent status", arguments) {
         Ok(flags) => flags,
-        Err(Refusal::Help(text)) => {
-            print!("{text}");
-            return ExitCode::SUCCESS;
-        }
-        Err(Refusal::Wrong(line)) => {
-            eprintln!("karmada-agent status: {line}");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     };
     match ask(&flags) {
         Ok(text) => {
@@ -74,13 +70,6 @@ pub(in crate::process) fn main(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::from(1)
         }
     }
-}
-
-fn read(arguments: Vec<OsString>) -> Result<Flags, Refusal> {
-    let command = Flags::command().color(clap::ColorChoice::Never);
-    let line = std::iter::once("karmada-agent status".into()).chain(arguments);
-    let matches = command.try_get_matches_from(line).map_err(|error| refusal(&error))?;
-    Flags::from_arg_matches(&matches).map_err(|error| refusal(&error))
 }
 
 fn ask(flags: &Flags) -> Result<String, String> {
@@ -193,13 +182,13 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
-        let flags = read(words("--address :1 -o json --limit 7 --all --after w")).unwrap();
+        let read =
+            |line: &str| flags::<Flags>("status", line.split_whitespace().map(OsString::from).collect());
+        let flags = read("--address :1 -o json --limit 7 --all --after w").unwrap();
         assert_eq!((flags.address.as_str(), flags.output, flags.limit), (":1", Output::Json, 7));
         assert!(flags.all && flags.after.as_deref() == Some("w"));
-        assert!(matches!(read(words("--help")), Err(Refusal::Help(_))));
-        assert!(matches!(read(words("--limit 0")), Err(Refusal::Wrong(_))));
-        let wrong = Flags { after: Some("a&all".to_owned()), ..read(words("")).unwrap() };
+        assert_eq!(read("--limit 0").unwrap_err(), ExitCode::from(2));
+        let wrong = Flags { after: Some("a&all".to_owned()), ..read("").unwrap() };
         assert!(ask(&wrong).unwrap_err().starts_with("--after: "));
     }
 }

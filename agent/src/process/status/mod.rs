@@ -24,7 +24,7 @@ use karmada_member::outline::{Ask, Counts, Row};
 use karmada_meta::time::Time;
 use serde::{Deserialize, Serialize};
 
-pub(super) use ask::main;
+pub(super) use ask::{ADDRESS, get, main};
 pub(super) use table::write;
 
 use crate::{Handle, Phase, Place, hub::credential::standing::Standing};
@@ -60,6 +60,9 @@ pub(super) struct Status {
     pub(super) lease_renewed: Option<Time>,
     /// Where what the hub has said is kept.
     pub(super) kept: String,
+    /// What holds all changes back, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) held: Option<String>,
     /// What is wrong, a sentence each.
     pub(super) troubles: Vec<String>,
     pub(super) queues: Queues,
@@ -149,6 +152,7 @@ impl Status {
             certificate_ends: standing.figures().until.map(Time::from_system),
             lease_renewed: rights.heard().map(|heard| at(heard, env)),
             kept: kept(place),
+            held: agent.held(),
             troubles: troubles.chain(state).chain(unseen).collect(),
             queues: Queues { works: agent.queued(), reports: agent.unreported(), fenced: agent.fenced() },
             counts: outline.counts,

@@ -38,12 +38,16 @@ pub(in crate::process) fn write(status: &Status) -> String {
     }
     line("Member", link(&status.member, &ago));
     line("Kept", status.kept.clone());
+    if let Some(held) = &status.held {
+        line("Held", held.clone());
+    }
     for trouble in &status.troubles {
         line("Trouble", trouble.clone());
     }
     let parts = [
         ("applied", counts.applied),
         ("failing", counts.failing),
+        ("held", counts.held),
         ("contested", counts.contested),
         ("waiting", counts.waiting),
         ("going", counts.going),
@@ -158,6 +162,7 @@ mod tests {
             certificate_ends: Some(at("2026-01-05T03:04:05Z")),
             lease_renewed: None,
             kept: "/var/lib/karmada-agent/shop-17".into(),
+            held: Some("somebody at the machine holds changes back".into()),
             troubles: vec!["the agent's state: the disk\u{1b}[2J is full".into()],
             queues: Queues { works: 0, reports: 2, fenced: 0 },
             counts: Counts {
@@ -182,6 +187,7 @@ Hub         https://hub:6443, not connected (timed out), not heard since the sta
 Certificate ends in 3d (2026-01-05T03:04:05Z)
 Member      https://10.0.0.1:6443, connected for 60m, heard 5s ago
 Kept        /var/lib/karmada-agent/shop-17
+Held        somebody at the machine holds changes back
 Trouble     the agent's state: the disk [2J is full
 Works       7: 6 applied, 1 failing
 Objects     7 of 9 applied

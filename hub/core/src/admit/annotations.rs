@@ -1,4 +1,4 @@
-//! What annotations of ours ask for, on policies and on templates of any kind.
+//! What annotations of ours ask for, on policies, on templates of any kind, on Clusters and on Works.
 //!
 //! Only what is written now is judged: whoever changes something else in an object that has been there is not held up.
 
@@ -6,7 +6,11 @@ use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER};
 use karmada_meta::{object, path::FieldError};
 use serde_json::Value;
 
-use crate::{evict, judge::fence};
+use crate::{
+    evict,
+    hold::{self, Whose},
+    judge::fence,
+};
 
 /// What is wrong with a template's.
 pub(super) fn template(old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
@@ -18,7 +22,14 @@ pub(super) fn policy(old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
     let failback = object::annotation(obj, FAILBACK_AFTER)
         .and_then(evict::failback_refusal)
         .filter(|_| is_news(old, obj, FAILBACK_AFTER));
-    template(old, obj).into_iter().chain(failback).collect()
+    let held = windows(Whose::Policy, old, obj);
+    template(old, obj).into_iter().chain(failback).chain(held).collect()
+}
+
+/// What is wrong with the maintenance windows of an object.
+pub(super) fn windows(whose: Whose, old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
+    let [_, key] = whose.keys();
+    hold::problem(whose, obj).filter(|_| is_news(old, obj, key)).into_iter().collect()
 }
 
 fn is_news(old: Option<&Value>, obj: &Value, key: &str) -> bool {

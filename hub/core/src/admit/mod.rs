@@ -36,6 +36,8 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
+use crate::hold::Whose;
+
 pub use self::{
     cluster::{duplicate_id, duplicate_id_for_agent},
     idle::{Found, idle},
@@ -91,6 +93,11 @@ pub fn admit(
     if matches!(known, Known::PropagationPolicy | Known::ClusterPropagationPolicy) {
         errors.extend(annotations::policy(old, obj));
     }
+    errors.extend(match known {
+        Known::Cluster => annotations::windows(Whose::Cluster, old, obj),
+        Known::Work => annotations::windows(Whose::Work, old, obj),
+        _ => Vec::new(),
+    });
     if !errors.is_empty() {
         return Err(errors);
     }

@@ -673,7 +673,9 @@ fn protected_objects_stay() {
 
 #[test]
 fn annotations_of_ours_are_read_when_they_are_written() {
-    use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER};
+    use karmada_api::consts::extension::{
+        FAILBACK_AFTER, FENCE_AFTER, WINDOWS_CLUSTER, WINDOWS_POLICY, WINDOWS_WORK,
+    };
     let annotated = |mut obj: Value, key: &str, value: &str| {
         object::set_annotation(&mut obj, key, value);
         obj
@@ -692,6 +694,11 @@ fn annotations_of_ours_are_read_when_they_are_written() {
         (PP, policy(json!({})), FENCE_AFTER, "1d", Some("a duration of 30s or more, like 2m")),
         (PP, policy(json!({})), FAILBACK_AFTER, "10m", None),
         (PP, policy(json!({})), FAILBACK_AFTER, "ten minutes", Some("is not a duration like 40s")),
+        (PP, policy(json!({})), WINDOWS_POLICY, "Mon-Fri 22:00-05:00 Europe/Berlin", None),
+        (PP, policy(json!({})), WINDOWS_POLICY, "at night", Some("\"at\" is no day")),
+        (CLUSTER, cluster(json!({"syncMode": "Pull"})), WINDOWS_CLUSTER, "22-05", Some("is no time of day")),
+        // It is a Work's own that counts there; what a policy says has been taken, or is held against it.
+        (CLUSTER, cluster(json!({"syncMode": "Pull"})), WINDOWS_WORK, "at night", None),
         (CPP, cluster_wide, FAILBACK_AFTER, "-1m", Some("is not a duration like 40s")),
     ];
     for (kind, obj, key, value, want) in table {

@@ -9,7 +9,9 @@ use karmada_api::{
     work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_core::{
-    evict, names,
+    evict,
+    hold::Whose,
+    names,
     overrides::{self, Applied},
     select::Subject,
     work,
@@ -33,6 +35,8 @@ pub(super) struct Render<'a> {
     template: &'a Value,
     /// For how long a copy may run unconfirmed, as the binding says.
     fence: Option<&'a str>,
+    /// When changes may be made on members, as the binding has it from its policy.
+    held: Vec<(&'static str, Option<&'a str>)>,
     interpreter: &'a Interpreter,
     /// Completions of a divided Job, per cluster.
     completions: Option<BTreeMap<String, i64>>,
@@ -68,6 +72,7 @@ impl<'a> Render<'a> {
             spec,
             template,
             fence: object::annotation(binding, extension::FENCE_AFTER),
+            held: Whose::Policy.keys().map(|key| (key, object::annotation(binding, key))).into(),
             interpreter: &context.rules.interpreter,
             completions: work::job_completions(spec, template),
             cluster_policies,
@@ -141,7 +146,14 @@ impl<'a> Render<'a> {
             id: self.id,
             spec: self.spec,
         };
-        work::build(&binding, manifest.clone(), applied, cluster, existing, || id.to_owned())
+        let mut work = work::build(&binding, manifest.clone(), applied, cluster, existing, || id.to_owned());
+        for (key, text) in &self.held {
+            match text {
+                Some(text) => object::set_annotation(&mut work, key, *text),
+                None => drop(object::remove_annotation(&mut work, key)),
+            }
+        }
+        work
     }
 }
 

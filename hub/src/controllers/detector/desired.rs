@@ -7,6 +7,7 @@ use karmada_api::{
 };
 use karmada_core::{
     evict,
+    hold::{self, Whose},
     judge::fence,
     select::{self, Policy},
 };
@@ -166,6 +167,13 @@ fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {
         Some(after) => object::set_annotation(binding, extension::FAILBACK_AFTER, after),
         None => drop(object::remove_annotation(binding, extension::FAILBACK_AFTER)),
     }
+    // Also what cannot be read: agents hold changes back until it can.
+    for key in Whose::Policy.keys() {
+        match policy.annotation(key) {
+            Some(text) => object::set_annotation(binding, key, text),
+            None => drop(object::remove_annotation(binding, key)),
+        }
+    }
 }
 
 /// What of that cannot be read, and what is done instead. An API server that the hub's webhooks do not reach takes it, and
@@ -184,6 +192,10 @@ pub(super) fn unread(template: &Value, policy: Policy<'_>) -> Option<String> {
     }
     if let Some(error) = policy.annotation(extension::FAILBACK_AFTER).and_then(evict::failback_refusal) {
         said.push(format!("policy: {error}: nothing goes back by itself"));
+    }
+    let [_, windows] = Whose::Policy.keys();
+    if let Some(error) = policy.annotation(windows).and_then(|text| hold::refusal(Whose::Policy, text)) {
+        said.push(format!("policy: {error}: changes wait on every cluster until that can be read"));
     }
     (!said.is_empty()).then(|| said.join("; "))
 }

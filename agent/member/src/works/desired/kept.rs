@@ -9,7 +9,7 @@ use karmada_api::{
     consts::{extension, finalizer, label},
     work::WorkStatus,
 };
-use karmada_core::names::fnv64a;
+use karmada_core::{hold::Whose, names::fnv64a};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -57,6 +57,9 @@ impl DesiredWork {
         let finalizers: &[&str] = if self.held { &[finalizer::EXECUTION] } else { &[] };
         let id = (!self.id.is_empty()).then_some((label::WORK_ID, self.id.as_str()));
         let unwanted = self.unwanted.then_some((extension::UNWANTED_SINCE, "before"));
+        let asked = self.asked.iter().flat_map(|asked| {
+            asked.0.annotations(Whose::Policy).into_iter().chain(asked.1.annotations(Whose::Work))
+        });
         let (revision, status) = (self.revision(), self.status());
         let metadata = MetaOut {
             name: &self.name,
@@ -66,7 +69,7 @@ impl DesiredWork {
             deletion_timestamp: self.deleted_at.as_deref(),
             finalizers,
             labels: id.into_iter().collect(),
-            annotations: unwanted.into_iter().collect(),
+            annotations: unwanted.into_iter().chain(asked).collect(),
         };
         // Each was read out of JSON.
         let manifests = self.manifests.iter().filter_map(|m| serde_json::from_str(&m.text).ok()).collect();
@@ -88,7 +91,16 @@ impl DesiredWork {
         let flags = (self.deleting, self.held, self.suspended, self.preserve, self.unwanted);
         let manifests: Vec<u64> = self.manifests.iter().map(|manifest| manifest.digest).collect();
         let all = (&self.uid, &self.id, self.generation, &self.deleted_at, flags, manifests);
-        fnv64a(format!("{all:?}").as_bytes())
+        // Nothing for most: what was kept of them before there was such a thing is as it was.
+        let asked = self.asked.as_ref().map(|asked| format!("{asked:?}")).unwrap_or_default();
+        fnv64a(format!("{all:?}{asked}").as_bytes())
+    }
+
+    /// Whether another version of it wants the same objects, and is as much there to stay.
+    pub(crate) fn wants_the_same(&self, other: &Self) -> bool {
+        let digests = |work: &Self| work.manifests.iter().map(|m| m.digest).collect::<Vec<_>>();
+        (self.deleting, self.suspended) == (other.deleting, other.suspended)
+            && digests(self) == digests(other)
     }
 
     /// Whether it is what was wanted before the start: nothing that the hub has said to this process.
@@ -145,7 +157,10 @@ mod tests {
             "metadata": {
                 "name": name, "uid": "u", "resourceVersion": revision.to_string(), "generation": 3,
                 "finalizers": ["x", finalizer::EXECUTION], "labels": {label::WORK_ID: "id"},
-                "annotations": {extension::UNWANTED_SINCE: "2026-01-01T00:00:00Z"},
+                "annotations": {
+                    extension::UNWANTED_SINCE: "2026-01-01T00:00:00Z", extension::HOLD_POLICY: "",
+                    extension::WINDOWS_WORK: "22:00-05:00",
+                },
             },
             "spec": {
                 "suspendDispatching": true,
