@@ -17,7 +17,7 @@ use super::{
 };
 use crate::hub::{
     credential::{CONTEXT, Credential, Keep, keep::KUBECONFIG, renew::Supply},
-    join::{Invitation, JoinError, Journey, Token, discovery::digests, request::Key},
+    join::{Invitation, JoinError, Journey, KeyDigest, Token, discovery::digests, request::Key},
 };
 
 /// Between attempts to join, or to read what was kept.
@@ -157,11 +157,14 @@ impl Ways {
         };
         match (kept, worth) {
             (Some(kept), Worth::InForce) => Ok((kept, true)),
-            // Where that fails what there is has to do, and is renewed if the hub lets it. Whether it is another hub's, or
-            // the digest was mistyped, nobody knows before somebody has answered to it.
+            // Where that fails what there is has to do, and is renewed if the hub lets it.
             (Some(kept), Worth::Superseded | Worth::Strange) => {
-                let limit = if self.prompt { Duration::MAX } else { SOON };
-                match self.join(invited, keep, Some(limit), stage).await {
+                let authorities = authorities_of(&kept);
+                let gives_up = |error: &JoinError, waited| match self.prompt {
+                    true => waited >= error.may_pass_within(),
+                    false => worth.gives_up(error, waited, &authorities),
+                };
+                match self.join(invited, keep, gives_up, stage).await {
                     Ok(credential) => Ok((credential, false)),
                     Err(error) if self.prompt => Err(error),
                     Err(error) => {
@@ -172,8 +175,8 @@ impl Ways {
                 }
             }
             (_, Worth::Nothing) | (None, _) => {
-                let limit = self.prompt.then_some(Duration::MAX);
-                self.join(invited, keep, limit, stage).await.map(|credential| (credential, false))
+                let gives_up = |error: &JoinError, waited| self.prompt && waited >= error.may_pass_within();
+                self.join(invited, keep, gives_up, stage).await.map(|credential| (credential, false))
             }
         }
     }
@@ -182,7 +185,7 @@ impl Ways {
     fn worth(&self, found: &Found, invited: &Invited) -> Worth {
         // Without a token nothing can be done with the invitation.
         let Ok(token) = invited.token.read() else { return Worth::InForce };
-        let known = digests(found.credential.access.ca.as_deref().unwrap_or_default().as_bytes());
+        let known = authorities_of(&found.credential);
         let facts = Facts {
             joined_by: found.joined_by.as_deref(),
             given: &Invitation::mark(&token, &invited.authorities),
@@ -231,7 +234,7 @@ impl Ways {
         if read.access.server == server {
             return Ok(read);
         }
-        let known = digests(read.access.ca.as_deref().unwrap_or_default().as_bytes());
+        let known = authorities_of(&read);
         // The authority may have changed since this very invitation.
         let is_same = || {
             let token = invited.token.read().ok();
@@ -255,7 +258,7 @@ impl Ways {
         &self,
         invited: &Invited,
         keep: &Keep,
-        limit: Option<Duration>,
+        gives_up: impl Fn(&JoinError, Duration) -> bool,
         stage: &Stage,
     ) -> Result<Credential, ProcessError> {
         let env = &self.env;
@@ -267,8 +270,7 @@ impl Ways {
                 Err(Trouble::Arguments(error)) => return Err(error),
                 Err(Trouble::Join(error)) => error,
             };
-            let waited = env.now().saturating_sub(begun);
-            if limit.is_some_and(|limit| waited >= error.may_pass_within().min(limit)) {
+            if gives_up(&error, env.now().saturating_sub(begun)) {
                 return Err(ProcessError::Failed(error.to_string()));
             }
             let pause = backoff.next(env);
@@ -354,19 +356,39 @@ impl Supply for Ways {
         Some(joining.boxed())
     }
 
+    fn joined_meanwhile(&self) -> BoxFuture<'_, Option<Credential>> {
+        async move {
+            let (found, invited) = (self.found().await.ok()??, self.invited.as_ref()?);
+            let mark = Invitation::mark(&invited.token.read().ok()?, &invited.authorities);
+            (found.joined_by? == mark).then_some(found.credential)
+        }
+        .boxed()
+    }
+
     fn not_joined(&self) -> Option<String> {
         self.not_joined.lock().clone()
     }
 
     fn mounted_from(&self) -> BoxFuture<'_, Result<Option<Keep>, String>> {
         let Some((member, namespace)) = &self.mount else { return std::future::ready(Ok(None)).boxed() };
-        let is_ours = |text: &str| {
-            let read = Credential::parse(Path::new(KUBECONFIG), text, None).ok();
-            let issued = read.and_then(|credential| credential.issued);
-            issued.is_some_and(|issued| issued.cluster() == Some(&self.cluster))
+        // The file may be older, and the Secret another hub's that this agent was of before.
+        let Some(Ok(file)) = self.file.as_ref().map(File::read) else {
+            return std::future::ready(Ok(None)).boxed();
+        };
+        let is_ours = move |text: &str| {
+            let Ok(read) = Credential::parse(Path::new(KUBECONFIG), text, None) else { return false };
+            let known = authorities_of(&file);
+            read.issued.as_ref().is_some_and(|issued| issued.cluster() == Some(&self.cluster))
+                && read.endpoint.server == file.endpoint.server
+                && authorities_of(&read).iter().any(|digest| known.contains(digest))
         };
         Keep::behind_mount(member, namespace, is_ours).boxed()
     }
+}
+
+/// The authorities by which a credential knows its hub.
+fn authorities_of(credential: &Credential) -> Vec<KeyDigest> {
+    digests(credential.access.ca.as_deref().unwrap_or_default().as_bytes())
 }
 
 /// A credential that was kept.
@@ -386,6 +408,21 @@ enum Worth {
     Strange,
     /// The same, and it has ended.
     Nothing,
+}
+
+impl Worth {
+    /// Whether a credential of `authorities` has to do, since nobody could join by the invitation for so long. With one by
+    /// another hub only if its digest was mistyped, which the token's signature tells: whoever gives up an authority that was
+    /// stolen does not want the agent to go on under it because somebody on the way lets nobody join.
+    fn gives_up(self, error: &JoinError, waited: Duration, authorities: &[KeyDigest]) -> bool {
+        match (self, error) {
+            (Self::Strange, JoinError::OtherAuthority { found, .. }) => {
+                found.iter().any(|digest| authorities.contains(digest))
+            }
+            (Self::Strange | Self::Nothing, _) => false,
+            (Self::InForce | Self::Superseded, _) => waited >= error.may_pass_within().min(SOON),
+        }
+    }
 }
 
 /// From what that follows.
@@ -452,6 +489,33 @@ mod tests {
         for (joined_by, is_of_this_hub, holds, only, want) in rows {
             let facts = Facts { joined_by, given: "a", is_of_this_hub, holds, only };
             assert_eq!(facts.worth(), want, "{facts:?}");
+        }
+    }
+    #[test]
+    fn an_authority_that_was_given_up_is_not_gone_back_to() {
+        let digest = |n: u8| KeyDigest::of(&[n]);
+        let other = |found: &[u8]| JoinError::OtherAuthority {
+            hub: "h".to_owned(),
+            found: found.iter().copied().map(digest).collect(),
+            wanted: String::new(),
+        };
+        let away = || JoinError::Unreachable { hub: "h".to_owned(), cause: "reset".to_owned() };
+        let forged = || JoinError::Forged { hub: "h".to_owned(), id: "abcdef".to_owned() };
+        // What the kept credential is worth, what came of the invitation, after how long, whether the former has to do.
+        let rows = [
+            (Worth::Strange, other(&[7, 1]), 0, true),
+            (Worth::Strange, other(&[7]), 3600, false),
+            (Worth::Strange, other(&[]), 3600, false),
+            (Worth::Strange, away(), 3600, false),
+            (Worth::Strange, forged(), 3600, false),
+            (Worth::Superseded, away(), 0, false),
+            (Worth::Superseded, away(), 5, true),
+            (Worth::Superseded, forged(), 5, true),
+            (Worth::Nothing, away(), 3600, false),
+        ];
+        for (worth, error, waited, want) in rows {
+            let given_up = worth.gives_up(&error, Duration::from_secs(waited), &[digest(1)]);
+            assert_eq!(given_up, want, "{worth:?}, {error}, {waited} s");
         }
     }
 }

@@ -15,7 +15,7 @@ use karmada_api::consts::{component, event, finalizer, label};
 use karmada_apiserver::authn::epochs::{self, End, Record};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    admit,
+    admit::{self, agent::work},
     judge::fence::{self, Left},
     leave::{Leaving, Removal, removal},
     names,
@@ -159,7 +159,9 @@ impl ClusterController {
     async fn drop_work_finalizers(&self, works: &[Reference]) -> Result<(), Error> {
         for work in works {
             let drop = |live: &mut Value| {
-                object::uid(live) == work.uid && object::remove_finalizer(live, finalizer::EXECUTION)
+                let ours = object::uid(live) == work.uid;
+                ours && work::FINALIZERS.iter().filter(|name| object::remove_finalizer(live, name)).count()
+                    > 0
             };
             self.context.writer.objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
         }
@@ -236,7 +238,7 @@ impl ClusterController {
             overdue: overdue.is_some(),
             works_alive: alive.len(),
             works_terminating: terminating.len(),
-            fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work, overdue)),
+            fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work)),
             placed: self.placed_on(&key.name).len(),
             namespace: namespace.is_some(),
             namespace_terminating: namespace
@@ -387,13 +389,12 @@ impl ClusterController {
         Ok(())
     }
 
-    /// Whether something in a Work may run in one place only, and on its cluster for some time yet. An agent whose time has
-    /// been `overdue` for so long has heard nothing since then, as its credentials ended.
-    fn may_run_still(&self, cluster: &str, work: &Reference, overdue: Option<Duration>) -> bool {
+    /// Whether something in a Work may run in one place only, and on its cluster for some time yet. It counts from the last
+    /// renewal: an agent whose credentials have ended renews no more, and one that still does has heard the hub.
+    fn may_run_still(&self, cluster: &str, work: &Reference) -> bool {
         let Some(after) = work.fence else { return false };
         let judgement = &self.context.accounts.judgement;
-        let deaf = overdue.filter(|_| self.context.epochs.is_some()).unwrap_or_default();
-        let silent = judgement.silent(cluster).max(deaf);
+        let silent = judgement.silent(cluster);
         let left = Left { reports: false, exists: true, silent, marked: true };
         fence::wait(Some(left), after, judgement.fence_skew()) != fence::Wait::No
     }
@@ -457,7 +458,11 @@ impl ClusterController {
             .objects
             .list(&WORKS, Some(namespace), "", |page| {
                 for work in page {
-                    let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
+                    // What an agent has collected runs nowhere, whatever it says of itself.
+                    let manifests = work
+                        .pointer("/spec/workload/manifests")
+                        .and_then(Value::as_array)
+                        .filter(|_| work::is_of_a_binding(&work));
                     let reference = Reference {
                         key: Key::of(&work),
                         uid: object::uid(&work).to_owned(),
@@ -465,7 +470,7 @@ impl ClusterController {
                     };
                     if object::deletion_timestamp(&work).is_none() {
                         alive.push(reference);
-                    } else if object::finalizers(&work).contains(&finalizer::EXECUTION) {
+                    } else if object::finalizers(&work).iter().any(|name| work::FINALIZERS.contains(name)) {
                         terminating.push(reference);
                     }
                 }

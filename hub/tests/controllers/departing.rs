@@ -118,6 +118,27 @@ async fn a_work_that_somebody_deletes_comes_back_and_holds_nothing_else_up() {
 async fn an_agent_that_lets_go_of_nothing_does_not_hold_its_cluster_for_ever() {
     let world = World::start().await;
     let member = placed(&world, 2).await;
+    // What it may make and mark besides is not waited for either: a fence is the hub's, and finalizers are the agent's.
+    let within = member.namespace();
+    let own = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
+        "metadata": {
+            "name": "own", "namespace": within, "labels": {"endpointslice.karmada.io/managed-by": "x"},
+            "finalizers": ["karmada.io/execution-controller"],
+        },
+        "spec": {"workload": {"manifests": [{
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
+            "metadata": {
+                "name": "s", "namespace": "default", "annotations": {"work.karmada.io/fence-after": "87600h"},
+            },
+        }]}},
+    });
+    member.rest.post(&WORKS.collection(Some(&within)), &own).await.expect("it may");
+    for mut work in member.works().await {
+        object::add_finalizer(&mut work, "karmada.io/endpointslice-controller");
+        let path = WORKS.object(Some(&within), object::name(&work));
+        member.rest.put(&path, &work).await.expect("it may");
+    }
     world.delete(&CLUSTERS, "", "m").await.expect("deleted");
     let begun = Instant::now();
     let mut moment = 0;
@@ -130,7 +151,7 @@ async fn an_agent_that_lets_go_of_nothing_does_not_hold_its_cluster_for_ever() {
     }
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_secs(600), "it had its time: {waited:?}");
-    world.event("m", "RemovedWithoutAgent", "has not let go of 3 Works in time").await;
+    world.event("m", "RemovedWithoutAgent", "has not let go of 4 Works in time").await;
     let record =
         world.rest.get("/api/v1/namespaces/karmada-cluster/secrets/agent.m").await.expect("a record");
     assert_eq!(object::annotation(&record, "hub.karmada.io/credential-ended"), Some("deleted"));

@@ -67,6 +67,8 @@ pub(crate) trait Supply: Send + Sync {
     fn kept(&self) -> BoxFuture<'_, Result<Option<Credential>, String>>;
     /// Joins by a token, if there is one.
     fn join(&self) -> Option<BoxFuture<'_, Result<Credential, String>>>;
+    /// The credential that was kept, if it came by the invitation that we were given last.
+    fn joined_meanwhile(&self) -> BoxFuture<'_, Option<Credential>>;
     /// Why we have not joined by the invitation that we were given last, where another credential does meanwhile.
     fn not_joined(&self) -> Option<String>;
     /// Where the file is mounted from, if what is renewed can be kept there; an error if that cannot be told yet.
@@ -127,7 +129,7 @@ struct Asked {
 impl Renewer {
     /// Replaces it for ever.
     pub(crate) async fn run(mut self, mut current: Credential) {
-        let mut may_be_mounted = self.keep.is_none();
+        let mut mounted = self.keep.is_none().then(|| (Instant::now(), Backoff::new(RETRY)));
         let mut refused = self.link.refused().listen();
         let mut backoff = Backoff::new(RETRY);
         let mut seen = self.supply.in_file().and_then(Result::ok).map(|(_, version)| version);
@@ -157,11 +159,14 @@ impl Renewer {
                 () = sleep(wait) => false,
             };
             self.compare_clocks();
-            if may_be_mounted && let Ok(found) = self.supply.mounted_from().await {
-                may_be_mounted = false;
-                if let Some(keep) = found {
+            // A member that has just started may refuse what it lets us do in a moment.
+            if let Some((at, retry)) = &mut mounted
+                && *at <= Instant::now()
+            {
+                *at = Instant::now() + retry.next(&self.env);
+                if let Ok(Some(keep)) = self.supply.mounted_from().await {
                     tracing::info!(cluster = %self.cluster, kept = %keep.place(), "what is renewed of the hub's credential is kept where it is mounted from");
-                    self.keep = Some(keep);
+                    (self.keep, mounted) = (Some(keep), None);
                     due = self.plan(&current);
                     look = self.next_look(due);
                 }
@@ -274,8 +279,11 @@ impl Renewer {
 
     /// One attempt to join by the invitation that we were given, while another credential does.
     async fn accept(&self) -> Result<Credential, String> {
-        let joining = self.supply.join().ok_or_else(|| "there is none any more".to_owned())?;
-        let new = joining.await?;
+        // It may be used up: by another process, or by us, when what came of it could not be tried.
+        let new = match self.supply.joined_meanwhile().await {
+            Some(kept) => kept,
+            None => self.supply.join().ok_or_else(|| "there is none any more".to_owned())?.await?,
+        };
         self.take(&new).await.map_err(|error| format!("it was issued, and: {error}"))?;
         self.standing.joined();
         self.standing.renewed();

@@ -57,11 +57,10 @@ pub(crate) fn judge(answer: &[u8], invitation: &Invitation) -> Result<Discovered
         if invitation.authorities.contains(&digest) {
             pinned.push_str(&armoured(authority));
         }
-        found.push(digest.to_string());
+        found.push(digest);
     }
     if pinned.is_empty() {
         let wanted: Vec<_> = invitation.authorities.iter().map(KeyDigest::to_string).collect();
-        let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
         return Err(JoinError::OtherAuthority { hub: hub.clone(), found, wanted: wanted.join(" or ") });
     }
     let host = named["server"].as_str().and_then(|server| server.parse::<http::Uri>().ok());

@@ -68,6 +68,12 @@ impl Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyDigest([u8; 32]);
 
+/// Digests for people.
+fn listed(digests: &[KeyDigest]) -> String {
+    let all: Vec<_> = digests.iter().map(KeyDigest::to_string).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
 impl std::fmt::Display for KeyDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("sha256:")?;
@@ -88,7 +94,7 @@ impl KeyDigest {
         Ok(Self(digest))
     }
 
-    fn of(key: &[u8]) -> Self {
+    pub(crate) fn of(key: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, key);
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest.as_ref());
@@ -148,10 +154,10 @@ pub(crate) enum JoinError {
     )]
     Forged { hub: String, id: String },
     #[error(
-        "the authority of {hub} has the key {found}, and --ca-cert-hash says {wanted}: it is another hub, or somebody on the \
-             way pretends to be it"
+        "the authority of {hub} has the key {}, and --ca-cert-hash says {wanted}: it is another hub, or somebody on the \
+             way pretends to be it", listed(.found)
     )]
-    OtherAuthority { hub: String, found: String, wanted: String },
+    OtherAuthority { hub: String, found: Vec<KeyDigest>, wanted: String },
     #[error(
         "the server that answers at {hub} is not certified by the hub's authority: {why}; somebody on the way pretends to be \
              the hub"

@@ -21,7 +21,7 @@
 mod cluster;
 mod event;
 pub mod generator;
-mod work;
+pub mod work;
 
 use karmada_api::consts::{namespace, subject};
 use karmada_meta::{

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::{Act, Write, is_own_namespace, is_same, kept_by, owned};
 
-/// Finalizers of controllers that run in an agent.
-const FINALIZERS: [&str; 4] = [
+/// Finalizers of controllers that run in an agent. Whoever goes on without the agent takes all of them off.
+pub const FINALIZERS: [&str; 4] = [
     finalizer::EXECUTION,
     finalizer::ENDPOINT_SLICE,
     finalizer::MCS_ENDPOINT_SLICE_COLLECT,
@@ -22,6 +22,11 @@ const FINALIZERS: [&str; 4] = [
 
 /// Labels by which the hub knows a Work for one of its own.
 const HUBS: [&str; 2] = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
+
+/// Whether the hub has made a Work of a binding. What an agent has collected runs nothing on its member.
+pub fn is_of_a_binding(work: &Value) -> bool {
+    HUBS.iter().any(|key| object::label(work, key).is_some())
+}
 
 pub(super) fn judge(write: &Write<'_>, object: &Value) -> Vec<FieldError> {
     if !is_own_namespace(write) {
