@@ -216,3 +216,40 @@ async fn who_removes_the_cluster_waits_for_no_window() {
     eventually(SECOND * 5, "it is taken away", async || replicas(&world).await.is_none()).await;
     agent.stop().await;
 }
+
+/// The hub counts on a fence from the moment in which it is wanted, and begins elsewhere what has gone from here.
+#[tokio::test(start_paused = true)]
+async fn a_fence_waits_for_no_hold() {
+    let fenced = |after: &str| {
+        let mut web = deployment("default", "web", 2);
+        web["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": after});
+        web
+    };
+    // As it was applied: with no fence, and with a longer one.
+    for first in [deployment("default", "web", 2), fenced("30m")] {
+        let world = World::new().await;
+        let agent = world.active_agent().await;
+        world.work("web", &[first]).await;
+        world.applied("web").await;
+        annotate(&world.member, LEASE, "agent.karmada.io/hold", Some("router swap")).await;
+        eventually(FOUND, "it is found", async || agent.handle.held().is_some()).await;
+        world.work("web", &[fenced("60s")]).await;
+        eventually(SECOND * 30, "it is said", async || {
+            world.condition("web", "ChangesHeld").await.0 == "True"
+        })
+        .await;
+        sleep(SECOND * 30).await;
+        assert_eq!(replicas(&world).await, Some(json!(2)), "it is confirmed");
+        world.wire.cut();
+        becomes(&world, SECOND * 100, 0).await;
+        world.wire.mend();
+        becomes(&world, SECOND * 60, 2).await;
+        // It moves: whoever begins it elsewhere waits until it has gone.
+        world.delete_work("web").await;
+        eventually(SECOND * 30, "it goes", async || world.is_missing(WEB).await).await;
+        eventually(SECOND * 30, "it is let go", async || {
+            world.hub.get(&World::work_path("web")).await.is_err()
+        })
+        .await;
+    }
+}

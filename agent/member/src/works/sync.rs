@@ -163,9 +163,15 @@ impl Executor {
         }
     }
 
-    /// What holds changes of a Work back. What is left to do after the Cluster has gone from the hub waits for nothing.
+    /// What holds changes of a Work back. What is left to do after the Cluster has gone from the hub waits for nothing, nor
+    /// does the end of what may run in one place only: the hub begins it elsewhere when it has gone from here, and confirms it
+    /// here no more.
     fn held(&self, work: &DesiredWork) -> Option<Held> {
-        if self.upstream.cluster_is_going() { None } else { self.holds.held(work) }
+        let held = self.holds.held(work).filter(|_| !self.upstream.cluster_is_going())?;
+        let is_fenced = |work: &DesiredWork| work.manifests.iter().any(|manifest| manifest.fence.is_some());
+        let moves = work.deleting
+            && (is_fenced(work) || self.holds.in_force(&work.name).is_some_and(|before| is_fenced(&before)));
+        (!moves).then_some(held)
     }
 
     /// A version of a Work is about to be known: the one before it stays in force if changes are held back.
@@ -228,9 +234,21 @@ impl Executor {
             };
             let listed = &work.manifests[ordinal];
             let identifier = identifier(ordinal, listed);
+            // A fence does not wait with the rest: the hub counts on it from now on.
+            let fence =
+                [manifest.and_then(|manifest| manifest.fence), listed.fence].into_iter().flatten().min();
             let Some(manifest) = manifest else {
+                let mut error = None;
+                if fence.is_some()
+                    && recorded.contains_key(&listed.id)
+                    && let Err(failure) = self.is_fenced(work, listed, fence).await
+                {
+                    self.failed(listed, &failure);
+                    again = again.and(self.again(&work.name, &failure));
+                    error = Some(failure.message);
+                }
                 let seen = self.seen(work, &listed.id, &recorded);
-                outcomes.manifests.push(Outcome { identifier, error: None, seen });
+                outcomes.manifests.push(Outcome { identifier, error, seen });
                 continue;
             };
             if work.suspended {
@@ -239,7 +257,7 @@ impl Executor {
                 outcomes.manifests.push(Outcome { identifier, error: None, seen });
                 continue;
             }
-            match self.is_fenced(work, manifest).await {
+            match self.is_fenced(work, manifest, fence).await {
                 Ok(false) => {}
                 Ok(true) => {
                     // The fence brings its Work back when the hub has said what it wants.
@@ -269,7 +287,7 @@ impl Executor {
                         outcomes.contested.push(self.contested(work, manifest, &contested));
                     }
                     again = again.and(self.until_served(&work.name, manifest));
-                    if manifest.fence.is_some() {
+                    if fence.is_some() {
                         self.fence.is_running(&manifest.id);
                     }
                     outcomes.manifests.push(Outcome { identifier, error: None, seen: Some(done.seen) });
@@ -336,8 +354,13 @@ impl Executor {
     }
 
     /// Whether an object must not be applied now, for it may run in one place only.
-    async fn is_fenced(&self, work: &DesiredWork, manifest: &Manifest) -> Result<bool, Failure> {
-        let Some(after) = manifest.fence.filter(|_| manifest.problem.is_none()) else {
+    async fn is_fenced(
+        &self,
+        work: &DesiredWork,
+        manifest: &Manifest,
+        fence: Option<Duration>,
+    ) -> Result<bool, Failure> {
+        let Some(after) = fence.filter(|_| manifest.problem.is_none()) else {
             self.fence.release(&manifest.id).await?;
             return Ok(false);
         };
