@@ -508,7 +508,6 @@ impl<H: Send + Sync + 'static> Writer<H> {
     fn renew(&mut self) -> Result<(), Failure> {
         let location = self.engine.location();
         tracing::warn!(location, "what was written may be lost: the store is written anew from memory");
-        self.doubt = None;
         self.anew()
     }
 
@@ -527,6 +526,8 @@ impl<H: Send + Sync + 'static> Writer<H> {
         let renewed = self.at_disk(|engine| engine.renew(image));
         self.shared.rewriting.store(false, Ordering::Relaxed);
         renewed.map_err(|error| self.failure(&error))?;
+        // Before there is the new file a crash may still find the batch in the old one: nothing is shown at its revision.
+        self.doubt = None;
         self.late.clear();
         self.forgotten.clear();
         (self.durable, self.reserved) = (marks.revision, marks.reserved);

@@ -466,3 +466,26 @@ async fn renewals_wait_for_a_batch_in_doubt() {
     renewal("after").await.unwrap();
     assert_eq!(run.store.failure(), None);
 }
+
+/// A crash may find it for as long as there is no other file.
+#[tokio::test]
+async fn renewals_wait_for_a_batch_in_doubt_while_no_new_file_can_be_written() {
+    let run = Run::start().await;
+    let renewal = |value: &'static str| {
+        run.store.commit(vec![Op::put(Key::new(LEASES, "a", "x"), Expect::Any, value).relaxed()])
+    };
+    for value in ["made", "reserved"] {
+        renewal(value).await.unwrap();
+    }
+    run.disk.fail(1, usize::MAX);
+    let work = Op::put(Key::new(WORKS, "a", "x"), Expect::Any, "");
+    run.store.commit(vec![work]).await.unwrap_err();
+    for _ in 0..3 {
+        run.clock.advance(LONG);
+        renewal("refused").await.unwrap_err();
+    }
+    run.disk.heal();
+    run.clock.advance(LONG);
+    renewal("after").await.unwrap();
+    assert_eq!(run.store.failure(), None);
+}
