@@ -34,6 +34,8 @@ const ENTRY: &str = "graces";
 const EVERY: Duration = Duration::from_secs(10);
 const EVERY_MANY: Duration = Duration::from_secs(60);
 const MANY: usize = 200;
+/// Between attempts to read it.
+const RETRY: Duration = Duration::from_secs(2);
 /// The most that is written down of each sort: those that have waited longest.
 const MOST: usize = 1000;
 /// Nothing waits for longer.
@@ -123,12 +125,23 @@ impl Graces {
     /// Resolves once it is known what was waited before. Whoever measures waits for that.
     pub(crate) async fn recalled(&self, objects: &Objects) {
         let read = || async {
-            let found = match objects.get(&config_maps(), &place()).await {
-                Ok(found) => found,
-                Err(error) => {
-                    tracing::warn!(%error, "what was waited before evictions cannot be read: it begins anew");
-                    return;
+            let mut is_told = false;
+            let found = loop {
+                match objects.get(&config_maps(), &place()).await {
+                    Ok(found) => break found,
+                    Err(error) if error.is_forbidden() => {
+                        tracing::warn!(%error, "what was waited before evictions cannot be read: it begins anew");
+                        return;
+                    }
+                    // What is begun anew is written down over it.
+                    Err(error) if !std::mem::replace(&mut is_told, true) => {
+                        tracing::warn!(%error, "what was waited before evictions cannot be read yet: no grace period ends meanwhile");
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "what was waited before evictions cannot be read yet")
+                    }
                 }
+                tokio::time::sleep(RETRY).await;
             };
             let text = found.as_ref().and_then(|map| map["data"][ENTRY].as_str()).unwrap_or_default();
             match self.recall(text) {
@@ -202,6 +215,14 @@ async fn write(objects: &Objects, text: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use karmada_client::Rest;
+    use kube::client::Body;
+
     use super::*;
 
     #[test]
@@ -225,5 +246,34 @@ mod tests {
         assert_eq!((of(0), of(1999)), (3000 * second, Duration::ZERO), "the longest");
         assert_eq!(next.recall(r#"{"tasks":[1,{"what":"x"}],"other":{}}"#).unwrap(), 2);
         assert!(next.recall("[").is_err());
+    }
+    #[tokio::test(start_paused = true)]
+    async fn an_api_that_fails_at_first_costs_nothing_that_was_waited() {
+        let was = Graces::default();
+        let key = BindingKey { scope: Scope::Namespaced, key: Key::new("shop", "web-deployment") };
+        was.ill.lock().watched(&key, &"m".to_owned(), None, Duration::ZERO);
+        let (text, _) = was.record(Duration::from_secs(100), true);
+        // How often it fails, with which code, and what is known then.
+        for (failures, code, known) in [(0, 503, 100), (3, 503, 100), (1, 429, 100), (1, 403, 0)] {
+            let (text, asked) = (text.clone(), Arc::new(AtomicUsize::new(0)));
+            let service = tower::service_fn(move |_: http::Request<Body>| {
+                let body = match asked.fetch_add(1, Ordering::SeqCst) < failures {
+                    true => {
+                        json!({"kind": "Status", "status": "Failure", "reason": "", "message": "", "code": code})
+                    }
+                    false => json!({"kind": "ConfigMap", "data": {ENTRY: text}}),
+                };
+                let status = body["code"].as_u64().map_or(200, |code| code as u16);
+                let answer =
+                    http::Response::builder().status(status).body(Body::from(body.to_string().into_bytes()));
+                std::future::ready(answer)
+            });
+            let objects = Objects::new(Rest::new(kube::Client::new(service, "default")));
+            let graces = Graces::default();
+            graces.recalled(&objects).await;
+            let second = Duration::from_secs(1);
+            let waited = graces.ill.lock().watched(&key, &"m".to_owned(), None, 50 * second);
+            assert_eq!(waited, known * second, "{failures} times {code}");
+        }
     }
 }
