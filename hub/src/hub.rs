@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     accounts::Settings,
     controllers::{
-        application::ApplicationFailover, binding::Binder, cluster::ClusterController, context::Context,
-        credentials, dependencies::Dependencies, detector::Detector, evictor::Evictor, failback::Failback,
-        graceful::GracefulEviction, lease::LeaseMonitor, namespace::NamespaceController,
-        quota::QuotaController, rebalancer::Rebalancer, remedy::Remedies, resync, scaling::Scaling,
-        scheduler::Scheduler, status::StatusController, taint_policy::TaintPolicies,
+        application::ApplicationFailover, binding::Binder, certificates::Approver,
+        cluster::ClusterController, context::Context, credentials, dependencies::Dependencies,
+        detector::Detector, evictor::Evictor, failback::Failback, graceful::GracefulEviction,
+        lease::LeaseMonitor, namespace::NamespaceController, quota::QuotaController, rebalancer::Rebalancer,
+        remedy::Remedies, resync, scaling::Scaling, scheduler::Scheduler, status::StatusController,
+        taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
     write::claiming::NewTemplates,
@@ -77,6 +78,7 @@ pub struct Hub {
     figures: HubFigures,
     new_templates: NewTemplates,
     epochs: Option<Arc<Epochs>>,
+    approves: bool,
 }
 
 impl fmt::Debug for Hub {
@@ -103,6 +105,7 @@ impl Hub {
             figures,
             new_templates: NewTemplates::default(),
             epochs: None,
+            approves: false,
         })
     }
 
@@ -131,6 +134,13 @@ impl Hub {
     #[must_use]
     pub(crate) fn with_epochs(mut self, epochs: &Arc<Epochs>) -> Self {
         self.epochs = Some(epochs.clone());
+        self
+    }
+
+    /// Lets agents in by tokens, on an API server that signs what somebody has approved, and gives them their roles there.
+    #[must_use]
+    pub fn approving_agents(mut self) -> Self {
+        self.approves = true;
         self
     }
 
@@ -178,6 +188,7 @@ impl Hub {
         let taint_policies = TaintPolicies::new(&context);
         let remedies = Remedies::new(&context);
         let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));
+        let approver = self.approves.then(|| Approver::new(&context));
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -199,6 +210,9 @@ impl Hub {
         spawn(&mut running, "remedy", remedies.run(stop.clone()));
         if let Some(scaling) = scaling {
             spawn(&mut running, "scaling", scaling.run(stop.clone()));
+        }
+        if let Some(approver) = approver {
+            spawn(&mut running, "certificates", approver.run(stop.clone()));
         }
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));

@@ -12,7 +12,7 @@ use std::{
 
 use karmada_client::Rest;
 use karmada_tests::{
-    fleet::{Binaries, Fleet, Options, cluster_path, condition, file, rest, start_stock},
+    fleet::{Binaries, Engine, Fleet, Options, cluster_path, condition, file, rest, start_stock},
     process::{Process, own_address},
     samples::{condition_of, config_map, config_map_path, config_map_policy},
     wait::{PATIENCE, eventually, gone, until},
@@ -34,9 +34,13 @@ struct World {
 
 impl World {
     async fn start(test: &str, hub: &[&str]) -> Option<Self> {
+        Self::start_on(test, hub, Engine::Embedded).await
+    }
+
+    async fn start_on(test: &str, hub: &[&str], engine: Engine) -> Option<Self> {
         let binaries = Binaries::in_one(PROGRAM);
-        let options =
-            Options { hub: hub.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() };
+        let hub = hub.iter().map(|flag| (*flag).to_owned()).collect();
+        let options = Options { hub, engine, ..Options::default() };
         let fleet = Fleet::start(test, 0, &binaries, options).await?;
         let (cluster, member_config) = start_stock(fleet.dir.path(), CLUSTER, &binaries, true);
         file(&member_config).await;
@@ -133,6 +137,35 @@ async fn a_join_is_small() {
 }
 
 const RENEWALS: &str = "karmada_agent_hub_certificate_renewals_total";
+
+/// There the server signs what is approved, and the hub approves.
+#[tokio::test]
+async fn a_cluster_joins_and_leaves_a_hub_on_a_stock_server() {
+    let Some(world) = World::start_on("stock-join", &[], Engine::Stock).await else { return };
+    let line = world.line(CLUSTER);
+    let agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    let namespace = world.fleet.namespace.clone();
+    world.fleet.create_namespace().await;
+    world.fleet.create([config_map("settings", "one"), config_map_policy("settings", &[CLUSTER])]).await;
+    until(&world.member, &config_map_path(&namespace, "settings"), "applied", PATIENCE, |_| true).await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=hub.karmada.io/roles-of";
+    let role = world.fleet.api.get(roles).await.unwrap()["items"][0].clone();
+    assert_eq!(role["metadata"]["name"], format!("karmada-hub:agent:{CLUSTER}"), "{role}");
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let made = world.fleet.api.get(requests).await.unwrap()["items"][0].clone();
+    assert_eq!(made["status"]["conditions"][0]["reason"], "AutoApproved", "{made}");
+
+    let mut leave = Command::new(PROGRAM);
+    leave.args(["karmada-agent", "leave", &format!("--cluster-name={CLUSTER}")]);
+    leave.arg(format!("--kubeconfig={}", world.member_config.display()));
+    let left = leave.arg(format!("--state-dir={}", world.at("state").display())).output().unwrap();
+    assert!(left.status.success(), "{left:?}\n{}", agent.log_tail(50));
+    gone(&world.fleet.api, &cluster_path(CLUSTER), PATIENCE).await;
+    let role = world.fleet.api.get(roles).await.unwrap()["items"][0].clone();
+    assert_eq!(role["rules"][0]["resourceNames"], json!([CLUSTER]), "{role}");
+    assert_eq!(role["rules"].as_array().map(Vec::len), Some(1), "{role}");
+}
 
 #[tokio::test]
 async fn renewals_under_load_fail_nothing() {

@@ -24,6 +24,9 @@ pub mod label {
     /// The value of [`SYSTEM`].
     pub const SYSTEM_VALUE: &str = "true";
 
+    /// On roles and bindings that the hub has made for the agent of a cluster, on an API server that is not its own: which.
+    pub const ROLES_OF: &str = "hub.karmada.io/roles-of";
+
     /// On a policy, and on what it claims.
     pub const PROPAGATION_POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
     /// On a cluster-wide policy, and on what it claims.
@@ -452,6 +455,12 @@ pub mod event {
         TAINT_CLUSTER_FAILED = "TaintClusterFailed";
         /// Cluster: it goes without its agent, which has had its time. Ours.
         REMOVED_WITHOUT_AGENT = "RemovedWithoutAgent";
+        /// CertificateSigningRequest: the hub has approved it, on an API server that is not its own. Ours.
+        CERTIFICATE_APPROVED = "CertificateApproved";
+        /// CertificateSigningRequest: the hub has denied it, on an API server that is not its own. Ours.
+        CERTIFICATE_DENIED = "CertificateDenied";
+        /// CertificateSigningRequest: it waits for somebody to approve it. Ours.
+        CERTIFICATE_WAITS = "CertificateWaits";
         /// Hub: nothing is evicted from lost clusters for the time being. Ours.
         EVICTIONS_HELD = "EvictionsHeld";
         /// Hub: evictions go on. Ours.
@@ -549,6 +558,8 @@ pub mod event {
 pub mod component {
     /// The cluster controller.
     pub const CLUSTER: &str = "cluster-controller";
+    /// What approves the certificates of agents.
+    pub const CSR_APPROVER: &str = "agent-csr-approving-controller";
     /// The detector.
     pub const DETECTOR: &str = "resource-detector";
     /// The scheduler.

@@ -11,6 +11,7 @@
 //! - `controller` does what kube-controller-manager's `csrapproving`, `csrsigning` and `csrcleaner` do, for the signer
 //!   [`CLIENT_SIGNER`] alone.
 //! - `cluster_info` does what its `bootstrapsigner` and `tokencleaner` do.
+//! - [`elsewhere`] is the decision for a hub on another API server, where somebody else signs.
 //!
 //! They work once there is a [`Certifier`] ([`ApiServer::certify_by`](crate::ApiServer::certify_by)).
 //!
@@ -41,6 +42,7 @@
 
 mod cluster_info;
 mod controller;
+pub mod elsewhere;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -250,8 +252,16 @@ pub struct Certifier {
 
 impl Certifier {
     /// Signs by `signer`; others reach the server at the URL `server`.
+    /// Whether it decides what is signed, too.
+    approves: bool,
     pub fn new(signer: Signer, server: impl Into<String>) -> Self {
-        Self { signer, server: server.into(), usual: policy::USUAL }
+        Self { signer, server: server.into(), usual: policy::USUAL, approves: true }
+    }
+
+    /// The same, which signs what others have approved, as kube-controller-manager does.
+    #[must_use]
+    pub fn approving_nothing(self) -> Self {
+        Self { approves: false, ..self }
     }
 
     /// The same, whose certificates last so long if nobody asks for another life.

@@ -41,7 +41,8 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     {
         return Err(Failure::failed(
             "this server is no hub with an API of its own: it gave the agents their credentials, and takes them back \
-             (for those of manifests/hub/agent-rbac.yaml: kubectl -n karmada-system delete serviceaccount karmada-agent-NAME)",
+             (for those of manifests/hub/agent-rbac.yaml: kubectl -n karmada-system delete serviceaccount karmada-agent-NAME; what \
+             an agent may that joined by a token: kubectl delete clusterrolebindings,rolebindings -A -l hub.karmada.io/roles-of=NAME)",
         ));
     }
     for name in &args.names {

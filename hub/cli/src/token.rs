@@ -119,7 +119,8 @@ async fn whereabouts(server: &Server) -> Result<(String, String), Failure> {
         Ok(info) => info,
         Err(error) if error.is_not_found() => {
             return Err(Failure::failed(format!(
-                "the server has no ConfigMap {}/{}, by which a machine finds it: is it a hub with an API of its own?",
+                "the server has no ConfigMap {}/{}, by which a machine finds it: is it a hub with an API of its own? On \
+                 another API server it is made with manifests/hub/join-rbac.yaml",
                 CLUSTER_INFO.namespace, CLUSTER_INFO.name
             )));
         }

@@ -32,7 +32,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::waiting::Waiting;
 use super::{Context, Next, work};
-use crate::{known::heads::ClusterHead, rules::hooks, write::checks};
+use crate::{
+    known::heads::ClusterHead,
+    rules::hooks,
+    write::{agents, checks},
+};
 
 /// How many clusters are worked on at a time.
 const WORKERS: usize = 4;
@@ -201,6 +205,11 @@ impl ClusterController {
                     event::CREATE_EXECUTION_SPACE_SUCCEED,
                     text,
                 );
+                if self.context.epochs.is_none()
+                    && let Err(error) = agents::restore(&self.context.writer.objects, cluster_name).await
+                {
+                    tracing::warn!(cluster = cluster_name, %error, "the agent has no rights in its new execution namespace");
+                }
                 Ok(Next::Done)
             }
             Err(error) if error.is_already_exists() => Ok(Next::After(Duration::ZERO)),
@@ -228,9 +237,10 @@ impl ClusterController {
         let namespace =
             self.context.writer.objects.get(&NAMESPACES, &Key::cluster_scoped(name.as_str())).await?;
         let overdue = self.waiting.overdue(cluster, alive.len() + terminating.len());
+        let fenced = terminating.iter().any(|work| self.may_run_still(&key.name, work));
         let reporting = ClusterHead::project(cluster).reporting();
         if overdue.is_some() && self.waiting.is_untold(&key.name) {
-            self.go_without_agent(cluster, reporting, alive.len() + terminating.len()).await?;
+            self.go_without_agent(cluster, reporting, alive.len() + terminating.len(), fenced).await?;
             self.waiting.told(&key.name);
         }
         let step = removal(&Leaving {
@@ -238,7 +248,7 @@ impl ClusterController {
             overdue: overdue.is_some(),
             works_alive: alive.len(),
             works_terminating: terminating.len(),
-            fenced: terminating.iter().any(|work| self.may_run_still(&key.name, work)),
+            fenced,
             placed: self.placed_on(&key.name).len(),
             namespace: namespace.is_some(),
             namespace_terminating: namespace
@@ -282,19 +292,35 @@ impl ClusterController {
     }
 
     /// Ends the credentials of an agent that has had its time, and says so where somebody waits for it.
-    async fn go_without_agent(&self, cluster: &Value, reporting: bool, works: usize) -> Result<(), Error> {
+    async fn go_without_agent(
+        &self,
+        cluster: &Value,
+        reporting: bool,
+        works: usize,
+        fenced: bool,
+    ) -> Result<(), Error> {
         let name = object::name(cluster);
-        if self.has_credentials(name, cluster).await? {
-            self.end_credentials(name, object::uid(cluster)).await?;
-        }
+        let credentials = match &self.context.epochs {
+            Some(_) => {
+                if self.has_credentials(name, cluster).await? {
+                    self.end_credentials(name, object::uid(cluster)).await?;
+                }
+                "its credentials have ended"
+            }
+            None if self.take_back(name).await? => "what the hub let it do here is taken back",
+            None => "end its credentials on this API server, so that it makes nothing here again",
+        };
         if reporting && works > 0 {
-            let credentials = match &self.context.epochs {
-                Some(_) => "its credentials have ended",
-                None => "end its credentials on this API server, so that it makes nothing here again",
+            let fence = match fenced {
+                true => {
+                    " What may run in one place only is waited for until the agent has not been heard for so long that it has \
+                         stopped it."
+                }
+                false => "",
             };
             let text = format!(
                 "The agent of cluster({name}) reports, and has not let go of {works} Works in time: the Cluster goes without \
-                 it, and what they hold stays on the member; {credentials}."
+                 it, and what they hold stays on the member; {credentials}.{fence}"
             );
             tracing::warn!(
                 cluster = name,
@@ -309,7 +335,8 @@ impl ClusterController {
     /// Whether there may be credentials by the name of a Cluster. What it says of that its agent may have taken back before it
     /// deleted it, and who was shown one may have been another process.
     async fn has_credentials(&self, name: &str, cluster: &Value) -> Result<bool, Error> {
-        let Some(epochs) = &self.context.epochs else { return Ok(admit::agent::has_registered(cluster)) };
+        // On another API server whoever has a token may hold a certificate, and nobody notes that.
+        let Some(epochs) = &self.context.epochs else { return Ok(true) };
         if admit::agent::has_registered(cluster) || epochs.was_shown(name) {
             return Ok(true);
         }
@@ -367,12 +394,11 @@ impl ClusterController {
         Ok(())
     }
 
-    /// Takes away the roles that `karmadactl register` has made for an agent. Those in its execution namespace have gone with
-    /// that.
+    /// Takes away the roles that `karmadactl register` has made for an agent, or the hub on an API server that is not its own:
+    /// there they are what its certificate is good for. Those in its execution namespace have gone with that.
     async fn drop_roles(&self, cluster: &str) -> Result<(), Error> {
         if self.context.epochs.is_none() {
-            // Elsewhere they are what the agent of that name may do, and were given by whoever runs that server.
-            return Ok(());
+            return self.take_back(cluster).await.map(drop);
         }
         let within = format!("{RBAC}/namespaces/{}", epochs::NAMESPACE);
         for path in [
@@ -387,6 +413,19 @@ impl ClusterController {
             }
         }
         Ok(())
+    }
+
+    /// Takes back what the hub has given an agent on an API server that is not its own; whether it was anything.
+    async fn take_back(&self, cluster: &str) -> Result<bool, Error> {
+        let (objects, now) = (&self.context.writer.objects, self.context.env.wall());
+        match agents::take_back(objects, cluster, now).await {
+            // The Cluster does not wait for a right that its server's owner does not mean to give.
+            Err(error) if error.is_forbidden() => {
+                tracing::warn!(cluster, %error, "the hub may not take the rights of an agent back whose Cluster goes");
+                Ok(false)
+            }
+            taken => taken,
+        }
     }
 
     /// Whether something in a Work may run in one place only, and on its cluster for some time yet. It counts from the last

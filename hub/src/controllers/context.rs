@@ -243,6 +243,11 @@ impl Context {
         health
     }
 
+    /// The API, for watches of a controller's own.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// A binding: as the watch has brought it just now, or read.
     pub(crate) async fn binding(&self, key: &BindingKey) -> Result<Option<Value>, Error> {
         match self.known.bindings.of(key.scope).recent(&key.key) {

@@ -11,6 +11,7 @@
 //!   clusters' taints ─▶ evictor ─────┐
 //!   health of copies ─▶ application ─┴─▶ tasks in bindings ─▶ graceful ─▶ tasks end
 //!   clusters that are well again ─▶ failback ─▶ bindings, to be placed anew
+//!   requests for certificates ─▶ certificates ─▶ approved or denied, agents' roles (on an API server that is not the hub's)
 //!   agents' certificates that end soon ─▶ credentials ─▶ clusters' conditions
 //!   ClusterTaintPolicies, conditions ─▶ taint_policy ─▶ clusters' taints
 //!   autoscalers, members' replicas ─▶ scaling ─▶ templates
@@ -22,6 +23,7 @@
 
 pub(crate) mod application;
 pub(crate) mod binding;
+pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod context;
 pub(crate) mod credentials;

@@ -10,8 +10,9 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 19] = [
+const COMPONENTS: [&str; 20] = [
     component::CLUSTER,
+    component::CSR_APPROVER,
     component::DETECTOR,
     component::SCHEDULER,
     component::BINDING,

@@ -29,7 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Tokio's clock, which tests pause.
-struct Paused(Instant);
+pub(crate) struct Paused(pub(crate) Instant);
 
 impl Clock for Paused {
     fn now(&self) -> Duration {

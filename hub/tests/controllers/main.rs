@@ -8,6 +8,7 @@
     reason = "a failing step fails the test"
 )]
 
+mod approving;
 mod common;
 mod counting;
 mod departing;

@@ -212,7 +212,8 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
     let accounts = Arc::new(ServiceAccounts::new(settings, keys));
     sim.server.authenticate_by(Authenticator::new(tokens, env).with_service_accounts(accounts));
     let signer = pki.signer().map_err(|e| usage("--data-dir", &e))?;
-    sim.server.certify_by(Certifier::new(signer, pki.server_url(address.port())));
+    // As kube-controller-manager: what somebody has approved.
+    sim.server.certify_by(Certifier::new(signer, pki.server_url(address.port())).approving_nothing());
     listener::serve(listener, tls, sim.server.service(), stop).await;
     sim.stopped().await;
     Ok(())

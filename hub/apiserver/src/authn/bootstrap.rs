@@ -59,10 +59,16 @@ const GROUP_LENGTH: usize = 256;
 
 /// A token in its two parts; nothing if it has not the form of a bootstrap token.
 pub fn parse(token: &str) -> Option<(&str, &str)> {
-    let part = |text: &str, length| {
-        text.len() == length && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-    };
-    token.split_once('.').filter(|(id, secret)| part(id, ID_LENGTH) && part(secret, SECRET_LENGTH))
+    token.split_once('.').filter(|(id, secret)| is_id(id) && is_part(secret, SECRET_LENGTH))
+}
+
+/// Whether a text has the form of a token's id.
+pub(crate) fn is_id(text: &str) -> bool {
+    is_part(text, ID_LENGTH)
+}
+
+fn is_part(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 /// Whether a token may put somebody into this group.
@@ -189,6 +195,12 @@ fn field(secret: &Value, name: &str) -> Option<String> {
 pub(crate) fn ends_at(secret: &Value) -> Option<SystemTime> {
     let until = field(secret, "expiration")?.parse::<Time>().ok()?;
     (secret["type"] == TYPE).then(|| until.timestamp().into())
+}
+
+/// Sets when the time of a token is up.
+pub(crate) fn end_at(secret: &mut Value, at: SystemTime) {
+    let text = STANDARD.encode(Time::from_system(at).to_string());
+    object::ensure_map(secret, "data").insert("expiration".to_owned(), text.into());
 }
 
 /// What a token signs by that signs what machines read before they know this server.

@@ -129,22 +129,13 @@ impl Controller {
             return Ok(true);
         };
         let mut request = self.registry.value_of(kind, &live);
-        let has = |sort: &str| {
-            let conditions = request.pointer("/status/conditions").and_then(Value::as_array);
-            conditions.into_iter().flatten().any(|condition| condition["type"] == sort)
-        };
-        let is_done = live.header.deleting
-            || request["spec"]["signerName"] != CLIENT_SIGNER
-            || has("Denied")
-            || has("Failed")
-            || request
-                .pointer("/status/certificate")
-                .and_then(Value::as_str)
-                .is_some_and(|text| !text.is_empty());
-        if is_done {
+        if live.header.deleting || !is_open(&request) {
             return Ok(true);
         }
-        let approved = has("Approved");
+        let approved = has(&request, "Approved");
+        if !approved && !self.certifier.approves {
+            return Ok(true);
+        }
         let spec = request["spec"].clone();
         let requested = Requested::read(spec["request"].as_str().unwrap_or_default());
         let name = &*key.name;
@@ -494,7 +485,22 @@ fn made(object: &Value) -> SystemTime {
     at.map_or(SystemTime::UNIX_EPOCH, |at| at.timestamp().into())
 }
 
-fn add(request: &mut Value, sort: &str, reason: &str, message: &str, now: &str) {
+/// Whether a request is one for the signer of clients that has neither been denied nor answered.
+pub(super) fn is_open(request: &Value) -> bool {
+    let certificate = request.pointer("/status/certificate").and_then(Value::as_str);
+    request["spec"]["signerName"] == CLIENT_SIGNER
+        && !has(request, "Denied")
+        && !has(request, "Failed")
+        && certificate.is_none_or(str::is_empty)
+}
+
+/// Whether a request has a condition.
+pub(super) fn has(request: &Value, sort: &str) -> bool {
+    let conditions = request.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| condition["type"] == sort)
+}
+
+pub(super) fn add(request: &mut Value, sort: &str, reason: &str, message: &str, now: &str) {
     let condition = json!({"type": sort, "status": "True", "reason": reason, "message": message,
         "lastUpdateTime": now, "lastTransitionTime": now});
     let status = object::ensure_map(request, "status");

@@ -17,6 +17,9 @@
 //!
 //! Nothing here relies on admission: what the embedded engine does to writes, controllers do to what they find. Users are
 //! told at once all the same, where the server can reach the hub: [`webhooks`].
+//!
+//! Agents join by bootstrap tokens as they do on the embedded engine: the hub approves what they ask for, and makes the roles
+//! of each; whoever signs for the server signs (`controllers::certificates`).
 
 pub mod definitions;
 mod fence;
@@ -289,7 +292,8 @@ impl Remote {
         }
         let hub = Hub::new(self.config.hub.clone(), client.clone(), self.env.clone())
             .map_err(hub_error)?
-            .with_figures(self.figures.clone());
+            .with_figures(self.figures.clone())
+            .approving_agents();
         let mut ready = hub.ready();
         let halt = CancellationToken::new();
         let running = hub.run(halt.clone());

@@ -1,0 +1,380 @@
+//! What is approved by a hub that runs on another API server: by the same rules as on its own ([`super`]), as far as they can
+//! hold there. Pure.
+//!
+//! kube-apiserver writes into a request who made it, as this server does, and nobody can change that afterwards. Its
+//! kube-controller-manager signs whatever is approved, for the subject as it stands in the request. So nothing can be added to
+//! such a certificate, and it ends by its time alone. Therefore
+//!
+//! - a token has to say which cluster it is for. One that does not lets nobody in, not even the first who asks: a certificate
+//!   that the wrong one got could not be taken back;
+//! - the user by whom `karmadactl register` makes roles gets nothing. What its certificate is good for, nobody could bound;
+//! - an agent renews while there is a Cluster of its name that stays. What it may do goes with that.
+//!
+//! All of these wait for somebody with the right to approve, but for the last, which is denied.
+
+use std::time::SystemTime;
+
+use karmada_meta::{object, time::Time};
+use serde_json::Value;
+
+use super::{
+    Requested,
+    controller::{add, has, is_open},
+    policy::{self, Known, Requester, Verdict, Whose},
+};
+use crate::authn::bootstrap;
+
+/// A request that a machine has made for a certificate by which clients show who they are, and that nobody has decided about.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    name: &'a str,
+    spec: &'a Value,
+    requester: Requester,
+    requested: Result<Requested, String>,
+}
+
+/// What is known beside the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The Secret of the token by which it was asked ([`Asked::token`]), if that is there.
+    pub token: Option<&'a Value>,
+    /// The Cluster for whose agent it is ([`Asked::cluster`]), if there is one.
+    pub cluster: Option<&'a Value>,
+    /// Now.
+    pub now: SystemTime,
+}
+
+/// What is to be done with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is approved, once the token's Secret is as it says here.
+    Approve {
+        /// For whose agent the certificate is.
+        cluster: String,
+        /// Why.
+        why: String,
+        /// The Secret of the token from now on, if a use of it is counted.
+        token: Option<Value>,
+    },
+    /// It is denied: a word for why, and a sentence.
+    Deny(&'static str, String),
+    /// Somebody else has to decide.
+    Leave(String),
+}
+
+impl<'a> Asked<'a> {
+    /// Reads a request; nothing if there is nothing to decide, or it is no machine's.
+    pub fn of(request: &'a Value) -> Option<Self> {
+        if object::deletion_timestamp(request).is_some() || !is_open(request) || has(request, "Approved") {
+            return None;
+        }
+        let spec = &request["spec"];
+        let requester = Requester::of(spec);
+        match &requester {
+            Requester::Other => return None,
+            // It becomes a part of a path.
+            Requester::Token(id) if !bootstrap::is_id(id) => return None,
+            Requester::Token(_) | Requester::Agent { .. } => {}
+        }
+        let requested = Requested::read(spec["request"].as_str().unwrap_or_default());
+        Some(Self { name: object::name(request), spec, requester, requested })
+    }
+
+    /// The name of the Secret of the token by which it was asked, in [`bootstrap::NAMESPACE`].
+    pub fn token(&self) -> Option<String> {
+        match &self.requester {
+            Requester::Token(id) => Some(format!("{}{id}", bootstrap::PREFIX)),
+            Requester::Agent { .. } | Requester::Other => None,
+        }
+    }
+
+    /// The cluster for whose agent the certificate is, or would be.
+    pub fn cluster(&self) -> Option<&str> {
+        self.whose().map(Whose::cluster)
+    }
+
+    fn whose(&self) -> Option<Whose<'_>> {
+        policy::whose(self.name, self.spec, self.requested.as_ref().ok()?).ok()
+    }
+
+    /// Decides.
+    pub fn decide(&self, beside: Beside<'_>) -> Answer {
+        let whose = self.whose();
+        if let (Requester::Token(_), Some(Whose::Generator(cluster))) = (&self.requester, whose) {
+            return Answer::Leave(format!(
+                "it is for the user that makes the roles of cluster {cluster:?}, and on this API server nobody keeps it from \
+                 making others: the hub makes them when its agent asks"
+            ));
+        }
+        if let (Requester::Token(id), Some(token)) = (&self.requester, beside.token)
+            && whose.is_some()
+            && bootstrap::judge(id, token, beside.now).is_ok()
+            && bootstrap::cluster(token).is_none()
+        {
+            return Answer::Leave(format!(
+                "the bootstrap token {id} is for no cluster, and on this API server a certificate cannot be taken back from \
+                 whoever asks first; one for a cluster: karmada-hub token create --cluster"
+            ));
+        }
+        let known = Known {
+            name: self.name,
+            token: beside.token,
+            // Neither certificates nor tokens bear one here.
+            epoch: 0,
+            registered: beside
+                .token
+                .zip(beside.cluster)
+                .is_some_and(|(token, there)| policy::has_registered(there) && is_older(token, there)),
+            leaving: beside.cluster.is_some_and(is_leaving),
+            free: Err("a certificate cannot be taken back on this API server"),
+            now: beside.now,
+        };
+        match policy::decide(self.spec, &self.requested, known) {
+            Verdict::Leave(why) => Answer::Leave(why),
+            Verdict::Deny(reason, why) => Answer::Deny(reason, why),
+            Verdict::Approve { why, token } => {
+                let cluster = whose.map(Whose::cluster).unwrap_or_default();
+                if matches!(self.requester, Requester::Agent { .. }) && beside.cluster.is_none_or(is_leaving)
+                {
+                    let why = format!(
+                        "there is no Cluster {cluster:?}, or it is leaving: its agent has to join again by a token, \
+                         karmada-hub token create --cluster {cluster}"
+                    );
+                    return Answer::Deny("CredentialEnded", why);
+                }
+                Answer::Approve { cluster: cluster.to_owned(), why, token }
+            }
+        }
+    }
+}
+
+/// Writes what was decided into the request, for `/approval`; whether there is anything to write.
+pub fn answer(request: &mut Value, answer: &Answer, now: SystemTime) -> bool {
+    let now = Time::from_system(now).to_string();
+    match answer {
+        Answer::Approve { why, .. } => add(request, "Approved", "AutoApproved", why, &now),
+        Answer::Deny(reason, why) => add(request, "Denied", reason, why, &now),
+        Answer::Leave(_) => return false,
+    }
+    true
+}
+
+/// Makes a token one that has ended, if it is for a cluster that is gone; whether it was not.
+pub fn end_token(secret: &mut Value, cluster: &str, now: SystemTime) -> bool {
+    if secret["type"] != bootstrap::TYPE
+        || bootstrap::cluster(secret).as_deref() != Some(cluster)
+        || bootstrap::ends_at(secret).is_some_and(|at| at <= now)
+    {
+        return false;
+    }
+    bootstrap::end_at(secret, now);
+    true
+}
+
+fn is_leaving(cluster: &Value) -> bool {
+    object::deletion_timestamp(cluster).is_some()
+}
+
+/// Whether a token was made before a Cluster, or in the same second; also if that cannot be read.
+fn is_older(token: &Value, cluster: &Value) -> bool {
+    let made = |object: &Value| {
+        let at = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)?;
+        at.parse::<Time>().ok().map(|at| at.timestamp())
+    };
+    made(token).zip(made(cluster)).is_none_or(|(token, cluster)| token <= cluster)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+    use serde_json::json;
+
+    use super::{
+        super::{ANY_CLUSTER_GROUP, CLIENT_SIGNER, CLUSTER, USED_BY, USES_LEFT},
+        *,
+    };
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// What somebody asks for the agent of a cluster, or for another user with that end to its name.
+    fn request(name: &str, by: &str, of: &str) -> Value {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "system:karmada:agents");
+        params.distinguished_name.push(DnType::CommonName, format!("system:karmada:agent:{of}"));
+        let request = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        let groups = match by.strip_prefix("system:karmada:agent:") {
+            Some(_) => "system:karmada:agents",
+            None => "system:bootstrappers",
+        };
+        json!({"metadata": {"name": name}, "spec": {"signerName": CLIENT_SIGNER, "request": STANDARD.encode(request),
+            "username": by, "groups": [groups, "system:authenticated"], "usages": ["client auth"]}})
+    }
+
+    const TOKEN: &str = "system:bootstrap:abcdef";
+
+    fn token(groups: &str, annotations: Value) -> Value {
+        let encode = |text: &str| STANDARD.encode(text);
+        json!({"metadata": {"name": "bootstrap-token-abcdef", "annotations": annotations,
+                "creationTimestamp": "1970-01-01T00:00:50Z"},
+            "type": bootstrap::TYPE,
+            "data": {"token-id": encode("abcdef"), "token-secret": encode("0123456789abcdef"),
+                "usage-bootstrap-authentication": encode("true"), "auth-extra-groups": encode(groups),
+                "expiration": encode("1970-01-01T01:00:00Z")}})
+    }
+
+    fn cluster(made: &str) -> Value {
+        json!({"metadata": {"name": "m1", "creationTimestamp": made}, "status": {"kubernetesVersion": "v1.36.2"}})
+    }
+
+    fn said(answer: Answer) -> (&'static str, String) {
+        match answer {
+            Answer::Approve { why, .. } => ("approve", why),
+            Answer::Deny(_, why) => ("deny", why),
+            Answer::Leave(why) => ("leave", why),
+        }
+    }
+
+    #[test]
+    fn a_token_lets_in_the_agent_of_the_cluster_that_it_names() {
+        let ours = token("system:bootstrappers:hub:m1", json!({}));
+        let left =
+            |left: &str| token("system:bootstrappers:hub:m1", json!({USES_LEFT: left, USED_BY: "sha256:00"}));
+        let (older, newer) = (cluster("1970-01-01T00:00:49Z"), cluster("1970-01-01T00:00:50Z"));
+        let mut unknown = newer.clone();
+        unknown["metadata"]["creationTimestamp"] = "once".into();
+        let mut leaving = older.clone();
+        leaving["metadata"]["deletionTimestamp"] = "1970-01-01T00:01:00Z".into();
+        let mut yet_to_come = newer.clone();
+        yet_to_come["status"] = json!({});
+        let m1 = request("m1-abcde", TOKEN, "m1");
+        let agents = |of: &str| request("m1-abcde", &format!("system:karmada:agent:{of}"), "m1");
+        let generator = |name: &str| request(name, TOKEN, "rbac-generator");
+        // request, token, Cluster, verdict, what it says
+        let rows = [
+            (m1.clone(), Some(&ours), None, "approve", "is for cluster \"m1\""),
+            (m1.clone(), Some(&token("", json!({CLUSTER: "m1"}))), None, "approve", "is for cluster"),
+            (
+                m1.clone(),
+                Some(&token("system:bootstrappers:hub:m2", json!({}))),
+                None,
+                "deny",
+                "not for \"m1\"",
+            ),
+            (m1.clone(), None, None, "deny", "is not there any more"),
+            (
+                m1.clone(),
+                Some(&token("system:masters", json!({CLUSTER: "m1"}))),
+                None,
+                "deny",
+                "does not hold",
+            ),
+            // On its own API the hub would take the first who asks; here nothing could be taken back.
+            (m1.clone(), Some(&token(ANY_CLUSTER_GROUP, json!({}))), None, "leave", "is for no cluster"),
+            (m1.clone(), Some(&token("", json!({}))), None, "leave", "is for no cluster"),
+            (generator("agent-rbac-generator-m1abcde"), Some(&ours), None, "leave", "the hub makes them"),
+            (generator("m1-abcde"), Some(&ours), None, "deny", "is not agent-rbac-generator-"),
+            // Whose agent was there before the token, and whose came after it, perhaps by it.
+            (m1.clone(), Some(&ours), Some(&older), "approve", ""),
+            (m1.clone(), Some(&ours), Some(&newer), "deny", "registered, which was not by this key"),
+            (m1.clone(), Some(&ours), Some(&unknown), "deny", "registered, which was not by this key"),
+            (m1.clone(), Some(&ours), Some(&yet_to_come), "approve", ""),
+            (m1.clone(), Some(&left("1")), Some(&newer), "approve", ""),
+            (m1.clone(), Some(&left("0")), Some(&newer), "deny", "used as often as it may be"),
+            (m1.clone(), Some(&ours), Some(&leaving), "deny", "is leaving: ask again"),
+            // Renewals.
+            (agents("m1"), None, Some(&newer), "approve", "renews its own"),
+            (agents("m1"), None, Some(&yet_to_come), "approve", "renews its own"),
+            (agents("m1"), None, None, "deny", "has to join again by a token"),
+            (agents("m1"), None, Some(&leaving), "deny", "has to join again by a token"),
+            (agents("m2"), None, Some(&newer), "deny", "the agent of cluster \"m2\" asks for cluster \"m1\""),
+        ];
+        for (request, token, cluster, want, part) in rows {
+            let asked = Asked::of(&request).expect("it is a machine's");
+            let (got, why) = said(asked.decide(Beside { token, cluster, now: at(100) }));
+            assert_eq!(got, want, "{token:?} {cluster:?}: {why}");
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_machines_or_decided_is_not_looked_at() {
+        let good = request("m1-abcde", TOKEN, "m1");
+        let with = |pointer: &str, value: Value| {
+            let mut request = good.clone();
+            *request.pointer_mut(pointer).unwrap() = value;
+            request
+        };
+        let decided = |sort: &str| {
+            let mut request = good.clone();
+            request["status"] = json!({"conditions": [{"type": sort, "status": "True"}]});
+            request
+        };
+        let mut leaving = good.clone();
+        leaving["metadata"]["deletionTimestamp"] = "1970-01-01T00:01:00Z".into();
+        let mut signed = good.clone();
+        signed["status"] = json!({"certificate": "x"});
+        let rows = [
+            with("/spec/signerName", "kubernetes.io/kube-apiserver-client-kubelet".into()),
+            with("/spec/username", "jane".into()),
+            with("/spec/groups", json!(["system:masters"])),
+            with("/spec/username", "system:karmada:agent:rbac-generator".into()),
+            // These become parts of a path.
+            with("/spec/username", "system:bootstrap:../../x".into()),
+            with("/spec/username", "system:bootstrap:".into()),
+            with("/spec/username", "system:bootstrap:abcdefg".into()),
+            decided("Approved"),
+            decided("Denied"),
+            decided("Failed"),
+            leaving,
+            signed,
+        ];
+        assert!(
+            Asked::of(&good).is_some_and(|asked| asked.token().as_deref() == Some("bootstrap-token-abcdef"))
+        );
+        for request in rows {
+            assert!(Asked::of(&request).is_none(), "{request}");
+        }
+        // What cannot be read is denied, and is nobody's.
+        let garbled = with("/spec/request", "!".into());
+        let asked = Asked::of(&garbled).expect("it is a machine's");
+        assert_eq!(asked.cluster(), None);
+        let (word, why) = said(asked.decide(Beside { token: None, cluster: None, now: at(100) }));
+        assert!(word == "deny" && why.contains("it is not base64"), "{why}");
+    }
+
+    #[test]
+    fn answers_are_written_and_tokens_end_with_their_cluster() {
+        let mut made = request("m1-abcde", TOKEN, "m1");
+        assert!(!answer(&mut made, &Answer::Leave(String::new()), at(0)));
+        assert!(made["status"].is_null());
+        assert!(answer(&mut made, &Answer::Deny("OtherCluster", "why".to_owned()), at(60)));
+        let want = json!([{"type": "Denied", "status": "True", "reason": "OtherCluster", "message": "why",
+            "lastUpdateTime": "1970-01-01T00:01:00Z", "lastTransitionTime": "1970-01-01T00:01:00Z"}]);
+        assert_eq!(made["status"]["conditions"], want);
+
+        let ours = token("system:bootstrappers:hub:m1", json!({}));
+        let mut other = ours.clone();
+        other["type"] = "Opaque".into();
+        // Secret, cluster, now, whether it ends by that
+        let rows = [
+            (&ours, "m1", 100, true),
+            (&ours, "m2", 100, false),
+            (&ours, "m1", 3600, false),
+            (&other, "m1", 100, false),
+        ];
+        for (secret, cluster, now, ends) in rows {
+            let mut secret = secret.clone();
+            assert_eq!(end_token(&mut secret, cluster, at(now)), ends, "{cluster} at {now}");
+            assert!(!end_token(&mut secret, cluster, at(now)), "once");
+            if ends {
+                assert!(bootstrap::judge("abcdef", &secret, at(now)).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Approves what agents ask for on an API server that is not the hub's own: their first certificate, by a token that is for
+//! their cluster, and each after that, by the one before. Whoever signs there, kube-controller-manager as a rule, does the rest.
+//!
+//! ```text
+//!   CertificateSigningRequests ─watch─▶ queue ─▶ read request, token, Cluster ─▶ elsewhere::decide()
+//!                                                                                   │ approve        │ deny    │ leave
+//!                                        token's Secret, with one use less ◀────────┤                │         └▶ somebody else
+//!                                        the agent's roles ◀────────────────────────┤                │
+//!                                        /approval, as it was read ◀────────────────┴────────────────┘
+//! ```
+//!
+//! The order makes it safe to be cut off anywhere: a token whose use is counted says by which key, and the same request is
+//! approved when it is looked at again.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_api::consts::{component, event};
+use karmada_apiserver::{
+    authn::bootstrap,
+    certificates::{
+        CLIENT_SIGNER,
+        elsewhere::{self, Answer, Asked, Beside},
+    },
+};
+use karmada_client::{Error, Event, Resource, WatchConfig, Watcher, WorkQueue};
+use karmada_core::names;
+use karmada_meta::object;
+use karmada_objects::{
+    key::Key,
+    kinds::{CLUSTERS, SECRETS},
+};
+use serde_json::Value;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Next, work};
+use crate::write::agents;
+
+/// How many requests are decided about at a time: one, so that a token is not used up twice at once.
+const WORKERS: usize = 1;
+/// How often it is looked what is left of agents that have gone.
+const SWEEP: Duration = Duration::from_secs(300);
+
+/// Approves.
+pub(crate) struct Approver {
+    context: Arc<Context>,
+    requests: Resource,
+    queue: WorkQueue<String>,
+}
+
+impl Approver {
+    /// One that has not looked at anything yet.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue = WorkQueue::new(context.env.clone());
+        context.figures.queue("certificates", &queue);
+        let requests = Resource::new(
+            "certificates.k8s.io",
+            "v1",
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+            false,
+        );
+        Self { context: context.clone(), requests, queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let working = work("certificates", &self.queue, WORKERS, &stop, |name: String| self.settle(name));
+        let watching = async {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = self.watch() => {}
+                () = self.sweep() => {}
+            }
+        };
+        tokio::join!(working, watching);
+    }
+
+    async fn watch(&self) {
+        let config = WatchConfig::new(self.requests.collection(None))
+            .fields(format!("spec.signerName={CLIENT_SIGNER}"));
+        let project = |text: &str| {
+            let request: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            Ok((object::name(&request).to_owned(), Asked::of(&request).is_some()))
+        };
+        let mut watcher = Watcher::new(self.context.client(), config, self.context.env.clone(), project);
+        loop {
+            if let Event::Upsert((name, true)) = watcher.next().await {
+                self.queue.add(name);
+            }
+        }
+    }
+
+    async fn sweep(&self) {
+        loop {
+            let (objects, now) = (&self.context.writer.objects, self.context.env.wall());
+            if let Err(error) = agents::sweep(objects, now).await {
+                tracing::warn!(%error, "what was left to agents that have gone is not taken back yet");
+            }
+            sleep(SWEEP).await;
+        }
+    }
+
+    /// Does what a request needs.
+    async fn settle(&self, name: String) -> Result<Next, Error> {
+        let (writer, env) = (&self.context.writer, &self.context.env);
+        let key = Key::cluster_scoped(name);
+        let Some(mut request) = writer.objects.get(&self.requests, &key).await? else {
+            return Ok(Next::Done);
+        };
+        let decided = {
+            let Some(asked) = Asked::of(&request) else { return Ok(Next::Done) };
+            let token = match asked.token() {
+                Some(name) => writer.objects.get(&SECRETS, &Key::new(bootstrap::NAMESPACE, name)).await?,
+                None => None,
+            };
+            let cluster = match asked.cluster() {
+                Some(name) => writer.objects.get(&CLUSTERS, &Key::cluster_scoped(name)).await?,
+                None => None,
+            };
+            asked.decide(Beside { token: token.as_ref(), cluster: cluster.as_ref(), now: env.wall() })
+        };
+        let name = &*key.name;
+        match &decided {
+            Answer::Leave(why) => {
+                tracing::warn!(
+                    name,
+                    why,
+                    "a request for a certificate waits for somebody to approve it: kubectl certificate approve"
+                );
+                writer.warning(component::CSR_APPROVER, &request, event::CERTIFICATE_WAITS, why);
+                return Ok(Next::Done);
+            }
+            Answer::Deny(reason, why) => {
+                let requester = request["spec"]["username"].as_str().unwrap_or_default();
+                tracing::warn!(name, reason, why, requester, "a request for a certificate was denied");
+                writer.warning(component::CSR_APPROVER, &request, event::CERTIFICATE_DENIED, why);
+            }
+            Answer::Approve { cluster, why, token } => {
+                if let Some(token) = token {
+                    self.told(
+                        writer.objects.replace(&SECRETS, token).await,
+                        "count a use of a bootstrap token",
+                    )?;
+                }
+                // Whoever renews has them, or had them taken.
+                if request["spec"]["username"] != names::agent_user(cluster) {
+                    self.told(agents::grant(&writer.objects, cluster).await, "make the roles of an agent")?;
+                }
+                tracing::info!(name, cluster, why, "a certificate for an agent");
+                writer.normal(component::CSR_APPROVER, &request, event::CERTIFICATE_APPROVED, why);
+            }
+        }
+        if elsewhere::answer(&mut request, &decided, env.wall()) {
+            let path = self.requests.subresource(None, name, "approval");
+            let written = writer.objects.rest().put(&path, &request).await;
+            match self.told(written, "approve requests for certificates") {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    /// Says at once what takes a right that the hub has not got.
+    fn told<T>(&self, outcome: Result<T, Error>, what: &str) -> Result<T, Error> {
+        if let Err(error) = &outcome
+            && error.is_forbidden()
+        {
+            tracing::warn!(
+                %error,
+                "the hub may not {what} on this API server, and no agent can join: bind it to the ClusterRole in manifests/hub"
+            );
+        }
+        outcome
+    }
+}

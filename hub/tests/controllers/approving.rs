@@ -1,0 +1,349 @@
+//! A hub on an API server that is not its own, with the rights in `manifests/hub` and no more: whom it lets in there, and what
+//! they may do as long as their Clusters are there. The server signs nothing, and judges agents by their roles alone where
+//! they are asked about without their group.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use karmada_apiserver::{
+    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
+};
+use karmada_client::Rest;
+use karmada_env::Env;
+use karmada_hub::{Hub, HubConfig, HubError};
+use karmada_store::engine::memory::Memory;
+use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::common::Paused;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const AGENTS: &str = "system:karmada:agents";
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// Under paused time this costs nothing.
+const SOON: Duration = Duration::from_secs(30);
+
+struct Stock {
+    env: Env,
+    server: ApiServer,
+    admin: Rest,
+    stop: CancellationToken,
+    hub: JoinHandle<Result<(), HubError>>,
+}
+
+/// The documents of a manifest.
+fn manifest(name: &str) -> Vec<Value> {
+    let path = format!("{}/../manifests/hub/{name}", env!("CARGO_MANIFEST_DIR"));
+    serde_saphyr::from_multiple(&std::fs::read_to_string(path).expect("a manifest")).expect("YAML")
+}
+
+/// Where an object of a manifest is made.
+fn collection(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap().to_lowercase();
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{RBAC}/namespaces/{namespace}/{kind}s"),
+        None => format!("{RBAC}/{kind}s"),
+    }
+}
+
+impl Stock {
+    async fn start() -> Self {
+        let (env, stop) = (Env::seeded(Paused(Instant::now()), 5), CancellationToken::new());
+        let store = open_store(Memory::new(), &env).expect("a memory engine opens");
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: karmada_api::crds(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Authorization::Roles,
+            derived: Vec::new(),
+        };
+        let server = ApiServer::new(store, env.clone(), registration, stop.clone());
+        server.start().await;
+        let admin = Rest::new(server.client(UserInfo::new("admin", ["system:masters"]), "kubectl"));
+        for name in ["karmada-system", "karmada-cluster"] {
+            admin
+                .post("/api/v1/namespaces", &json!({"metadata": {"name": name}}))
+                .await
+                .expect("a namespace");
+        }
+        for object in manifest("clusterrole.yaml").into_iter().chain(manifest("join-rbac.yaml")) {
+            admin.post(&collection(&object), &object).await.expect("it is taken");
+        }
+        for (kind, role, place) in [
+            ("clusterrolebindings", "karmada-hub", ""),
+            ("rolebindings", "karmada-hub-system", "/namespaces/karmada-system"),
+        ] {
+            let group = "rbac.authorization.k8s.io";
+            let binding = json!({"metadata": {"name": "hub"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": "the-hub"}]});
+            admin.post(&format!("{RBAC}{place}/{kind}"), &binding).await.expect("a binding");
+        }
+        let client = server.client(UserInfo::new("the-hub", [""; 0]), "karmada-hub");
+        let hub = Hub::new(HubConfig::default(), client, env.clone()).expect("a good configuration");
+        let hub = hub.approving_agents();
+        let mut ready = hub.ready();
+        let hub = tokio::spawn(hub.run(stop.clone()));
+        timeout(SOON, ready.wait_for(|ready| *ready)).await.expect("in time").expect("it runs");
+        Self { env, server, admin, stop, hub }
+    }
+
+    fn by(&self, user: &str, groups: &[&str]) -> Rest {
+        Rest::new(self.server.client(UserInfo::new(user, groups.iter().copied()), "machine"))
+    }
+
+    fn joiner(&self, id: &str) -> Rest {
+        self.by(&format!("system:bootstrap:{id}"), &["system:bootstrappers"])
+    }
+
+    fn agent(&self, cluster: &str) -> Rest {
+        self.by(&format!("system:karmada:agent:{cluster}"), &[AGENTS])
+    }
+
+    async fn token(&self, id: &str, groups: &str, annotations: Value) {
+        let until = karmada_meta::time::Time::from_system(self.env.wall() + Duration::from_secs(86_400));
+        let secret = json!({"metadata": {"name": format!("bootstrap-token-{id}"), "annotations": annotations},
+            "type": "bootstrap.kubernetes.io/token",
+            "stringData": {"token-id": id, "token-secret": "0123456789abcdef", "expiration": until.to_string(),
+                "usage-bootstrap-authentication": "true", "auth-extra-groups": groups}});
+        self.admin.post(TOKENS, &secret).await.expect("a token");
+    }
+
+    /// Asks, and waits for what is decided: type and message of the condition.
+    async fn asks(&self, by: &Rest, name: &str, request: &str) -> (String, String) {
+        by.post(REQUESTS, &body(name, request, CLIENT)).await.expect("it is taken");
+        self.until(name, || async {
+            let made = self.admin.get(&format!("{REQUESTS}/{name}")).await.expect("it is there");
+            let condition = made.pointer("/status/conditions/0")?;
+            assert!(made.pointer("/status/certificate").is_none(), "nobody signs here: {made}");
+            let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+            assert!(!text("reason").is_empty() && condition["status"] == "True", "{made}");
+            Some((text("type"), text("message")))
+        })
+        .await
+    }
+
+    /// Asks, and sees that nobody decides.
+    async fn waits(&self, by: &Rest, name: &str, request: &str, signer: &str) {
+        by.post(REQUESTS, &body(name, request, signer)).await.expect("it is taken");
+        sleep(SOON).await;
+        let made = self.admin.get(&format!("{REQUESTS}/{name}")).await.expect("it is there");
+        assert!(made.pointer("/status/conditions").is_none(), "{made}");
+    }
+
+    async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, find: impl Fn() -> F) -> T {
+        let found = async {
+            loop {
+                if let Some(found) = find().await {
+                    return found;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SOON * 4, found).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+    }
+
+    /// Whether RBAC lets the user of an agent do something, as a kube-apiserver would say that knows no agents.
+    async fn may(
+        &self,
+        cluster: &str,
+        verb: &str,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> bool {
+        let review = json!({"spec": {"user": format!("system:karmada:agent:{cluster}"),
+            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name}}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let answer = self.admin.post(path, &review).await.expect("a review");
+        answer["status"]["allowed"] == true
+    }
+
+    async fn works(&self, cluster: &str) -> bool {
+        self.may(cluster, "list", "work.karmada.io", "works", &format!("karmada-es-{cluster}"), "").await
+    }
+
+    /// What an agent does when it has its certificate.
+    async fn registers(&self, name: &str) {
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"id": name, "syncMode": "Pull"}});
+        self.admin.post(CLUSTERS, &cluster).await.expect("it registers");
+        let path = format!("{CLUSTERS}/{name}");
+        let status = json!({"status": {"kubernetesVersion": "v1.36.2"}});
+        self.admin
+            .patch(&format!("{path}/status"), karmada_client::Patch::Merge, &status)
+            .await
+            .expect("it reports");
+        self.until("the hub's care", || async {
+            let live = self.admin.get(&path).await.ok()?;
+            live["metadata"]["finalizers"].as_array().filter(|all| !all.is_empty()).map(drop)
+        })
+        .await;
+    }
+
+    async fn leaves(&self, name: &str) {
+        let path = format!("{CLUSTERS}/{name}");
+        self.admin.delete(&path, &json!({})).await.expect("it is there");
+        self.until("its end", || async { self.admin.get(&path).await.is_err().then_some(()) }).await;
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        timeout(SOON, self.hub).await.expect("in time").expect("without a panic").expect("without an error");
+    }
+}
+
+fn body(name: &str, request: &str, signer: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"request": request, "signerName": signer,
+        "usages": ["digital signature", "client auth"]}})
+}
+
+/// A request by a new key.
+fn request(name: &str, group: &str, san: Option<&str>) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, group);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.subject_alt_names = san.map(|san| SanType::DnsName(san.try_into().unwrap())).into_iter().collect();
+    STANDARD.encode(params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap())
+}
+
+fn of(cluster: &str) -> String {
+    request(&format!("system:karmada:agent:{cluster}"), AGENTS, None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_lets_in_the_agent_of_its_cluster_and_nobody_else() {
+    let world = Stock::start().await;
+    world.token("aaaaaa", "system:bootstrappers:hub:m1", json!({"hub.karmada.io/uses-left": "1"})).await;
+    world.token("bbbbbb", "system:bootstrappers:karmada:default-cluster-token", json!({})).await;
+    world.token("cccccc", "", json!({"hub.karmada.io/cluster": "m3"})).await;
+    let (m1, any, m3) = (world.joiner("aaaaaa"), world.joiner("bbbbbb"), world.joiner("cccccc"));
+    assert!(!world.works("m1").await);
+
+    // Whoever is not meant gets nothing, and does not use the token up.
+    let agent = "system:karmada:agent:m1";
+    let rows = [
+        (&m1, "m1-00001", of("m2"), "is for cluster \"m1\", not for \"m2\""),
+        (&m3, "m1-00002", of("m1"), "is for cluster \"m3\", not for \"m1\""),
+        (
+            &m1,
+            "m1-00003",
+            request(agent, "system:nodes", None),
+            "an agent has \"system:karmada:agents\" alone",
+        ),
+        (&m1, "m1-00004", request(agent, AGENTS, Some("hub.example.com")), "alternative names"),
+        (&m1, "m1-00005", request("jane", AGENTS, None), "is not system:karmada:agent:"),
+        (&world.joiner("dddddd"), "m1-00006", of("m1"), "is not there any more"),
+        (&world.agent("m2"), "m2-00007", of("m1"), "the agent of cluster \"m2\" asks for cluster \"m1\""),
+        (&world.agent("m1"), "m1-00008", of("m1"), "there is no Cluster \"m1\""),
+    ];
+    for (by, name, request, why) in rows {
+        let (sort, said) = world.asks(by, name, &request).await;
+        assert!(sort == "Denied" && said.contains(why), "{name}: {sort}, {said}");
+    }
+    // Nor do those about whom somebody else has to decide.
+    let generator = request("system:karmada:agent:rbac-generator", AGENTS, None);
+    world.waits(&m1, "agent-rbac-generator-m1abcde", &generator, CLIENT).await;
+    world.waits(&any, "m1-00010", &of("m1"), CLIENT).await;
+    world.waits(&world.admin, "m1-00011", &of("m1"), CLIENT).await;
+    world.waits(&world.admin, "m1-00012", &of("m1"), "example.com/other").await;
+    let events = world.admin.get("/api/v1/namespaces/default/events").await.expect("events");
+    let said = |reason: &str| {
+        let all = events["items"].as_array().unwrap().iter();
+        all.filter(|event| event["reason"] == reason).count()
+    };
+    assert_eq!((said("CertificateWaits"), said("CertificateApproved")), (2, 0), "{events}");
+    assert!(!world.works("m1").await, "nobody has been given anything");
+
+    let first = of("m1");
+    let (sort, said) = world.asks(&m1, "m1-aaaaa", &first).await;
+    assert!(
+        sort == "Approved" && said.contains("the bootstrap token aaaaaa is for cluster \"m1\""),
+        "{said}"
+    );
+    let secret = world.admin.get(&format!("{TOKENS}/bootstrap-token-aaaaaa")).await.expect("the token");
+    assert_eq!(secret["metadata"]["annotations"]["hub.karmada.io/uses-left"], "0");
+    // The same key once more, since its answer was lost; another one is one too many.
+    assert_eq!(world.asks(&m1, "m1-bbbbb", &first).await.0, "Approved");
+    let (sort, said) = world.asks(&m1, "m1-ccccc", &of("m1")).await;
+    assert!(sort == "Denied" && said.contains("used as often as it may be"), "{said}");
+
+    // What it may do now is what the table says of its own cluster.
+    assert!(world.works("m1").await);
+    assert!(!world.works("m2").await);
+    assert!(!world.may("m1", "list", "work.karmada.io", "works", "karmada-es-m2", "").await);
+    assert!(world.may("m1", "patch", "coordination.k8s.io", "leases", "karmada-cluster", "m1").await);
+    assert!(!world.may("m1", "patch", "coordination.k8s.io", "leases", "karmada-cluster", "m2").await);
+    assert!(!world.may("m1", "get", "", "secrets", "kube-system", "bootstrap-token-aaaaaa").await);
+    assert!(!world.may("m1", "create", "rbac.authorization.k8s.io", "clusterroles", "", "").await);
+
+    // From then on it renews by what it has.
+    world.registers("m1").await;
+    let (sort, said) = world.asks(&world.agent("m1"), "m1-ddddd", &of("m1")).await;
+    assert!(sort == "Approved" && said.contains("renews its own"), "{said}");
+    let (sort, said) = world.asks(&world.agent("m2"), "m2-eeeee", &of("m1")).await;
+    assert!(sort == "Denied" && said.contains("asks for cluster \"m1\""), "{said}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agents_rights_and_tokens_go_with_its_cluster() {
+    let world = Stock::start().await;
+    world.token("aaaaaa", "system:bootstrappers:hub:m1", json!({"hub.karmada.io/uses-left": "5"})).await;
+    world.token("bbbbbb", "system:bootstrappers:hub:m2", json!({})).await;
+    let by = world.joiner("aaaaaa");
+    assert_eq!(world.asks(&by, "m1-aaaaa", &of("m1")).await.0, "Approved");
+    world.registers("m1").await;
+    assert_eq!(world.asks(&world.joiner("bbbbbb"), "m2-aaaaa", &of("m2")).await.0, "Approved");
+    world.registers("m2").await;
+
+    // An execution namespace that is made anew has its roles again.
+    let execution = "/api/v1/namespaces/karmada-es-m1";
+    let old = world.admin.get(execution).await.expect("it is there")["metadata"]["uid"].clone();
+    world.admin.delete(execution, &json!({})).await.expect("nobody refuses that here");
+    world
+        .until("its roles", || async {
+            let now = world.admin.get(execution).await.ok()?;
+            (now["metadata"]["uid"] != old && world.works("m1").await).then_some(())
+        })
+        .await;
+
+    world.leaves("m1").await;
+    let see = |verb: &'static str| world.may("m1", verb, "cluster.karmada.io", "clusters", "", "m1");
+    assert!(!world.works("m1").await, "what the certificate was good for has gone");
+    assert!(!world.may("m1", "create", "cluster.karmada.io", "clusters", "", "").await);
+    assert!(!world.may("m1", "patch", "coordination.k8s.io", "leases", "karmada-cluster", "m1").await);
+    assert!(see("get").await && !see("update").await, "it may see that its Cluster has gone");
+    assert!(world.works("m2").await, "and nobody else has lost anything");
+    let (sort, said) = world.asks(&by, "m1-bbbbb", &of("m1")).await;
+    assert!(sort == "Denied" && said.contains("expired"), "{said}");
+    let (sort, said) = world.asks(&world.agent("m1"), "m1-ccccc", &of("m1")).await;
+    assert!(sort == "Denied" && said.contains("there is no Cluster \"m1\""), "{said}");
+
+    // Who joins by the name with a new token has all of it.
+    world.token("cccccc", "system:bootstrappers:hub:m1", json!({})).await;
+    assert_eq!(world.asks(&world.joiner("cccccc"), "m1-ddddd", &of("m1")).await.0, "Approved");
+    world.registers("m1").await;
+    assert!(world.works("m1").await && see("update").await);
+    sleep(Duration::from_secs(1200)).await;
+    assert!(world.works("m1").await && see("update").await, "and keeps it");
+
+    world.leaves("m1").await;
+    assert!(see("get").await);
+    sleep(Duration::from_secs(1200)).await;
+    assert!(!see("get").await, "nothing is left");
+    let roles =
+        world.admin.get(&format!("{RBAC}/clusterroles?labelSelector=hub.karmada.io/roles-of=m1")).await;
+    assert_eq!(roles.expect("a list")["items"], json!([]));
+    world.stop().await;
+}
