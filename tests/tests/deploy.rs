@@ -904,19 +904,43 @@ async fn a_machine_without_kubectl_joins_by_one_line() {
 /// The chart and the script put the same onto a member, as far as text without values can say.
 #[test]
 fn chart_and_manifests_agree() {
-    let role = read_yaml(&root().join("manifests/agent/clusterrole.yaml"));
-    let chart =
-        fs::read_to_string(root().join("manifests/helm/karmada-agent/templates/rbac.yaml")).expect("a chart");
-    let plain: String =
-        chart.lines().filter(|line| !line.contains("{{")).map(|line| format!("{line}\n")).collect();
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&plain).expect("YAML");
-    let charted = documents.iter().find(|d| d["kind"] == "ClusterRole").expect("a ClusterRole in the chart");
-    assert_eq!(charted["rules"], role["rules"]);
-    // Both ways of reaching the hub, in the same words.
     let chart = root().join("manifests/helm/karmada-agent/templates");
-    let charted =
-        ["deployment.yaml", "secret.yaml", "_helpers.tpl"].map(|file| fs::read_to_string(chart.join(file)));
-    let charted: String = charted.into_iter().map(|text| text.expect("a chart")).collect();
+    let text = |file: &str| fs::read_to_string(chart.join(file)).expect("a chart");
+    let plain = |text: &str| -> Vec<Value> {
+        let lines = text.lines().filter(|line| !line.contains("{{"));
+        serde_saphyr::from_multiple(&lines.map(|line| format!("{line}\n")).collect::<String>()).expect("YAML")
+    };
+    let manifest = |file: &str| {
+        let text = fs::read_to_string(root().join("manifests/agent").join(file)).expect("a manifest");
+        // What the script puts in.
+        let text = text.replace("@NAMESPACES@", "shop, till").replace("@NAMESPACE@", "shop");
+        serde_saphyr::from_multiple::<Value>(&text).expect("YAML")
+    };
+    let documents = plain(&text("rbac.yaml"));
+    let charted = documents.iter().find(|d| d["kind"] == "ClusterRole").expect("a ClusterRole in the chart");
+    assert_eq!(charted["rules"], manifest("clusterrole.yaml")[0]["rules"]);
+    // An agent for some namespaces alone: beyond them, in its own, and in each.
+    let helpers = text("_helpers.tpl");
+    let narrow = helpers.split("define \"karmada-agent.narrow\"").nth(1).expect("narrow rules");
+    let narrow = narrow.split("{{- end }}").next().expect("their end").split_once("-}}").expect("rules").1;
+    let named = narrow.replace(
+        "{{ concat (list \"kube-system\") .Values.namespaces | toJson }}",
+        r#"["kube-system", "shop", "till"]"#,
+    );
+    let rules: Value = serde_saphyr::from_str(&named).expect("YAML");
+    assert_eq!(rules, manifest("narrow/clusterrole.yaml")[0]["rules"]);
+    let (charted, manifests) =
+        (plain(&text("narrow.yaml")), [manifest("narrow/own.yaml"), manifest("narrow/role.yaml")]);
+    let manifests = manifests.concat();
+    assert_eq!((charted.len(), manifests.len()), (4, 4));
+    for (charted, written) in charted.iter().zip(&manifests) {
+        for field in ["kind", "rules", "roleRef"] {
+            assert_eq!(charted[field], written[field], "{field} of {written}");
+        }
+        assert_eq!(charted["metadata"]["name"], written["metadata"]["name"]);
+    }
+    // Both ways of reaching the hub, in the same words.
+    let charted: String = ["deployment.yaml", "secret.yaml", "_helpers.tpl"].map(text).concat();
     let mut script = fs::read_to_string(root().join("scripts/deploy-agent.sh")).expect("a script");
     script += &fs::read_to_string(root().join("manifests/agent/deployment.yaml")).expect("a manifest");
     for words in [
@@ -929,6 +953,7 @@ fn chart_and_manifests_agree() {
         "--karmada-context=",
         "--state-dir=/var/lib/karmada-agent",
         "--state=",
+        "--namespaces=",
         "karmada-agent-token",
         "karmada-kubeconfig",
     ] {

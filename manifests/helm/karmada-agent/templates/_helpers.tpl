@@ -10,9 +10,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.hub.existingSecret | default (empty .Values.hub.address | ternary "karmada-kubeconfig" "karmada-agent-token") }}
 {{- end }}
 
+{{- define "karmada-agent.narrow" -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: {{ concat (list "kube-system") .Values.namespaces | toJson }}
+  verbs: [get]
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [list]
+- apiGroups: [apiregistration.k8s.io]
+  resources: [apiservices]
+  verbs: [list]
+- nonResourceURLs: [/healthz, /livez, /readyz, /version, /api, "/api/*", /apis, "/apis/*"]
+  verbs: [get]
+{{- end }}
+
 {{- define "karmada-agent.check" -}}
 {{- if not (and (le (len .Values.clusterName) 48) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .Values.clusterName)) }}
 {{- fail (printf "clusterName %q: at most 48 of a-z, 0-9 and '-', with a letter or digit at both ends" .Values.clusterName) }}
+{{- end }}
+{{- range .Values.namespaces }}
+{{- if not (and (le (len .) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .)) }}
+{{- fail (printf "namespaces: %q is no name of a namespace" .) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.rbac.rules .Values.rbac.existingClusterRole }}
+{{- fail "rbac.rules and rbac.existingClusterRole: one of both" }}
 {{- end }}
 {{- if .Values.hub.address }}
 {{- if or (not .Values.hub.caCertHash) (and (not .Values.hub.token) (not .Values.hub.existingSecret)) }}
