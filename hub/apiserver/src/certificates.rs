@@ -57,7 +57,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use x509_parser::{
-    extensions::ParsedExtension, oid_registry, prelude::FromDer, prelude::X509CertificationRequest,
+    cri_attributes::ParsedCriAttribute, oid_registry, prelude::FromDer, prelude::X509CertificationRequest,
     public_key::PublicKey,
 };
 
@@ -143,8 +143,12 @@ impl Requested {
             };
             list.push(attribute.as_str().map_err(|error| format!("its subject: {error}"))?.to_owned());
         }
-        let names = request.requested_extensions().is_some_and(|mut all| {
-            all.any(|extension| matches!(extension, ParsedExtension::SubjectAlternativeName(_)))
+        // Wherever it asks for them: another signer may read more than the first list of extensions, and what cannot be read.
+        let names = info.iter_attributes().any(|attribute| match attribute.parsed_attribute() {
+            ParsedCriAttribute::ExtensionRequest(asked) => {
+                asked.extensions.iter().any(|all| all.oid == oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME)
+            }
+            _ => attribute.oid == oid_registry::OID_PKCS9_EXTENSION_REQUEST,
         });
         let key_error = match unfit(&info.subject_pki.parsed()) {
             None if request.verify_signature().is_err() => {
@@ -248,12 +252,12 @@ pub struct Certifier {
     server: String,
     /// How long a certificate lasts for which nobody has said.
     usual: Duration,
+    /// Whether it decides what is signed, too.
+    approves: bool,
 }
 
 impl Certifier {
     /// Signs by `signer`; others reach the server at the URL `server`.
-    /// Whether it decides what is signed, too.
-    approves: bool,
     pub fn new(signer: Signer, server: impl Into<String>) -> Self {
         Self { signer, server: server.into(), usual: policy::USUAL, approves: true }
     }

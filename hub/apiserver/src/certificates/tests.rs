@@ -362,6 +362,34 @@ fn keys_are_of_a_few_kinds_and_prove_themselves() {
     assert!(Requested::read(&"A".repeat(64 * 1024 + 1)).unwrap_err().contains("longer"));
 }
 
+/// Another signer may read more than the first list.
+#[test]
+fn alternative_names_are_seen_wherever_they_are_asked_for() {
+    use rcgen::{Attribute, CertificateParams, KeyPair, KeyUsagePurpose};
+    const EXTENSION_REQUEST: &[u64] = &[1, 2, 840, 113_549, 1, 9, 14];
+    let name = [0x31, 16, 0x30, 14, 0x30, 12, 6, 3, 0x55, 0x1d, 17, 4, 5, 0x30, 3, 0x82, 1, b'a'];
+    let mut unread = name;
+    // A name that is longer than what it stands in.
+    unread[16] = 9;
+    let usage = [0x31, 16, 0x30, 14, 0x30, 12, 6, 3, 0x55, 0x1d, 15, 4, 5, 3, 3, 7, 0, 0x80];
+    for (first, second, want) in [
+        (true, None, false),
+        (false, Some(name), true),
+        (true, Some(name), true),
+        (true, Some(unread), true),
+        (true, Some(usage), false),
+    ] {
+        let mut params = CertificateParams::default();
+        params.key_usages = if first { vec![KeyUsagePurpose::DigitalSignature] } else { Vec::new() };
+        let more = second.map(|values| Attribute { oid: EXTENSION_REQUEST, values: values.to_vec() });
+        let key = KeyPair::generate().unwrap();
+        let request = params.serialize_request_with_attributes(&key, more.into_iter().collect()).unwrap();
+        let read = Requested::read(&STANDARD.encode(request.pem().unwrap()));
+        // What cannot be read is refused as well.
+        assert_eq!(read.map_or(true, |read| read.names), want, "{first}, {second:?}");
+    }
+}
+
 /// By the letter of RFC 7515, made by hand with another implementation.
 #[test]
 fn a_detached_signature() {
