@@ -60,6 +60,17 @@ pub(crate) enum Next {
     After(Duration),
 }
 
+impl Next {
+    /// The same, but look again after this time at the latest: who waits for something short is not held up by who waits for
+    /// something long.
+    pub(crate) fn sooner(self, wait: Duration) -> Self {
+        match self {
+            Self::Done => Self::After(wait),
+            Self::After(before) => Self::After(before.min(wait)),
+        }
+    }
+}
+
 /// A key fails silently this often before the log says so: conflicts and things that come in the wrong order sort
 /// themselves out.
 const QUIET_FAILURES: u32 = 3;
@@ -111,6 +122,20 @@ fn conclude<K: Ord + Clone + fmt::Display>(
                 tracing::debug!(controller = name, key = %*item, failures, %error, "will be tried again");
             }
             item.retry();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_of_several_waits_counts() {
+        let (short, long) = (Duration::from_millis(500), Duration::from_secs(10));
+        for waits in [[short, long], [long, short]] {
+            let next = waits.into_iter().fold(Next::Done, Next::sooner);
+            assert_eq!(next, Next::After(short));
         }
     }
 }

@@ -207,11 +207,11 @@ impl Binder {
             let (waiting, targets): (Vec<_>, Vec<_>) = targets.iter().partition(|target| held(&target.name));
             self.context.figures.judged().fence_waits(&key.to_string(), fences.again.is_some());
             if let Some(again) = fences.again {
-                next = Next::After(again);
+                next = next.sooner(again);
                 settled = false;
                 problems.unmade.push((extension::FENCE_WAIT, fences.message()));
             } else if !waiting.is_empty() {
-                next = Next::After(PATIENCE);
+                next = next.sooner(PATIENCE);
                 settled = false;
                 tracing::debug!(binding = %key, for_clusters = ?purging, "waits for copies that are removed first");
             }
@@ -233,14 +233,14 @@ impl Binder {
                     }
                     Outcome::Made(Made::Unchanged, _) => {}
                     Outcome::NotYet => settled = false,
-                    Outcome::Made(Made::Going, _) => next = Next::After(PATIENCE),
+                    Outcome::Made(Made::Going, _) => next = next.sooner(PATIENCE),
                     Outcome::Made(Made::Withheld(wait), _) => {
-                        next = Next::After(wait);
+                        next = next.sooner(wait);
                         settled = false;
                     }
                     Outcome::Made(Made::Taken(why), _) => {
                         problems.unmade.push(("WorkNameTaken", format!("{}: {why}", target.name)));
-                        next = Next::After(PATIENCE);
+                        next = next.sooner(PATIENCE);
                     }
                     Outcome::Made(Made::TooLarge(why), _) => {
                         problems.unmade.push(("WorkTooLarge", format!("{}: {why}", target.name)));
