@@ -54,7 +54,10 @@ pub enum Removal {
 /// The next step for a Cluster with a deletion timestamp.
 pub fn removal(state: &Leaving) -> Removal {
     let waits = state.reporting && !state.overdue;
-    if state.works_alive > 0 {
+    if state.works_alive > 0 && state.overdue && state.namespace && !state.namespace_terminating {
+        // Somebody goes on making them: nothing is made in a namespace that is terminating.
+        Removal::DeleteNamespace
+    } else if state.works_alive > 0 {
         Removal::DeleteWorks
     } else if state.works_terminating > 0 {
         if waits || state.fenced { Removal::Wait } else { Removal::DropWorkFinalizers }
@@ -67,7 +70,8 @@ pub fn removal(state: &Leaving) -> Removal {
     }
 }
 
-/// For how long an agent is waited for that reports and lets go of nothing.
+/// For how long an agent is waited for that reports and lets go of nothing, unless the operator says
+/// (`--cluster-removal-idle-timeout`).
 pub const IDLE: Duration = Duration::from_secs(600);
 
 /// For how long it is waited for in all, unless the operator says (`--cluster-removal-timeout`).
@@ -84,11 +88,28 @@ pub struct Waited {
     pub idle: Duration,
 }
 
-/// Whether an agent has had its time, which is `total` at most. A slow link is no reason: as long as Works go, the agent is at
+/// For how long agents are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// In all.
+    pub total: Duration,
+    /// While they let go of nothing.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { total: TOTAL, idle: IDLE }
+    }
+}
+
+/// Whether an agent has had its time. A slow link is no reason: as long as Works go, the agent is at
 /// it. One that is stolen or broken must not hold its Cluster, and what counts as that cluster's credentials, for ever.
-pub fn is_overdue(waited: &Waited, total: Duration) -> bool {
-    let idle = IDLE.min(total);
-    waited.idle >= idle || waited.in_all >= total && waited.here >= idle
+pub fn is_overdue(waited: &Waited, patience: Patience) -> bool {
+    let Patience { total, idle } = patience;
+    let idle = idle.min(total);
+    // A hub that was restarted gives it some of its time again.
+    waited.idle >= idle || waited.in_all >= total && waited.here >= idle.min(IDLE)
 }
 
 /// For how long nobody must have taken a Work of a cluster away until the hub makes again what was taken. Whoever is at it
@@ -145,6 +166,12 @@ mod tests {
                 Removal::Wait,
             ),
             ("it has had its time", Leaving { overdue: true, ..going }, Removal::DropWorkFinalizers),
+            ("and goes on making Works", Leaving { overdue: true, ..state }, Removal::DeleteNamespace),
+            (
+                "which it cannot any more",
+                Leaving { overdue: true, namespace_terminating: true, ..state },
+                Removal::DeleteWorks,
+            ),
             (
                 "it has, and may not have stopped what is fenced",
                 Leaving { overdue: true, fenced: true, ..going },
@@ -181,10 +208,21 @@ mod tests {
         let seconds = Duration::from_secs;
         for (message, in_all, here, idle, want) in table {
             let waited = Waited { in_all: seconds(in_all), here: seconds(here), idle: seconds(idle) };
-            assert_eq!(is_overdue(&waited, TOTAL), want, "{message}");
+            assert_eq!(is_overdue(&waited, Patience::default()), want, "{message}");
         }
-        let waited = Waited { in_all: seconds(60), here: seconds(60), idle: seconds(60) };
-        assert!(is_overdue(&waited, seconds(60)), "the operator is less patient");
+        let table = [
+            // what, seconds in all and of idleness that the operator gives, that it has been idle of those, overdue
+            ("the operator is less patient", 60, 600, 60, true),
+            ("also with who does nothing", 3600, 60, 60, true),
+            ("a drain takes half an hour", 7200, 2400, 1800, false),
+            ("and no longer", 7200, 2400, 2400, true),
+            ("the whole is the most", 1800, 2400, 1800, true),
+        ];
+        for (message, total, idle, waited, want) in table {
+            let waited = Waited { in_all: seconds(waited), here: seconds(waited), idle: seconds(waited) };
+            let patience = Patience { total: seconds(total), idle: seconds(idle) };
+            assert_eq!(is_overdue(&waited, patience), want, "{message}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use karmada_core::{
     evict::{Allowance, Ask},
     health::{Moment, Ready},
     judge::{self, Cluster, Judge, Opinion, Record, Settings, Verdict, brake, budget::Budgets},
+    leave,
 };
 use karmada_env::Env;
 use karmada_objects::{Objects, key::Key, kinds::LEASES};
@@ -47,7 +48,7 @@ impl Judgement {
     }
 
     /// For how long an agent that reports is waited for when its Cluster goes.
-    pub(crate) fn removal(&self) -> Duration {
+    pub(crate) fn removal(&self) -> leave::Patience {
         self.settings.removal
     }
 

@@ -4,6 +4,7 @@ use karmada_cli::Failure;
 use karmada_core::{
     health,
     judge::{Settings, brake, budget, flaps, pairs},
+    leave,
 };
 
 use super::args::ServeArgs;
@@ -45,6 +46,9 @@ fn read(args: &ServeArgs) -> Settings {
             per_minute: judge.eviction_budget_per_minute,
         },
         fence_skew: judge.fence_skew,
-        removal: judge.cluster_removal_timeout,
+        removal: leave::Patience {
+            total: judge.cluster_removal_timeout,
+            idle: judge.cluster_removal_idle_timeout,
+        },
     }
 }

@@ -75,7 +75,7 @@ pub struct Settings {
     /// By how much longer than an agent the hub waits for what is fenced.
     pub fence_skew: Duration,
     /// For how long an agent that reports is waited for when its Cluster goes.
-    pub removal: Duration,
+    pub removal: leave::Patience,
 }
 
 impl Default for Settings {
@@ -88,7 +88,7 @@ impl Default for Settings {
             brake: brake::Settings::default(),
             budget: budget::Settings::default(),
             fence_skew: fence::SKEW,
-            removal: leave::TOTAL,
+            removal: leave::Patience::default(),
         }
     }
 }

@@ -54,10 +54,12 @@ pub struct JudgeArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub fence_skew: Duration,
     /// For how long, in all, an agent that reports is waited for to take down what a Cluster that is deleted has placed
-    /// there. One that lets go of nothing is waited for 10m at most. Then its credentials end, the Cluster goes without
-    /// it, and its member keeps what is left.
+    /// there. Then its credentials end, the Cluster goes without it, and its member keeps what is left.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = positive)]
     pub cluster_removal_timeout: Duration,
+    /// The same for one that lets go of nothing: longer than the longest end of a Pod, a drain or a volume there.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
+    pub cluster_removal_idle_timeout: Duration,
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use karmada_core::leave::{Waited, is_overdue};
+use karmada_core::leave::{Patience, Waited, is_overdue};
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
@@ -12,8 +12,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Waiting {
     env: Env,
-    /// For how long at most.
-    total: Duration,
+    patience: Patience,
     clusters: Mutex<BTreeMap<String, Seen>>,
 }
 
@@ -32,8 +31,8 @@ struct Seen {
 }
 
 impl Waiting {
-    pub(super) fn new(env: Env, total: Duration) -> Self {
-        Self { env, total, clusters: Mutex::default() }
+    pub(super) fn new(env: Env, patience: Patience) -> Self {
+        Self { env, patience, clusters: Mutex::default() }
     }
 
     /// For how long the agent of a Cluster that goes has had its time; nothing while it is waited for. `left` Works are
@@ -56,7 +55,7 @@ impl Waiting {
             here: now.saturating_sub(seen.since),
             idle: now.saturating_sub(seen.progress),
         };
-        if seen.overdue.is_none() && is_overdue(&waited, self.total) {
+        if seen.overdue.is_none() && is_overdue(&waited, self.patience) {
             seen.overdue = Some(now);
         }
         seen.overdue.map(|at| now.saturating_sub(at))
