@@ -53,6 +53,7 @@ use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_telemetry::metrics::{Sheet, Source};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use self::{
     allowance::{Allowances, Told},
@@ -126,22 +127,22 @@ impl Output {
         Self { last: LAST_POSTS, ..self }
     }
 
-    /// Waits for what becomes of a line, not for long; whether it is written.
-    async fn settle(&self, receipt: Receipt) -> bool {
+    /// Waits for what becomes of a line, until `end` at most, and not for long where nothing is taken; whether it is written.
+    async fn settle(&self, receipt: Receipt, end: Instant) -> bool {
         let Receipt::Sent(told) = receipt else { return false };
         let is_away = self.queue.is_away();
         if is_away && self.mode != Mode::Strict {
             return false;
         }
-        let patience = if is_away { AWAY } else { WAIT };
+        let left = end.saturating_duration_since(Instant::now());
+        let patience = if is_away { AWAY.min(left) } else { left };
         if let Ok(told) = tokio::time::timeout(patience, told).await {
             return told.unwrap_or(false);
         }
         if self.queue.gave_up() {
             tracing::error!(
                 output = self.name,
-                "no audit event has been taken for {} s: until one is, {}",
-                patience.as_secs(),
+                "an audit event was waited for in vain: until one is taken, {}",
                 match self.mode {
                     Mode::Strict => "requests are refused (blocking-strict)",
                     Mode::Batch | Mode::Blocking => "requests do not wait for it",
@@ -149,6 +150,20 @@ impl Output {
             );
         }
         false
+    }
+}
+
+/// How long one request may wait for what is told of it, in all.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(Mutex<Duration>);
+
+impl Patience {
+    fn left(&self) -> Duration {
+        WAIT.saturating_sub(*self.0.lock())
+    }
+
+    fn used(&self, waited: Duration) {
+        *self.0.lock() += waited;
     }
 }
 
@@ -211,21 +226,29 @@ impl Audit {
         self.outputs[0].queue.room(bytes)
     }
 
-    /// Waits until what was sent is written, or lost, where that is waited for.
+    /// Waits until what was sent is written, or lost, where that is waited for: for all outputs at once, and for no longer
+    /// than the request has left ([`Patience`]).
     ///
     /// # Errors
     /// When it was lost where nothing may be.
-    pub(crate) async fn settle(&self, receipts: Receipts) -> Result<(), Status> {
+    pub(crate) async fn settle(&self, receipts: Receipts, patience: &Patience) -> Result<(), Status> {
+        let begun = Instant::now();
+        let end = begun + patience.left();
         let waited_for = self.outputs.iter().filter(|output| output.mode != Mode::Batch);
-        for (output, receipt) in waited_for.zip(receipts.0) {
-            if !output.settle(receipt).await && output.mode == Mode::Strict {
-                return Err(Status::internal(format!(
-                    "the audit {} cannot be written, and without it nothing is done (blocking-strict)",
-                    output.name
-                )));
-            }
+        let settled = join_all(
+            waited_for
+                .zip(receipts.0)
+                .map(|(output, receipt)| async move { (output, output.settle(receipt, end).await) }),
+        );
+        let settled = settled.await;
+        patience.used(begun.elapsed());
+        match settled.into_iter().find(|(output, written)| !written && output.mode == Mode::Strict) {
+            None => Ok(()),
+            Some((output, _)) => Err(Status::internal(format!(
+                "the audit {} cannot be written, and without it nothing is done (blocking-strict)",
+                output.name
+            ))),
         }
-        Ok(())
     }
 
     /// Begins to tell of a request, if the policy wants it told.

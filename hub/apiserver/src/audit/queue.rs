@@ -19,7 +19,10 @@ use futures::future::BoxFuture;
 use karmada_env::Env;
 use karmada_telemetry::metrics::Counter;
 use parking_lot::{Condvar, Mutex};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::policy::Level;
@@ -109,6 +112,8 @@ pub struct Queue {
 struct Posting {
     to: Arc<dyn Posts>,
     runtime: Handle,
+    /// Tells the one that has been tried for longest without anybody's waiting for it to make room.
+    crowded: Notify,
 }
 
 /// What becomes of a line that somebody waits for.
@@ -134,6 +139,8 @@ struct State {
     /// When it was last said that something was dropped, and that something could not be posted.
     said: Option<Duration>,
     said_failed: Option<Duration>,
+    /// How many are tried for which nobody waits any more, and which have not been told to make room.
+    unawaited: usize,
     /// Who waits for which of the lines, by their places.
     waiting: Vec<(usize, oneshot::Sender<bool>)>,
 }
@@ -182,7 +189,7 @@ impl Queue {
 
     /// One that posts each line by itself. In a runtime.
     pub(crate) fn posting(to: impl Posts, limits: Limits, env: Env) -> Arc<Self> {
-        let posting = Posting { to: Arc::new(to), runtime: Handle::current() };
+        let posting = Posting { to: Arc::new(to), runtime: Handle::current(), crowded: Notify::new() };
         Arc::new(Self::new(Some(posting), limits, env))
     }
 
@@ -215,8 +222,16 @@ impl Queue {
         self.counts.events.inc();
         let share = if refused { 2 } else { 1 };
         let mut state = self.state.lock();
-        let fits = state.entries < self.limits.entries / share
+        let mut fits = state.entries < self.limits.entries / share
             && state.bytes.saturating_add(line.len()) <= self.limits.bytes / share;
+        if let Some(posting) = self.posting.as_ref().filter(|_| !fits && !state.closed && state.unawaited > 0)
+        {
+            // One goes that was given up, and this one has its place: whoever comes after an outage does not wait for the
+            // pauses of those who came in it.
+            state.unawaited -= 1;
+            posting.crowded.notify_one();
+            fits = true;
+        }
         if !fits || state.closed {
             let say = !state.closed && is_time(&mut state.said, self.env.now());
             drop(state);
@@ -266,12 +281,36 @@ impl Queue {
         let (queue, to) = (self.clone(), posting.to.clone());
         posting.runtime.spawn(async move {
             // Whoever waits is told, however this ends.
-            let sent = Sent { queue: &queue, bytes: line.len(), tell, done: false };
-            match to.post(line).await {
+            let mut sent = Sent { queue: &queue, bytes: line.len(), tell, done: false };
+            let mut posted = std::pin::pin!(to.post(line));
+            let outcome = tokio::select! {
+                biased;
+                outcome = &mut posted => outcome,
+                () = sent.unawaited() => {
+                    let mut one = Unawaited::begin(&queue);
+                    tokio::select! {
+                        biased;
+                        outcome = &mut posted => outcome,
+                        () = queue.crowded() => {
+                            one.told = true;
+                            Err("there was no room to try it any longer".to_owned())
+                        }
+                    }
+                }
+            };
+            match outcome {
                 Ok(()) => sent.arrived(),
                 Err(why) => queue.cannot(1, &why),
             }
         });
+    }
+
+    /// Somebody needs the room of a line for which nobody waits.
+    async fn crowded(&self) {
+        match &self.posting {
+            Some(posting) => posting.crowded.notified().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Some lines could not be written.
@@ -391,6 +430,13 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
+    /// Nobody waits for it any more.
+    async fn unawaited(&mut self) {
+        if let Some(tell) = &mut self.tell {
+            tell.closed().await;
+        }
+    }
+
     fn arrived(mut self) {
         self.done = true;
         self.queue.can();
@@ -409,6 +455,29 @@ impl Drop for Sent<'_> {
         if let Some(tell) = self.tell.take() {
             let _ = tell.send(self.done);
         }
+    }
+}
+
+/// A line that is tried though nobody waits for it.
+struct Unawaited<'a> {
+    queue: &'a Queue,
+    /// It was told to make room.
+    told: bool,
+}
+
+impl<'a> Unawaited<'a> {
+    fn begin(queue: &'a Queue) -> Self {
+        queue.state.lock().unawaited += 1;
+        Self { queue, told: false }
+    }
+}
+
+impl Drop for Unawaited<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        let others = if self.told { state.unawaited } else { state.unawaited.saturating_sub(1) };
+        // There are no more than lines, whoever was told at the moment at which it ended by itself.
+        state.unawaited = others.min(state.entries.saturating_sub(1));
     }
 }
 

@@ -29,15 +29,20 @@ impl Posts for Service {
 /// Whether an event may be gone without, and how many seconds that took to find out.
 async fn settle(audit: &Audit, receipts: Receipts) -> (bool, u64) {
     let begun = Instant::now();
-    let settled = audit.settle(receipts).await.is_ok();
+    let settled = audit.settle(receipts, &Patience::default()).await.is_ok();
     (settled, begun.elapsed().as_secs())
 }
 
 fn audit(mode: Mode, entries: usize) -> Audit {
+    audit_of(&[mode], entries)
+}
+
+fn audit_of(modes: &[Mode], entries: usize) -> Audit {
     let limits = Limits { entries, ..Limits::default() };
-    let output = Output::one_by_one("webhook", mode, Service, limits, Env::system());
+    let output = |mode: &Mode| Output::one_by_one("webhook", *mode, Service, limits, Env::system());
+    let outputs = modes.iter().map(output).collect();
     let policy = b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
-    Audit::new(Policy::parse(policy).unwrap(), vec![output], Env::system())
+    Audit::new(Policy::parse(policy).unwrap(), outputs, Env::system())
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,4 +82,34 @@ async fn what_is_on_its_way_is_bounded_and_awaited_at_the_end() {
     audit.close(Duration::from_secs(1)).await.unwrap();
     assert_eq!(begun.elapsed().as_secs(), 3, "whoever gave up is told all the same");
     assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (true, 0), "it takes no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_all_outputs_at_once_and_no_longer_for_its_second_event() {
+    let audit = audit_of(&[Mode::Blocking, Mode::Blocking, Mode::Strict], 100);
+    let (begun, patience) = (Instant::now(), Patience::default());
+    let came = audit.push_awaited(b"slow", false);
+    assert!(audit.settle(came, &patience).await.is_ok());
+    assert_eq!(begun.elapsed().as_secs(), 3, "not one after the other");
+    let ended = audit.push_awaited(b"hangs", false);
+    assert!(audit.settle(ended, &patience).await.is_err(), "the strict one is one of them");
+    assert_eq!(begun.elapsed().as_secs(), 10, "in all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_makes_room_for_what_is_waited_for() {
+    let audit = audit(Mode::Strict, 3);
+    let given_up: Vec<_> = (0..3).map(|_| audit.push_awaited(b"hangs", false)).collect();
+    assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (false, 0), "they are waited for");
+    drop(given_up);
+    tokio::task::yield_now().await;
+    // The service is well again; three pauses of others hold nobody up, and each gives way once.
+    for _ in 0..5 {
+        assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (true, 0));
+    }
+    assert_eq!(audit.outputs[0].queue.waiting(), 2, "one went for the first");
+    let hanging = audit.push_awaited(b"hangs", false);
+    assert_eq!(settle(&audit, audit.push_awaited(b"good", false)).await, (true, 0), "another goes");
+    drop(hanging);
+    assert!(audit.outputs[0].queue.waiting() <= 3);
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
-    Audit, Begun, Receipts,
+    Audit, Begun, Patience, Receipts,
     event::{self, Event, ObjectRef},
     policy::{Level, Stage, Verdict},
     queue::Room,
@@ -58,6 +58,8 @@ pub(crate) struct Trail {
     noted: Mutex<Noted>,
     /// The end was told.
     ended: bool,
+    /// How long its request may wait for what is told of it.
+    patience: Patience,
 }
 
 /// What is found out on the way.
@@ -147,6 +149,7 @@ impl Trail {
             begun: now,
             noted: Mutex::new(Noted { object, ..Noted::default() }),
             ended: false,
+            patience: Patience::default(),
             audit,
         })
     }
@@ -186,6 +189,7 @@ impl Trail {
             begun,
             noted: Mutex::new(Noted { object, allowed: true, ..Noted::default() }),
             ended: false,
+            patience: Patience::default(),
             audit,
         }
     }
@@ -220,20 +224,20 @@ impl Trail {
     /// When it cannot be, and nothing is to be done without.
     pub(crate) async fn received(&self) -> Result<(), Status> {
         let receipts = mem::take(&mut self.noted.lock().receipts);
-        self.audit.settle(receipts).await
+        self.audit.settle(receipts, &self.patience).await
     }
 
     /// Waits until it is written that an answer has begun that goes on.
     pub(crate) async fn begun(&self) {
         let receipts = mem::take(&mut self.noted.lock().receipts);
         // What it is about is done already.
-        let _ = self.audit.settle(receipts).await;
+        let _ = self.audit.settle(receipts, &self.patience).await;
     }
 
     /// Tells the end, and waits until that is written, where that is waited for.
     pub(crate) async fn end(mut self: Box<Self>) {
         let receipts = self.tell_end();
-        let _ = self.audit.settle(receipts).await;
+        let _ = self.audit.settle(receipts, &self.patience).await;
     }
 
     /// What was sent, read.
