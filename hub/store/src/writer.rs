@@ -432,11 +432,14 @@ impl<H: Send + Sync + 'static> Writer<H> {
         }
         written.map_err(|error| {
             let failure = self.failure(&error);
+            // What is written anew takes as much room as the store, and has just been given up.
+            let has_room_now = failure.full && self.rewriting.is_some();
             self.end_rewrite(&Err(failure.clone()));
             if self.reopen_at.is_none() {
                 tracing::error!(cause = %failure, "the store takes no writes until its file can be written again");
             }
-            self.reopen_at = Some(self.env.now() + REOPEN);
+            let wait = if has_room_now { Duration::ZERO } else { REOPEN };
+            self.reopen_at = Some(self.env.now() + wait);
             self.shared.core.write().failed = Some(failure.clone());
             failure
         })

@@ -316,6 +316,35 @@ async fn a_rewrite_that_fails_leaves_the_store_as_it_is() {
     assert!(failed > 5, "{failed}");
 }
 
+/// What is written anew takes as much room again as the store: it is given up where a commit has none, which is all that
+/// fails.
+#[tokio::test]
+async fn a_commit_that_has_no_room_beside_a_rewrite_is_the_only_one() {
+    let mut failed = 0;
+    for at in 0..8 {
+        let disk = Disk::new();
+        let store = many(&disk).await;
+        let clone = store.clone();
+        let mut rewriting: Option<Rewriting> = Some(Box::pin(async move { drop(clone.rewrite().await) }));
+        for _ in 0..3 {
+            rewriting = go_on(rewriting).await;
+        }
+        assert!(rewriting.is_some(), "it is under way");
+        let put = |value: &'static str| vec![Op::put(Key::new("works", "a", "y"), Expect::Any, value)];
+        disk.fill(at, 1);
+        let done = store.commit(put("first")).await;
+        disk.heal();
+        failed += usize::from(done.is_err());
+        store.commit(put("second")).await.unwrap_or_else(|error| panic!("at {at}: {error}"));
+        while rewriting.is_some() {
+            rewriting = go_on(rewriting).await;
+        }
+        assert_eq!(store.get(&Key::new("works", "a", "y")).unwrap().value, "second");
+        store.close().await.unwrap();
+    }
+    assert!(failed > 0);
+}
+
 /// The price list: a sync is what a commit costs, so a change of it should be noticed.
 #[tokio::test]
 async fn a_durable_commit_is_one_sync_and_a_relaxed_update_none() {

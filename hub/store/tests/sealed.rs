@@ -163,6 +163,20 @@ async fn commits_go_on_while_all_is_written_anew() {
     assert_eq!(store.get(&key(&name)).unwrap().value, format!("{PLAIN} {last}"));
 }
 
+/// It takes as much room as the store.
+#[tokio::test]
+async fn what_was_written_anew_in_vain_is_let_go_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), sealing()).unwrap();
+    fill(&store).await;
+    // No file takes the place of a directory.
+    let (place, beside) = (dir.path().join("store.redb"), dir.path().join("store.redb.new"));
+    fs::remove_file(&place).unwrap();
+    fs::create_dir(&place).unwrap();
+    store.rewrite().await.unwrap_err();
+    assert!(!beside.exists());
+}
+
 #[tokio::test]
 async fn what_cannot_be_unsealed_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();

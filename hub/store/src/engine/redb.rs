@@ -180,6 +180,10 @@ impl Redb {
         // count, or the old one with all that is in the new one.
         let place = self.place.put_in_place().map_err(|e| EngineError::io(&e));
         self.leave();
+        if place.is_err() {
+            // It takes as much room as the store. There is none if it has taken its place after all.
+            self.place.discard();
+        }
         place?;
         self.trust = anew.trust;
         let files = guard(|| {
