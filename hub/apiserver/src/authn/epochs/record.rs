@@ -153,11 +153,12 @@ impl Record {
         Ok(Self { epoch, ended: Some(Ended { how, since, uid, before }), issued })
     }
 
-    /// The record after an end of the epoch that counts now; none if it is the end of a Cluster (`uid`) that has been noted.
+    /// The record after an end of the epoch that counts now; none if it is the end of a Cluster (`uid`) that has been noted,
+    /// and nobody was given a certificate since.
     #[must_use]
     pub fn end(&self, how: End, uid: &str, now: SystemTime) -> Option<Self> {
         let noted = self.ended.as_ref().is_some_and(|last| last.how == how && last.uid == uid);
-        if how == End::Deleted && noted {
+        if how == End::Deleted && noted && !self.is_issued() {
             return None;
         }
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -250,6 +251,11 @@ mod tests {
     fn records_survive_being_written_and_never_go_back() {
         let first = Record::default().end(End::Deleted, "u1", at(5)).expect("an epoch");
         assert_eq!(first.end(End::Deleted, "u1", at(9)), None, "the same end is noted once");
+        let given = first
+            .grant(Grant { by: BY_COMMAND, to: Some("k"), several: true }, true, at(9))
+            .expect("a record");
+        let again = given.end(End::Deleted, "u1", at(9)).expect("what was given since ends with it, too");
+        assert_eq!((again.epoch, again.end(End::Deleted, "u1", at(10))), (9, None));
         let second = first.end(End::Revoked, "", at(9)).expect("an epoch");
         let (one, two) = (first.write("m1", None), second.write("m1", Some(first.write("m1", None))));
         assert_eq!((Record::read(&one), Record::read(&two)), (Ok(first), Ok(second)));
