@@ -533,10 +533,23 @@ async fn agents_follow_a_change_of_the_hubs_authority() {
         let kept = karmada_client::Kubeconfig::load(world.at("state/karmada-kubeconfig")).unwrap();
         kept.access(None).unwrap().ca.unwrap_or_default().matches("BEGIN CERTIFICATE").count()
     };
+    // Meanwhile it works, and none of its renewals fails.
+    world.fleet.create_namespace().await;
+    world.fleet.create([config_map("load", "0"), config_map_policy("load", &[CLUSTER])]).await;
+    let load = config_map_path(&world.fleet.namespace, "load");
+    let reaches_the_member = async |value: &str| {
+        let patch = json!({"data": {"key": value}});
+        // By the kubeconfig as it is now: the authority that it names changes, too.
+        let api = rest(&world.fleet.kubeconfig);
+        api.patch(&load, karmada_client::Patch::Merge, &patch).await.unwrap();
+        until(&world.member, &load, "changed", PATIENCE, |map| map["data"]["key"].as_str() == Some(value))
+            .await;
+    };
     // A new one is published, is kept by the agent, signs, and is shown by the agent; then the old one goes.
     for (step, kept) in [("published", 2), ("signs", 2), ("alone", 1)] {
         let before = world.figure(RENEWALS).await.unwrap();
         world.fleet.command(&["ca", "rotate", &kubeconfig]);
+        reaches_the_member(step).await;
         eventually(step, PATIENCE, || async {
             let (count, renewals) = (authorities(), world.figure(RENEWALS).await.unwrap_or_default());
             if count == kept && renewals > before { Ok(()) } else { Err((count, renewals)) }
@@ -548,8 +561,10 @@ async fn agents_follow_a_change_of_the_hubs_authority() {
         "renewals of their own would take longer: {:?}",
         begun.elapsed()
     );
+    reaches_the_member("after").await;
     let beats = world.figure("karmada_agent_lease_renewals_total").await.unwrap();
     world.reaches("karmada_agent_lease_renewals_total", beats + 2.0).await;
+    assert_eq!(world.figure("karmada_agent_lease_renewal_errors_total").await, Some(0.0));
 }
 
 /// A proxy that makes tunnels by CONNECT, and counts them.

@@ -134,6 +134,27 @@ async fn a_bootstrap_token_holds_as_long_as_its_secret_does() {
     );
     assert_eq!(show(&server, "abcdef.fedcba9876543210", "POST", WHO, &json!({})).await.code, 401);
     assert_eq!(show(&server, token, "GET", secrets, &Value::Null).await.code, 403, "it may ask for little");
+    // Nobody learns from an answer what was wrong, or that there is such a token.
+    let long = format!("abcdef.{}", "0123456789abcdef".repeat(512));
+    let wrong = show(&server, "fedcba.0123456789abcdef", "POST", WHO, &json!({})).await;
+    for malformed in [
+        "abcdef",
+        "abcdef.",
+        ".0123456789abcdef",
+        "abcdef.0123456789abcde",
+        "abcdef.0123456789abcdef0",
+        "abcdef.0123456789abcdef.0",
+        "ABCDEF.0123456789abcdef",
+        "abcdef.0123456789ABCDEF",
+        "abcdef 0123456789abcdef",
+        "..",
+        "a.b.c",
+        "eyJhbGciOiJub25lIn0.eyJzdWIiOiJzeXN0ZW06bWFzdGVycyJ9.",
+        &long,
+    ] {
+        let refused = show(&server, malformed, "POST", WHO, &json!({})).await;
+        assert_eq!((refused.code, &refused.body), (401, &wrong.body), "{malformed:.60}");
+    }
     let review =
         server.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", json!({"spec": {"token": token}}));
     assert_eq!(review.await.body["status"]["user"]["username"], "system:bootstrap:abcdef");

@@ -1,9 +1,37 @@
 //! What an agent may, line by line: by its own requests here, and by the roles that are written for a stock kube-apiserver.
 //! The lines stand here a second time, so that a change of the table is a change of both.
 
-use karmada_apiserver::authz::agent;
+use std::{collections::BTreeSet, time::SystemTime};
+
+use karmada_apiserver::{
+    audit::{
+        Audit, Mode, Output,
+        policy::Policy,
+        queue::{Limits, Lines, Lost},
+    },
+    authz::agent,
+};
+use parking_lot::Mutex;
 
 use super::*;
+
+/// Verb and path of what the audit log has as forbidden to an agent.
+#[derive(Clone, Default)]
+struct Forbidden(Arc<Mutex<BTreeSet<(String, String)>>>);
+
+impl Lines for Forbidden {
+    fn write(&mut self, lines: &[u8]) -> Result<(), Lost> {
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let event: Value = serde_json::from_slice(line).expect("an event");
+            if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
+                assert_eq!(event["user"]["username"], "system:karmada:agent:m1", "{event}");
+                let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+                self.0.lock().insert((text("verb"), text("requestURI")));
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Group, version, resource with its subresource, namespace (`*`: any, or none), names (none: any), verbs.
 type Line = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str], &'static str);
@@ -157,16 +185,26 @@ async fn every_line_holds_here_and_as_a_role_elsewhere() {
 }
 
 /// Every kind that is served, wherever it may be, by every verb, every subresource and every way to read: an agent is told
-/// that it may not, unless a line says that it may. (What is in the body of what it creates is judged beside that.)
+/// that it may not, and so is the audit log, unless a line says that it may. (What is in the body of what it creates is judged beside that.)
 #[tokio::test]
 async fn an_agent_is_refused_whatever_is_not_its_own() {
     let world = World::start().await;
     let peer = world.agent(0, DAY);
     let cluster = json!({"metadata": {"name": "m2"}, "spec": {"id": "u2", "syncMode": "Pull"}});
     world.admin.post(CLUSTERS, &cluster).await.expect("another cluster");
-    let (mut refused, mut own, mut wrong) = (0, 0, Vec::new());
+    let forbidden = Forbidden::default();
+    let policy = b"apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]";
+    let limits = Limits { entries: 1_000_000, bytes: 1 << 30, ..Limits::default() };
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let env = Env::seeded(clock.clone(), 2);
+    let output = Output::new("log", Mode::Batch, forbidden.clone(), limits, env.clone()).expect("a thread");
+    let audit = Arc::new(Audit::new(Policy::parse(policy).expect("a policy"), vec![output], env));
+    world.embedded.server().audit_by(audit.clone());
+    let (mut refused, mut own, mut wrong) = (BTreeSet::new(), 0, Vec::new());
     let kinds = world.embedded.server().kinds();
     for kind in kinds.iter() {
+        // So much as is told of one who is refused on and on is told of each kind.
+        clock.advance(DAY);
         let (group, plural) = (kind.gvr.group.as_str(), kind.gvr.resource.as_str());
         let mut subresources: Vec<&str> = kind.subresources.iter().map(|sub| sub.name.as_str()).collect();
         subresources.extend(["", "status", "scale", "proxy", "finalize", "approval", "token"]);
@@ -220,7 +258,7 @@ async fn an_agent_is_refused_whatever_is_not_its_own() {
                 let asked = Asked { group, resource: &full, namespace, name, verb };
                 let answer = world.send(&peer, method.clone(), &path, &json!({})).await;
                 match (answer.status().as_u16(), is_own(asked)) {
-                    (403, false) => refused += 1,
+                    (403, false) => drop(refused.insert((verb.to_owned(), path))),
                     (_, true) => own += 1,
                     (code, false) => wrong.push(format!("{method} {path}: {code}")),
                 }
@@ -228,6 +266,15 @@ async fn an_agent_is_refused_whatever_is_not_its_own() {
         }
     }
     assert!(wrong.is_empty(), "{} were answered: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
-    assert!(refused > 10_000 && own > 30, "{refused} refused, {own} its own");
+    assert!(refused.len() > 10_000 && own > 30, "{} refused, {own} its own", refused.len());
+    audit.close(LIMIT).await.expect("all is written");
+    let told = std::mem::take(&mut *forbidden.0.lock());
+    let untold: Vec<_> = refused.difference(&told).collect();
+    assert!(
+        untold.is_empty(),
+        "{} are not in the audit log: {:#?}",
+        untold.len(),
+        &untold[..untold.len().min(20)]
+    );
     world.stop().await;
 }
