@@ -70,7 +70,7 @@ pub use crate::identity::{
 };
 
 /// What says by which credential somebody has authenticated.
-const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// Where certificates are asked for.
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

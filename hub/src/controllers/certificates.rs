@@ -9,6 +9,9 @@
 //!                                        /approval, as it was read ◀────────────────┴────────────────┘
 //! ```
 //!
+//! What was signed is noted on the agent's role, by its digest: where there was a cluster of the same name before, its old
+//! certificate renews nothing.
+//!
 //! The order makes it safe to be cut off anywhere: a token whose use is counted says by which key, and the same request is
 //! approved when it is looked at again.
 
@@ -36,8 +39,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, Next, work};
 use crate::write::agents;
 
-/// How many requests are decided about at a time: one, so that a token is not used up twice at once.
-const WORKERS: usize = 1;
+/// How many requests are decided about at a time. A token is written as it was read, so that two do not use it up at once: the
+/// later one is looked at again.
+const WORKERS: usize = 8;
 /// How often it is looked what is left of agents that have gone.
 const SWEEP: Duration = Duration::from_secs(300);
 
@@ -82,7 +86,8 @@ impl Approver {
             .fields(format!("spec.signerName={CLIENT_SIGNER}"));
         let project = |text: &str| {
             let request: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-            Ok((object::name(&request).to_owned(), Asked::of(&request).is_some()))
+            let concerns = Asked::of(&request).is_some() || elsewhere::issued(&request).is_some();
+            Ok((object::name(&request).to_owned(), concerns))
         };
         let mut watcher = Watcher::new(self.context.client(), config, self.context.env.clone(), project);
         loop {
@@ -109,6 +114,10 @@ impl Approver {
         let Some(mut request) = writer.objects.get(&self.requests, &key).await? else {
             return Ok(Next::Done);
         };
+        if let Some(issued) = elsewhere::issued(&request) {
+            agents::note(&writer.objects, &issued).await?;
+            return Ok(Next::Done);
+        }
         let decided = {
             let Some(asked) = Asked::of(&request) else { return Ok(Next::Done) };
             let token = match asked.token() {
@@ -119,7 +128,12 @@ impl Approver {
                 Some(name) => writer.objects.get(&CLUSTERS, &Key::cluster_scoped(name)).await?,
                 None => None,
             };
-            asked.decide(Beside { token: token.as_ref(), cluster: cluster.as_ref(), now: env.wall() })
+            let given = match asked.cluster() {
+                Some(name) => agents::given(&writer.objects, name).await?,
+                None => None,
+            };
+            let (token, cluster) = (token.as_ref(), cluster.as_ref());
+            asked.decide(Beside { token, cluster, given: given.as_ref(), now: env.wall() })
         };
         let name = &*key.name;
         match &decided {

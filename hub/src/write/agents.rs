@@ -4,19 +4,22 @@
 //! ```text
 //!   request by a token, approved ─▶ grant() ─▶ roles, bound to the agent's user
 //!   Cluster goes ─▶ take_back() ─▶ its tokens have ended; what is left is to see that the Cluster is gone
-//!   ten minutes later ─▶ sweep() ─▶ nothing is left
+//!   ten minutes later ─▶ sweep() ─▶ nothing is left but a role without rules, for a year: there was one of that name
 //! ```
 //!
 //! A certificate cannot be ended there: what it is good for can. What else is bound to an agent, by its server's owner
 //! (`karmada-hub agent-rbac`), is that one's to give and to take.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 use karmada_api::consts::label;
 use karmada_apiserver::{
     authn::bootstrap,
     authz::agent::{self, Subject},
-    certificates::elsewhere,
+    certificates::elsewhere::{self, Issued},
 };
 use karmada_client::{Error, Resource};
 use karmada_core::names;
@@ -31,6 +34,16 @@ use serde_json::{Value, json};
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// On a ClusterRole: when the Cluster of its agent went.
 const LEFT_AT: &str = "hub.karmada.io/left-at";
+/// The same as a label, by which those are found.
+const LEFT: &str = "hub.karmada.io/left";
+/// On a ClusterRole: when another Cluster of that name went before.
+const COMES_AFTER: &str = "hub.karmada.io/comes-after";
+/// On a ClusterRole: the digests of the certificates that the agent was given, the newest last.
+const GIVEN: &str = "hub.karmada.io/certificates";
+/// So many of them are kept: an agent renews at half of a certificate's life, and may be several.
+const KEPT: usize = 32;
+/// How long it is remembered that there was a cluster of a name: for as long as a certificate may last.
+const REMEMBERED: Duration = Duration::from_hours(24 * 366);
 /// How long the agent of a Cluster that has gone may still see that.
 const FAREWELL: Duration = Duration::from_secs(600);
 
@@ -66,7 +79,13 @@ fn is_ours(live: &Value, cluster: &str) -> bool {
 
 /// Brings a role or binding to what it is to be; whether it was not.
 fn mend(live: &mut Value, wanted: &Value) -> bool {
-    let mut changed = object::remove_annotation(live, LEFT_AT).is_some();
+    let left = object::remove_annotation(live, LEFT_AT);
+    let mut changed = left.is_some();
+    if let Some(at) = left.as_ref().and_then(Value::as_str) {
+        object::remove_label(live, LEFT);
+        object::set_annotation(live, COMES_AFTER, at);
+        object::remove_annotation(live, GIVEN);
+    }
     for field in ["rules", "subjects"] {
         if let Some(wanted) = wanted.get(field).filter(|wanted| live[field] != **wanted) {
             live[field] = wanted.clone();
@@ -74,6 +93,45 @@ fn mend(live: &mut Value, wanted: &Value) -> bool {
         }
     }
     changed
+}
+
+fn digests(role: &Value) -> Vec<String> {
+    object::annotation(role, GIVEN).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+/// The ClusterRole of a cluster's agent, by its name.
+fn own_role(cluster: &str) -> Option<(Resource, Key)> {
+    let role = roles(cluster).into_iter().find(|role| role["kind"] == "ClusterRole")?;
+    Some((resource("ClusterRole")?, Key::of(&role)))
+}
+
+/// The digests of the certificates that were given by a name since another cluster so called went; nothing if none did, or if
+/// the hub has not made the roles.
+pub(crate) async fn given(objects: &Objects, cluster: &str) -> Result<Option<BTreeSet<String>>, Error> {
+    let Some((resource, key)) = own_role(cluster) else { return Ok(None) };
+    let role = objects.get(&resource, &key).await?.filter(|live| is_ours(live, cluster));
+    let role = role.filter(|role| object::annotation(role, COMES_AFTER).is_some());
+    Ok(role.map(|role| digests(&role).into_iter().collect()))
+}
+
+/// Takes note of a certificate that was given to the agent of a cluster; not of one that was asked for by the agent of another
+/// before.
+pub(crate) async fn note(objects: &Objects, issued: &Issued) -> Result<(), Error> {
+    let Issued { cluster, digest, asked } = issued;
+    let Some((resource, key)) = own_role(cluster) else { return Ok(()) };
+    let add = |live: &mut Value| {
+        let mut given = digests(live);
+        let before = object::annotation(live, COMES_AFTER).or_else(|| object::annotation(live, LEFT_AT));
+        let is_before = before.is_some_and(|at| at.parse::<Time>().map_or(true, |at| *asked <= at));
+        if is_before || given.contains(digest) || !is_ours(live, cluster) {
+            return false;
+        }
+        given.push(digest.clone());
+        given.drain(..given.len().saturating_sub(KEPT));
+        object::set_annotation(live, GIVEN, given.join(" "));
+        true
+    };
+    objects.modify(&resource, &key, Part::Main, add).await.map(drop)
 }
 
 /// Gives the agent of a cluster its rights.
@@ -98,14 +156,13 @@ pub(crate) async fn grant(objects: &Objects, cluster: &str) -> Result<(), Error>
 
 /// Gives an agent its rights in an execution namespace that was made anew, if it had them of the hub.
 pub(crate) async fn restore(objects: &Objects, cluster: &str) -> Result<(), Error> {
-    for wanted in roles(cluster).iter().filter(|role| role["kind"] == "ClusterRole") {
-        let Some(resource) = resource("ClusterRole") else { continue };
-        let live = objects.get(&resource, &Key::of(wanted)).await?;
-        if live.is_some_and(|live| is_ours(&live, cluster) && object::annotation(&live, LEFT_AT).is_none()) {
-            grant(objects, cluster).await?;
+    let Some((resource, key)) = own_role(cluster) else { return Ok(()) };
+    match objects.get(&resource, &key).await? {
+        Some(live) if is_ours(&live, cluster) && object::annotation(&live, LEFT_AT).is_none() => {
+            grant(objects, cluster).await
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Takes from the agent of a Cluster that goes what the hub has given it, and ends the tokens that are for it. Whether it had
@@ -125,6 +182,7 @@ pub(crate) async fn take_back(objects: &Objects, cluster: &str, now: SystemTime)
                 let changes = is_ours(live, cluster) && live["rules"] != farewell;
                 if changes {
                     live["rules"] = farewell.clone();
+                    object::set_label(live, LEFT, "true");
                     object::set_annotation(live, LEFT_AT, Time::from_system(now).to_string());
                 }
                 changes
@@ -157,28 +215,43 @@ async fn end_tokens(objects: &Objects, cluster: &str, now: SystemTime) -> Result
     Ok(())
 }
 
-/// Deletes what was left to agents so that they see that their Clusters have gone.
+/// Takes away what was left to agents so that they see that their Clusters have gone, and in the end that there were any.
 pub(crate) async fn sweep(objects: &Objects, now: SystemTime) -> Result<(), Error> {
     let (Some(all), Some(bindings)) = (resource("ClusterRole"), resource("ClusterRoleBinding")) else {
         return Ok(());
     };
     let mut past = Vec::new();
     objects
-        .list(&all, None, label::ROLES_OF, |page| {
-            let over = page.into_iter().filter(|role| {
-                let left = object::annotation(role, LEFT_AT).and_then(|at| at.parse::<Time>().ok());
-                left.is_some_and(|at| at.elapsed(now) >= FAREWELL)
-            });
-            past.extend(over);
+        .list(&all, None, LEFT, |page| {
+            for role in page {
+                let left = object::annotation(&role, LEFT_AT).and_then(|at| at.parse::<Time>().ok());
+                match left.map(|at| at.elapsed(now)) {
+                    Some(since) if since >= REMEMBERED => past.push((role, true)),
+                    // A role without rules is shown with none or with null.
+                    Some(since)
+                        if since >= FAREWELL
+                            && role["rules"].as_array().is_some_and(|all| !all.is_empty()) =>
+                    {
+                        past.push((role, false))
+                    }
+                    _ => {}
+                }
+            }
         })
         .await?;
-    for role in past {
-        let cluster = object::label(&role, label::ROLES_OF).unwrap_or_default();
-        let key = Key::of(&role);
+    for (mut role, forget) in past {
+        // As it was read: somebody may have joined by the name since.
+        if !forget {
+            role["rules"] = json!([]);
+            match objects.replace(&all, &role).await {
+                Err(error) if !error.is_conflict() && !error.is_not_found() => return Err(error),
+                _ => continue,
+            }
+        }
+        let (cluster, key) = (object::label(&role, label::ROLES_OF).unwrap_or_default(), Key::of(&role));
         if let Some(binding) = objects.get(&bindings, &key).await?.filter(|live| is_ours(live, cluster)) {
             objects.delete_uid(&bindings, &key, object::uid(&binding)).await?;
         }
-        // As it was read: somebody may have joined by the name since.
         objects.delete(&all, &role).await?;
     }
     Ok(())

@@ -14,6 +14,7 @@ use karmada_hub::{Hub, HubConfig, HubError};
 use karmada_store::engine::memory::Memory;
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -196,6 +197,17 @@ impl Stock {
         self.until("its end", || async { self.admin.get(&path).await.is_err().then_some(()) }).await;
     }
 
+    /// Signs a request that was approved, as kube-controller-manager does, and waits until the hub has seen that; the digest.
+    async fn signed(&self, name: &str) -> String {
+        let certificate = CertificateParams::default().self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let path = format!("{REQUESTS}/{name}");
+        let mut made = self.admin.get(&path).await.expect("it is there");
+        made["status"]["certificate"] = STANDARD.encode(certificate.pem()).into();
+        self.admin.put(&format!("{path}/status"), &made).await.expect("it is signed");
+        sleep(SOON).await;
+        Sha256::digest(certificate.der()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     async fn stop(self) {
         self.stop.cancel();
         timeout(SOON, self.hub).await.expect("in time").expect("without a panic").expect("without an error");
@@ -296,6 +308,23 @@ async fn a_token_lets_in_the_agent_of_its_cluster_and_nobody_else() {
     world.stop().await;
 }
 
+/// However many ask at once by one token, no more keys are certified than it is good for.
+#[tokio::test(start_paused = true)]
+async fn a_token_is_used_up_once() {
+    let world = Stock::start().await;
+    world.token("aaaaaa", "system:bootstrappers:hub:m1", json!({"hub.karmada.io/uses-left": "3"})).await;
+    let by = world.joiner("aaaaaa");
+    let requests: Vec<(String, String)> = (0..10).map(|n| (format!("m1-0000{n}"), of("m1"))).collect();
+    let decided =
+        futures::future::join_all(requests.iter().map(|(name, request)| world.asks(&by, name, request)));
+    let decided = decided.await;
+    assert_eq!(decided.iter().filter(|(sort, _)| sort == "Approved").count(), 3, "{decided:?}");
+    let spent =
+        |(sort, why): &&(String, String)| sort == "Denied" && why.contains("used as often as it may be");
+    assert_eq!(decided.iter().filter(spent).count(), 7, "{decided:?}");
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     let world = Stock::start().await;
@@ -303,18 +332,19 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     world.token("bbbbbb", "system:bootstrappers:hub:m2", json!({})).await;
     let by = world.joiner("aaaaaa");
     assert_eq!(world.asks(&by, "m1-aaaaa", &of("m1")).await.0, "Approved");
+    let old = world.signed("m1-aaaaa").await;
     world.registers("m1").await;
     assert_eq!(world.asks(&world.joiner("bbbbbb"), "m2-aaaaa", &of("m2")).await.0, "Approved");
     world.registers("m2").await;
 
     // An execution namespace that is made anew has its roles again.
     let execution = "/api/v1/namespaces/karmada-es-m1";
-    let old = world.admin.get(execution).await.expect("it is there")["metadata"]["uid"].clone();
+    let before = world.admin.get(execution).await.expect("it is there")["metadata"]["uid"].clone();
     world.admin.delete(execution, &json!({})).await.expect("nobody refuses that here");
     world
         .until("its roles", || async {
             let now = world.admin.get(execution).await.ok()?;
-            (now["metadata"]["uid"] != old && world.works("m1").await).then_some(())
+            (now["metadata"]["uid"] != before && world.works("m1").await).then_some(())
         })
         .await;
 
@@ -331,6 +361,7 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     assert!(sort == "Denied" && said.contains("there is no Cluster \"m1\""), "{said}");
 
     // Who joins by the name with a new token has all of it.
+    sleep(Duration::from_secs(2)).await;
     world.token("cccccc", "system:bootstrappers:hub:m1", json!({})).await;
     assert_eq!(world.asks(&world.joiner("cccccc"), "m1-ddddd", &of("m1")).await.0, "Approved");
     world.registers("m1").await;
@@ -338,12 +369,37 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     sleep(Duration::from_secs(1200)).await;
     assert!(world.works("m1").await && see("update").await, "and keeps it");
 
+    // The agent of the one before has its certificate still. It renews nothing by that.
+    let new = world.signed("m1-ddddd").await;
+    let by = |digest: &str| {
+        let mut user = UserInfo::new("system:karmada:agent:m1", [AGENTS]);
+        let id = "authentication.kubernetes.io/credential-id".to_owned();
+        user.extra.insert(id, vec![format!("X509SHA256={digest}")]);
+        Rest::new(world.server.client(user, "machine"))
+    };
+    let (sort, said) = world.asks(&by(&old), "m1-eeeee", &of("m1")).await;
+    assert!(sort == "Denied" && said.contains("of another cluster \"m1\", which has gone"), "{said}");
+    assert_eq!(world.asks(&by(&new), "m1-fffff", &of("m1")).await.0, "Approved");
+    world.waits(&world.agent("m1"), "m1-ggggg", &of("m1"), CLIENT).await;
+
     world.leaves("m1").await;
     assert!(see("get").await);
     sleep(Duration::from_secs(1200)).await;
     assert!(!see("get").await, "nothing is left");
+    let role = world.admin.get(&format!("{RBAC}/clusterroles/karmada-hub:agent:m1")).await.expect("a role");
+    assert!(
+        role["rules"].as_array().is_none_or(Vec::is_empty),
+        "but that there was one of that name: {role}"
+    );
+    sleep(Duration::from_secs(600)).await;
+    let later = world.admin.get(&format!("{RBAC}/clusterroles/karmada-hub:agent:m1")).await.expect("a role");
+    assert_eq!(later, role, "and it is let alone");
+    let long_ago = json!({"metadata": {"annotations": {"hub.karmada.io/left-at": "2020-01-01T00:00:00Z"}}});
+    let path = format!("{RBAC}/clusterroles/karmada-hub:agent:m1");
+    world.admin.patch(&path, karmada_client::Patch::Merge, &long_ago).await.expect("it is there");
+    sleep(Duration::from_secs(600)).await;
     let roles =
         world.admin.get(&format!("{RBAC}/clusterroles?labelSelector=hub.karmada.io/roles-of=m1")).await;
-    assert_eq!(roles.expect("a list")["items"], json!([]));
+    assert_eq!(roles.expect("a list")["items"], json!([]), "which is forgotten in the end");
     world.stop().await;
 }

@@ -8,21 +8,29 @@
 //! - a token has to say which cluster it is for. One that does not lets nobody in, not even the first who asks: a certificate
 //!   that the wrong one got could not be taken back;
 //! - the user by whom `karmadactl register` makes roles gets nothing. What its certificate is good for, nobody could bound;
-//! - an agent renews while there is a Cluster of its name that stays. What it may do goes with that.
+//! - an agent renews while there is a Cluster of its name that stays. What it may do goes with that. Where there was another
+//!   Cluster of that name before, it renews only by a certificate that was given since: kube-apiserver says by which one it was
+//!   asked, from 1.32 on.
 //!
-//! All of these wait for somebody with the right to approve, but for the last, which is denied.
+//! The first two wait for somebody with the right to approve; so do renewals where it is not said what they are asked by.
 
-use std::time::SystemTime;
+use std::{collections::BTreeSet, time::SystemTime};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use karmada_meta::{object, time::Time};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::{
-    Requested,
+    CLIENT_SIGNER, HexOf, Requested,
     controller::{add, has, is_open},
     policy::{self, Known, Requester, Verdict, Whose},
 };
-use crate::authn::bootstrap;
+use crate::authn::{CREDENTIAL_ID, bootstrap};
+
+/// What is said before the digest of a certificate by which somebody has authenticated.
+const BY_CERTIFICATE: &str = "X509SHA256=";
 
 /// A request that a machine has made for a certificate by which clients show who they are, and that nobody has decided about.
 #[derive(Debug)]
@@ -40,6 +48,9 @@ pub struct Beside<'a> {
     pub token: Option<&'a Value>,
     /// The Cluster for whose agent it is ([`Asked::cluster`]), if there is one.
     pub cluster: Option<&'a Value>,
+    /// The digests of the certificates that were given by its name since another Cluster of that name went ([`issued`]);
+    /// nothing if none did.
+    pub given: Option<&'a BTreeSet<String>>,
     /// Now.
     pub now: SystemTime,
 }
@@ -97,6 +108,25 @@ impl<'a> Asked<'a> {
         policy::whose(self.name, self.spec, self.requested.as_ref().ok()?).ok()
     }
 
+    /// What follows if this was not asked by one of the certificates that were given.
+    fn by_another(&self, cluster: &str, given: &BTreeSet<String>) -> Option<Answer> {
+        let by = self.spec["extra"][CREDENTIAL_ID][0].as_str().and_then(|id| id.strip_prefix(BY_CERTIFICATE));
+        match by {
+            Some(digest) if given.contains(digest) => None,
+            Some(_) => Some(Answer::Deny(
+                "CredentialEnded",
+                format!(
+                    "the certificate by which this was asked was given to the agent of another cluster {cluster:?}, which has \
+                     gone; its agent has to join by a token"
+                ),
+            )),
+            None => Some(Answer::Leave(format!(
+                "there was another cluster {cluster:?} before, and the API server does not say by which certificate this was \
+                 asked: it may be that one's"
+            ))),
+        }
+    }
+
     /// Decides.
     pub fn decide(&self, beside: Beside<'_>) -> Answer {
         let whose = self.whose();
@@ -142,9 +172,41 @@ impl<'a> Asked<'a> {
                     );
                     return Answer::Deny("CredentialEnded", why);
                 }
+                if let (Requester::Agent { .. }, Some(given)) = (&self.requester, beside.given)
+                    && let Some(other) = self.by_another(cluster, given)
+                {
+                    return other;
+                }
                 Answer::Approve { cluster: cluster.to_owned(), why, token }
             }
         }
+    }
+}
+
+/// A certificate that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// For the agent of which cluster.
+    pub cluster: String,
+    /// Its digest.
+    pub digest: String,
+    /// When it was asked for.
+    pub asked: Time,
+}
+
+/// What was signed for an agent; nothing if it was not.
+pub fn issued(request: &Value) -> Option<Issued> {
+    let (spec, status) = (&request["spec"], &request["status"]);
+    let pem = status["certificate"].as_str().filter(|_| spec["signerName"] == CLIENT_SIGNER)?;
+    let certificate = CertificateDer::from_pem_slice(&STANDARD.decode(pem).ok()?).ok()?;
+    let requested = Requested::read(spec["request"].as_str()?).ok()?;
+    match policy::whose(object::name(request), spec, &requested).ok()? {
+        Whose::Agent(cluster) => Some(Issued {
+            cluster: cluster.to_owned(),
+            digest: format!("{:x}", HexOf(&Sha256::digest(&certificate))),
+            asked: made(request)?,
+        }),
+        Whose::Generator(_) => None,
     }
 }
 
@@ -177,11 +239,12 @@ fn is_leaving(cluster: &Value) -> bool {
 
 /// Whether a token was made before a Cluster, or in the same second; also if that cannot be read.
 fn is_older(token: &Value, cluster: &Value) -> bool {
-    let made = |object: &Value| {
-        let at = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)?;
-        at.parse::<Time>().ok().map(|at| at.timestamp())
-    };
     made(token).zip(made(cluster)).is_none_or(|(token, cluster)| token <= cluster)
+}
+
+/// When an object was made.
+fn made(object: &Value) -> Option<Time> {
+    object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -296,9 +359,58 @@ mod tests {
         ];
         for (request, token, cluster, want, part) in rows {
             let asked = Asked::of(&request).expect("it is a machine's");
-            let (got, why) = said(asked.decide(Beside { token, cluster, now: at(100) }));
+            let (got, why) = said(asked.decide(Beside { token, cluster, given: None, now: at(100) }));
             assert_eq!(got, want, "{token:?} {cluster:?}: {why}");
             assert!(why.contains(part), "{part}: {why}");
+        }
+    }
+
+    #[test]
+    fn where_there_was_another_cluster_of_the_name_its_certificate_renews_nothing() {
+        let given = BTreeSet::from(["aa".to_owned(), "bb".to_owned()]);
+        let there = cluster("1970-01-01T00:00:50Z");
+        // what is said of the certificate, what is known to be given, verdict
+        let rows = [
+            (json!(["X509SHA256=aa"]), Some(&given), "approve"),
+            (json!(["X509SHA256=cc"]), Some(&given), "deny"),
+            (json!(["JTI=aa"]), Some(&given), "leave"),
+            (json!(null), Some(&given), "leave"),
+            (json!(["X509SHA256=cc"]), None, "approve"),
+            (json!(null), None, "approve"),
+        ];
+        for (said_of_it, given, want) in rows {
+            let mut request = request("m1-abcde", "system:karmada:agent:m1", "m1");
+            request["spec"]["extra"] = json!({CREDENTIAL_ID: said_of_it});
+            let asked = Asked::of(&request).expect("it is a machine's");
+            let beside = Beside { token: None, cluster: Some(&there), given, now: at(100) };
+            let (got, why) = said(asked.decide(beside));
+            assert_eq!(got, want, "{said_of_it}, {given:?}: {why}");
+        }
+        // A token that was made for the new one lets it in, whatever came before.
+        let token = token("system:bootstrappers:hub:m1", json!({}));
+        let asked = request("m1-abcde", TOKEN, "m1");
+        let asked = Asked::of(&asked).expect("it is a machine's");
+        let beside = Beside { token: Some(&token), cluster: None, given: Some(&given), now: at(100) };
+        assert_eq!(said(asked.decide(beside)).0, "approve");
+    }
+
+    #[test]
+    fn what_was_signed_is_known_by_its_digest() {
+        let mut signed = request("m1-abcde", TOKEN, "m1");
+        assert_eq!(issued(&signed), None);
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::default().self_signed(&key).unwrap();
+        let digest = format!("{:x}", HexOf(&Sha256::digest(certificate.der())));
+        signed["status"] = json!({"certificate": STANDARD.encode(certificate.pem())});
+        signed["metadata"]["creationTimestamp"] = "1970-01-01T00:00:50Z".into();
+        let asked = "1970-01-01T00:00:50Z".parse().unwrap();
+        assert_eq!(issued(&signed), Some(Issued { cluster: "m1".to_owned(), digest, asked }));
+        for (pointer, other) in
+            [("/spec/signerName", "example.com/other"), ("/status/certificate", "!"), ("/spec/request", "!")]
+        {
+            let mut signed = signed.clone();
+            *signed.pointer_mut(pointer).unwrap() = other.into();
+            assert_eq!(issued(&signed), None, "{pointer}");
         }
     }
 
@@ -344,7 +456,8 @@ mod tests {
         let garbled = with("/spec/request", "!".into());
         let asked = Asked::of(&garbled).expect("it is a machine's");
         assert_eq!(asked.cluster(), None);
-        let (word, why) = said(asked.decide(Beside { token: None, cluster: None, now: at(100) }));
+        let (word, why) =
+            said(asked.decide(Beside { token: None, cluster: None, given: None, now: at(100) }));
         assert!(word == "deny" && why.contains("it is not base64"), "{why}");
     }
 
