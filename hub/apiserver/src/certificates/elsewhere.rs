@@ -248,6 +248,7 @@ fn made(object: &Value) -> Option<Time> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "rows are made where they stand")]
 mod tests {
     use std::time::Duration;
 
@@ -349,7 +350,7 @@ mod tests {
             (m1.clone(), Some(&ours), Some(&yet_to_come), "approve", ""),
             (m1.clone(), Some(&left("1")), Some(&newer), "approve", ""),
             (m1.clone(), Some(&left("0")), Some(&newer), "deny", "used as often as it may be"),
-            (m1.clone(), Some(&ours), Some(&leaving), "deny", "is leaving: ask again"),
+            (m1, Some(&ours), Some(&leaving), "deny", "is leaving: ask again"),
             // Renewals.
             (agents("m1"), None, Some(&newer), "approve", "renews its own"),
             (agents("m1"), None, Some(&yet_to_come), "approve", "renews its own"),
