@@ -67,6 +67,8 @@ impl Fence {
                     tracing::debug!(cluster = %self.cluster, work = %name, "the hub wants what is fenced");
                 }
             }
+            // What the ledger says of it is not so any more.
+            inner.outdated |= changed;
             drop(inner);
             if changed {
                 self.changed.wake();

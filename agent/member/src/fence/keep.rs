@@ -9,7 +9,7 @@ use karmada_core::judge::{fence, guard::State, history::History};
 use karmada_meta::{duration, time::Time};
 use tokio::time::sleep;
 
-use super::Fence;
+use super::{Fence, Guarded};
 use crate::{rights::Rights, works::desired::ObjectId};
 
 /// The clocks are looked at this often at least: a machine that slept must not be believed when it says that only a
@@ -138,7 +138,13 @@ impl Fence {
         for guarded in self.inner.lock().guards.values_mut() {
             guarded.change(|guard| guard.tick(now));
         }
+        // An agent that stands guard beside this one reads there that it may run. What is to be stopped waits for nothing.
+        let written = match active && self.resumes() && self.is_ledger_old() {
+            true => self.write().await,
+            false => Ok(()),
+        };
         let all = self.carry_out().await;
+        written?;
         if active && self.is_ledger_old() {
             self.write().await?;
         }
@@ -148,6 +154,14 @@ impl Fence {
         }
         let next = inner.guards.values().filter_map(|guarded| guarded.guard.left(now)).min();
         Ok(Some(if all { next.unwrap_or(LOOK).min(LOOK) } else { LOOK / 2 }))
+    }
+
+    /// Whether something is to run again, and nothing to be stopped.
+    fn resumes(&self) -> bool {
+        let inner = self.inner.lock();
+        let resumes = |guarded: &Guarded| guarded.guard.state() == State::Running && !guarded.resumed;
+        let rests = |guarded: &Guarded| guarded.guard.state() != State::Held || guarded.stopped.is_some();
+        inner.guards.values().any(resumes) && inner.guards.values().all(rests)
     }
 
     fn is_anything_forgotten(&self) -> bool {
