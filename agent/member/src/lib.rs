@@ -279,6 +279,31 @@ impl Member {
         self.executor.holds.show(conditions, now);
     }
 
+    /// Keeps a note beyond the process, under a name; what it says is its writer's.
+    pub async fn keep_note(&self, name: &str, text: Vec<u8>) {
+        self.state.keep_note(name, text).await;
+    }
+
+    /// The same, but written with the next change of a Work: where nothing changes, a disk is spared.
+    pub fn keep_note_sometime(&self, name: &str, text: Vec<u8>) {
+        self.state.keep_note_sometime(name, text);
+    }
+
+    /// A note counts no more.
+    pub fn forget_note(&self, name: &str) {
+        self.state.forget_note(name);
+    }
+
+    /// A note that was kept: known once [`Member::recalled`].
+    pub fn note(&self, name: &str) -> Option<Vec<u8>> {
+        self.state.note(name)
+    }
+
+    /// Waits until what was kept is known.
+    pub async fn recalled(&self) {
+        self.state.ready().await;
+    }
+
     /// Why what is wanted is not kept beyond the process, or was not found whole at the start.
     pub fn trouble(&self) -> Option<Trouble> {
         self.state.trouble()

@@ -34,6 +34,8 @@ pub struct Stats {
     pub deletions: Count,
     /// Work statuses written to the hub.
     pub work_reports: Count,
+    /// Reports that came to nothing: the hub has refused them, or their Work had gone.
+    pub reports_dropped: Count,
     /// Cluster statuses written to the hub.
     pub cluster_reports: Count,
     /// Lease renewals.
@@ -57,6 +59,7 @@ impl Default for Stats {
             corrections: Count::default(),
             deletions: Count::default(),
             work_reports: Count::default(),
+            reports_dropped: Count::default(),
             cluster_reports: Count::default(),
             renewals: Count::default(),
             renewal_errors: Count::default(),

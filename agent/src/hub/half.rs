@@ -20,9 +20,13 @@ use super::{
     register::Registrar,
     reporter::Reporter,
     rules,
+    telling::Telling,
     upstream::Line,
 };
 use crate::config::AgentConfig;
+
+/// How long events that were not told may take to be kept.
+const KEPT: Duration = Duration::from_millis(500);
 
 /// How long reports that were made may take at the end.
 const WORDS_ARE_OUT: Duration = Duration::from_secs(2);
@@ -72,6 +76,7 @@ pub(crate) struct HubHalf {
     reporters: JoinSet<()>,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) outbox: Arc<Outbox>,
+    telling: Option<Arc<Telling>>,
 }
 
 /// What a hub half is made of, beside its [`Ways`].
@@ -89,6 +94,8 @@ impl HubHalf {
     pub(crate) fn new(ways: Ways, parts: Parts, half: &Member) -> Self {
         let Parts { member, env, config, instance, rights, interpreter, stats } = parts;
         let Ways { hub, recorder, recorder_task, outbox, cluster } = ways;
+        let words = Arc::clone(&outbox);
+        let recorder_task = recorder_task.gives_way_to(move || !words.queue().is_empty());
         let (name, hears) = (config.cluster.clone(), (Arc::clone(half.fence()), Arc::clone(half.holds())));
         let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), hears, cluster));
         Self {
@@ -105,6 +112,7 @@ impl HubHalf {
             reporters: JoinSet::new(),
             view,
             outbox,
+            telling: None,
         }
     }
 
@@ -150,17 +158,34 @@ impl HubHalf {
                 () = registered.registered() => heartbeat.run(&last).await,
             }
         });
+        let telling = Arc::new(Telling {
+            recorder: self.recorder.clone(),
+            member: Arc::clone(half),
+            rights: rights.clone(),
+            env: env.clone(),
+            kept: Mutex::default(),
+        });
         if let Some(recorder) = self.recorder_task.take() {
             let (last, registered) = (tasks.last.clone(), rights.clone());
+            let telling = Arc::clone(&telling);
             tasks.drains.spawn(async move {
+                let begins = async {
+                    telling.recall().await;
+                    registered.registered().await;
+                };
                 tokio::select! {
                     biased;
                     () = last.cancelled() => return,
-                    () = registered.registered() => {}
+                    () = begins => {}
                 }
                 recorder.run(last).await;
             });
         }
+        tasks.loops.spawn({
+            let telling = Arc::clone(&telling);
+            async move { telling.keep().await }
+        });
+        self.telling = Some(telling);
         tasks.loops.spawn({
             let (view, env, wake) = (Arc::clone(&self.view), env.clone(), config.hub_back.clone());
             let rights = rights.clone();
@@ -253,6 +278,9 @@ impl HubHalf {
         until(WORDS_ARE_OUT, || self.outbox.len() == 0 || !self.rights.may_report()).await;
         self.outbox.close();
         self.reporters.shutdown().await;
+        if let Some(telling) = &self.telling {
+            let _ = tokio::time::timeout(KEPT, telling.end()).await;
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
 pub(crate) mod services;
+mod telling;
 pub(crate) mod upstream;
 pub(crate) mod watch;
 

@@ -1,11 +1,12 @@
 //! What is to be said to the hub about Works: the newest status of each, and nothing twice. The seam between the applier
-//! and the hub; a durable form would stand behind the same functions.
+//! and the hub.
+//!
+//! By importance: that a Work may go, what its conditions say, its objects' status; events come last
+//! ([`super::telling`]). There is one report for each Work that is known, so there are no more of them than Works. They are
+//! not kept beyond the process: what is there is looked at anew, and a Work that was carried out to its end is carried out
+//! again, which finds nothing to do.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::{conditions::Condition, consts::finalizer, work::WorkStatus};
 use karmada_client::{Error, Patch, Policy, Resource, Rest, WorkQueue};
@@ -37,20 +38,42 @@ const FORBIDDEN: Duration = Duration::from_secs(60);
 /// Reports under way at a time. On one connection more would only queue there.
 pub(crate) const REPORTERS: usize = 4;
 
+/// Ranks in the queue: what is of none is a status that says nothing new in its conditions.
+const LETS_GO: i32 = 2;
+const CONDITIONS: i32 = 1;
+
 /// What the hub is to hear.
 #[derive(Debug, Default)]
 struct Pending {
-    statuses: BTreeMap<String, (String, Arc<WorkStatus>)>,
-    /// Works that are carried out to their end: our finalizer is to go.
-    finished: BTreeSet<Finished>,
+    statuses: BTreeMap<String, Report>,
+    /// By name, Works that are carried out to their end: our finalizer is to go. Of two of a name the first has gone.
+    finished: BTreeMap<String, Finished>,
     /// By Work, what the hub has refused, and [`Env::now`] from when on it is tried again.
     refused: BTreeMap<String, (Arc<WorkStatus>, Duration)>,
 }
 
+/// What a Work's status is.
+#[derive(Clone, Debug)]
+struct Report {
+    uid: String,
+    status: Arc<WorkStatus>,
+    /// Its conditions say something new.
+    pressing: bool,
+}
+
+impl Pending {
+    fn rank(&self, name: &str) -> i32 {
+        match self.statuses.get(name) {
+            _ if self.finished.contains_key(name) => LETS_GO,
+            Some(report) if report.pressing => CONDITIONS,
+            _ => 0,
+        }
+    }
+}
+
 /// A Work that is carried out to its end.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Finished {
-    name: String,
     uid: String,
     /// Since when it is deleted, as the hub writes it.
     deleted_at: Option<String>,
@@ -96,9 +119,18 @@ impl Outbox {
     pub(crate) fn status(&self, name: &str, uid: &str, old: &WorkStatus, status: WorkStatus) {
         let pause = if status.conditions == old.conditions { GATHER } else { Duration::ZERO };
         let mut pending = self.pending.lock();
-        pending.statuses.insert(name.to_owned(), (uid.to_owned(), Arc::new(status)));
+        let pressing = pause.is_zero() || pending.statuses.get(name).is_some_and(|report| report.pressing);
+        let report = Report { uid: uid.to_owned(), status: Arc::new(status), pressing };
+        pending.statuses.insert(name.to_owned(), report);
         drop(pending);
+        self.rank(name);
         self.queue.add_after(name.to_owned(), pause);
+    }
+
+    /// Lets a Work have its turn by what there is to be said about it.
+    fn rank(&self, name: &str) {
+        let rank = self.pending.lock().rank(name);
+        self.queue.rank(&name.to_owned(), rank);
     }
 
     /// A Work that is being deleted is carried out.
@@ -106,13 +138,10 @@ impl Outbox {
         let mut pending = self.pending.lock();
         pending.statuses.remove(&work.name);
         pending.refused.remove(&work.name);
-        pending.finished.insert(Finished {
-            name: work.name.clone(),
-            uid: work.uid.clone(),
-            deleted_at: work.deleted_at.clone(),
-            life: work.life(),
-        });
+        let done = Finished { uid: work.uid.clone(), deleted_at: work.deleted_at.clone(), life: work.life() };
+        pending.finished.insert(work.name.clone(), done);
         drop(pending);
+        self.rank(&work.name);
         self.queue.add(work.name.clone());
     }
 
@@ -155,6 +184,7 @@ impl Outbox {
                         let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;
                         tracing::debug!(work = %*name, namespace = %self.namespace, duration_ms, "reported");
                     }
+                    self.rank(&name);
                     name.done();
                 }
                 Err(error) => {
@@ -166,6 +196,8 @@ impl Outbox {
                     }
                     let least = if error.is_forbidden() { FORBIDDEN } else { REFUSED };
                     if is_refused(&error) && sent.is_some_and(|sent| self.refuse(&name, sent, least)) {
+                        stats.reports_dropped.add();
+                        self.rank(&name);
                         name.done();
                     } else {
                         name.retry_after(error.retry_after());
@@ -179,10 +211,10 @@ impl Outbox {
     /// Whether something waits.
     fn refuse(&self, name: &str, sent: Arc<WorkStatus>, least: Duration) -> bool {
         let mut pending = self.pending.lock();
-        if pending.finished.iter().any(|done| done.name == name) {
+        if pending.finished.contains_key(name) {
             return false;
         }
-        let is_newest = pending.statuses.get(name).is_none_or(|(_, newest)| says_the_same(newest, &sent));
+        let is_newest = pending.statuses.get(name).is_none_or(|report| says_the_same(&report.status, &sent));
         let before = pending.refused.get(name).is_some_and(|(refused, _)| says_the_same(refused, &sent));
         let wait = if before { REFUSED } else { least };
         pending.refused.insert(name.to_owned(), (sent, self.env.now() + wait));
@@ -202,16 +234,19 @@ impl Outbox {
         went_back: &impl Fn(u64),
         sent: &mut Option<Arc<WorkStatus>>,
     ) -> Result<bool, Error> {
-        let finished = self.pending.lock().finished.iter().find(|done| done.name == name).cloned();
+        let finished = self.pending.lock().finished.get(name).cloned();
         if let Some(done) = finished {
-            if self.let_go(&done).await? {
+            if self.let_go(name, &done).await? {
                 went_back(done.life);
             }
-            self.pending.lock().finished.remove(&done);
+            let mut pending = self.pending.lock();
+            if pending.finished.get(name) == Some(&done) {
+                pending.finished.remove(name);
+            }
         }
         let (uid, status) = {
             let mut pending = self.pending.lock();
-            let Some((uid, status)) = pending.statuses.get(name).cloned() else {
+            let Some(Report { uid, status, .. }) = pending.statuses.get(name).cloned() else {
                 pending.refused.remove(name);
                 return Ok(false);
             };
@@ -228,7 +263,9 @@ impl Outbox {
             }
             (uid, status)
         };
-        let current = desired.get(name).filter(|work| work.uid == uid);
+        // One that this hub has not told of yet may be another's there. What it is like is told when it has.
+        let heard = |work: &Arc<DesiredWork>| work.uid == uid && work.life() == desired.life();
+        let current = desired.get(name).filter(heard);
         let known = current.as_ref().is_some_and(|work| *work.status() == *status);
         if let Some(current) = current.filter(|_| !known) {
             let path = self.works.subresource(Some(&self.namespace), name, "status");
@@ -240,13 +277,16 @@ impl Outbox {
                     stats.work_reports.add();
                     desired.reported(&current, &revision, &status);
                 }
-                Err(error) if error.is_absence_of(name) => {}
+                Err(error) if error.is_absence_of(name) => stats.reports_dropped.add(),
                 Err(error) => return Err(error),
             }
+        } else if !known {
+            // Its Work has gone, or is another.
+            stats.reports_dropped.add();
         }
         let mut pending = self.pending.lock();
         pending.refused.remove(name);
-        if pending.statuses.get(name).is_some_and(|(_, newest)| Arc::ptr_eq(newest, &status)) {
+        if pending.statuses.get(name).is_some_and(|report| Arc::ptr_eq(&report.status, &status)) {
             pending.statuses.remove(name);
         }
         Ok(!known)
@@ -255,8 +295,8 @@ impl Outbox {
     /// Takes our finalizer off a Work: by a small patch, since a Work may be large and the line slow. Nearly always it is
     /// the only one. Where it is not, or an agent may not patch Works, as under Karmada's own rules, the Work is read
     /// first. Answers whether the hub has a state of it of before.
-    async fn let_go(&self, done: &Finished) -> Result<bool, Error> {
-        let (name, uid) = (done.name.as_str(), done.uid.as_str());
+    async fn let_go(&self, name: &str, done: &Finished) -> Result<bool, Error> {
+        let uid = done.uid.as_str();
         let path = self.works.object(Some(&self.namespace), name);
         let list = "/metadata/finalizers";
         let only = json!([
@@ -289,5 +329,62 @@ impl Outbox {
             Err(error) if error.is_absence_of(name) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use karmada_client::Rest;
+    use karmada_env::Env;
+    use kube::client::Body;
+
+    use super::*;
+
+    fn outbox() -> Outbox {
+        let service =
+            tower::service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+        let hub = Rest::new(kube::Client::new(service, "default"));
+        Outbox::new(hub, "karmada-es-m1".to_owned(), Env::system())
+    }
+
+    fn work(name: &str, uid: &str) -> DesiredWork {
+        let text =
+            json!({"metadata": {"name": name, "uid": uid, "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        DesiredWork::parse(&text.to_string()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn of_two_of_a_name_the_first_has_gone() {
+        let outbox = outbox();
+        outbox.finished(&work("w", "2"));
+        outbox.finished(&work("w", "1"));
+        assert_eq!(outbox.len(), 1);
+        assert_eq!(outbox.pending.lock().finished["w"].uid, "1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_important_goes_out_first() {
+        let outbox = outbox();
+        let old = WorkStatus::default();
+        let condition = |reason: &str| {
+            let now = karmada_meta::time::Time::from_system(std::time::UNIX_EPOCH);
+            Condition::new("Applied", true, reason, "", now)
+        };
+        let said = WorkStatus { conditions: vec![condition("Yes")], ..WorkStatus::default() };
+        outbox.status("status", "1", &old, old.clone());
+        // What has something new in its conditions stays pressing until that is said.
+        outbox.status("condition", "2", &old, said.clone());
+        outbox.status("condition", "2", &said, said.clone());
+        outbox.finished(&work("gone", "3"));
+        tokio::time::sleep(GATHER * 2).await;
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.push(outbox.queue.next().await.unwrap().clone());
+        }
+        assert_eq!(order, ["gone", "condition", "status"]);
+        assert_eq!(outbox.len(), 3);
     }
 }

@@ -115,6 +115,11 @@ impl Shown {
             ),
             ("deletions_total", "Objects deleted on the member.", stats.deletions.get()),
             ("work_reports_total", "Work statuses written to the hub.", stats.work_reports.get()),
+            (
+                "reports_dropped_total",
+                "Reports of Works that the hub has refused, or whose Work had gone.",
+                stats.reports_dropped.get(),
+            ),
             ("cluster_reports_total", "Cluster statuses written to the hub.", stats.cluster_reports.get()),
             ("lease_renewals_total", "Lease renewals.", stats.renewals.get()),
             ("lease_renewal_errors_total", "Lease renewals that failed.", stats.renewal_errors.get()),
@@ -158,7 +163,7 @@ mod tests {
     /// Every family of an agent's page beside every process's own, with its labels. Once something was heard, there
     /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member, `karmada_agent_hub_clock_ahead_seconds` and,
     /// of a certificate, `karmada_agent_hub_certificate_expiration_timestamp_seconds`.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 48] = [
+    const DOCUMENTED: [(&str, Kind, &[&str]); 49] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -190,6 +195,7 @@ mod tests {
         ("karmada_agent_member_received_bytes", Kind::Counter, &[]),
         ("karmada_agent_member_sent_bytes", Kind::Counter, &[]),
         ("karmada_agent_objects", Kind::Gauge, &[]),
+        ("karmada_agent_reports_dropped", Kind::Counter, &[]),
         ("karmada_agent_reports_pending", Kind::Gauge, &[]),
         ("karmada_agent_sync_errors", Kind::Counter, &[]),
         ("karmada_agent_syncs", Kind::Counter, &[]),

@@ -317,6 +317,45 @@ async fn what_was_kept_before_another_agent_acted_is_of_no_use() {
     agent.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn events_that_the_hub_has_not_heard_are_told_after_a_restart() {
+    for kills in [true, false] {
+        let world = World::new().await;
+        let (agent, state, _folder) = settled(&world).await;
+        world.wire.cut();
+        // What happens while the hub is away, and is over when it is back.
+        let why = json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": "no such luck"});
+        world.member_wire.answer("PATCH /api/v1/namespaces/default/configmaps/c", 422, why.to_string());
+        world.member.delete(CONFIG, &json!({})).await.unwrap();
+        sleep(Duration::from_secs(200)).await;
+        world.member_wire.pass();
+        if kills {
+            agent.kill().await;
+        } else {
+            agent.stop().await;
+        }
+        let agent = world.agent_with(state.clone());
+        is_back(&world, CONFIG).await;
+        world.wire.mend();
+        agent.phase(Phase::Active).await;
+        let events = format!("/api/v1/namespaces/{NAMESPACE}/events");
+        let told = async || {
+            let list = world.hub.get(&events).await.unwrap();
+            let all = list["items"].as_array().cloned().unwrap_or_default();
+            all.iter().filter(|e| e["message"].as_str().unwrap().contains("no such luck")).count()
+        };
+        eventually(Duration::from_secs(60), "it is told", async || told().await > 0).await;
+        // Once: it is not kept any more.
+        sleep(Duration::from_secs(200)).await;
+        agent.stop().await;
+        let before = told().await;
+        let agent = world.agent_with(state).await_rest().await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(told().await, before, "{kills}");
+        agent.stop().await;
+    }
+}
+
 impl Running {
     /// Gives it the time to do what it would.
     async fn await_rest(self) -> Self {

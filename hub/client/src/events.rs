@@ -9,21 +9,25 @@
 //! Two events are equal when object, type, reason and message are. What happens within a moment is written together,
 //! beside what the events tell of and not ahead of it: whoever reports a step has the next one to do. Of very many that
 //! say that all is well some are dropped. Writing pauses
-//! while the server cannot be reached; what does not fit meanwhile is dropped, oldest counts first, and counted.
+//! while the server cannot be reached; what does not fit meanwhile is dropped, oldest counts first, and counted. What waits
+//! can be taken along to another process ([`Recorder::waiting`], [`Recorder::recall`]), and gives way to what is more
+//! important ([`RecorderTask::gives_way_to`]).
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use futures::{StreamExt, stream};
 use karmada_env::Env;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +80,9 @@ const FORBIDDEN: Duration = Duration::from_secs(10 * 60);
 /// How long the last events may take at shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// For how long events give way at most.
+const GIVES_WAY: Duration = Duration::from_secs(10);
+
 /// The longest message the API takes.
 const MESSAGE_LIMIT: usize = 1024;
 
@@ -98,7 +105,8 @@ impl EventKind {
 }
 
 /// What an event is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ObjectRef {
     /// `apps/v1`.
     pub api_version: String,
@@ -167,6 +175,7 @@ struct Happened {
 #[derive(Clone)]
 pub struct Recorder {
     sender: mpsc::Sender<Happened>,
+    known: Arc<Mutex<BTreeMap<Key, Known>>>,
     dropped: Arc<AtomicU64>,
     env: Env,
 }
@@ -181,18 +190,58 @@ impl Recorder {
     /// A recorder that writes as `component` (`execution-controller`), and the task that does the writing.
     pub fn new(client: kube::Client, component: &str, env: Env) -> (Self, RecorderTask) {
         let (sender, receiver) = mpsc::channel(CHANNEL);
-        let dropped = Arc::new(AtomicU64::new(0));
+        let (dropped, known) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<BTreeMap<_, _>>>::default());
         let task = RecorderTask {
             rest: Rest::new(client),
             component: component.into(),
             env: env.clone(),
             receiver,
-            known: BTreeMap::new(),
+            known: Arc::clone(&known),
             forbidden: BTreeMap::new(),
             dropped: Arc::clone(&dropped),
             allowance: Allowance { left: NORMAL_BURST, at: env.now() },
+            gives_way: Box::new(|| false),
         };
-        (Self { sender, dropped, env }, task)
+        (Self { sender, known, dropped, env }, task)
+    }
+
+    /// Events that wait to be told, so many at most: warnings first, and then the latest.
+    pub fn waiting(&self, most: usize) -> Vec<Waiting> {
+        let known = self.known.lock();
+        let mut all: Vec<(&Key, &Known)> =
+            known.iter().filter(|(_, known)| known.count > known.written).collect();
+        all.sort_by_key(|(key, known)| (Reverse(key.kind), Reverse(known.last), *key));
+        let one = |(key, known): &(&Key, &Known)| Waiting {
+            object: key.object.clone(),
+            warning: key.kind == EventKind::Warning,
+            reason: key.reason.clone(),
+            message: key.message.clone(),
+            first: seconds(known.first),
+            last: seconds(known.last),
+            count: known.count - known.written,
+        };
+        all.iter().take(most).map(one).collect()
+    }
+
+    /// Tells what has waited in another process. To be called before the task runs.
+    pub fn recall(&self, waiting: Vec<Waiting>) {
+        let now = self.env.now();
+        let mut known = self.known.lock();
+        for one in waiting {
+            let kind = if one.warning { EventKind::Warning } else { EventKind::Normal };
+            let key = Key { object: one.object, kind, reason: one.reason, message: one.message };
+            known.entry(key).or_insert_with(|| Known {
+                name: None,
+                first: UNIX_EPOCH + Duration::from_secs(one.first),
+                last: UNIX_EPOCH + Duration::from_secs(one.last),
+                count: one.count,
+                written: 0,
+                seen: now,
+                not_before: Duration::ZERO,
+                pause: REPEAT,
+                resource_version: String::new(),
+            });
+        }
     }
 
     /// Says that something happened. Never waits; an event that does not fit is dropped and counted.
@@ -228,6 +277,19 @@ impl Recorder {
     }
 }
 
+/// An event that waits to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    object: ObjectRef,
+    warning: bool,
+    reason: String,
+    message: String,
+    /// Seconds since 1970.
+    first: u64,
+    last: u64,
+    count: u64,
+}
+
 /// An event that was seen: written, or waiting to be.
 #[derive(Clone, Debug)]
 struct Known {
@@ -252,11 +314,13 @@ pub struct RecorderTask {
     component: String,
     env: Env,
     receiver: mpsc::Receiver<Happened>,
-    known: BTreeMap<Key, Known>,
+    known: Arc<Mutex<BTreeMap<Key, Known>>>,
     /// What we may not write about, and until when that is taken for granted.
     forbidden: BTreeMap<About, Duration>,
     dropped: Arc<AtomicU64>,
     allowance: Allowance,
+    /// Whether there is something more important to be written.
+    gives_way: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The server takes nothing now; it may have said for how long at least.
@@ -294,10 +358,29 @@ impl fmt::Debug for RecorderTask {
 }
 
 impl RecorderTask {
+    /// Lets others write first, as long as they have something, but not for ever.
+    #[must_use]
+    pub fn gives_way_to(mut self, others: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.gives_way = Box::new(others);
+        self
+    }
+
+    /// Waits until nobody has anything more important to write.
+    async fn give_way(&mut self) {
+        let end = self.env.now() + GIVES_WAY;
+        while (self.gives_way)() && self.env.now() < end {
+            tokio::select! {
+                biased;
+                Some(happened) = self.receiver.recv() => self.take(happened),
+                () = tokio::time::sleep(Duration::from_millis(50)) => {}
+            }
+        }
+    }
+
     /// Writes until shutdown or until no recorder is left; then writes what is there, within two seconds.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut backoff = Backoff::new(RETRY);
-        let mut wait = Duration::MAX;
+        let mut wait = if self.known.lock().is_empty() { Duration::MAX } else { Duration::ZERO };
         // [`Env::now`] before which the server wants to hear nothing.
         let mut not_before = Duration::ZERO;
         loop {
@@ -324,7 +407,10 @@ impl RecorderTask {
             wait = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                written = self.write() => match written {
+                written = async {
+                    self.give_way().await;
+                    self.write().await
+                } => match written {
                     Ok(next) => {
                         backoff.reset();
                         next
@@ -339,7 +425,7 @@ impl RecorderTask {
         while let Ok(happened) = self.receiver.try_recv() {
             self.take(happened);
         }
-        for known in self.known.values_mut() {
+        for known in self.known.lock().values_mut() {
             known.not_before = Duration::ZERO;
         }
         let _ = tokio::time::timeout(LAST_WORDS, self.write()).await;
@@ -360,7 +446,8 @@ impl RecorderTask {
 
     fn due(&self) -> bool {
         let now = self.env.now();
-        self.known.values().any(|known| known.count > known.written && known.not_before <= now)
+        let known = self.known.lock();
+        known.values().any(|known| known.count > known.written && known.not_before <= now)
     }
 
     fn take(&mut self, happened: Happened) {
@@ -373,7 +460,8 @@ impl RecorderTask {
             }
             self.forbidden.remove(&about);
         }
-        match self.known.get_mut(&happened.key) {
+        let mut all = self.known.lock();
+        match all.get_mut(&happened.key) {
             Some(known) => {
                 if now.saturating_sub(known.seen) > LONGEST_REPEAT {
                     known.pause = REPEAT;
@@ -387,12 +475,12 @@ impl RecorderTask {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
             None => {
-                if self.known.len() >= REMEMBERED {
-                    self.make_room();
+                if all.len() >= REMEMBERED {
+                    self.dropped.fetch_add(make_room(&mut all), Ordering::Relaxed);
                 }
-                let (not_before, pause, waiting) = self.patience(&happened.key, now);
+                let (not_before, pause, waiting) = patience(&all, &happened.key, now);
                 // What waits already says the newest only.
-                let before = waiting.and_then(|key| self.known.remove(&key));
+                let before = waiting.and_then(|key| all.remove(&key));
                 let known = Known {
                     name: None,
                     first: before.as_ref().map_or(happened.at, |before| before.first),
@@ -404,51 +492,22 @@ impl RecorderTask {
                     pause,
                     resource_version: happened.resource_version,
                 };
-                self.known.insert(happened.key, known);
+                all.insert(happened.key, known);
             }
-        }
-    }
-
-    /// From when on a new event may be written, how long its first repetition waits, and the event like it that waits
-    /// already, if it is to wait: what says something else about one thing each time is as good as a repetition.
-    fn patience(&self, key: &Key, now: Duration) -> (Duration, Duration, Option<Key>) {
-        let first = Key { message: String::new(), ..key.clone() };
-        let is_similar =
-            |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
-        let (mut count, mut latest, mut waiting) = (0, (Duration::ZERO, REPEAT), None);
-        for (other, known) in self.known.range(first..).take_while(|(other, _)| is_similar(other)) {
-            count += 1;
-            latest = latest.max((known.not_before, known.pause));
-            if known.written == 0 && known.not_before > now {
-                waiting = Some(other.clone());
-            }
-        }
-        if count < SIMILAR { (Duration::ZERO, REPEAT, None) } else { (latest.0, latest.1, waiting) }
-    }
-
-    /// Forgets the event that was not seen for longest, a written one if there is any.
-    fn make_room(&mut self) {
-        let oldest = self
-            .known
-            .iter()
-            .min_by_key(|(_, known)| (known.count > known.written, known.seen))
-            .map(|(key, known)| (key.clone(), known.count - known.written));
-        if let Some((key, unwritten)) = oldest {
-            self.known.remove(&key);
-            self.dropped.fetch_add(unwritten, Ordering::Relaxed);
         }
     }
 
     /// Writes all that is due. How long until something else may be, or an error if the server is away.
     async fn write(&mut self) -> Result<Duration, Away> {
         let now = self.env.now();
-        self.known.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
-        let mut due: Vec<(Duration, Key, Known)> = self
-            .known
-            .iter()
-            .filter(|(_, known)| known.count > known.written && known.not_before <= now)
-            .map(|(key, known)| (known.seen, key.clone(), known.clone()))
-            .collect();
+        let mut due: Vec<(Duration, Key, Known)> = {
+            let mut all = self.known.lock();
+            all.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
+            all.iter()
+                .filter(|(_, known)| known.count > known.written && known.not_before <= now)
+                .map(|(key, known)| (known.seen, key.clone(), known.clone()))
+                .collect()
+        };
         due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let mut results = Vec::with_capacity(due.len());
         {
@@ -472,13 +531,9 @@ impl RecorderTask {
         if let Some(away) = away {
             return Err(away);
         }
-        let now = self.env.now();
-        let next = self
-            .known
-            .values()
-            .filter(|k| k.count > k.written)
-            .map(|k| k.not_before.saturating_sub(now))
-            .min();
+        let (now, all) = (self.env.now(), self.known.lock());
+        let waiting = all.values().filter(|known| known.count > known.written);
+        let next = waiting.map(|known| known.not_before.saturating_sub(now)).min();
         Ok(next.map_or(Duration::MAX, |next| next.max(Duration::from_millis(10))))
     }
 
@@ -504,7 +559,8 @@ impl RecorderTask {
 
     /// Takes in what became of an event of which `count` were to be told. Answers whether the server is away.
     fn conclude(&mut self, key: &Key, count: u64, result: Result<Option<String>, Error>) -> Option<Away> {
-        let known = self.known.get_mut(key)?;
+        let mut all = self.known.lock();
+        let known = all.get_mut(key)?;
         match result {
             Ok(Some(name)) => {
                 known.name = Some(name);
@@ -527,7 +583,7 @@ impl RecorderTask {
                     tracing::debug!(%error, reason = %key.reason, "an event was refused");
                 }
                 self.dropped.fetch_add(count - known.written, Ordering::Relaxed);
-                self.known.remove(key);
+                all.remove(key);
             }
         }
         None
@@ -563,6 +619,40 @@ impl RecorderTask {
         self.rest.patch(&resource.object(Some(namespace), name), Patch::Merge, &patch).await?;
         Ok(name.to_owned())
     }
+}
+
+fn seconds(at: SystemTime) -> u64 {
+    // Before 1970 only when a clock is broken beyond use.
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// From when on a new event may be written, how long its first repetition waits, and the event like it that waits
+/// already, if it is to wait: what says something else about one thing each time is as good as a repetition.
+fn patience(all: &BTreeMap<Key, Known>, key: &Key, now: Duration) -> (Duration, Duration, Option<Key>) {
+    let first = Key { message: String::new(), ..key.clone() };
+    let is_similar =
+        |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
+    let (mut count, mut latest, mut waiting) = (0, (Duration::ZERO, REPEAT), None);
+    for (other, known) in all.range(first..).take_while(|(other, _)| is_similar(other)) {
+        count += 1;
+        latest = latest.max((known.not_before, known.pause));
+        if known.written == 0 && known.not_before > now {
+            waiting = Some(other.clone());
+        }
+    }
+    if count < SIMILAR { (Duration::ZERO, REPEAT, None) } else { (latest.0, latest.1, waiting) }
+}
+
+/// Forgets the event that was not seen for longest, a written one if there is any. Answers how much of it is lost.
+fn make_room(all: &mut BTreeMap<Key, Known>) -> u64 {
+    let oldest = all
+        .iter()
+        .min_by_key(|(_, known)| (known.count > known.written, known.seen))
+        .map(|(key, known)| (key.clone(), known.count - known.written));
+    oldest.map_or(0, |(key, unwritten)| {
+        all.remove(&key);
+        unwritten
+    })
 }
 
 fn events() -> Resource {
@@ -638,6 +728,63 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(recorder.dropped() >= 5000 - 2 * (CHANNEL + REMEMBERED) as u64, "{}", recorder.dropped());
         assert!(script.seen().len() < 60, "{} requests", script.seen().len());
+        shutdown.cancel();
+        handle.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_is_told_by_the_next_process() {
+        let away = script(|_| (503, json!({})));
+        let (recorder, handle, shutdown) = start(&away);
+        for i in 0..3 {
+            recorder.normal(&object(&format!("o{i}")), "SyncSucceed", "applied");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        for _ in 0..4 {
+            recorder.warning(&object("bad"), "SyncFailed", "no namespace");
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let kept = serde_json::to_string(&recorder.waiting(2)).unwrap();
+        assert_eq!(recorder.waiting(9).len(), 4);
+        shutdown.cancel();
+        handle.await.unwrap();
+        let there = script(|_| (201, json!({})));
+        let (recorder, task) = Recorder::new(there.client(), "execution-controller", env(2));
+        recorder.recall(serde_json::from_str(&kept).unwrap());
+        let shutdown = CancellationToken::new();
+        let handle = tokio::spawn(task.run(shutdown.clone()));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let seen = there.seen();
+        let told: Vec<_> =
+            seen.iter().map(|r| (r.body["reason"].as_str(), r.body["count"].as_u64())).collect();
+        assert_eq!(told, [(Some("SyncFailed"), Some(4)), (Some("SyncSucceed"), Some(1))]);
+        assert_eq!(seen[1].body["involvedObject"]["name"], "o2", "the latest of what is not pressing");
+        assert!(recorder.waiting(9).is_empty());
+        shutdown.cancel();
+        handle.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_give_way_but_not_for_ever() {
+        let there = script(|_| (201, json!({})));
+        let (recorder, task) = Recorder::new(there.client(), "execution-controller", env(1));
+        let busy = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let task = task.gives_way_to({
+            let busy = Arc::clone(&busy);
+            move || busy.load(Ordering::Relaxed)
+        });
+        let shutdown = CancellationToken::new();
+        let handle = tokio::spawn(task.run(shutdown.clone()));
+        recorder.normal(&object("a"), "SyncSucceed", "applied");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(there.seen().is_empty());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(there.seen().len(), 1);
+        recorder.normal(&object("b"), "SyncSucceed", "applied");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        busy.store(false, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(there.seen().len(), 2);
         shutdown.cancel();
         handle.await.unwrap();
     }

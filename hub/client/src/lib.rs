@@ -36,7 +36,7 @@ pub mod watch;
 pub mod webhook;
 
 pub use backoff::{Backoff, Policy};
-pub use events::{EventKind, ObjectRef, Recorder};
+pub use events::{EventKind, ObjectRef, Recorder, Waiting};
 pub use kubeconfig::{Endpoint, Kubeconfig, KubeconfigError};
 pub use leader::{Fence, Leader, LeaderConfig};
 pub use link::{Link, LinkConfig, LinkState, LinkStatus, contact::Contact};

@@ -153,6 +153,12 @@ impl State {
         let Parts { desired, interpreter, rules, holds, queue, cluster, .. } = &self.parts;
         let (works, objects) = (contents.works.len(), contents.applied.len());
         contents.rules.recall(interpreter, rules);
+        let mut notes = self.notes.lock();
+        // What was noted since is newer.
+        for (name, text) in contents.notes {
+            notes.entry(name).or_insert(text);
+        }
+        drop(notes);
         applier.recall(contents.applied);
         holds.recall(contents.holds, contents.in_force);
         let names = desired.recall(contents.works);
@@ -231,6 +237,13 @@ impl State {
                 items.push(Item::Gone(key.clone()));
             }
         }
+        let notes = self.notes.lock();
+        let kept: BTreeSet<String> = notes.keys().map(|name| contents::note_key(name)).collect();
+        drop(notes);
+        let gone = open.digests.keys().filter(|key| contents::is_note(key) && !kept.contains(*key));
+        items.extend(gone.cloned().map(Item::Gone));
+        items
+            .extend(self.notes(open).into_iter().filter_map(|(key, value)| Some(Item::Rules(key, value?.0))));
         for (key, text) in &inner.rules {
             if open.differs(key, fnv64a(text)) {
                 items.push(Item::Rules(key.clone(), text.clone()));

@@ -16,6 +16,9 @@ use crate::{
 /// What was kept is not the newest.
 pub(super) const OUT_OF_DATE: &str = "OutOfDate";
 
+/// What keys of notes begin with.
+const NOTE: &str = "note/";
+
 const WORK: &str = "work/";
 const APPLIED: &str = "applied/";
 const IN_FORCE: &str = "force/";
@@ -39,6 +42,14 @@ impl Sort {
             Self::Holds => "rules/holds",
         }
     }
+}
+
+pub(super) fn note_key(name: &str) -> String {
+    format!("{NOTE}{name}")
+}
+
+pub(super) fn is_note(key: &str) -> bool {
+    key.starts_with(NOTE)
 }
 
 pub(super) fn work_key(name: &str) -> String {
@@ -185,6 +196,8 @@ pub(super) struct Contents {
     pub(super) holds: Option<Asked>,
     /// Versions of Works that are in force while others wait.
     pub(super) in_force: Vec<DesiredWork>,
+    /// By name, what only whoever is above can read.
+    pub(super) notes: BTreeMap<String, Vec<u8>>,
 }
 
 impl Contents {
@@ -219,6 +232,8 @@ impl Contents {
             } else if key == Sort::Services.key() {
                 contents.rules.services = Some(serde_json::from_slice(&value).map_err(json)?);
                 contents.rules.digests.push((Sort::Services.key(), fnv64a(&value)));
+            } else if let Some(name) = key.strip_prefix(NOTE) {
+                contents.notes.insert(name.to_owned(), value);
             } else if let Some(id) = applied_id(&key) {
                 contents.applied.push((id, serde_json::from_slice(&value).map_err(json)?));
             }
@@ -234,7 +249,8 @@ impl Contents {
         let rules = self.rules.digests.iter().map(|(key, digest)| ((*key).to_owned(), *digest));
         let about = [(About::KEY.to_owned(), fnv64a(&self.about.text()))];
         let in_force = self.in_force.iter().map(|work| (force_key(&work.name), work.digest()));
-        works.chain(applied).chain(rules).chain(about).chain(in_force).collect()
+        let notes = self.notes.iter().map(|(name, text)| (note_key(name), fnv64a(text)));
+        works.chain(applied).chain(rules).chain(about).chain(in_force).chain(notes).collect()
     }
 }
 

@@ -10,9 +10,10 @@
 //!
 //! **What is kept.** The identity (of the member, the cluster, and the agents' Lease); each Work as it was told, with the
 //! status that it had then; users' rules; when the Cluster lets changes be made, and of a Work of which a change waits the
-//! version that was in force; of each object that was applied what tells that it is as we left it. Not what is
-//! still to be reported: a Work's status is looked at anew when the hub is there, and a Work that was carried out to its
-//! end is carried out again, which finds nothing to do. The fence's ledger stays where another agent reads it.
+//! version that was in force; of each object that was applied what tells that it is as we left it.
+//! Not what is still to be reported of Works: a Work's status is looked at anew when the hub is there, and a
+//! Work that was carried out to its end is carried out again, which finds nothing to do. Whoever is above keeps notes: which
+//! hub it was, and events that it has not heard. The fence's ledger stays where another agent reads it.
 //!
 //! **When.** A change is kept before it is acted on, so that a restart never goes back behind what was done: neither to
 //! an older version of a Work, nor to one that was deleted. Changes that come together are one commit. What was applied is
@@ -243,6 +244,8 @@ pub(crate) struct State {
     /// What was kept has been recalled, or there is nothing; and what is known and not kept was said to be so.
     ready: latest::Sender<bool>,
     troubles: Mutex<Troubles>,
+    /// Notes of whoever is above.
+    notes: Mutex<BTreeMap<String, Vec<u8>>>,
     /// A state is to be begun anew.
     anew: Wake,
     /// What is under way in the folder.
@@ -257,6 +260,7 @@ impl State {
             inner: Default::default(),
             ready,
             troubles: Mutex::default(),
+            notes: Mutex::default(),
             anew: Wake::new(),
             busy: Arc::default(),
         }
@@ -461,6 +465,9 @@ impl State {
             changes.retain(|key, value| value.is_some() || open.digests.contains_key(key));
             // With the change that waits, so that no restart comes in between.
             changes.extend(self.in_force(open));
+            if !changes.is_empty() {
+                changes.extend(self.notes(open));
+            }
             self.commit(&mut inner, changes.into_iter().collect(), PATIENCE).await;
         } else if events.iter().any(|(event, _)| !matches!(event, Event::Init)) {
             self.go_without().await;
@@ -475,11 +482,46 @@ impl State {
     /// Keeps users' rules of a sort, as the hub has them, before they are followed.
     pub(crate) async fn keep_rules(&self, sort: Sort, rules: Vec<u8>) {
         let mut inner = self.inner.lock().await;
-        let (key, digest) = (sort.key(), fnv64a(&rules));
-        inner.rules.insert(key.to_owned(), rules.clone());
+        inner.rules.insert(sort.key().to_owned(), rules.clone());
+        self.keep_value(&mut inner, sort.key(), rules).await;
+    }
+
+    /// Keeps a note of whoever is above under a name.
+    pub(crate) async fn keep_note(&self, name: &str, text: Vec<u8>) {
+        let mut inner = self.inner.lock().await;
+        self.keep_note_sometime(name, text.clone());
+        self.keep_value(&mut inner, &contents::note_key(name), text).await;
+    }
+
+    /// The same with the next change of Works.
+    pub(crate) fn keep_note_sometime(&self, name: &str, text: Vec<u8>) {
+        self.notes.lock().insert(name.to_owned(), text);
+    }
+
+    /// There is no such note any more.
+    pub(crate) fn forget_note(&self, name: &str) {
+        self.notes.lock().remove(name);
+    }
+
+    /// Notes that are other than they are kept.
+    fn notes(&self, open: &Open) -> Vec<Staged> {
+        let notes = self.notes.lock();
+        let keyed = notes.iter().map(|(name, text)| (contents::note_key(name), text));
+        keyed
+            .filter(|(key, text)| open.differs(key, fnv64a(text)))
+            .map(|(key, text)| staged(&key, text.clone()))
+            .collect()
+    }
+
+    /// The note of that name, if there is one; known once this is [`State::ready`].
+    pub(crate) fn note(&self, name: &str) -> Option<Vec<u8>> {
+        self.notes.lock().get(name).cloned()
+    }
+
+    async fn keep_value(&self, inner: &mut Inner, key: &str, text: Vec<u8>) {
         match &inner.open {
-            Some(open) if open.differs(key, digest) => {
-                self.commit(&mut inner, vec![staged(key, rules)], PATIENCE).await
+            Some(open) if open.differs(key, fnv64a(&text)) => {
+                self.commit(inner, vec![staged(key, text)], PATIENCE).await
             }
             Some(_) => {}
             None => self.go_without().await,
