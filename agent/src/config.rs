@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use karmada_api::consts::{extension, lease, namespace};
 use karmada_client::Wake;
 use karmada_env::Env;
-use karmada_member::{Place, Scope};
+use karmada_member::{Place, RemovalRule, Scope};
 use parking_lot::Mutex;
 
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
@@ -76,6 +76,8 @@ pub struct AgentConfig {
     pub resource_modeling: bool,
     /// Where on the member it works.
     pub scope: Scope,
+    /// Which removals are held until they are confirmed.
+    pub removals: RemovalRule,
     /// Given when the way to the hub is back; cuts every wait for it short.
     pub hub_back: Wake,
     /// The same for the member.
@@ -99,6 +101,7 @@ impl AgentConfig {
             work_syncs: 5,
             resource_modeling: true,
             scope: Scope::default(),
+            removals: RemovalRule::default(),
             hub_back: Wake::new(),
             member_back: Wake::new(),
             troubles: Troubles::default(),

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, Facts, State, Troubles};
 pub use karmada_member::{
-    Count, Memory, Place, Scope, Stats,
+    Count, Memory, Place, RemovalRule, Scope, Stats,
     outline::{Ask, Outline, Stands},
     rights::Phase,
 };
@@ -157,6 +157,16 @@ impl Handle {
         self.member.fence().held()
     }
 
+    /// Objects that are to be removed and are held until that is confirmed.
+    pub fn removals_held(&self) -> usize {
+        self.member.removals_held()
+    }
+
+    /// Why, and what to do about it.
+    pub fn removals_hold(&self) -> Option<String> {
+        self.member.removals_hold()
+    }
+
     /// Why what the hub says is not kept beyond the process, or was not found whole at the start: a word, and a sentence.
     pub fn state_trouble(&self) -> Option<(&'static str, String)> {
         self.member.trouble()
@@ -198,6 +208,7 @@ impl Agent {
             work_syncs: config.work_syncs,
             back: config.member_back.clone(),
             scope: config.scope.clone(),
+            removals: config.removals,
             rights: rights.clone(),
             interpreter: Arc::clone(&interpreter),
             stats: Arc::clone(&stats),

@@ -23,7 +23,7 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, State};
+use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, RemovalRule, State};
 use karmada_api::consts::subject;
 use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
@@ -82,6 +82,8 @@ pub struct World {
     pub status_interval: Duration,
     /// For how long agents' Leases are good; they renew every quarter of it.
     pub lease_duration: Duration,
+    /// Which removals agents hold.
+    pub removals: RemovalRule,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -316,6 +318,7 @@ impl World {
             config,
             status_interval: AgentConfig::new("").status_interval,
             lease_duration: AgentConfig::new("").lease_duration,
+            removals: RemovalRule::default(),
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -467,6 +470,7 @@ impl World {
             status_interval: self.status_interval,
             lease_duration: self.lease_duration,
             lease_interval: self.lease_duration / 4,
+            removals: self.removals,
             ..AgentConfig::new(cluster)
         }
     }

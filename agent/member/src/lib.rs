@@ -38,6 +38,7 @@ mod occupants;
 pub mod outline;
 pub mod quotas;
 mod released;
+mod removals;
 pub mod revision;
 pub mod rights;
 pub mod rules;
@@ -62,6 +63,7 @@ use karmada_meta::time::Time;
 
 pub use fence::Fence;
 pub use holds::Holds;
+pub use removals::RemovalRule;
 pub use scope::Scope;
 pub use state::{Memory, Place, Sort, Trouble, remains};
 pub use stats::{Count, Stats};
@@ -75,6 +77,7 @@ use ground::Ground;
 use lease::Keeper;
 use note::Note;
 use observe::{Observer, Ways};
+use removals::Removals;
 use rights::Rights;
 use rules::Heard;
 use state::{Dirty, State};
@@ -107,6 +110,8 @@ pub struct Parts {
     pub back: Wake,
     /// Where on the member.
     pub scope: Scope,
+    /// Which removals are held until they are confirmed.
+    pub removals: RemovalRule,
     /// What may be done.
     pub rights: Rights,
     /// What kinds mean, users' rules included.
@@ -185,6 +190,14 @@ impl Member {
         let (dirty, rules) = (Arc::new(Dirty::new(&parts.place)), Arc::<Heard>::default());
         let note = Note::default();
         let holds = Arc::new(Holds::new(env.clone(), Arc::clone(&dirty)));
+        let removals = Arc::new(Removals::new(
+            Arc::clone(&upstream),
+            (rights.clone(), claim::patience(parts.heartbeats, None)),
+            cluster.clone(),
+            Arc::clone(&desired),
+            queue.clone(),
+            parts.removals,
+        ));
         let state = Arc::new(State::new(state::Parts {
             place: parts.place,
             member: rest.clone(),
@@ -198,6 +211,7 @@ impl Member {
             interpreter: Arc::clone(&interpreter),
             rules: Arc::clone(&rules),
             holds: Arc::clone(&holds),
+            removals: Arc::clone(&removals),
             queue: queue.clone(),
             dirty: Arc::clone(&dirty),
         }));
@@ -221,6 +235,7 @@ impl Member {
             stats,
             ground,
             released: Arc::default(),
+            removals,
             fence,
             waits: Default::default(),
             notes: Default::default(),
@@ -307,6 +322,16 @@ impl Member {
     /// Why what is wanted is not kept beyond the process, or was not found whole at the start.
     pub fn trouble(&self) -> Option<Trouble> {
         self.state.trouble()
+    }
+
+    /// How many objects are held that are to be removed.
+    pub fn removals_held(&self) -> usize {
+        self.executor.removals.held()
+    }
+
+    /// Why, and what to do about it.
+    pub fn removals_hold(&self) -> Option<String> {
+        self.executor.removals.sentence()
     }
 
     /// What is wanted.
@@ -417,6 +442,10 @@ impl Member {
         tasks.loops.spawn({
             let (executor, queue) = (Arc::clone(executor), self.queue.clone());
             async move { executor.follow_holds(move |work| queue.add(work)).await }
+        });
+        tasks.loops.spawn({
+            let executor = Arc::clone(executor);
+            async move { executor.removals.run().await }
         });
         tasks.loops.spawn({
             let (executor, state) = (Arc::clone(executor), Arc::clone(&self.state));

@@ -56,6 +56,12 @@ pub trait Upstream: Send + Sync + Debug {
     /// Whether the Cluster is being deleted, as far as is known.
     fn cluster_is_going(&self) -> bool;
 
+    /// What the Cluster says of removals that are confirmed, as far as is known: see [`crate::RemovalRule`].
+    fn confirmed_removals(&self) -> Option<String>;
+
+    /// Whether the Cluster has a condition that is true, as far as is known.
+    fn shows(&self, condition: &str) -> bool;
+
     /// A Work's status is now this; `old` is the one that was known.
     fn report(&self, work: &DesiredWork, old: &WorkStatus, status: WorkStatus);
 

@@ -414,6 +414,8 @@ impl Reporter {
         self.half.show_released(&mut new.conditions, now);
         self.half.show_held(&mut new.conditions, now);
         troubled(&mut new.conditions, &self.config.troubles, self.half.trouble(), now);
+        let held = self.half.removals_hold();
+        shown(&mut new.conditions, extension::REMOVALS_HELD, "TooManyAtOnce", held, now);
         new
     }
 }
@@ -443,6 +445,18 @@ fn troubled(list: &mut Vec<Condition>, troubles: &Troubles, state: Option<Troubl
     }
     for (what, reason, message) in all {
         conditions::set(list, Condition::new(what, true, reason, message, now), now);
+    }
+}
+
+/// Has a condition stand there while there is something to say.
+fn shown(list: &mut Vec<Condition>, what: &'static str, reason: &str, why: Option<String>, now: Time) {
+    match why {
+        Some(why) => {
+            conditions::set(list, Condition::new(what, true, reason, why, now), now);
+        }
+        None => {
+            conditions::remove(list, what);
+        }
     }
 }
 

@@ -63,6 +63,21 @@ impl Upstream for Line {
         self.cluster.borrow().as_deref().is_some_and(|cluster| object::deletion_timestamp(cluster).is_some())
     }
 
+    fn confirmed_removals(&self) -> Option<String> {
+        let cluster = self.cluster.borrow();
+        cluster
+            .as_deref()
+            .and_then(|cluster| object::annotation(cluster, extension::CONFIRM_REMOVALS))
+            .map(str::to_owned)
+    }
+
+    fn shows(&self, condition: &str) -> bool {
+        let cluster = self.cluster.borrow();
+        let conditions = cluster.as_deref().and_then(|cluster| cluster.pointer("/status/conditions"));
+        let all = conditions.and_then(Value::as_array).into_iter().flatten();
+        all.into_iter().any(|one| one["type"] == condition && one["status"] == "True")
+    }
+
     fn report(&self, work: &DesiredWork, old: &WorkStatus, status: WorkStatus) {
         self.outbox.status(&work.name, &work.uid, old, status);
     }

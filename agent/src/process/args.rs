@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use karmada_api::consts::namespace;
 use karmada_client::link::proxy::Proxy;
 use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
-use karmada_member::Scope;
+use karmada_member::{RemovalRule, Scope};
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
 
 use crate::{
@@ -214,6 +214,14 @@ struct Flags {
     /// takes these for given, and says of every other manifest that it is not applied and why.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     namespaces: Vec<String>,
+    /// A removal of more than this part of the objects that the agent manages, within an hour, and of more than five, waits
+    /// until it is confirmed on the Cluster, whose condition RemovalsHeld says how; 100: none does. 50 is a good choice where
+    /// nobody could put things back soon.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    hold_removals_above: u8,
+    /// How long it waits if nobody confirms it; 0: until somebody does.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    hold_removals_for: Duration,
     /// The namespace on the member in which the agent keeps what it has to know after a restart: what is fenced, and what the
     /// hub has said or the key for that.
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
@@ -464,6 +472,10 @@ impl Flags {
             work_syncs: self.concurrent_work_syncs,
             resource_modeling: self.enable_cluster_resource_modeling && !scope.is_narrow(),
             scope,
+            removals: RemovalRule {
+                percent: self.hold_removals_above,
+                wait: Some(self.hold_removals_for).filter(|wait| !wait.is_zero()),
+            },
             ..AgentConfig::new(self.cluster_name)
         };
         Ok(Args {
@@ -619,7 +631,21 @@ mod tests {
         assert_eq!(args.config.status_interval, Duration::from_secs(10));
         assert_eq!((args.config.work_syncs, args.config.resource_modeling), (5, true));
         assert_eq!((args.health_bind.as_str(), args.metrics_bind.as_str()), (":10357", ":8080"));
+        assert_eq!(args.config.removals, RemovalRule::default());
         assert!(args.notes.is_empty(), "{:?}", args.notes);
+    }
+
+    #[test]
+    fn removals_are_held_as_is_asked_for() {
+        let base = "--cluster-name m --karmada-kubeconfig f";
+        let rule = |flags: &str| read(&format!("{base} {flags}")).map(|args| args.config.removals);
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(rule("--hold-removals-above 50"), Ok(RemovalRule { percent: 50, wait: hour }));
+        assert_eq!(
+            rule("--hold-removals-above=0 --hold-removals-for=0"),
+            Ok(RemovalRule { percent: 0, wait: None })
+        );
+        assert!(rule("--hold-removals-above 101").unwrap_err().contains("--hold-removals-above"));
     }
 
     #[test]

@@ -77,7 +77,9 @@ impl Running {
     fn words(&self) -> String {
         let state = self.agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}\n"));
         let rules = self.agent.waits_for_rules().map(|what| format!("{what}\n"));
-        format!("{}{}{}", self.standing.words(), state.unwrap_or_default(), rules.unwrap_or_default())
+        let held = self.agent.removals_hold().map(|why| format!("removals are held: {why}\n"));
+        let beside = [state, rules, held].into_iter().flatten();
+        beside.fold(self.standing.words(), |words, more| words + &more)
     }
 }
 

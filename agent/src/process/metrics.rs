@@ -141,6 +141,11 @@ impl Shown {
                 "Kinds whose watches the member has refused for long.",
                 agent.watches_failing(),
             ),
+            (
+                "removals_held",
+                "Objects to be removed that wait until it is confirmed.",
+                agent.removals_held(),
+            ),
             ("reports_pending", "Reports that the hub has not taken yet.", agent.unreported()),
         ];
         for (name, help, value) in gauges {
@@ -163,7 +168,7 @@ mod tests {
     /// Every family of an agent's page beside every process's own, with its labels. Once something was heard, there
     /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member, `karmada_agent_hub_clock_ahead_seconds` and,
     /// of a certificate, `karmada_agent_hub_certificate_expiration_timestamp_seconds`.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 49] = [
+    const DOCUMENTED: [(&str, Kind, &[&str]); 50] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -195,6 +200,7 @@ mod tests {
         ("karmada_agent_member_received_bytes", Kind::Counter, &[]),
         ("karmada_agent_member_sent_bytes", Kind::Counter, &[]),
         ("karmada_agent_objects", Kind::Gauge, &[]),
+        ("karmada_agent_removals_held", Kind::Gauge, &[]),
         ("karmada_agent_reports_dropped", Kind::Counter, &[]),
         ("karmada_agent_reports_pending", Kind::Gauge, &[]),
         ("karmada_agent_sync_errors", Kind::Counter, &[]),

@@ -8,6 +8,7 @@ mod leases;
 mod local;
 mod narrow;
 mod registration;
+mod removals;
 mod sights;
 mod state;
 mod storm;

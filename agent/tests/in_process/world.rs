@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
-use karmada_agent::{Agent, AgentConfig, Handle, Phase, State};
+use karmada_agent::{Agent, AgentConfig, Handle, Phase, RemovalRule, State};
 use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
 };
@@ -265,6 +265,8 @@ pub(crate) struct World {
     pub(crate) wire: Wire,
     /// Between the agent and its member.
     pub(crate) member_wire: Wire,
+    /// Which removals agents hold.
+    pub(crate) removals: RemovalRule,
     hub_server: ApiServer,
     member_server: ApiServer,
     _shutdown: tokio_util::sync::DropGuard,
@@ -336,6 +338,7 @@ impl World {
             member,
             wire: Wire::new(),
             member_wire: Wire::new(),
+            removals: RemovalRule::default(),
             hub_server,
             member_server,
             _shutdown: shutdown.drop_guard(),
@@ -344,7 +347,7 @@ impl World {
 
     /// An agent's configuration for this world.
     pub(crate) fn config(&self) -> AgentConfig {
-        AgentConfig::new(CLUSTER)
+        AgentConfig { removals: self.removals, ..AgentConfig::new(CLUSTER) }
     }
 
     /// Starts an agent with the rights of one.

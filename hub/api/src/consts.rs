@@ -181,6 +181,11 @@ pub mod extension {
     /// Condition of a Cluster: what its agent was told does not outlive the agent's process, or what did was damaged. The agent
     /// says so.
     pub const STATE_NOT_KEPT: &str = "StateNotKept";
+    /// Condition of a Cluster: so many objects are to be removed that its agent waits for somebody to confirm it. Also the reason of
+    /// an event.
+    pub const REMOVALS_HELD: &str = "RemovalsHeld";
+    /// On a Cluster, by its users: what [`REMOVALS_HELD`] names confirms that removal, and a time confirms all until then.
+    pub const CONFIRM_REMOVALS: &str = "agent.karmada.io/confirm-removals";
     /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
     /// The type of a condition of a Cluster, there while it is true: its agent was given another invitation (`--hub`, token,
@@ -549,6 +554,8 @@ pub mod event {
         OBJECT_SPARED = extension::OBJECT_SPARED;
         /// Work: somebody on the member changes an object back as often as it is corrected. Ours.
         OBJECTS_CONTESTED = extension::OBJECTS_CONTESTED;
+        /// Cluster: so much is to be removed that its agent waits for somebody to confirm it. Ours.
+        REMOVALS_HELD = extension::REMOVALS_HELD;
         /// Template: annotations of ours ask for nothing as they are. Ours.
         INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
     }

@@ -1,6 +1,11 @@
 //! `karmada-hub cordon`, `uncordon` and `taint`: what keeps objects away from clusters, or drives them away.
 
-use karmada_api::consts::taint::{NO_SCHEDULE, UNSCHEDULABLE};
+use std::time::Duration;
+
+use karmada_api::consts::{
+    extension::CONFIRM_REMOVALS,
+    taint::{NO_SCHEDULE, UNSCHEDULABLE},
+};
 use karmada_core::taint_edits::{self, Done, Edit};
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
@@ -13,6 +18,8 @@ use super::{
     ask::Server,
     known, print,
 };
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Keeps new objects away from clusters.
 pub(super) async fn cordon(args: CordonArgs, env: Env) -> Result<(), Failure> {
@@ -68,7 +75,10 @@ async fn open(args: &CordonArgs, env: &Env) -> Result<Server, Failure> {
 }
 
 /// Does something to each cluster; a failure of one does not keep it from the others.
-async fn each(names: &[String], what: impl AsyncFn(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+pub(super) async fn each(
+    names: &[String],
+    what: impl AsyncFn(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for name in names {
         match what(name).await {
@@ -111,8 +121,18 @@ pub(super) async fn cordoned(server: &Server, name: &str, dry_run: bool) -> Resu
     Ok(change(server, name, dry_run, cordon).await? != Done::Unchanged)
 }
 
-/// Changes the taints of one cluster.
-async fn change(
+/// Lets what is removed on a cluster within a day be meant, however much it is.
+pub(super) async fn removals_are_meant(server: &Server, name: &str) -> Result<(), Failure> {
+    let until = Time::from_system(server.now() + DAY).to_string();
+    let mark = |live: &mut Value, _| {
+        object::set_annotation(live, CONFIRM_REMOVALS, until.clone());
+        Ok(Done::Modified)
+    };
+    change(server, name, false, mark).await.map(drop)
+}
+
+/// Changes one cluster, most often its taints.
+pub(super) async fn change(
     server: &Server,
     name: &str,
     dry_run: bool,

@@ -162,11 +162,7 @@ impl ClusterController {
 
     async fn drop_work_finalizers(&self, works: &[Reference]) -> Result<(), Error> {
         for work in works {
-            let drop = |live: &mut Value| {
-                let ours = object::uid(live) == work.uid;
-                ours && work::FINALIZERS.iter().filter(|name| object::remove_finalizer(live, name)).count()
-                    > 0
-            };
+            let drop = |live: &mut Value| object::uid(live) == work.uid && work::release(live);
             self.context.writer.objects.modify(&WORKS, &work.key, Part::Main, drop).await?;
         }
         Ok(())

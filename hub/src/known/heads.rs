@@ -81,6 +81,11 @@ impl ClusterHead {
     pub(crate) fn reporting(&self) -> bool {
         matches!(self.ready(), Ready::True | Ready::False)
     }
+
+    /// Whether its agent says that it holds removals back.
+    pub(crate) fn holds_removals(&self) -> bool {
+        conditions::is_true(self.conditions(), extension::REMOVALS_HELD)
+    }
 }
 
 /// An OverridePolicy or ClusterOverridePolicy, in full: every Work is held against all of them.

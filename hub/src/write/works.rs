@@ -5,9 +5,10 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use karmada_api::consts::{annotation, extension, finalizer, label};
+use karmada_api::consts::{annotation, extension, label};
 use karmada_client::Error;
 use karmada_core::{
+    admit::agent::work::release,
     delete::{self, Orphan, Wishes},
     names, work,
 };
@@ -159,24 +160,34 @@ async fn create(writer: &Writer, mut work: Value) -> Result<Made, Error> {
 }
 
 /// A Work with a deletion timestamp cannot be called back. An agent that reports is at it: a new Work is made when it has
-/// finished, so that it never deletes what that one holds. Of one that is silent, what the Work holds can be called back:
-/// without its finalizer it is gone at once, and the agent, which finds a new Work of the same name when it is back, adopts
-/// the object by its annotations.
+/// finished, so that it never deletes what that one holds. Of one that is silent, or says that it holds the removal back, what
+/// the Work holds can be called back: without its finalizers it is gone at once, and the agent, which finds a new Work of the
+/// same name, adopts the object by its annotations.
 async fn make_anew(writer: &Writer, mut live: Value, maker: &Maker<'_>, new: Value) -> Result<Made, Error> {
     let manifest = new.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
     let cluster = names::cluster_of_namespace(object::namespace(&live)).map(Key::cluster_scoped);
     let known = cluster.and_then(|cluster| writer.known.clusters.get(&cluster));
-    if known.is_some_and(|head| head.reporting())
-        || matches!(maker, Maker::Namespace(_))
-        || work::collision(&live, manifest).is_some()
-    {
-        // A Namespace that is made again is another one; and another object would be left behind on the member.
+    let waits = known.as_ref().is_some_and(|head| head.holds_removals()) || holds_back(&live);
+    let silent = known.is_none_or(|head| !head.reporting());
+    // A Namespace that is made again is another one, unless the first is still whole.
+    let may_be_called_back = waits || silent && !matches!(maker, Maker::Namespace(_));
+    if !may_be_called_back || work::collision(&live, manifest).is_some() {
+        // Another object would be left behind on the member.
         return Ok(Made::Going);
     }
-    if object::remove_finalizer(&mut live, finalizer::EXECUTION) {
+    if release(&mut live) {
         writer.objects.replace(&WORKS, &live).await?;
     }
     create(writer, new).await
+}
+
+/// Whether the agent says of a Work that it does nothing about it for now.
+fn holds_back(work: &Value) -> bool {
+    let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == extension::CHANGES_HELD && condition["status"] == "True")
 }
 
 /// Why a Work is not the maker's.

@@ -103,6 +103,7 @@ impl Driver {
     pub(super) async fn new(plan: &Plan, ground: Arc<Ground>, ledger: Arc<Ledger>) -> Self {
         let mut world = World::on(plan.seed, ground, settings(plan)).await;
         world.status_interval = STATUS;
+        world.removals.percent = 50;
         let mut members = JoinSet::new();
         let config = kubesim::Config { workloads: false, nodes: 0, ..kubesim::Config::default() };
         for n in 0..plan.members {
@@ -205,6 +206,7 @@ impl Driver {
                 return begin.elapsed();
             };
             self.confirm().await;
+            self.confirm_what_agents_ask().await;
             self.wish_again().await;
             for member in self.given_back.clone() {
                 self.register_again(member).await;
@@ -215,6 +217,30 @@ impl Driver {
                 self.ledger.accuse(format!("no agreement {when} within {patience:?}: {missing}"));
             }
             sleep(LOOK).await;
+        }
+    }
+
+    /// Does what the conditions of Clusters ask for: removals of much at once are meant.
+    async fn confirm_what_agents_ask(&self) {
+        let api = self.world.api();
+        let Ok(list) = api.get("/apis/cluster.karmada.io/v1alpha1/clusters").await else { return };
+        for cluster in list["items"].as_array().into_iter().flatten() {
+            let conditions = cluster.pointer("/status/conditions").and_then(Value::as_array);
+            for condition in conditions.into_iter().flatten() {
+                let (kind, message) = (condition["type"].as_str(), condition["message"].as_str());
+                let said = match kind {
+                    Some(extension::REMOVALS_HELD) => {
+                        let id = message.and_then(|message| message.rsplit_once('=')).map(|(_, id)| id);
+                        (extension::CONFIRM_REMOVALS, id.unwrap_or_default().to_owned())
+                    }
+                    _ => continue,
+                };
+                let name = object::name(cluster);
+                self.ledger.tell(format!("a user confirms on {name} by {}", said.0));
+                let change = json!({"metadata": {"annotations": {said.0: said.1}}});
+                // With the next look, if somebody else was faster.
+                let _ = api.patch(&cluster_path(name), Patch::Merge, &change).await;
+            }
         }
     }
 

@@ -22,6 +22,7 @@ mod namespaces;
 mod placement;
 mod propagation;
 mod recordings;
+mod removals;
 mod restores;
 mod works;
 

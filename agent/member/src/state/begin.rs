@@ -150,9 +150,12 @@ impl State {
 
     /// Lets what was kept be known, unless the hub has said what is wanted.
     fn recall(&self, contents: Contents, applier: &Applier) {
-        let Parts { desired, interpreter, rules, holds, queue, cluster, .. } = &self.parts;
+        let Parts { desired, interpreter, rules, holds, removals, queue, cluster, .. } = &self.parts;
         let (works, objects) = (contents.works.len(), contents.applied.len());
         contents.rules.recall(interpreter, rules);
+        if let Some(record) = contents.removals {
+            removals.recall(record);
+        }
         let mut notes = self.notes.lock();
         // What was noted since is newer.
         for (name, text) in contents.notes {
@@ -236,6 +239,16 @@ impl State {
             if is_gone {
                 items.push(Item::Gone(key.clone()));
             }
+        }
+        match self.parts.removals.record() {
+            Some(record) => {
+                items.push(Item::Rules(contents::REMOVALS.to_owned(), contents::removals_text(&record)));
+            }
+            // What was kept of them is over.
+            None if open.digests.contains_key(contents::REMOVALS) => {
+                items.push(Item::Gone(contents::REMOVALS.to_owned()));
+            }
+            None => {}
         }
         let notes = self.notes.lock();
         let kept: BTreeSet<String> = notes.keys().map(|name| contents::note_key(name)).collect();

@@ -9,12 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Entries, Trouble};
 use crate::{
+    removals::Record,
     rules::Heard,
     works::desired::{DesiredWork, ObjectId},
 };
 
 /// What was kept is not the newest.
 pub(super) const OUT_OF_DATE: &str = "OutOfDate";
+
+/// The key of what is known of removals that are held.
+pub(super) const REMOVALS: &str = "removals";
 
 /// What keys of notes begin with.
 const NOTE: &str = "note/";
@@ -42,6 +46,10 @@ impl Sort {
             Self::Holds => "rules/holds",
         }
     }
+}
+
+pub(super) fn removals_text(record: &Record) -> Vec<u8> {
+    serde_json::to_vec(record).expect("invariant: texts and numbers are JSON")
 }
 
 pub(super) fn note_key(name: &str) -> String {
@@ -196,6 +204,7 @@ pub(super) struct Contents {
     pub(super) holds: Option<Asked>,
     /// Versions of Works that are in force while others wait.
     pub(super) in_force: Vec<DesiredWork>,
+    pub(super) removals: Option<Record>,
     /// By name, what only whoever is above can read.
     pub(super) notes: BTreeMap<String, Vec<u8>>,
 }
@@ -234,6 +243,8 @@ impl Contents {
                 contents.rules.digests.push((Sort::Services.key(), fnv64a(&value)));
             } else if let Some(name) = key.strip_prefix(NOTE) {
                 contents.notes.insert(name.to_owned(), value);
+            } else if key == REMOVALS {
+                contents.removals = Some(serde_json::from_slice(&value).map_err(json)?);
             } else if let Some(id) = applied_id(&key) {
                 contents.applied.push((id, serde_json::from_slice(&value).map_err(json)?));
             }
@@ -250,6 +261,9 @@ impl Contents {
         let about = [(About::KEY.to_owned(), fnv64a(&self.about.text()))];
         let in_force = self.in_force.iter().map(|work| (force_key(&work.name), work.digest()));
         let notes = self.notes.iter().map(|(name, text)| (note_key(name), fnv64a(text)));
+        let removals =
+            self.removals.iter().map(|record| (REMOVALS.to_owned(), fnv64a(&removals_text(record))));
+        let notes = notes.chain(removals);
         works.chain(applied).chain(rules).chain(about).chain(in_force).chain(notes).collect()
     }
 }

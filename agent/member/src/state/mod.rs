@@ -10,8 +10,8 @@
 //!
 //! **What is kept.** The identity (of the member, the cluster, and the agents' Lease); each Work as it was told, with the
 //! status that it had then; users' rules; when the Cluster lets changes be made, and of a Work of which a change waits the
-//! version that was in force; of each object that was applied what tells that it is as we left it.
-//! Not what is still to be reported of Works: a Work's status is looked at anew when the hub is there, and a
+//! version that was in force; of each object that was applied what tells that it is as we left it; what is known of removals
+//! that are held. Not what is still to be reported of Works: a Work's status is looked at anew when the hub is there, and a
 //! Work that was carried out to its end is carried out again, which finds nothing to do. Whoever is above keeps notes: which
 //! hub it was, and events that it has not heard. The fence's ledger stays where another agent reads it.
 //!
@@ -88,6 +88,7 @@ use crate::{
     claim::patience,
     holds::Holds,
     note::{NONE, Note, Tenure},
+    removals::Removals,
     rights::Rights,
     rules::Heard,
     works::{
@@ -223,6 +224,7 @@ pub(crate) struct Parts {
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) rules: Arc<Heard>,
     pub(crate) holds: Arc<Holds>,
+    pub(crate) removals: Arc<Removals>,
     pub(crate) queue: WorkQueue<String>,
     pub(crate) dirty: Arc<Dirty>,
 }
@@ -314,6 +316,7 @@ impl State {
         let mut pace = Pace::default();
         let mut last: Option<Option<Tenure>> = None;
         let mut has_lapsed = false;
+        let mut removals = self.parts.removals.keeps();
         loop {
             rights.applying().await;
             let tenure = note.tenure();
@@ -343,6 +346,7 @@ impl State {
                         again = Some(Instant::now() + pause);
                     }
                     () = at(again) => again = self.attempt(executor, &mut pace).await,
+                    () = removals.woken() => self.keep_removals().await,
                     () = dirty.woken(), if flush.is_none() => flush = Some(Instant::now() + self.gather()),
                     () = at(flush) => {
                         flush = None;
@@ -548,6 +552,17 @@ impl State {
         }
     }
 
+    /// Keeps what is known of removals that are held.
+    async fn keep_removals(&self) {
+        let mut inner = self.inner.lock().await;
+        if inner.open.is_some()
+            && let Some(record) = self.parts.removals.outdated()
+        {
+            let changes = vec![staged(contents::REMOVALS, contents::removals_text(&record))];
+            self.commit(&mut inner, changes, PATIENCE).await;
+        }
+    }
+
     /// Keeps what is known of objects that were applied.
     pub(crate) async fn flush(&self, applier: &Applier) {
         let mut inner = self.inner.lock().await;
@@ -563,6 +578,9 @@ impl State {
         });
         let mut changes: Vec<Staged> = changes.collect();
         changes.extend(self.in_force(open));
+        if let Some(record) = self.parts.removals.outdated() {
+            changes.push(staged(contents::REMOVALS, contents::removals_text(&record)));
+        }
         self.commit(&mut inner, changes, PATIENCE).await;
     }
 

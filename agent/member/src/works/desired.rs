@@ -4,6 +4,7 @@
 //! is just missing. What is kept beyond the process is [`crate::state`]'s.
 
 mod kept;
+mod tally;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::revision::Revision;
+
+use tally::Tally;
 
 /// Which object, whatever version of its kind it is spoken of in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -289,6 +292,7 @@ pub struct Desired {
 #[derive(Debug)]
 struct Inner {
     works: BTreeMap<String, Arc<DesiredWork>>,
+    tally: Tally,
     /// Which of the hub's lives this is: it begins another when it turns out to be another.
     life: u64,
     /// Names seen in the full list that is under way.
@@ -298,7 +302,27 @@ struct Inner {
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { works: BTreeMap::new(), life: kept::RECALLED + 1, listing: None, synced: false }
+        Self {
+            works: BTreeMap::new(),
+            tally: Tally::default(),
+            life: kept::RECALLED + 1,
+            listing: None,
+            synced: false,
+        }
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, work: DesiredWork) {
+        let before = self.works.get(&work.name).map(Arc::as_ref);
+        self.tally.change(before, Some(&work));
+        self.works.insert(work.name.clone(), Arc::new(work));
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(work) = self.works.remove(name) {
+            self.tally.change(Some(&work), None);
+        }
     }
 }
 
@@ -356,11 +380,11 @@ impl Desired {
                     }
                     work.succeed(known);
                 }
-                inner.works.insert(name.clone(), Arc::new(work));
+                inner.insert(work);
                 vec![name]
             }
             Event::Delete(work) => {
-                inner.works.remove(&work.name);
+                inner.remove(&work.name);
                 vec![work.name]
             }
             Event::Synced => {
@@ -369,9 +393,7 @@ impl Desired {
                 listed.sort_unstable();
                 let gone: Vec<String> =
                     inner.works.keys().filter(|name| listed.binary_search(name).is_err()).cloned().collect();
-                for name in &gone {
-                    inner.works.remove(name);
-                }
+                gone.iter().for_each(|name| inner.remove(name));
                 gone
             }
         }
@@ -382,6 +404,7 @@ impl Desired {
         let mut inner = self.inner.lock();
         inner.listing = None;
         inner.synced = false;
+        inner.tally = Tally::default();
         std::mem::take(&mut inner.works).into_keys().collect()
     }
 

@@ -39,6 +39,7 @@ use crate::{
     observe::Observer,
     outline::Stands,
     released::Released,
+    removals::{Removal, Removals},
     revision::is_of_before,
     rights::{Rights, Standing, is_over, moment},
     rules::Heard,
@@ -92,6 +93,8 @@ pub(crate) struct Executor {
     pub(crate) ground: Arc<Ground>,
     /// Namespaces that stay.
     pub(crate) released: Arc<Released>,
+    /// What is too much to be removed at once.
+    pub(crate) removals: Arc<Removals>,
     /// What may run in one place only.
     pub(crate) fence: Arc<Fence>,
     /// What Works that go wait for.
@@ -143,11 +146,13 @@ impl Executor {
         self.waits.forget(name);
         self.notes.forget(name);
         self.holds.released(name);
+        self.removals.forget(name);
         self.observer.keep_only(&self.desired.kinds());
     }
 
     /// Another agent is at work: what is known gets old, and is of no use afterwards.
     pub(crate) fn stand_aside(&self) {
+        self.removals.stand_aside();
         for name in self.desired.forget() {
             self.ground.forget(&name);
             self.forget(&name);
@@ -396,6 +401,7 @@ impl Executor {
         let mut again = Again::default();
         let mut leftovers = self.leftovers(work, recorded);
         if leftovers.is_empty() {
+            self.removals.may_clear_up(&work.name, &[]);
             return again;
         }
         let settled = !work.manifests.is_empty() && outcomes.manifests.iter().all(|m| m.error.is_none());
@@ -418,6 +424,10 @@ impl Executor {
         let answered = moment(&self.env);
         let facts = self.facts(work, Cause::LeftTheWork, false);
         let mut waits = BTreeMap::new();
+        let removal = if settled { self.may_clear_up(work, &leftovers) } else { Removal::Held };
+        if let Removal::Waits(pause) = removal {
+            again = again.and(Again::after(pause));
+        }
         for (id, mut outcome) in leftovers {
             if !settled {
                 outcomes.leftovers.push(outcome);
@@ -430,6 +440,10 @@ impl Executor {
                     &id,
                     "the hub was made anew of an older copy, in which its Work does not list it",
                 );
+                continue;
+            }
+            if removal != Removal::Goes && !self.fence.guards(&id) {
+                outcomes.leftovers.push(outcome);
                 continue;
             }
             if !self.may_remove(answered) {
@@ -461,6 +475,13 @@ impl Executor {
         }
         outcomes.leftovers.sort_by_key(|outcome| outcome.identifier.ordinal);
         again.and(self.waits.note(&work.name, waits, false).map(Again::after).unwrap_or_default())
+    }
+
+    /// Whether what has left a Work is not too much to go at once.
+    fn may_clear_up(&self, work: &DesiredWork, leftovers: &[(ObjectId, Outcome)]) -> Removal {
+        let goes = |id: &&ObjectId| self.believes(work, id) && !self.fence.guards(id);
+        let gone: Vec<ObjectId> = leftovers.iter().map(|(id, _)| id).filter(goes).cloned().collect();
+        self.removals.may_clear_up(&work.name, &gone)
     }
 
     /// Whether the hub is believed that an object has left its Work: it is the hub that it always was, or has been seen to
@@ -556,6 +577,11 @@ impl Executor {
     async fn take_away(&self, work: &DesiredWork) -> Again {
         if !work.held {
             return Again::default();
+        }
+        match self.removals.may_take_down(work) {
+            Removal::Goes => {}
+            Removal::Waits(pause) => return Again::after(pause),
+            Removal::Held => return Again::default(),
         }
         match self.still_waits(work).await {
             Ok(None) => {}

@@ -57,6 +57,10 @@ pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
             "{cluster} is not heard of: copies there are removed when it reports again, whatever has moved until then\n"
         ))?;
     }
+    if !args.dry_run {
+        // Its agent would wait for that with all of it.
+        cordon::removals_are_meant(&server, cluster).await?;
+    }
     let (moving, stuck) = begin(&server, &all, &args).await?;
     if args.dry_run {
         return finish(cluster, moving.len(), &stuck, "would move");

@@ -122,7 +122,7 @@ impl Desired {
             work.life = RECALLED;
             if !inner.works.contains_key(&work.name) {
                 names.push(work.name.clone());
-                inner.works.insert(work.name.clone(), Arc::new(work));
+                inner.insert(work);
             }
         }
         names

@@ -12,13 +12,18 @@ use serde_json::Value;
 
 use super::{Act, Write, is_own_namespace, is_same, kept_by, owned};
 
-/// Finalizers of controllers that run in an agent. Whoever goes on without the agent takes all of them off.
+/// Finalizers of controllers that run in an agent. Whoever goes on without the agent takes all of them off: [`release`].
 pub const FINALIZERS: [&str; 4] = [
     finalizer::EXECUTION,
     finalizer::ENDPOINT_SLICE,
     finalizer::MCS_ENDPOINT_SLICE_COLLECT,
     finalizer::MCS_ENDPOINT_SLICE_DISPATCH,
 ];
+
+/// Takes all finalizers off a Work that an agent would take off. Whether there was one.
+pub fn release(work: &mut Value) -> bool {
+    FINALIZERS.iter().filter(|name| object::remove_finalizer(work, name)).count() > 0
+}
 
 /// Labels by which the hub knows a Work for one of its own.
 const HUBS: [&str; 2] = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
