@@ -37,7 +37,7 @@ pub use karmada_member::{
     rights::Phase,
 };
 
-use hub::{HubHalf, Parts, Ways, cluster::ClusterView, outbox::Outbox, services::AgentCaller};
+use hub::{HubHalf, Parts, Ways, cluster::ClusterView, origin::Trust, outbox::Outbox, services::AgentCaller};
 
 /// How long the lease and the last events may take at the end. With what works and words may take it stays below the ten
 /// seconds that a kubelet, or whoever stops us, is promised.
@@ -65,6 +65,7 @@ pub struct Handle {
     view: Arc<ClusterView>,
     stats: Arc<Stats>,
     rights: Rights,
+    trust: Arc<Trust>,
 }
 
 impl Handle {
@@ -96,7 +97,7 @@ impl Handle {
     /// At work with a full list of Works, or deliberately not at work.
     pub fn is_ready(&self) -> bool {
         match *self.phase.borrow() {
-            Phase::Active => self.member.desired().synced(),
+            Phase::Active => self.member.desired().synced() || self.trust.why().is_some(),
             Phase::StandingBy | Phase::Removed => true,
             Phase::Joining | Phase::Refused(_) => false,
         }
@@ -165,6 +166,11 @@ impl Handle {
     /// Why, and what to do about it.
     pub fn removals_hold(&self) -> Option<String> {
         self.member.removals_hold()
+    }
+
+    /// Why the hub is not believed, while it is not.
+    pub fn hub_doubt(&self) -> Option<Arc<str>> {
+        self.trust.why()
     }
 
     /// Why what the hub says is not kept beyond the process, or was not found whole at the start: a word, and a sentence.
@@ -244,6 +250,7 @@ impl Agent {
             view: Arc::clone(&self.hub.view),
             stats: Arc::clone(&self.stats),
             rights: self.rights.clone(),
+            trust: Arc::clone(&self.hub.trust),
         }
     }
 

@@ -24,15 +24,16 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, RemovalRule, State};
-use karmada_api::consts::subject;
+use karmada_api::consts::{extension, subject};
 use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
-    Endpoint, Kubeconfig, Link, LinkConfig, Rest, latest,
+    Endpoint, Kubeconfig, Link, LinkConfig, Patch, Rest, latest,
     link::{Dial, Io},
 };
 use karmada_core::names;
 use karmada_env::{Env, SplitMix};
 use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
+use karmada_meta::{object, time::Time};
 use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -377,6 +378,20 @@ impl World {
         self.stop_hub().await;
         self.engine = restored(copy, self.env());
         self.start_hub().await;
+    }
+
+    /// Lets the hub count as it is for the agents of all Clusters.
+    ///
+    /// # Panics
+    /// When the hub does not take it.
+    pub async fn confirm_restore(&self) {
+        let now = Time::now(self.env()).to_string();
+        let change = json!({ "metadata": { "annotations": { extension::CONFIRM_HUB: now } } });
+        let list = self.api().get("/apis/cluster.karmada.io/v1alpha1/clusters").await;
+        for cluster in list.expect("Clusters")["items"].as_array().into_iter().flatten() {
+            let path = cluster_path(object::name(cluster));
+            self.api().patch(&path, Patch::Merge, &change).await.expect("it is annotated");
+        }
     }
 
     /// What the hub's store holds now, for [`World::rewind_hub`].

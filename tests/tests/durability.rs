@@ -231,7 +231,13 @@ async fn a_lost_hub_is_restored_and_its_agents_do_not_notice_more_than_that() {
     fleet.hub.set_arg("--data-dir=", option("data-dir", &new));
     fleet.hub.spawn().expect("the hub starts");
 
-    // The same certificate, the same agent, the same object; the hub's word of then counts.
+    // The same certificate, the same agent, the same object; the hub's word of then counts when somebody says so.
+    let confirm = ["confirm-restore", "--all", &option("kubeconfig", &new.join("admin.kubeconfig"))];
+    eventually("it is confirmed", PATIENCE, || async {
+        let confirmed = karmada_hub(&confirm);
+        if confirmed.status.success() { Ok(()) } else { Err(says(&confirmed)) }
+    })
+    .await;
     until(&fleet.members[0].api, &kept, "changed back", PATIENCE, is("one")).await;
     fleet.ready("member1").await;
     let now = fleet.members[0].api.get(&kept).await.expect("it is there");

@@ -69,7 +69,7 @@ pub use state::{Memory, Place, Sort, Trouble, remains};
 pub use stats::{Count, Stats};
 pub use tasks::{Tasks, until};
 pub use upstream::Upstream;
-pub use works::desired::{Desired, DesiredWork};
+pub use works::desired::{Desired, DesiredWork, Essence};
 
 use apply::{Applier, Site};
 use discovery::Discovery;
@@ -317,6 +317,11 @@ impl Member {
     /// Waits until what was kept is known.
     pub async fn recalled(&self) {
         self.state.ready().await;
+    }
+
+    /// The hub's history is another from now on, and believed: see [`Desired::newest`].
+    pub async fn outlive(&self) {
+        self.state.outlive().await;
     }
 
     /// Why what is wanted is not kept beyond the process, or was not found whole at the start.

@@ -21,6 +21,11 @@ impl Revision {
         Self::read(object::resource_version(object))
     }
 
+    /// The number.
+    pub fn number(self) -> Option<u64> {
+        self.0
+    }
+
     /// As [`Revision::read`] reads it.
     pub(crate) fn text(self) -> String {
         self.0.map(|number| number.to_string()).unwrap_or_default()

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | apply: keep what is known to be wanted as it is wanted | the member's Lease |
 //! | report: speak for the cluster on the hub, and hear what is wanted | the hub's Lease, and a Cluster that is ours |
-//! | delete: take away what is wanted no more | both |
+//! | delete: take away what is wanted no more | both, and a hub that does not know less than this agent |
 //!
 //! The loops that decide say what they have found, the others look at what follows from it. So a right that is lost takes
 //! nothing else along: without a Cluster what is known to be wanted is kept, and an agent that another has replaced on the
@@ -101,6 +101,8 @@ pub struct Standing {
     leaseless: bool,
     /// Our Cluster was deleted, and there has been none of ours since.
     left: bool,
+    /// The hub knows less than this agent does, and nobody has said that it counts all the same.
+    doubted: bool,
 }
 
 impl Standing {
@@ -126,6 +128,10 @@ impl Standing {
 
     /// Whether something may be taken away.
     pub fn may_delete(&self) -> bool {
+        self.is_active() && !self.doubted
+    }
+
+    fn is_active(&self) -> bool {
         self.may_apply() && self.may_report()
     }
 
@@ -143,7 +149,7 @@ impl Standing {
         match &self.cluster {
             Registration::Refused(why) => Phase::Refused(why.clone()),
             Registration::Removed => Phase::Removed,
-            _ if self.may_delete() => Phase::Active,
+            _ if self.is_active() => Phase::Active,
             _ if self.member == Claim::Others || self.hub == Claim::Others => Phase::StandingBy,
             Registration::Unknown | Registration::Ours | Registration::Vacant => Phase::Joining,
         }
@@ -256,6 +262,11 @@ impl Rights {
     /// The hub has none.
     pub fn cluster_is_gone(&self) {
         self.change(Standing::gone);
+    }
+
+    /// The hub knows less than this agent does, or is believed.
+    pub fn hub_is_doubted(&self, doubted: bool) {
+        self.change(|standing| standing.doubted = doubted);
     }
 
     /// Somebody holds the hub's Lease.

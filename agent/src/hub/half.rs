@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 use super::{
     cluster::ClusterView,
     heartbeat::Heartbeat,
+    origin::Trust,
     outbox::{Outbox, REPORTERS},
-    pull::pull,
+    pull::Puller,
     register::Registrar,
     reporter::Reporter,
     rules,
@@ -76,6 +77,7 @@ pub(crate) struct HubHalf {
     reporters: JoinSet<()>,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) outbox: Arc<Outbox>,
+    pub(crate) trust: Arc<Trust>,
     telling: Option<Arc<Telling>>,
 }
 
@@ -112,6 +114,7 @@ impl HubHalf {
             reporters: JoinSet::new(),
             view,
             outbox,
+            trust: Arc::default(),
             telling: None,
         }
     }
@@ -135,6 +138,8 @@ impl HubHalf {
 
     /// Starts all that it does. What needs a Cluster waits for it; the member half waits for nothing of this.
     pub(crate) fn start(&mut self, half: &Arc<Member>, tasks: &mut Tasks) {
+        // Before the first renewal may tell that the hub is another.
+        let life = half.desired().life();
         let (env, config, rights) = (&self.env, &self.config, &self.rights);
         let registrar = self.registrar();
         tasks.loops.spawn(async move {
@@ -201,13 +206,17 @@ impl HubHalf {
             async move { reporter.run(&rights).await }
         });
         tasks.loops.spawn(self.follow_rules(half));
-        tasks.loops.spawn(pull(
-            config.clone(),
-            env.clone(),
-            rights.clone(),
-            Arc::clone(&self.view),
-            Arc::clone(half),
-        ));
+        let puller = Puller {
+            hub: self.hub.clone(),
+            config: config.clone(),
+            env: env.clone(),
+            rights: rights.clone(),
+            view: Arc::clone(&self.view),
+            member: Arc::clone(half),
+            trust: Arc::clone(&self.trust),
+            life,
+        };
+        tasks.loops.spawn(puller.run());
         tasks.loops.spawn(hurry(config.hub_back.clone(), half.queue().clone(), Arc::clone(&self.outbox)));
         for _ in 0..REPORTERS {
             let (outbox, half) = (Arc::clone(&self.outbox), Arc::clone(half));
@@ -247,6 +256,7 @@ impl HubHalf {
             figures,
             quotas,
             stats: Arc::clone(&self.stats),
+            trust: Arc::clone(&self.trust),
             identity: Mutex::default(),
         }
     }
@@ -260,6 +270,7 @@ impl HubHalf {
             view: Arc::clone(&self.view),
             interpreter: Arc::clone(&self.interpreter),
             half: Arc::clone(half),
+            trust: Arc::clone(&self.trust),
         };
         let (held, changed) = (Arc::clone(half), Arc::clone(half));
         follower.run(move || held.desired().versioned_kinds(), move |kinds| changed.rules_changed(kinds))

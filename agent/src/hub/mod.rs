@@ -7,6 +7,8 @@ pub(crate) mod credential;
 mod half;
 pub(crate) mod heartbeat;
 pub(crate) mod join;
+mod listing;
+pub(crate) mod origin;
 pub(crate) mod outbox;
 mod pull;
 pub(crate) mod register;

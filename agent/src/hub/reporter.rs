@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::cluster::ClusterView;
+use super::{cluster::ClusterView, origin::Trust};
 use crate::config::{AgentConfig, Troubles};
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
@@ -112,6 +112,8 @@ pub(crate) struct Reporter {
     pub(crate) figures: Arc<Mutex<Figures>>,
     pub(crate) quotas: Arc<Mutex<Quotas>>,
     pub(crate) stats: Arc<Stats>,
+    /// Whether the hub is believed.
+    pub(crate) trust: Arc<Trust>,
     /// The uid of the member's kube-system Namespace.
     pub(crate) identity: Mutex<Option<String>>,
 }
@@ -416,6 +418,8 @@ impl Reporter {
         troubled(&mut new.conditions, &self.config.troubles, self.half.trouble(), now);
         let held = self.half.removals_hold();
         shown(&mut new.conditions, extension::REMOVALS_HELD, "TooManyAtOnce", held, now);
+        let older = self.trust.why().map(|why| why.to_string());
+        shown(&mut new.conditions, extension::HUB_OLDER, "KnowsLess", older, now);
         new
     }
 }

@@ -33,7 +33,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::cluster::ClusterView;
+use super::{cluster::ClusterView, origin::Trust};
 
 /// How often the hub is asked for a first rule of either sort, in turns: 300 bytes each time are a byte a second.
 const ASK: Duration = Duration::from_secs(300);
@@ -61,6 +61,7 @@ pub(crate) struct Follower {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) half: Arc<Member>,
+    pub(crate) trust: Arc<Trust>,
 }
 
 /// One sort of rules.
@@ -211,7 +212,7 @@ impl Follower {
         }
     }
 
-    /// Keeps and follows the rules that there are.
+    /// Keeps and follows the rules that there are, once the hub is believed: one that knows less may not know them.
     async fn follow<T: Serialize + Sync>(
         &self,
         sort: &Sort<'_>,
@@ -219,6 +220,7 @@ impl Follower {
         replace: &impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)>,
         changed: &impl Fn(&[(String, String)]),
     ) {
+        self.trust.holds(|| self.half.desired().life()).await;
         let text = serde_json::to_vec(known).expect("invariant: rules were read from JSON, under names");
         self.half.keep_rules(sort.kept, text).await;
         let kinds = replace(known);

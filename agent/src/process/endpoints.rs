@@ -78,7 +78,8 @@ impl Running {
         let state = self.agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}\n"));
         let rules = self.agent.waits_for_rules().map(|what| format!("{what}\n"));
         let held = self.agent.removals_hold().map(|why| format!("removals are held: {why}\n"));
-        let beside = [state, rules, held].into_iter().flatten();
+        let older = self.agent.hub_doubt().map(|why| format!("{why}\n"));
+        let beside = [state, rules, held, older].into_iter().flatten();
         beside.fold(self.standing.words(), |words, more| words + &more)
     }
 }

@@ -7,6 +7,7 @@ mod keeping;
 mod leases;
 mod local;
 mod narrow;
+mod older;
 mod registration;
 mod removals;
 mod sights;

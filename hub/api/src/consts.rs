@@ -186,6 +186,14 @@ pub mod extension {
     pub const REMOVALS_HELD: &str = "RemovalsHeld";
     /// On a Cluster, by its users: what [`REMOVALS_HELD`] names confirms that removal, and a time confirms all until then.
     pub const CONFIRM_REMOVALS: &str = "agent.karmada.io/confirm-removals";
+    /// Condition of a Cluster: its agent knows more than the hub does, as after a restore from a backup, and keeps its member as it
+    /// was last told to. The agent says so.
+    pub const HUB_OLDER: &str = "HubOlderThanAgent";
+    /// On a Cluster, by its users: when they have said that the hub counts although it knows less than the cluster's agent.
+    pub const CONFIRM_HUB: &str = "agent.karmada.io/hub-confirmed";
+    /// The path at which a hub of ours tells which run of its store this is, and whether it knows another one (`boot`,
+    /// `revision`).
+    pub const HISTORY: &str = "/karmada/history";
     /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
     /// The type of a condition of a Cluster, there while it is true: its agent was given another invitation (`--hub`, token,

@@ -119,7 +119,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, StatusCode};
 use karmada_env::Env;
-use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, Store, engine::Engine};
+use karmada_meta::status::Status;
+use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, Revision, Store, engine::Engine};
 use karmada_telemetry::metrics::PageSource;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -141,9 +142,10 @@ use crate::{
     kinds::{Kind, KindSpec, Kinds},
     limits::Limits,
     metrics::ServerFigures,
-    paths::{Health, Paths, READ},
+    paths::{HISTORY, Health, Paths, READ},
     quota::StorageQuota,
     registry::Registry,
+    request::Query,
     service::ApiService,
     storage::{ApiStore, Projection},
     webhooks::WebhookCaller,
@@ -255,7 +257,13 @@ fn paths(
             async move { Ok(paths::document(content_type, document)) }
         }
     };
+    let store = figures.store.clone();
+    let history = move |request: Request<axum::body::Body>| {
+        let answer = history(&store, request.uri().query().unwrap_or_default());
+        async move { answer.map(|answer| paths::text(StatusCode::OK, "application/json", answer.to_string())) }
+    };
     Paths::default()
+        .with(HISTORY, READ, history)
         .with(
             "/.well-known/openid-configuration",
             READ,
@@ -271,6 +279,23 @@ fn paths(
             let answer = paths::figures(request.headers(), figures.page());
             async move { Ok(answer) }
         })
+}
+
+/// Which run of the store this is, and whether it knows another one up to a revision, if that is asked: so a client tells
+/// whether this is the server that it knows, or an older copy of it.
+fn history(store: &ApiStore, query: &str) -> Result<Value, Status> {
+    let query = Query::parse(query);
+    let mut answer = json!({
+        "boot": store.boot_id(), "revision": store.revision().get(), "durable": store.durable().get(),
+    });
+    match (query.get("boot"), query.get("revision").map(str::parse::<u64>)) {
+        (None, None) => {}
+        (Some(boot), Some(Ok(revision))) => {
+            answer["knows"] = store.knows(boot, Revision::new(revision)).into()
+        }
+        _ => return Err(Status::bad_request("boot and a revision, which is a number, go together")),
+    }
+    Ok(answer)
 }
 
 /// An API server over a store. Cheap to clone. Serves as soon as it is made; [`ApiServer::start`] adds what happens

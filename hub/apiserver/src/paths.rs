@@ -22,6 +22,9 @@ pub type Health = Result<String, String>;
 /// The question about health that asks whether requests should be sent here.
 const READY: &str = "readyz";
 
+/// Where a client asks which run of the store this is. Agents look there under the same name (`karmada_api`).
+pub const HISTORY: &str = "/karmada/history";
+
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
 type Answering =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Status>> + Send + Sync>;

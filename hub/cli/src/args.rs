@@ -41,6 +41,9 @@ pub enum Command {
     Drain(DrainArgs),
     /// Have objects placed anew, so that replicas which left clusters go back to them.
     Failback(FailbackArgs),
+    /// Say that the hub counts as it is, although agents know more than it does: after a restore from a backup.
+    #[command(after_long_help = CONFIRM_RESTORE_HELP)]
+    ConfirmRestore(ConfirmRestoreArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
 }

@@ -14,6 +14,7 @@ mod apply;
 pub mod args;
 pub mod ask;
 pub mod ca;
+mod confirm;
 mod cordon;
 mod drain;
 mod explain;
@@ -76,6 +77,7 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Taint(args) => cordon::taint(args, env).await,
         Command::Drain(args) => drain::run(args, env).await,
         Command::Failback(args) => failback::run(args, env).await,
+        Command::ConfirmRestore(args) => confirm::run(args, env).await,
         Command::Apply(args) => apply::run(args, env).await,
     }
 }

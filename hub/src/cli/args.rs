@@ -364,7 +364,8 @@ FILE has all objects at one moment and the hub's keys: whoever reads it can be t
 --encryption-provider-config encrypts is encrypted in it, too; the keys for that are not in it, and without them the hub that
 is restored does not start: both commands say so, and whether anything is not encrypted. It is written whole or not at all, checked, and readable by its owner alone. A hub that is restored is the same one to agents and users, at an earlier
 time: what was made after the backup has to be applied again (members keep what they run), what was deleted after it is
-back. Never run the original and the restored one at once.";
+back. Agents that know more than it does keep their members as they are until then, or until `karmada-hub confirm-restore` says
+that it counts as it is. Never run the original and the restored one at once.";
 
 /// Arguments of `backup`.
 #[derive(Clone, Debug, ClapArgs)]

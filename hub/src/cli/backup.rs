@@ -71,7 +71,8 @@ pub(super) fn restore(args: &RestoreArgs, env: &Env) -> Result<(), Failure> {
     let whole = backup::restore(&args.from, &args.data_dir, env).map_err(failure)?;
     let Whole { about, revision, objects, kept } = whole;
     eprintln!(
-        "{}: {objects} objects at revision {revision}, as they were at {}; {kept}",
+        "{}: {objects} objects at revision {revision}, as they were at {}; {kept}. Agents that know more than that keep their \
+         members as they are until `karmada-hub confirm-restore` says that it counts",
         args.data_dir.display(),
         about.created_at
     );

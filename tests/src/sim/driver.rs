@@ -12,7 +12,7 @@ use karmada_client::{Error, Patch, Rest};
 use karmada_core::{evict, judge::flaps};
 use karmada_env::{Random, SplitMix};
 use karmada_hub::HubConfig;
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use karmada_store::engine;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ impl Driver {
         }
     }
 
-    /// Does what the conditions of Clusters ask for: removals of much at once are meant.
+    /// Does what the conditions of Clusters ask for: a hub that was restored counts, and so do removals of much at once.
     async fn confirm_what_agents_ask(&self) {
         let api = self.world.api();
         let Ok(list) = api.get("/apis/cluster.karmada.io/v1alpha1/clusters").await else { return };
@@ -229,6 +229,10 @@ impl Driver {
             for condition in conditions.into_iter().flatten() {
                 let (kind, message) = (condition["type"].as_str(), condition["message"].as_str());
                 let said = match kind {
+                    Some(extension::HUB_OLDER) => {
+                        let now = Time::now(self.world.env()).to_string();
+                        (extension::CONFIRM_HUB, now)
+                    }
                     Some(extension::REMOVALS_HELD) => {
                         let id = message.and_then(|message| message.rsplit_once('=')).map(|(_, id)| id);
                         (extension::CONFIRM_REMOVALS, id.unwrap_or_default().to_owned())

@@ -351,6 +351,7 @@ async fn what_an_older_hub_wants_gone_stays_and_stops() {
     tokio::time::sleep(SETTLED).await;
 
     world.restore_hub(&copy).await;
+    world.confirm_restore().await;
     world.hub_until(&works, "without the Work of then", PATIENCE * 2, |list| !leaving(list)).await;
     let still = world.members[here].api.get(&deployment_path("web")).await.unwrap();
     assert_eq!(crate::uid(&still), crate::uid(&live));
@@ -398,6 +399,9 @@ async fn restored(seed: u64, agents_restart: bool) {
         world.start_agent(there);
     }
     let restored = Instant::now();
+    // Where it is wanted by the copy, it was known to be gone.
+    world.ready(&name, PATIENCE).await;
+    world.confirm_restore().await;
     let work = work(&world, here).await;
     told_by_agent(&world, here, &work, extension::FENCE_WAITS, "made anew of an older copy").await;
     once_at_most(&world, "it is stopped", async || !runs(&world, there).await).await;

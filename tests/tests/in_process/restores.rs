@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use karmada_agent::{Memory, Place};
 use karmada_api::consts::extension;
 use karmada_client::Patch;
 use karmada_tests::{
     inprocess::{PATIENCE, World},
-    samples,
+    kubesim, samples,
     wait::gone,
 };
 use serde_json::{Value, json};
@@ -15,6 +16,12 @@ use crate::{config_map_is, config_map_path, event, placed_config_map, set_config
 
 /// For members to do what they should not.
 const WHILE: Duration = Duration::from_secs(300);
+
+/// What a Cluster says of a hub that knows less than its agent.
+fn told_older(cluster: &Value) -> Option<String> {
+    let condition = samples::condition_of(cluster, extension::HUB_OLDER)?;
+    condition["message"].as_str().map(str::to_owned)
+}
 
 async fn on_member(world: &World, member: usize, name: &str) -> Value {
     let path = config_map_path(name);
@@ -66,6 +73,30 @@ async fn a_restored_hub_and_its_agents_agree_again() {
     world.stop_agent(2).await;
     world.start_agent(2);
     world.ready("member3", PATIENCE).await;
+    // What the hub knows less is not believed: nothing changes, and what is changed is put back.
+    for name in ["member1", "member2"] {
+        let says = |cluster: &Value| told_older(cluster).is_some();
+        let cluster = world.cluster_until(name, "whose agent finds the hub older", PATIENCE, says).await;
+        let message = told_older(&cluster).unwrap();
+        for part in [
+            "1 Works are not there",
+            "1 Works are other",
+            "1 Works were not there any more",
+            "confirm-restore",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+    tokio::time::sleep(WHILE).await;
+    let meddled = json!({"data": {"key": "meddled"}});
+    for member in 0..2 {
+        let api = &world.members[member].api;
+        api.patch(&config_map_path("changed"), Patch::Merge, &meddled).await.unwrap();
+        config_map_is(&world, member, "changed", "two", PATIENCE).await;
+        assert!(api.get(&config_map_path("deleted")).await.is_err_and(|error| error.is_not_found()));
+    }
+    assert_eq!(uids(&world, 2, &["new"]).await, new);
+    world.confirm_restore().await;
     // The hub's word counts again, on the same objects.
     for member in 0..2 {
         config_map_is(&world, member, "changed", "one", PATIENCE).await;
@@ -88,6 +119,29 @@ async fn a_restored_hub_and_its_agents_agree_again() {
         gone(&world.members[member].api, &config_map_path("new"), PATIENCE).await;
     }
     assert_eq!(uids(&world, 2, &["same", "changed"]).await, before);
+    world.stop().await;
+}
+
+/// An agent that was away when the hub was restored, and has begun anew since, knows it by what it has kept.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_stopped_meanwhile_knows_a_restored_hub() {
+    let mut world = World::start(46, 0).await;
+    let place = Place::Memory(Memory::default());
+    world.join_with("member1", &kubesim::Config::default(), place).await;
+    world.ready("member1", PATIENCE).await;
+    placed_config_map(&world, "changed", "one").await;
+    let copy = world.copy();
+    set_config_map(&world, "changed", "two").await;
+    config_map_is(&world, 0, "changed", "two", PATIENCE).await;
+    world.stop_agent(0).await;
+    world.restore_hub(&copy).await;
+    world.start_agent(0);
+    let older = |cluster: &Value| told_older(cluster).is_some_and(|why| why.contains("1 Works are other"));
+    world.cluster_until("member1", "whose agent finds the hub older", PATIENCE, older).await;
+    tokio::time::sleep(WHILE).await;
+    config_map_is(&world, 0, "changed", "two", PATIENCE).await;
+    world.confirm_restore().await;
+    config_map_is(&world, 0, "changed", "one", PATIENCE).await;
     world.stop().await;
 }
 
@@ -164,6 +218,8 @@ async fn what_was_made_again_stays(seed: u64, rewinds: bool) {
         world.restore_hub(&copy).await;
     }
     world.ready("member1", PATIENCE).await;
+    world.cluster_until("member1", "that says so", PATIENCE, |cluster| told_older(cluster).is_some()).await;
+    world.confirm_restore().await;
     nothing_is_leaving(&world).await;
     let text = "another Work of that name";
     let namespace = "karmada-es-member1";
@@ -229,6 +285,8 @@ async fn what_a_work_got_after_the_backup_stays() {
 
     world.restore_hub(&copy).await;
     world.ready("member1", PATIENCE).await;
+    // Somebody is fast.
+    world.confirm_restore().await;
     event(&world, "karmada-es-member1", "several", extension::OBJECT_SPARED, "later stays").await;
     tokio::time::sleep(WHILE).await;
     assert_eq!(uids(&world, 1, &["one", "back", "later"]).await, before, "the copy's list is not its word");
@@ -265,6 +323,10 @@ async fn a_hub_whose_revisions_went_back_is_believed() {
     world.rewind_hub(snapshot).await;
     let again: u64 = world.revision().parse().unwrap();
     assert!(then <= again && again < now, "{then} {again} {now}");
+    let older = |cluster: &Value| told_older(cluster).is_some();
+    world.cluster_until("member1", "whose agent finds the hub older", PATIENCE, older).await;
+    config_map_is(&world, 0, "changed", "39", PATIENCE).await;
+    world.confirm_restore().await;
 
     config_map_is(&world, 0, "changed", "one", PATIENCE).await;
     set_config_map(&world, "changed", "two").await;

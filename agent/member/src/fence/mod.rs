@@ -190,8 +190,20 @@ impl Fence {
         self.inner.lock().history
     }
 
+    /// What is known of the hub's past, before it is asked something; nothing while the member does not say what was written
+    /// down of it.
+    pub async fn past(&self) -> Option<History> {
+        match self.load().await {
+            Ok(()) => Some(self.history()),
+            Err(error) => {
+                tracing::debug!(cluster = %self.cluster, %error, "cannot read on the member which hub this was");
+                None
+            }
+        }
+    }
+
     /// The hub has answered with this revision; `before` is what was known of it when it was asked.
-    pub(crate) fn answered(&self, before: History, revision: u64) {
+    pub fn answered(&self, before: History, revision: u64) {
         let now = self.moment();
         if self.inner.lock().history.answered(before, revision, now) {
             self.doubts();

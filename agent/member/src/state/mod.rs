@@ -532,6 +532,16 @@ impl State {
         }
     }
 
+    /// Has Works written anew when the hub tells of them next, however little they change: their revisions are of a
+    /// history that is over.
+    pub(crate) async fn outlive(&self) {
+        let mut inner = self.inner.lock().await;
+        if let Some(open) = &mut inner.open {
+            let works = open.digests.iter_mut().filter(|(key, _)| contents::is_work(key));
+            works.for_each(|(_, digest)| *digest ^= 1);
+        }
+    }
+
     /// Something is about to be known that cannot be kept. What is not acted on yet may still be.
     async fn go_without(&self) {
         if *self.ready.borrow() && !self.renounce().await {

@@ -3,6 +3,7 @@
 //! Manifests are kept as the bytes they came as; everything else is small. Nothing here decides: a Work that is missing
 //! is just missing. What is kept beyond the process is [`crate::state`]'s.
 
+mod essence;
 mod kept;
 mod tally;
 
@@ -27,6 +28,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::revision::Revision;
+
+pub use essence::Essence;
 
 use tally::Tally;
 
@@ -298,6 +301,8 @@ struct Inner {
     /// Names seen in the full list that is under way.
     listing: Option<Vec<String>>,
     synced: bool,
+    /// See [`Desired::stands`].
+    stands: bool,
 }
 
 impl Default for Inner {
@@ -308,6 +313,7 @@ impl Default for Inner {
             life: kept::RECALLED + 1,
             listing: None,
             synced: false,
+            stands: false,
         }
     }
 }
@@ -432,9 +438,17 @@ impl Desired {
         self.inner.lock().works.get(name).cloned()
     }
 
-    /// Whether a Work is there to stay, as far as the hub has said.
+    /// What was wanted before the start stands until further notice, or not any more: the hub could say otherwise, and is
+    /// not believed.
+    pub fn stands(&self, stands: bool) {
+        self.inner.lock().stands = stands;
+    }
+
+    /// Whether a Work is there to stay, as far as the hub has said; what it has said before the start counts while that
+    /// [stands](Self::stands).
     pub fn wants(&self, work: &str) -> bool {
-        self.get(work).is_some_and(|work| !work.deleting && !work.unwanted && !work.is_recalled())
+        let stands = self.inner.lock().stands;
+        self.get(work).is_some_and(|work| !work.deleting && !work.unwanted && (stands || !work.is_recalled()))
     }
 
     /// Whether a Work is there to stay and holds an object. A manifest may name a namespace although its kind has none: of

@@ -7,6 +7,7 @@ use karmada_meta::fields::FieldSelector;
 
 use super::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
 use crate::identity::{AUTHENTICATED, LEAVING, RETURNING, UserInfo};
+use crate::paths::HISTORY;
 
 pub use self::written::{Subject, roles};
 
@@ -19,7 +20,7 @@ pub(crate) const EXECUTION_PREFIX: &str = "karmada-es-";
 pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision {
     let allowed = is_everyones(attributes)
         || match attributes.target {
-            Target::Path(_) => false,
+            Target::Path(path) => path == HISTORY && attributes.verb == "get",
             Target::Resource(target) => {
                 (!is_leaving(attributes.user) || LEAVES.contains(&attributes.verb))
                     && (!attributes.user.extra.contains_key(RETURNING)

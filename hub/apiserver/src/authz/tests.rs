@@ -159,6 +159,8 @@ fn paths() {
         ("/apish", false, false),
         ("/openapi/v3", false, true),
         ("/metrics", false, false),
+        ("/karmada/history", false, true),
+        ("/karmada/history/", false, false),
         ("/", false, false),
     ];
     for (path, anonymous, agent_may) in cases {

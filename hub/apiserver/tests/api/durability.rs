@@ -78,3 +78,20 @@ async fn only_renewals_of_a_lease_are_relaxed() {
     assert_eq!(server.call("DELETE", &path, serde_json::Value::Null).await.code, 200);
     assert_eq!(disk.1.load(Ordering::SeqCst) - before, 1, "a deletion");
 }
+
+#[tokio::test]
+async fn a_client_can_ask_whether_the_store_is_the_one_that_it_knows() {
+    let server = Server::start().await;
+    let known = server.get("/karmada/history").await.body;
+    let (boot, durable) = (known["boot"].as_str().unwrap(), known["durable"].as_u64().unwrap());
+    assert!(known.get("knows").is_none() && known["revision"].as_u64().unwrap() >= durable);
+    for (boot, revision, knows) in
+        [(boot, durable, true), (boot, durable + 1_000_000, false), ("another", 1, false)]
+    {
+        let answer = server.get(&format!("/karmada/history?boot={boot}&revision={revision}")).await;
+        assert_eq!((answer.code, &answer.body["knows"]), (200, &json!(knows)), "{boot} {revision}");
+    }
+    for query in ["?boot=x", "?revision=1", "?boot=x&revision=y"] {
+        assert_eq!(server.get(&format!("/karmada/history{query}")).await.code, 400, "{query}");
+    }
+}

@@ -60,6 +60,31 @@ pub struct CordonArgs {
     pub server: ServerArgs,
 }
 
+/// What `confirm-restore` does, for its `--help`.
+pub const CONFIRM_RESTORE_HELP: &str = "\
+An agent that finds that the hub knows less than it does (restored from a backup, emptied, another one of that name) keeps
+its member as it was last told to, deletes nothing, and says so in the Cluster's condition HubOlderThanAgent, which names
+what differs. It goes on by itself when the hub has all of that again: apply what was lost first. What is to be as the hub
+has it now is confirmed:
+
+  karmada-hub confirm-restore shop-17      one cluster
+  karmada-hub confirm-restore --all        all that the hub knows, also those that are away
+
+What an object on a member was made for later than the backup is spared all the same, and told by events ObjectSpared.";
+
+/// Arguments of `confirm-restore`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ConfirmRestoreArgs {
+    /// Clusters.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// All clusters.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
 /// How taints are written, for `taint --help`.
 pub const TAINT_HELP: &str = "\
   karmada-hub taint shop-17 gpu=a100:NoSchedule       put a taint on

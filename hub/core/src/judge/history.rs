@@ -146,7 +146,8 @@ impl History {
     }
 }
 
-fn is_another(before: u64, now: u64) -> bool {
+/// Whether a hub that was at one revision and answers with another is another one by that.
+pub fn is_another(before: u64, now: u64) -> bool {
     now.checked_sub(before).is_none_or(|gone| gone >= LEAP)
 }
 

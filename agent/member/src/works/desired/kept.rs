@@ -191,9 +191,13 @@ mod tests {
     #[test]
     fn what_was_recalled_is_nothing_that_the_hub_has_said() {
         let desired = Desired::default();
-        assert_eq!(desired.recall(vec![work("a", 9), work("b", 9)]), ["a", "b"]);
+        let a = DesiredWork { unwanted: false, ..work("a", 9) };
+        assert_eq!(desired.recall(vec![a, work("b", 9)]), ["a", "b"]);
         let recalled = desired.get("a").unwrap();
         assert!(recalled.is_recalled() && !desired.was_alive(&recalled) && !desired.wants("a"));
+        desired.stands(true);
+        assert!(desired.wants("a") && !desired.wants("b") && !desired.wants("c"));
+        desired.stands(false);
         // The hub's word counts, whatever its revision, and its list tells what there is.
         assert!(desired.is_news(&work("a", 1), desired.life()));
         desired.apply(Event::Init, desired.life());
