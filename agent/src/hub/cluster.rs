@@ -124,8 +124,9 @@ impl ClusterView {
         self.sure.store(true, Ordering::Release);
         self.rights.cluster_is(Registration::Ours);
         let life = self.fence.life();
-        self.holds.cluster_is(&cluster);
         let outlived = self.life.swap(life, Ordering::AcqRel) != life;
+        // The answer to a report of ours may come later than the watch has told of something newer.
+        let overtaken = !outlived && self.unseen.lock().as_ref().is_some_and(|told| is_older(&cluster, told));
         let mut made_anew = false;
         self.current.send_if_modified(|current| {
             if let Some(known) = current {
@@ -133,6 +134,9 @@ impl ClusterView {
                     return false;
                 }
                 made_anew = object::uid(known) != object::uid(&cluster);
+            }
+            if !overtaken {
+                self.holds.cluster_is(&cluster);
             }
             *current = Some(Arc::new(cluster));
             true

@@ -253,3 +253,47 @@ async fn a_fence_waits_for_no_hold() {
         .await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_keeps_nothing_sees_in_a_hold_what_becomes_of_what_is_there() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("web", &[deployment("default", "web", 2)]).await;
+    world.applied("web").await;
+    annotate(&world.hub, CLUSTER, "cluster.karmada.io/hold", Some("stocktaking")).await;
+    eventually(FOUND, "it is held", async || agent.handle.held().is_some()).await;
+    agent.kill().await;
+    let _agent = world.active_agent().await;
+    sleep(SECOND * 30).await;
+    let status = json!({"status": {"replicas": 2, "readyReplicas": 2}});
+    world.member.patch(&format!("{WEB}/status"), Patch::Merge, &status).await.unwrap();
+    eventually(SECOND * 30, "it is told", async || {
+        let work = world.hub.get(&World::work_path("web")).await.unwrap();
+        work["status"]["manifestStatuses"][0]["status"]["readyReplicas"] == 2
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_late_takes_no_hold_back() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("c", &[config_map("default", "c", "1")]).await;
+    world.applied("c").await;
+    sleep(SECOND * 15).await;
+    let report = format!("PUT {CLUSTER}/status");
+    world.wire.withhold(&report);
+    let sent = world.wire.count(&report);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    world.member.post("/api/v1/nodes", &node).await.unwrap();
+    eventually(SECOND * 30, "it is reported", async || world.wire.count(&report) > sent).await;
+    sleep(SECOND).await;
+    annotate(&world.hub, CLUSTER, "cluster.karmada.io/hold", Some("stocktaking")).await;
+    eventually(FOUND, "it is held", async || agent.handle.held().is_some()).await;
+    world.work("c", &[config_map("default", "c", "2")]).await;
+    eventually(SECOND * 10, "it waits", async || world.condition("c", "ChangesHeld").await.0 == "True").await;
+    world.wire.release();
+    sleep(SECOND * 20).await;
+    assert_eq!(world.member.get(CONFIG).await.unwrap()["data"]["v"], "1");
+    agent.stop().await;
+}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use karmada_api::{
-    conditions::{self, Condition},
+    conditions::{self, Condition, ConditionStatus},
     consts::{condition, event, extension, reason},
     work::{ManifestStatus, ResourceHealth, ResourceIdentifier, WorkStatus},
 };
@@ -45,6 +45,8 @@ pub(crate) struct Outcomes {
     pub(crate) contested: Vec<String>,
     /// Why some of it waits, in a word and a sentence, if it does.
     pub(crate) held: Option<(&'static str, String)>,
+    /// Of an object that waits no version is in force: nothing was done about it.
+    pub(crate) untried: bool,
 }
 
 impl Outcomes {
@@ -148,8 +150,12 @@ impl Outcomes {
             Condition::new(condition::DISPATCHING, holds, why, message, now),
             now,
         );
-        // Of what waits nothing was tried: what was last applied stays as it was, and so what the hub gathers of it.
-        if !self.suspended && (self.held.is_none() || self.error().is_some()) {
+        // Of what waits nothing was tried: what was last applied stays as it was, and so what the hub gathers of it. What could
+        // not be kept so is told, and that it can again.
+        let was_false = conditions::find(&old.conditions, condition::APPLIED)
+            .is_some_and(|c| c.status == ConditionStatus::False);
+        let is_kept_again = was_false && !self.untried;
+        if !self.suspended && (self.held.is_none() || self.error().is_some() || is_kept_again) {
             let total = self.manifests.len();
             let applied = match self.error() {
                 None => {
@@ -262,10 +268,11 @@ mod tests {
 
     #[test]
     fn what_waits_says_what_for_and_what_was_applied_stays_so() {
-        let told = |held: Option<(&'static str, String)>, error: Option<&str>, old: &WorkStatus| {
+        let tells = |held: Option<(&'static str, String)>, error: Option<&str>, untried, old: &WorkStatus| {
             let one = vec![outcome(0, error, true)];
-            Outcomes { manifests: one, held, ..Outcomes::default() }.status(old, at(1))
+            Outcomes { manifests: one, held, untried, ..Outcomes::default() }.status(old, at(1))
         };
+        let told = |held, error: Option<&str>, old: &WorkStatus| tells(held, error, false, old);
         let why = || Some(("OutsideMaintenanceWindows", "a change waits: x".to_owned()));
         let words = |status: &WorkStatus| {
             let word = |c: &Condition| format!("{}={} {} {}", c.type_, c.status, c.reason, c.message);
@@ -285,6 +292,8 @@ mod tests {
             ["Applied=False AppliedFailed Failed to apply all manifests (0/1): no", held]
         );
         assert_eq!(words(&told(None, None, &failing)), [applied]);
+        assert_eq!(words(&told(why(), None, &failing)), [applied, held], "it was put right");
+        assert_eq!(words(&tells(why(), None, true, &failing)), words(&failing), "nobody has tried");
     }
 
     #[test]

@@ -244,6 +244,11 @@ impl Executor {
                 [manifest.and_then(|manifest| manifest.fence), listed.fence].into_iter().flatten().min();
             let Some(manifest) = manifest else {
                 let mut error = None;
+                outcomes.untried = true;
+                if listed.problem.is_none() {
+                    // What becomes of it is seen all the same.
+                    self.applier.watch(&self.discovery, &self.observer, listed).await;
+                }
                 if fence.is_some()
                     && recorded.contains_key(&listed.id)
                     && let Err(failure) = self.is_fenced(work, listed, fence).await
