@@ -103,7 +103,6 @@ impl Driver {
     pub(super) async fn new(plan: &Plan, ground: Arc<Ground>, ledger: Arc<Ledger>) -> Self {
         let mut world = World::on(plan.seed, ground, settings(plan)).await;
         world.status_interval = STATUS;
-        world.removals.percent = 50;
         let mut members = JoinSet::new();
         let config = kubesim::Config { workloads: false, nodes: 0, ..kubesim::Config::default() };
         for n in 0..plan.members {
