@@ -46,7 +46,18 @@ pub(crate) async fn create(api: &Rest, leases: impl IntoIterator<Item = Value>) 
 
 /// Renews a Lease as an agent does.
 pub(crate) async fn renew(api: &Rest, name: String) {
-    let patch = json!({ "spec": { "renewTime": micro() } });
+    let spec = json!({ "renewTime": micro() });
+    patch(api, name, spec).await;
+}
+
+/// Renews a Lease, and says how long it is good for from now on.
+pub(crate) async fn promise(api: &Rest, name: String, seconds: u64) {
+    let spec = json!({ "renewTime": micro(), "leaseDurationSeconds": seconds });
+    patch(api, name, spec).await;
+}
+
+async fn patch(api: &Rest, name: String, spec: Value) {
+    let patch = json!({ "spec": spec });
     api.patch(&format!("{LEASES}/{name}"), Patch::Merge, &patch).await.expect("a Lease is renewed");
 }
 
@@ -71,7 +82,7 @@ pub(crate) async fn idle(bed: &Bed, report: &mut Report) {
                 renew(&hub.api, cluster_name(n as usize % agents)).await;
             }
         };
-        renewals(Duration::from_secs(bed.args.settle).max(PERIOD)).await;
+        renewals(bed.pause().max(PERIOD)).await;
         let (start, written, computed) = (now(), hub.written(), hub.computed());
         renewals(Duration::from_secs(bed.args.span)).await;
         let took = start.elapsed().as_secs_f64();

@@ -17,7 +17,10 @@ mod room;
 mod start;
 mod vanish;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Parser, ValueEnum};
 use karmada_tests::{
@@ -110,7 +113,11 @@ impl Bed {
     }
 
     async fn settle(&self) {
-        tokio::time::sleep(std::time::Duration::from_secs(self.args.settle)).await;
+        tokio::time::sleep(self.pause()).await;
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(self.args.settle)
     }
 }
 

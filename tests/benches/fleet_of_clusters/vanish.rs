@@ -22,6 +22,8 @@ const NAMESPACE: &str = "shop";
 const GRACE: Duration = Duration::from_secs(40);
 /// What the others promise to be back within.
 const LONG: u64 = 3_600;
+/// A hub that has just started judges nobody for so long: the default.
+const STARTUP: Duration = Duration::from_secs(60);
 /// Renewals at a time.
 const AT_ONCE: usize = 64;
 
@@ -55,25 +57,24 @@ pub(crate) async fn vanish(bed: &Bed, report: &mut Report) {
     filling.objects((0..args.bindings).map(|n| template(n, policies)), NAMESPACE).await;
     filling.close().await;
 
-    let hub = bed.hub(folder, &["--cluster-max-lease-duration=1h"]).await;
+    let hub = bed.hub(folder, &[]).await;
     let wanted = args.bindings;
     let took = hub.until("all Works", hub.started, || async { hub.works(None).await >= wanted }).await;
     eprintln!("  {wanted} works after {} ({:.1} s computed)", seconds(took), hub.computed());
     bed.settle().await;
-    // Not before: a hub learns from the pauses between renewals how long it has to wait, and nobody renews while it fills.
-    let promised = |n: usize| if n < args.lost { GRACE.as_secs() } else { LONG };
-    let lease = |n: usize| idle::lease(&cluster_name(n), promised(n));
-    idle::create(&hub.api, (0..args.clusters).map(lease)).await;
 
-    // Those that vanish are renewed last, so that none of the others is near its end.
-    let renew = async |numbers: std::ops::Range<usize>| {
-        let renewals = numbers.map(|n| idle::renew(&hub.api, cluster_name(n)));
-        stream::iter(renewals).for_each_concurrent(AT_ONCE, |renewal| renewal).await;
-    };
-    renew(args.lost..args.clusters).await;
-    renew(0..args.lost).await;
+    // Nobody is judged within the startup grace: the hub that judges is another, with the default.
+    let flags = ["--cluster-max-lease-duration=1h"];
+    let hub = Hub::start(hub.leave().await, &bed.binaries, flags.map(str::to_owned)).await;
+    idle::create(&hub.api, (0..args.clusters).map(|n| idle::lease(&cluster_name(n), LONG))).await;
+    sleep((STARTUP + bed.pause()).saturating_sub(hub.started.elapsed())).await;
+
+    let lost = || (0..args.lost).map(cluster_name);
+    stream::iter(lost())
+        .for_each_concurrent(AT_ONCE, |name| idle::promise(&hub.api, name, GRACE.as_secs()))
+        .await;
     let (start, before) = (now(), hub.computed());
-    let mut left: Vec<String> = (0..args.lost).map(cluster_name).collect();
+    let mut left: Vec<String> = lost().collect();
     let mut first = None;
     while let Some(name) = left.last() {
         if is_tainted(&hub, name).await {
@@ -103,18 +104,18 @@ pub(crate) async fn vanish(bed: &Bed, report: &mut Report) {
     );
     // A cluster that is back is of use at once.
     let start = now();
-    renew(0..args.lost).await;
+    stream::iter(lost()).for_each_concurrent(AT_ONCE, |name| idle::renew(&hub.api, name)).await;
     let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "ClusterReady",
         "message": "it is", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
-    let back = (0..args.lost).map(|n| {
-        let (api, path) = (&hub.api, format!("{}/status", cluster_path(&cluster_name(n))));
+    let back = lost().map(|name| {
+        let (api, path) = (&hub.api, format!("{}/status", cluster_path(&name)));
         let ready = &ready;
         async move {
             api.patch(&path, Patch::Merge, ready).await.expect("a status is patched");
         }
     });
     stream::iter(back).for_each_concurrent(AT_ONCE, |report| report).await;
-    for name in (0..args.lost).map(cluster_name) {
+    for name in lost() {
         while is_tainted(&hub, &name).await {
             sleep(Duration::from_millis(50)).await;
             assert!(start.elapsed() < Duration::from_secs(900), "{name} keeps its taint");

@@ -62,7 +62,7 @@ pub struct Hub {
     /// When it was started last.
     pub started: Instant,
     kubeconfig: PathBuf,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl Hub {
@@ -79,7 +79,7 @@ impl Hub {
         file(&kubeconfig).await;
         until_ready(&mut process, server_of(&kubeconfig)).await;
         eprintln!("  ready after {:.2} s", started.elapsed().as_secs_f64());
-        Self { process, api: rest(&kubeconfig), started, kubeconfig, _folder: folder }
+        Self { process, api: rest(&kubeconfig), started, kubeconfig, folder }
     }
 
     /// Stops it.
@@ -89,6 +89,12 @@ impl Hub {
     pub async fn stop(&mut self) {
         self.process.terminate(END).await.expect("the hub ends when asked");
         let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+
+    /// Stops it for good. Its data can be started on with other flags.
+    pub async fn leave(mut self) -> Folder {
+        self.stop().await;
+        self.folder
     }
 
     /// Starts it again; ready when this returns.
