@@ -329,3 +329,69 @@ fn set_condition(value: &mut Value, [kind, status, reason, message]: [String; 4]
         None => list.push(condition),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use karmada_env::Env;
+    use karmada_store::engine::memory::Memory;
+
+    use super::*;
+    use crate::{ApiServer, Registration, admission::AdmitAll, authz::Authorization, open_store};
+
+    /// Where the look that found nothing was a moment too early, the namespace stays.
+    #[tokio::test]
+    async fn what_came_since_the_last_look_keeps_a_namespace() {
+        let (env, shutdown) = (Env::system(), CancellationToken::new());
+        let store = open_store(Memory::new(), &env).unwrap();
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: Vec::new(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Authorization::Roles,
+            derived: Vec::new(),
+        };
+        // Its tasks do not run: the deleter does what the test tells it.
+        let api = ApiServer::new(store, env, registration, shutdown);
+        let registry = api.registry();
+        let deleter = Deleter { registry: registry.clone(), user: UserInfo::system("namespace-controller") };
+        let caller = Caller::internal(&deleter.user, AGENT);
+        let make = async |kind: &str, namespace: &str, mut object: Value| {
+            let kinds = registry.kinds();
+            let kind = kinds.by_kind("", "v1", kind).unwrap();
+            kind.shape.default(&mut object);
+            registry.create(&caller, kind, namespace, object, &WriteOptions::default()).await.unwrap();
+        };
+        make("Namespace", "", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}))
+            .await;
+        let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": "late", "namespace": "n", "finalizers": ["example.com/f"]}});
+        make("ConfigMap", "n", held).await;
+        let kinds = registry.kinds();
+        let kind = kinds.by_resource("", "v1", "namespaces").unwrap();
+        let target = Target { kind, namespace: "", name: "n", subresource: "" };
+        registry.delete(&caller, &target, &DeleteOptions::default()).await.unwrap();
+
+        let key = Key::new(STORAGE, "", "n");
+        let uid = registry.store.get(&key).unwrap().header.uid.to_string();
+        let looked_at: Vec<Arc<str>> =
+            kinds.stored().filter(|kind| kind.namespaced).map(|kind| kind.storage.clone()).collect();
+        deleter.finalize("n", &uid, looked_at.clone()).await.expect_err("something is there");
+        assert!(registry.store.get(&key).is_some());
+
+        let kind = kinds.by_kind("", "v1", "ConfigMap").unwrap();
+        let target = Target { kind, namespace: "n", name: "late", subresource: "" };
+        let caller = Caller::internal(&deleter.user, AGENT);
+        let mut produce = |live: Option<&Value>| {
+            let mut new = live.cloned().unwrap();
+            new["metadata"]["finalizers"] = json!([]);
+            Ok(new)
+        };
+        registry
+            .modify(&caller, &target, &Modify::default(), &WriteOptions::default(), &mut produce)
+            .await
+            .unwrap();
+        registry.delete(&caller, &target, &DeleteOptions::default()).await.unwrap();
+        deleter.finalize("n", &uid, looked_at).await.expect("it is empty");
+        assert!(registry.store.get(&key).is_none());
+    }
+}

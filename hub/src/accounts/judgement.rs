@@ -76,6 +76,11 @@ impl Judgement {
         self.judge.lock().opinion(cluster, ready, moment(&self.env))
     }
 
+    /// Whether the hub cannot tell at present which clusters live: it has just started, or was away or cut off.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.judge.lock().is_blind(moment(&self.env))
+    }
+
     /// For how long nothing has been heard of a cluster; of one that is not known, nothing is.
     pub(crate) fn silent(&self, cluster: &str) -> Duration {
         let now = self.env.now();

@@ -218,7 +218,8 @@ impl GracefulEviction {
             && head.as_ref().is_some_and(|head| {
                 evict::returns(spec, status, &head.cluster, &standing(context, head), Time::now(&context.env))
             });
-        Facts { gone, reachable, wanted, returns, waited, well, unbegun: None }
+        let hearsay = context.accounts.judgement.is_blind();
+        Facts { gone, reachable, wanted, returns, waited, well, hearsay, unbegun: None }
     }
 
     /// The clusters that a binding is scheduled to and that have no Work of it yet.

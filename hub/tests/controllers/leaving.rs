@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    World, cluster, condition, configmap, configmaps, deployment, deployments, placed_on, policy,
+    Member, World, cluster, condition, configmap, configmaps, deployment, deployments, placed_on, policy,
 };
 use karmada_meta::object;
 use karmada_objects::kinds::{
@@ -424,5 +424,62 @@ async fn a_grace_period_goes_on_where_the_hub_before_was() {
             member.rest = world.agent(&member.name);
         }
     }
+    world.stop().await;
+}
+
+/// The old copy recovers while no hub listens. What stands in the binding says otherwise until its agent reports.
+#[tokio::test(start_paused = true)]
+async fn a_grace_period_does_not_end_by_what_was_reported_before_the_hub_started() {
+    let mut world = World::start().await;
+    let mut members = Vec::new();
+    for name in ["m", "n"] {
+        members.push(world.join(name, json!({})).await);
+    }
+    let one = json!({"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
+    let mut policy = policy("p", "apps/v1", "Deployment", "", one);
+    policy["spec"]["failover"] = json!({"application": {
+        "decisionConditions": {"tolerationSeconds": 10}, "purgeMode": "Gracefully", "gracePeriodSeconds": 300,
+    }});
+    policy["spec"]["propagateDeps"] = json!(true);
+    world.create(&PROPAGATION_POLICIES, policy).await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    let placed = |b: &Value| !placed_on(b).is_empty();
+    let binding = world.becomes("placed", &RESOURCE_BINDINGS, "default", "web-deployment", placed).await;
+    let from = placed_on(&binding).remove(0);
+    let old = members.iter().position(|member| member.name == from).unwrap();
+    world.until("its Work", || members[old].work("Deployment", "web")).await;
+    members[old].act().await;
+    // Grace periods begin when the hub can tell who lives.
+    let renewals = async |members: &[Member], world: &World, times: u64| {
+        for _ in 0..times {
+            for member in members {
+                member.renew(world.revision().await).await;
+            }
+            sleep(Duration::from_secs(10)).await;
+        }
+    };
+    renewals(&members, &world, 12).await;
+    let report = async |member: &Member, world: &World, health: &str| {
+        let work = member.work("Deployment", "web").await.expect("the old copy's Work");
+        let health = json!(health);
+        let said = |work: &mut Value| work["status"]["manifestStatuses"][0]["health"] = health.clone();
+        world.report(&WORKS, &member.namespace(), object::name(&work), said).await;
+    };
+    report(&members[old], &world, "Unhealthy").await;
+    let leaves =
+        |b: &Value| b["spec"]["gracefulEvictionTasks"].as_array().is_some_and(|tasks| tasks.len() == 1);
+    renewals(&members, &world, 3).await;
+    world.becomes("it leaves", &RESOURCE_BINDINGS, "default", "web-deployment", leaves).await;
+    // Nearly all of its grace, and the rest of it with the next hub.
+    renewals(&members, &world, 28).await;
+    world = world.restart().await;
+    for member in &mut members {
+        member.rest = world.agent(&member.name);
+    }
+    renewals(&members, &world, 4).await;
+    report(&members[old], &world, "Healthy").await;
+    renewals(&members, &world, 12).await;
+    let work = members[old].work("Deployment", "web").await.expect("the only copy that is well");
+    assert_eq!(object::deletion_timestamp(&work), None, "{work:#}");
     world.stop().await;
 }

@@ -64,6 +64,8 @@ pub struct Facts<'a> {
     /// How long the whole replacement has been [`well`] without a break. A cluster that is back shows what it reported
     /// before it went, and has had no time to say otherwise.
     pub well: Duration,
+    /// The hub has not heard clusters for long enough: what they have reported may be from before it could.
+    pub hearsay: bool,
     /// Of what may run in one place only: the clusters that are to have a copy and for which none was begun.
     pub unbegun: Option<&'a [String]>,
 }
@@ -165,8 +167,12 @@ pub fn assess(
     }
     let purged = task.purge_mode == Some(PurgeMode::Directly);
     let no_worse = complete && !is_healthy(status, &task.from_cluster);
-    if facts.wanted == Wanted::ByTheUser || purged || no_worse {
+    if facts.wanted == Wanted::ByTheUser || purged {
         return Outcome::Done;
+    }
+    if no_worse {
+        // The old copy may have recovered while no hub listened.
+        return if facts.hearsay { Outcome::Keep(Some(SURE)) } else { Outcome::Done };
     }
     if !(complete && well(spec, status)) {
         return Outcome::Keep(None);
@@ -287,6 +293,7 @@ mod tests {
         returns: false,
         waited: Duration::from_secs(10),
         well: Duration::from_secs(30),
+        hearsay: false,
         unbegun: None,
     };
 
@@ -478,6 +485,21 @@ mod tests {
                 counted(status(2, true, both), "new", json!({"replicas": 1, "readyReplicas": 1})),
                 Facts { well: Duration::from_secs(1), ..late },
                 Outcome::Keep(Some(Duration::from_secs(29))),
+            ),
+            ("nothing is well anywhere", two(full), status(2, true, &[]), late, Outcome::Done),
+            (
+                "the same, as far as was reported before the hub could hear anybody",
+                two(full),
+                status(2, true, &[]),
+                Facts { hearsay: true, ..late },
+                Outcome::Keep(Some(Duration::from_secs(30))),
+            ),
+            (
+                "a user asks, whatever was reported",
+                two(full),
+                status(2, true, &[]),
+                Facts { hearsay: true, ..user },
+                Outcome::Done,
             ),
             ("one silent", two(full), status(2, true, &[("kept", "Healthy")]), FACTS, wait),
             ("nowhere to go", two(&[]), status(2, true, &[]), FACTS, wait),

@@ -400,6 +400,11 @@ impl Judge {
         }
     }
 
+    /// Whether the hub cannot tell at present which clusters live.
+    pub fn is_blind(&self, now: Moment) -> bool {
+        self.monitor.blind(now).is_some()
+    }
+
     /// Whether evictions are held, as of the last tick.
     pub fn held(&self) -> Option<&brake::Held> {
         self.held.as_ref()
