@@ -119,7 +119,7 @@ async fn what_a_start_and_a_change_of_clusters_cost_grows_as_the_clusters_do() {
 
 /// `cargo test --workspace --test controllers counting -- --ignored --nocapture`
 #[tokio::test(start_paused = true)]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: a step of its own in .ci/run"]
 async fn so_it_does_up_to_a_thousand_clusters() {
     compare(250).await;
 }
