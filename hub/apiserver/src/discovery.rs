@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::{
-    kinds::{Kind, Kinds},
+    carried::Carried,
+    kinds::{Kind, Kinds, Subresource},
     negotiate::clauses,
 };
 
@@ -35,18 +36,20 @@ const SERVED_PATHS: &[&str] =
 /// Discovery documents of the latest [`Kinds`], made when first asked for.
 #[derive(Debug, Default)]
 pub struct Cache {
-    latest: Mutex<Option<(Arc<Kinds>, Arc<Discovery>)>>,
+    latest: Mutex<Option<(Arc<Kinds>, Arc<Vec<Carried>>, Arc<Discovery>)>>,
 }
 
 impl Cache {
-    /// The documents of `kinds`.
-    pub fn get(&self, kinds: &Arc<Kinds>) -> Arc<Discovery> {
+    /// The documents of `kinds`, and of what is carried on.
+    pub(crate) fn get(&self, kinds: &Arc<Kinds>, carried: &Arc<Vec<Carried>>) -> Arc<Discovery> {
         let mut latest = self.latest.lock();
         match &*latest {
-            Some((of, discovery)) if Arc::ptr_eq(of, kinds) => Arc::clone(discovery),
+            Some((of, and, discovery)) if Arc::ptr_eq(of, kinds) && Arc::ptr_eq(and, carried) => {
+                Arc::clone(discovery)
+            }
             _ => {
-                let discovery = Arc::new(Discovery::new(kinds));
-                *latest = Some((Arc::clone(kinds), Arc::clone(&discovery)));
+                let discovery = Arc::new(Discovery::new(kinds, carried));
+                *latest = Some((Arc::clone(kinds), Arc::clone(carried), Arc::clone(&discovery)));
                 discovery
             }
         }
@@ -77,7 +80,7 @@ struct Group<'a> {
 
 impl Discovery {
     /// Renders all documents.
-    pub fn new(kinds: &Kinds) -> Self {
+    pub(crate) fn new(kinds: &Kinds, carried: &[Carried]) -> Self {
         let groups = groups(kinds);
         let mut legacy = BTreeMap::new();
         legacy.insert(
@@ -91,7 +94,10 @@ impl Discovery {
         let mut list = Vec::new();
         for group in &groups {
             for (version, kinds) in &group.versions {
-                legacy.insert(version_path(group.name, version), resource_list(group.name, version, kinds));
+                legacy.insert(
+                    version_path(group.name, version),
+                    resource_list(group.name, version, kinds, carried),
+                );
             }
             if !group.name.is_empty() {
                 let document = group_document(group);
@@ -115,8 +121,8 @@ impl Discovery {
             groups.iter().partition(|g| g.name.is_empty());
         let mut aggregated = BTreeMap::new();
         for version in AGGREGATED {
-            aggregated.insert(("/api", version), Rendered::new(&aggregate(&core, version)));
-            aggregated.insert(("/apis", version), Rendered::new(&aggregate(&named, version)));
+            aggregated.insert(("/api", version), Rendered::new(&aggregate(&core, version, carried)));
+            aggregated.insert(("/apis", version), Rendered::new(&aggregate(&named, version, carried)));
         }
         Self { legacy, aggregated, groups: groups.iter().map(|g| group_path(g.name)).collect() }
     }
@@ -327,8 +333,14 @@ fn group_document(group: &Group<'_>) -> Map<String, Value> {
     document
 }
 
+/// A kind's subresources, with what is carried on of it.
+fn subresources(kind: &Kind, carried: &[Carried]) -> Vec<Subresource> {
+    let is_of = |one: &&Carried| (one.group, one.resource) == (&*kind.gvr.group, &*kind.gvr.resource);
+    carried.iter().filter(is_of).map(Carried::listed).chain(kind.subresources.iter().cloned()).collect()
+}
+
 /// `APIResourceList`: resources by name, each followed by its subresources.
-fn resource_list(group: &str, version: &str, kinds: &[&Kind]) -> Value {
+fn resource_list(group: &str, version: &str, kinds: &[&Kind], carried: &[Carried]) -> Value {
     let mut resources = Vec::new();
     for kind in kinds {
         let mut entry = Map::from_iter([
@@ -340,7 +352,7 @@ fn resource_list(group: &str, version: &str, kinds: &[&Kind]) -> Value {
         ]);
         insert_names(&mut entry, kind);
         resources.push(Value::Object(entry));
-        for sub in &kind.subresources {
+        for sub in subresources(kind, carried) {
             let mut entry = Map::from_iter([
                 ("name".to_owned(), json!(format!("{}/{}", kind.gvr.resource, sub.name))),
                 ("singularName".to_owned(), json!("")),
@@ -380,7 +392,7 @@ fn insert_names(entry: &mut Map<String, Value>, kind: &Kind) {
 }
 
 /// `APIGroupDiscoveryList`.
-fn aggregate(groups: &[&Group<'_>], version: &str) -> Value {
+fn aggregate(groups: &[&Group<'_>], version: &str, carried: &[Carried]) -> Value {
     let items: Vec<Value> = groups
         .iter()
         .map(|group| {
@@ -389,7 +401,8 @@ fn aggregate(groups: &[&Group<'_>], version: &str) -> Value {
                 .versions
                 .iter()
                 .map(|(version, kinds)| {
-                    let resources: Vec<Value> = kinds.iter().map(|kind| aggregated_resource(kind)).collect();
+                    let resources: Vec<Value> =
+                        kinds.iter().map(|kind| aggregated_resource(kind, carried)).collect();
                     json!({"version": version, "resources": resources, "freshness": "Current"})
                 })
                 .collect();
@@ -404,7 +417,7 @@ fn aggregate(groups: &[&Group<'_>], version: &str) -> Value {
     })
 }
 
-fn aggregated_resource(kind: &Kind) -> Value {
+fn aggregated_resource(kind: &Kind, carried: &[Carried]) -> Value {
     // For a built-in kind group and version are left empty: those of the list count.
     let own = |name: &str| match &kind.custom {
         Some(_) => json!({"group": kind.gvk.group, "version": kind.gvk.version, "kind": name}),
@@ -418,8 +431,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
         ("verbs".to_owned(), json!(kind.verbs)),
     ]);
     insert_names(&mut entry, kind);
-    let subresources: Vec<Value> = kind
-        .subresources
+    let subresources: Vec<Value> = subresources(kind, carried)
         .iter()
         .map(|sub| {
             let response_kind = if sub.version.is_empty() {

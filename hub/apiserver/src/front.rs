@@ -29,6 +29,7 @@ use crate::{
     audit::{self, Audit, Begun, trail::Trail},
     authn::{Authenticator, By, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
     authz::{self, Attributes, Authorizer, ResourceTarget},
+    carried::{self, Call, Open, Way},
     heavy::Pool,
     impersonate,
     limits::{self, Gate, Guest, Held, Limits, Received},
@@ -77,10 +78,20 @@ pub(crate) struct Exchange<'a> {
     pub(crate) found: OnceLock<()>,
     /// What the audit log tells of it, if anything.
     pub(crate) trail: Option<Box<Trail>>,
+    audit_id: String,
+    /// By whom it is carried on, and until when what was shown for it holds.
+    way: Option<(Way, Option<Hold>)>,
+    /// What is open of it then.
+    open: OnceLock<Arc<Open>>,
 }
 
 /// Who answers requests that may be made.
 pub(crate) trait Answers: Sync {
+    /// Who carries a request on, if somebody else is to answer it.
+    fn way(&self, _: &RequestInfo) -> Option<Way> {
+        None
+    }
+
     /// How a request is treated, where its path and verb do not tell.
     fn class(&self, info: &RequestInfo) -> Option<Class>;
 
@@ -217,6 +228,10 @@ impl Front {
         if let Some(class) = answers.class(&info) {
             info.class = class;
         }
+        let way = answers.way(&info);
+        if way.is_some() {
+            carried::judged(&mut info, &parts.method);
+        }
         let info = &info;
         let (Known { user, by, hold }, known) = match self.identify(parts) {
             Ok(known) => (known, Ok(())),
@@ -247,6 +262,9 @@ impl Front {
             guest,
             found: OnceLock::new(),
             trail,
+            audit_id: audit_id.clone(),
+            way: way.map(|way| (way, hold.clone())),
+            open: OnceLock::new(),
         };
         let outcome = match may {
             Ok(()) => {
@@ -273,9 +291,18 @@ impl Front {
             }
         };
         if let Some(hold) = hold.filter(|_| info.class.is_open()) {
-            response = response.map(|body| ending(body, hold, self.env.wall()));
+            response = response.map(|body| match info.class {
+                // Whoever reads it must see that it is not whole.
+                Class::Carried => breaking(body, hold, self.env.wall()),
+                _ => ending(body, hold, self.env.wall()),
+            });
         }
         match trail {
+            Some(trail) if let Some(open) = exchange.open.get() => {
+                trail.started();
+                trail.begun().await;
+                open.tells(Some(trail));
+            }
             Some(trail) if info.class.is_open() => {
                 trail.started();
                 trail.begun().await;
@@ -354,6 +381,7 @@ impl Front {
         match info.class {
             Class::Short => {}
             Class::Health => return answers.answer(exchange, Bytes::new()).await,
+            Class::Carried => return self.carried(exchange, body).await,
             Class::Watch | Class::LongRunning => {
                 let room = self.gate.open(&exchange.guest)?;
                 let response = answers.answer(exchange, Bytes::new()).await?;
@@ -386,6 +414,65 @@ impl Front {
             }
         }
     }
+
+    /// Has a request that may be made answered by somebody else.
+    async fn carried(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let (info, parts) = (exchange.info, exchange.parts);
+        let Some((way, hold)) = &exchange.way else {
+            return Err(Status::internal("nobody carries this on"));
+        };
+        let path = parts.uri.path();
+        let behind = carried::behind(info, path).ok_or_else(|| {
+            let plain =
+                "write group, version, resource and name plainly, without a namespace and without %XX";
+            Status::bad_request(format!("the path of a request that is carried on is ambiguous: {plain}"))
+        })?;
+        if behind.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
+            return Ok(carried::to_root(path, parts.uri.query()));
+        }
+        let room = self.gate.open(&exchange.guest)?;
+        let open = Arc::new(Open::new(self.metrics.open(info), room));
+        let _ = exchange.open.set(open.clone());
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = parts.uri.clone();
+        *request.headers_mut() = parts.headers.clone();
+        // Where the connection may change its protocol, this is how.
+        *request.extensions_mut() = parts.extensions.clone();
+        let (stops, hold, now) = (way.stops.clone(), hold.clone(), self.env.wall());
+        let ends = Box::pin(async move {
+            let holds = async {
+                match hold {
+                    Some(hold) => ended(hold, now).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stops.cancelled() => {}
+                () = holds => {}
+            }
+        });
+        let call = Call {
+            user: exchange.caller.user.clone(),
+            name: info.name.clone(),
+            path: behind.to_owned(),
+            request,
+            audit_id: exchange.audit_id.clone(),
+            held: open.clone(),
+            ends,
+        };
+        let response = way.by.carry(call).await?;
+        Ok(response.map(|body| Body::new(Held::new(body, open))))
+    }
+}
+
+/// Resolves when what a client has shown holds no more.
+async fn ended(hold: Hold, now: SystemTime) {
+    let left = left(&hold, now);
+    tokio::select! {
+        () = hold.ended.cancelled() => {}
+        () = tokio::time::sleep(left) => {}
+    }
 }
 
 /// How long what was shown holds.
@@ -395,14 +482,21 @@ fn left(hold: &Hold, now: SystemTime) -> Duration {
 
 /// The answer of a watch, which ends with what the client has shown.
 fn ending(body: Body, hold: Hold, now: SystemTime) -> Body {
-    let left = left(&hold, now);
-    let end = async move {
-        tokio::select! {
-            () = hold.ended.cancelled() => {}
-            () = tokio::time::sleep(left) => {}
-        }
-    };
-    Body::from_stream(body.into_data_stream().take_until(Box::pin(end)))
+    Body::from_stream(body.into_data_stream().take_until(Box::pin(ended(hold, now))))
+}
+
+/// The answer of somebody else, which breaks off then.
+fn breaking(body: Body, hold: Hold, now: SystemTime) -> Body {
+    let end = futures::stream::once(Box::pin(async move {
+        ended(hold, now).await;
+        Err(axum::Error::new("the credential of this request has ended"))
+    }));
+    let whole = body.into_data_stream().map(Some).chain(futures::stream::iter([None]));
+    let both = futures::stream::select(whole, end.map(Some));
+    // In order where the other ends in order.
+    Body::from_stream(
+        both.take_while(|part| std::future::ready(part.is_some())).filter_map(std::future::ready),
+    )
 }
 
 impl Exchange<'_> {

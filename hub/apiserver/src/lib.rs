@@ -71,6 +71,7 @@ pub mod authn;
 pub mod authz;
 mod body;
 pub mod builtin;
+pub mod carried;
 pub mod certificates;
 pub mod crd;
 mod decode;
@@ -135,6 +136,7 @@ use crate::{
         epochs::Epochs,
     },
     authz::{Authorization, Authorizer, Roles, rbac::Rbac},
+    carried::Carried,
     certificates::{Certifier, CurrentCertifier},
     encryption::Encryption,
     follow::Derived,
@@ -181,6 +183,7 @@ pub(crate) struct Inner {
     /// Who judges, if it is the roles that are stored.
     rbac: Option<Arc<Rbac>>,
     pub(crate) paths: ArcSwap<Paths>,
+    pub(crate) carried: ArcSwap<Vec<Carried>>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
     /// The kind that scale subresources speak.
@@ -414,6 +417,7 @@ impl ApiServer {
             stored,
             rbac,
             paths: ArcSwap::from_pointee(paths),
+            carried: ArcSwap::default(),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
             scale: unlisted("autoscaling", "v1", "scales", "Scale"),
@@ -504,6 +508,15 @@ impl ApiServer {
         let registry = &self.inner.registry;
         registry.webhooks.call_by(caller);
         registry.follower.again(&*registry.webhooks);
+    }
+
+    /// Has a subresource's requests carried on from now on.
+    pub fn carry(&self, one: Carried) {
+        self.inner.carried.rcu(|all| {
+            let mut all = Vec::clone(all);
+            all.push(one.clone());
+            all
+        });
     }
 
     /// What the server counts, for a page.

@@ -27,7 +27,7 @@ mod tls;
 use std::{convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -354,14 +354,17 @@ impl Connection {
                     }
                     None => true,
                 };
-                if !is_h2 && (!goes_on || ending.is_cancelled()) {
+                // Who speaks another protocol now says its own goodbye.
+                let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                if !is_h2 && !upgraded && (!goes_on || ending.is_cancelled()) {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response.map(|body| Held::new(Body::new(body), running)))
             }
         });
         let builder = http_builder(&limits, certified);
-        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(handler));
+        let connection =
+            builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(handler));
         let mut connection = std::pin::pin!(connection);
         let ended = loop {
             let due = match activity.due(&limits) {

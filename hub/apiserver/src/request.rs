@@ -59,6 +59,8 @@ pub(crate) enum Class {
     Watch,
     /// Lasts as long as the client listens.
     LongRunning,
+    /// Somebody else's to answer, for as long as both want ([`crate::carried`]).
+    Carried,
 }
 
 /// Which seats and whose room a short request takes.
@@ -89,7 +91,7 @@ impl Lane {
 impl Class {
     /// Whether the answer goes on after it has begun: it has no deadline and no seat, and is counted while it is open.
     pub(crate) fn is_open(self) -> bool {
-        matches!(self, Self::Watch | Self::LongRunning)
+        matches!(self, Self::Watch | Self::LongRunning | Self::Carried)
     }
 }
 

@@ -26,6 +26,7 @@ use karmada_meta::status::Status;
 
 use crate::{
     Inner, body,
+    carried::Way,
     front::{Answers, Exchange},
     heavy::HEAVY,
     openapi,
@@ -71,6 +72,12 @@ impl Answers for Inner {
         (!info.is_resource).then(|| self.paths.load().class(&info.path))?
     }
 
+    fn way(&self, info: &RequestInfo) -> Option<Way> {
+        let carried = self.carried.load();
+        let one = carried.iter().find(|one| one.is_meant(info))?;
+        Some(Way { by: one.by.clone(), stops: self.shutdown.clone() })
+    }
+
     fn knows(&self, info: &RequestInfo) -> bool {
         let kinds = self.registry.kinds();
         kinds.by_resource(&info.group, &info.version, &info.resource).is_some()
@@ -93,7 +100,7 @@ impl Answers for Inner {
             return answer;
         }
         let parts = exchange.parts;
-        let discovery = self.discovery.get(&self.registry.kinds());
+        let discovery = self.discovery.get(&self.registry.kinds(), &self.carried.load());
         match discovery.respond(&info.path, &parts.headers) {
             Some(response) if matches!(parts.method, Method::GET | Method::HEAD) => {
                 Ok(response.map(Body::from))

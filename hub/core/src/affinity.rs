@@ -50,6 +50,11 @@ impl<'a> Compiled<'a> {
         }
     }
 
+    /// The only clusters that it can mean, if it names any.
+    pub fn names(&self) -> Option<&BTreeSet<&'a str>> {
+        (!self.names.is_empty()).then_some(&self.names)
+    }
+
     /// Whether a cluster is meant.
     pub fn matches(&self, cluster: &Cluster) -> bool {
         self.refusal(cluster).is_none()

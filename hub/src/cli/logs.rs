@@ -6,13 +6,14 @@ use karmada_telemetry::logs::{self, Logs, LogsError};
 use super::args::LogArgs;
 
 /// The crates that `--v` is about.
-const OURS: [&str; 7] = [
+const OURS: [&str; 8] = [
     "karmada_hub",
     "karmada_objects",
     "karmada_apiserver",
     "karmada_store",
     "karmada_client",
     "karmada_core",
+    "karmada_reach",
     "karmada_env",
 ];
 

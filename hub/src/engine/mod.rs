@@ -3,4 +3,5 @@
 pub mod backup;
 pub mod embedded;
 pub mod export;
+mod members;
 pub mod remote;

@@ -35,7 +35,7 @@ fn discovery(extra: Vec<Kind>) -> Discovery {
         let rules = rules::built_in(&spec.group, &spec.resource, false);
         Kind::new(spec, rules, Arc::clone(&shape), None)
     });
-    Discovery::new(&Kinds::new(built_in.chain(extra).map(Arc::new)))
+    Discovery::new(&Kinds::new(built_in.chain(extra).map(Arc::new)), &[])
 }
 
 fn get(discovery: &Discovery, path: &str, accept: &str) -> (u16, String, Value) {

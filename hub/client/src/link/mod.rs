@@ -28,6 +28,7 @@
 
 pub mod contact;
 mod dial;
+pub mod direct;
 mod identity;
 mod io;
 pub(crate) mod pace;

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::{FutureExt, future::BoxFuture};
-use http::Uri;
+use http::{HeaderName, HeaderValue, Uri};
 use hyper_util::{client::legacy::connect::proxy::SocksV5, rt::TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::{Service, service_fn};
@@ -23,6 +23,8 @@ pub struct Proxy {
     port: u16,
     /// User and password.
     login: Option<(String, String)>,
+    /// Said with CONNECT.
+    headers: Vec<(String, String)>,
     url: String,
 }
 
@@ -83,7 +85,8 @@ impl Proxy {
         if speaks == Speaks::Socks5 && login.as_ref().is_some_and(is_long) {
             return Err(format!("{shown:?}: user and password of a SOCKS proxy have 255 bytes at most"));
         }
-        Ok(Self { speaks, host: host.to_owned(), port: uri.port_u16().unwrap_or(usual), login, url: full })
+        let port = uri.port_u16().unwrap_or(usual);
+        Ok(Self { speaks, host: host.to_owned(), port, login, headers: Vec::new(), url: full })
     }
 
     /// The proxy that the environment names for a server, by the rules of Go's programs: `HTTPS_PROXY`, but for what is in
@@ -108,6 +111,23 @@ impl Proxy {
         }
         let Some(url) = either("HTTPS_PROXY") else { return Ok(None) };
         Self::parse(&url).map(Some).map_err(|problem| format!("HTTPS_PROXY: {problem}"))
+    }
+
+    /// The same, told these headers with each CONNECT.
+    ///
+    /// # Errors
+    /// Names the one that is none.
+    pub fn with_headers(
+        mut self,
+        headers: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, String> {
+        for (name, value) in headers {
+            if HeaderName::try_from(&name).is_err() || HeaderValue::try_from(&value).is_err() {
+                return Err(format!("{name:?} with its value is no header"));
+            }
+            self.headers.push((name, value));
+        }
+        Ok(self)
     }
 
     /// Its URL as it was given, password included.
@@ -244,6 +264,9 @@ async fn connect(io: &mut Box<dyn Io>, proxy: &Proxy, server: &str) -> io::Resul
     if let Some((user, password)) = &proxy.login {
         let authorization = BASE64_STANDARD.encode(format!("{user}:{password}"));
         request.push_str(&format!("Proxy-Authorization: Basic {authorization}\r\n"));
+    }
+    for (name, value) in &proxy.headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");
     io.write_all(request.as_bytes()).await?;

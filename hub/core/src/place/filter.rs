@@ -157,6 +157,12 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// The only clusters that can be meant, where every affinity names them.
+    pub(super) fn names(&self) -> Option<BTreeSet<&'a str>> {
+        let named: Option<Vec<_>> = self.tiers.iter().map(Compiled::names).collect();
+        named.filter(|tiers| !tiers.is_empty()).map(|tiers| tiers.into_iter().flatten().copied().collect())
+    }
+
     /// Whether the object is on a cluster.
     pub(super) fn is_there(&self, name: &str) -> bool {
         self.there.contains(name)

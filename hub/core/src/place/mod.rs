@@ -233,22 +233,33 @@ fn schedule_term(
     term: Term<'_>,
 ) -> Result<Vec<TargetCluster>, PlaceError> {
     let mut filter = Filter::new(request, placement, term);
-    let mut nowhere = NoFit { clusters: request.fleet.members().len(), ..NoFit::default() };
-    let mut fitting = Vec::new();
-    for member in request.fleet.members() {
-        match filter.judge(member) {
-            Ok(tier) => fitting.push((&**member, tier)),
-            // It is one of all, and no reason.
-            Err(Reason::Deleting) => {}
-            Err(reason) => *nowhere.reasons.entry(reason).or_default() += 1,
-        }
-    }
+    let fitting = fitting(request.fleet, &mut filter);
     if fitting.is_empty() {
+        let mut nowhere = NoFit { clusters: request.fleet.members().len(), ..NoFit::default() };
+        for member in request.fleet.members() {
+            // One that is being deleted is one of all, and no reason.
+            if let Err(reason) = filter.judge(member)
+                && reason != Reason::Deleting
+            {
+                *nowhere.reasons.entry(reason).or_default() += 1;
+            }
+        }
         return Err(PlaceError::NoFit(nowhere));
     }
     let candidates = candidates(request.spec, placement, &filter, fitting);
     let chosen = spread::choose(placement, request.spec.replicas, candidates)?;
     assign(request, placement, &chosen)
+}
+
+/// The clusters that can take an object, each with the place of the affinity that means it. Where every affinity names
+/// clusters nobody else is looked at.
+fn fitting<'a>(fleet: &'a Fleet, filter: &mut Filter<'_>) -> Vec<(&'a Member, usize)> {
+    let named = filter.names();
+    let mut judged = |member: &'a Member| filter.judge(member).ok().map(|tier| (member, tier));
+    match named {
+        Some(names) => names.into_iter().filter_map(|name| fleet.get(name)).filter_map(judged).collect(),
+        None => fleet.members().iter().filter_map(|member| judged(member)).collect(),
+    }
 }
 
 /// The clusters that can take the object, best first, with the room they have.

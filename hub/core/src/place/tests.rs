@@ -507,6 +507,46 @@ proptest! {
         prop_assert_eq!(schedule(&Request::new(&binding, &Fleet::of(list))), want);
     }
 
+    /// Clusters that are named are looked up; those of a label are all looked at.
+    #[test]
+    fn naming_clusters_decides_as_a_label_on_them_does(
+        rooms in prop::collection::vec((0i64..9, prop::bool::ANY, prop::bool::ANY), 1..7), placement in any_placement(),
+        replicas in 0i32..20, overflow in prop::bool::ANY,
+    ) {
+        let list = rooms.iter().enumerate().map(|(i, (room, named, going))| {
+            let mut cluster = roomy(&format!("c{i}"), json!({"region": format!("r{}", i % 3)}), *room);
+            let labels = [("named".to_owned(), named.to_string())];
+            cluster.metadata.labels = Some(labels.into());
+            if *going {
+                cluster.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+            }
+            cluster
+        });
+        let fleet = Fleet::of(list);
+        let named = |wanted: bool| -> Vec<_> {
+            rooms.iter().enumerate().filter(|(_, (_, named, _))| *named == wanted).map(|(i, _)| format!("c{i}")).collect()
+        };
+        let by_label = |wanted: bool| json!({"labelSelector": {"matchLabels": {"named": wanted.to_string()}}});
+        // One that is not there is named, too: no names at all would mean everybody.
+        let by_name = |wanted: bool| json!({"clusterNames": named(wanted).into_iter().chain(["none".to_owned()]).collect::<Vec<_>>()});
+        let decided = |affinity: &dyn Fn(bool) -> serde_json::Value| {
+            let affinity = match overflow {
+                false => with(placement.clone(), "clusterAffinity", affinity(true)),
+                true => {
+                    let mut group = affinity(true);
+                    group["affinityName"] = json!("first");
+                    let mut second = affinity(false);
+                    second["affinityName"] = json!("second");
+                    group["overflowAffinities"] = json!([second]);
+                    with(placement.clone(), "clusterAffinities", json!([group]))
+                }
+            };
+            let binding = spec(affinity, json!({"replicas": replicas, "replicaRequirements": core()}));
+            schedule(&Request::new(&binding, &fleet))
+        };
+        prop_assert_eq!(decided(&by_name), decided(&by_label));
+    }
+
     #[test]
     fn what_is_placed_is_all_of_it_within_the_room(
         rooms in prop::collection::vec(0i64..9, 1..7), placement in any_placement(), replicas in 0i32..30,

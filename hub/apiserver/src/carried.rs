@@ -1,0 +1,216 @@
+//! Subresources whose requests are carried on to somebody else, as they are.
+//!
+//! ```text
+//!   front: who, as whom, may they ─► Call ─► Carrier ─► somebody else's answer, passed on
+//!                                     │
+//!                                     └ body unread, connection not yet another protocol's
+//! ```
+//!
+//! A request is judged by its method alone, as `create`, `delete`, `get`, `patch` or `update` of the subresource: what the
+//! path says behind it is the other's business. It takes no seat and has no deadline here, counts as a watch does while
+//! anything of it is open, and ends with what the client has shown for itself.
+
+use std::{fmt, sync::Arc};
+
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header};
+use karmada_meta::status::Status;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    audit::trail::Trail,
+    authn::UserInfo,
+    kinds::Subresource,
+    request::{Class, RequestInfo},
+};
+
+/// Verbs as discovery names them.
+const VERBS: [&str; 5] = ["create", "delete", "get", "patch", "update"];
+
+/// One request on its way to somebody else.
+pub struct Call {
+    /// In whose name it is made.
+    pub user: UserInfo,
+    /// The object whose subresource is asked.
+    pub name: String,
+    /// What stands in the path behind the subresource, as it came: empty or with a slash in front.
+    pub path: String,
+    /// Method, headers, body, and the connection if it is to change its protocol. Of the URI the query counts.
+    pub request: Request<Body>,
+    /// By which the audit log tells of it.
+    pub audit_id: String,
+    /// To be kept as long as anything of it is open beyond the answer's body.
+    pub held: Held,
+    /// Resolves when a connection that has changed its protocol is to end: what the client has shown holds no longer, or
+    /// this server stops.
+    pub ends: BoxFuture<'static, ()>,
+}
+
+/// What is counted for a request, until it is dropped.
+pub type Held = Arc<dyn Send + Sync>;
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Headers are nobody's business.
+        f.debug_struct("Call")
+            .field("user", &self.user.name)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who answers such requests.
+pub trait Carrier: Send + Sync + 'static {
+    /// The answer to one. A [`Status`] is this server's own.
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>>;
+}
+
+/// A subresource that is carried on.
+#[derive(Clone)]
+pub struct Carried {
+    /// Group of the resource.
+    pub group: &'static str,
+    /// Plural.
+    pub resource: &'static str,
+    /// What stands behind the name.
+    pub subresource: &'static str,
+    /// The kind that discovery names.
+    pub kind: &'static str,
+    /// Who does it.
+    pub by: Arc<dyn Carrier>,
+}
+
+impl fmt::Debug for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} of {}", self.resource, self.subresource, self.group)
+    }
+}
+
+impl Carried {
+    /// Whether a request is for this.
+    pub(crate) fn is_meant(&self, info: &RequestInfo) -> bool {
+        info.name_in_path
+            && (info.group.as_str(), info.resource.as_str(), info.subresource.as_str())
+                == (self.group, self.resource, self.subresource)
+    }
+
+    /// Its row in discovery.
+    pub(crate) fn listed(&self) -> Subresource {
+        Subresource {
+            name: self.subresource.to_owned(),
+            kind: self.kind.to_owned(),
+            group: String::new(),
+            version: String::new(),
+            verbs: VERBS.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// By whom a request is carried on, and until when at the latest.
+pub(crate) struct Way {
+    pub(crate) by: Arc<dyn Carrier>,
+    pub(crate) stops: CancellationToken,
+}
+
+/// What is counted and told while anything of a carried request is open.
+pub(crate) struct Open {
+    _figure: crate::metrics::Open,
+    _room: Option<crate::limits::Room>,
+    trail: Mutex<Option<Box<Trail>>>,
+}
+
+impl Open {
+    pub(crate) fn new(figure: crate::metrics::Open, room: Option<crate::limits::Room>) -> Self {
+        Self { _figure: figure, _room: room, trail: Mutex::default() }
+    }
+
+    /// The audit log tells of the end when all that is open has ended.
+    pub(crate) fn tells(&self, trail: Option<Box<Trail>>) {
+        *self.trail.lock() = trail;
+    }
+}
+
+/// A request to be carried on is judged by its method, and by nothing else.
+pub(crate) fn judged(info: &mut RequestInfo, method: &Method) {
+    info.class = Class::Carried;
+    info.verb = match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        // As with Karmada: nobody has a right to a verb of no name, but for whoever has it to all.
+        _ => "",
+    }
+    .to_owned();
+    info.fields = karmada_meta::fields::FieldSelector::everything();
+    info.bad_fields = None;
+}
+
+/// What stands behind the subresource in a path as it came. `None` where what was judged stands there in other words, with
+/// signs that are written as `%XX`, a namespace or doubled slashes: that would be judged as one and done as another.
+pub(crate) fn behind<'a>(info: &RequestInfo, path: &'a str) -> Option<&'a str> {
+    let parts = [&info.group, &info.version, &info.resource, &info.name, &info.subresource];
+    let mut rest = path.strip_prefix("/apis")?;
+    for part in parts {
+        rest = rest.strip_prefix('/')?.strip_prefix(part.as_str())?;
+    }
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// Who reads the subresource itself is sent to its root, as with kube-apiserver's proxies.
+pub(crate) fn to_root(path: &str, query: Option<&str>) -> Response<Body> {
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    if let Ok(place) = format!("{path}/{query}").parse() {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Query;
+
+    const PROXY: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m/proxy";
+
+    #[test]
+    fn what_is_judged_is_what_is_carried() {
+        for (path, want) in [
+            (PROXY.to_owned(), Some("")),
+            (format!("{PROXY}/"), Some("/")),
+            (format!("{PROXY}/api/v1/pods"), Some("/api/v1/pods")),
+            (format!("{PROXY}/a%2Fb//c"), Some("/a%2Fb//c")),
+            ("/apis/cluster.karmada.io/v1alpha1/clusters/m%2Fproxy/api".to_owned(), None),
+            ("/apis/cluster.karmada.io/v1alpha1/clusters/%6d/proxy/api".to_owned(), None),
+            ("/apis/cluster.karmada.io/v1alpha1/namespaces/n/clusters/m/proxy/api".to_owned(), None),
+            ("/apis/cluster.karmada.io/v1alpha1/watch/clusters/m/proxy/api".to_owned(), None),
+            ("/apis/cluster.karmada.io/v1alpha1//clusters/m/proxy/api".to_owned(), None),
+        ] {
+            let info = RequestInfo::parse(&Method::GET, &path, &Query::parse(""));
+            assert_eq!(behind(&info, &path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_method_alone_is_judged() {
+        for (method, uri, verb) in [
+            (Method::GET, "?watch=true&fieldSelector=metadata.name%3Dx", "get"),
+            (Method::HEAD, "", "get"),
+            (Method::POST, "", "create"),
+            (Method::PUT, "", "update"),
+            (Method::PATCH, "", "patch"),
+            (Method::DELETE, "", "delete"),
+            (Method::OPTIONS, "", ""),
+        ] {
+            let mut info =
+                RequestInfo::parse(&method, &format!("{PROXY}/api"), &Query::parse(&uri[uri.len().min(1)..]));
+            judged(&mut info, &method);
+            assert_eq!((info.verb.as_str(), info.name.as_str(), info.bad_fields), (verb, "m", None));
+        }
+    }
+}

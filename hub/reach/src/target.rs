@@ -1,0 +1,100 @@
+//! What is asked of a member: where, and how long that may take.
+
+use http::Uri;
+
+/// Subresources whose answers last as long as somebody listens.
+const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// The place on a member that a path behind `proxy` means.
+///
+/// # Errors
+/// What is wrong with the path, for the client.
+pub(crate) fn place(server: &Uri, path: &str, query: Option<&str>) -> Result<Uri, String> {
+    // A server may decode a path before it takes steps back.
+    let decoded = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
+    if decoded.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
+        return Err("the path has . or .. in it".to_owned());
+    }
+    let prefix = server.path().trim_end_matches('/');
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    let mut parts = server.clone().into_parts();
+    parts.path_and_query = Some(
+        format!("{prefix}{path}{query}")
+            .parse()
+            .map_err(|error| format!("the path cannot be sent: {error}"))?,
+    );
+    Uri::from_parts(parts).map_err(|error| format!("the path cannot be sent: {error}"))
+}
+
+/// Whether an answer lasts as long as somebody listens: a watch, logs, or what goes to Pods themselves.
+pub(crate) fn lasts(path: &str, query: Option<&str>) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let object = match parts.as_slice() {
+        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+        _ => return false,
+    };
+    let object = match object {
+        ["watch", ..] => return true,
+        ["namespaces", _, rest @ ..] if rest.len() > 1 => rest,
+        other => other,
+    };
+    let watches = query.unwrap_or_default().split('&').any(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false")
+    });
+    watches || object.get(2).is_some_and(|subresource| LONG.contains(subresource))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_goes_behind_the_servers_own() {
+        for (server, path, query, want) in [
+            ("https://m:6443", "/api", None, Ok("https://m:6443/api")),
+            ("https://m:6443/", "/", None, Ok("https://m:6443/")),
+            (
+                "https://m/k8s/c-1/",
+                "/api/v1/pods",
+                Some("limit=5&x=%2F"),
+                Ok("https://m/k8s/c-1/api/v1/pods?limit=5&x=%2F"),
+            ),
+            ("https://m/k8s", "", None, Ok("https://m/k8s/")),
+            ("https://m/k8s", "/a%2Fb//c", None, Ok("https://m/k8s/a%2Fb//c")),
+            ("https://m/k8s", "/../admin", None, Err(())),
+            ("https://m/k8s", "/api/%2e%2E/admin", None, Err(())),
+            ("https://m/k8s", "/api%2f..%2Fadmin", None, Err(())),
+            ("https://m/k8s", "/api/.%2e/admin", None, Err(())),
+            ("https://m/k8s", "/api\\..\\admin", None, Err(())),
+            ("https://m/k8s", "/.", None, Err(())),
+            ("https://m/k8s", "/a..b/...", None, Ok("https://m/k8s/a..b/...")),
+        ] {
+            let made = place(&server.parse().unwrap(), path, query).map(|uri| uri.to_string()).map_err(drop);
+            assert_eq!(made, want.map(str::to_owned), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_lasts() {
+        for (path, query, want) in [
+            ("/api/v1/pods", None, false),
+            ("/api/v1/pods", Some("watch=true"), true),
+            ("/api/v1/pods", Some("a=b&watch=1"), true),
+            ("/api/v1/pods", Some("watch=false"), false),
+            ("/api/v1/watch/pods", None, true),
+            ("/api/v1/namespaces/n/pods/p", None, false),
+            ("/api/v1/namespaces/n/pods/p/log", None, true),
+            ("/api/v1/namespaces/n/pods/p/exec", Some("command=ls"), true),
+            ("/api/v1/namespaces/n/status", None, false),
+            ("/api/v1/namespaces/n/services/s/proxy/metrics", None, true),
+            ("/api/v1/nodes/log/status", None, false),
+            ("/apis/apps/v1/namespaces/n/deployments/d/scale", None, false),
+            ("/version", None, false),
+            ("/apis", None, false),
+        ] {
+            assert_eq!(lasts(path, query), want, "{path} {query:?}");
+        }
+    }
+}
