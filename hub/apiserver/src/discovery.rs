@@ -36,8 +36,11 @@ const SERVED_PATHS: &[&str] =
 /// Discovery documents of the latest [`Kinds`], made when first asked for.
 #[derive(Debug, Default)]
 pub struct Cache {
-    latest: Mutex<Option<(Arc<Kinds>, Arc<Vec<Carried>>, Arc<Discovery>)>>,
+    latest: Mutex<Option<Latest>>,
 }
+
+/// What the documents were made of, and they.
+type Latest = (Arc<Kinds>, Arc<Vec<Carried>>, Arc<Discovery>);
 
 impl Cache {
     /// The documents of `kinds`, and of what is carried on.

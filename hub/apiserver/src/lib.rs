@@ -28,8 +28,8 @@
 //! - Protobuf is read and not written: answers are JSON or YAML, and a client that takes nothing but protobuf gets 406. (2)
 //! - Admission webhooks are called ([`webhooks`] says what differs); a ValidatingAdmissionPolicy or
 //!   MutatingAdmissionPolicy is stored for members and not evaluated, and whoever writes one is warned.
-//! - No API aggregation, no exec, logs, proxy or binding. As there is no `pods/binding`, a Pod may be given its node by an
-//!   update. (1)
+//! - No API aggregation, no exec, logs, proxy or binding of Kubernetes' own kinds; [`carried`] has other subresources passed
+//!   on. As there is no `pods/binding`, a Pod may be given its node by an update. (1)
 //! - Services get no cluster IP, and no one is checked against a range: a template has no use for one, and a member gives
 //!   out its own. Node ports are given out, so that all members open the same. (7)
 //! - LimitRanges are completed and judged, and not applied: Pods are stored to run on members, which have limits of their own.
@@ -511,7 +511,7 @@ impl ApiServer {
     }
 
     /// Has a subresource's requests carried on from now on.
-    pub fn carry(&self, one: Carried) {
+    pub fn carry(&self, one: &Carried) {
         self.inner.carried.rcu(|all| {
             let mut all = Vec::clone(all);
             all.push(one.clone());

@@ -30,10 +30,7 @@ pub(crate) fn place(server: &Uri, path: &str, query: Option<&str>) -> Result<Uri
 /// Whether an answer lasts as long as somebody listens: a watch, logs, or what goes to Pods themselves.
 pub(crate) fn lasts(path: &str, query: Option<&str>) -> bool {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let object = match parts.as_slice() {
-        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-        _ => return false,
-    };
+    let (["api", _, object @ ..] | ["apis", _, _, object @ ..]) = parts.as_slice() else { return false };
     let object = match object {
         ["watch", ..] => return true,
         ["namespaces", _, rest @ ..] if rest.len() > 1 => rest,

@@ -106,7 +106,7 @@ impl Embedded {
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
-        server.carry(Reach::new(Arc::new(Stored::of(server.registry()))).subresource());
+        server.carry(&Reach::new(Arc::new(Stored::of(server.registry()))).subresource());
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
         let embedded = Self { server, store, new_templates, tasks };

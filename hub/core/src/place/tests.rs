@@ -529,7 +529,7 @@ proptest! {
         let by_label = |wanted: bool| json!({"labelSelector": {"matchLabels": {"named": wanted.to_string()}}});
         // One that is not there is named, too: no names at all would mean everybody.
         let by_name = |wanted: bool| json!({"clusterNames": named(wanted).into_iter().chain(["none".to_owned()]).collect::<Vec<_>>()});
-        let decided = |affinity: &dyn Fn(bool) -> serde_json::Value| {
+        let decided = |affinity: &dyn Fn(bool) -> Value| {
             let affinity = match overflow {
                 false => with(placement.clone(), "clusterAffinity", affinity(true)),
                 true => {
