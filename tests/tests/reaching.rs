@@ -155,6 +155,30 @@ async fn kubectl_reaches_a_member_by_another_server() {
             "kubectl {line}: no {wanted:?} in\n{said}"
         );
     }
+    // The same by a kubeconfig of its own.
+    let admin = hub.kubeconfig.to_str().unwrap();
+    let binary = env!("CARGO_BIN_EXE_fleet");
+    let command = |args: &[&str]| {
+        let output = Command::new(binary)
+            .args(["karmada-hub", "kubeconfig", "--kubeconfig", admin])
+            .args(args)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.success(), text.concat())
+    };
+    let own = dir.path().join("m.kubeconfig");
+    let (done, said) = command(&["m", "-o", own.to_str().unwrap()]);
+    assert!(done && said.contains("written: kubectl --kubeconfig"), "{said}");
+    let (done, said) = command(&["n"]);
+    assert!(!done && said.contains("there is no cluster \"n\""), "{said}");
+    let output = Command::new("kubectl")
+        .args(["get", "namespaces", "--kubeconfig"])
+        .arg(&own)
+        .env("HOME", dir.path())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("kube-system"), "{output:?}");
     // The hub says who may ask, the member what they may do.
     let (done, said) = kubectl(&hub, dir.path(), "m", "get secrets --as jane");
     assert!(!done && said.contains("clusters/proxy"), "{said}");

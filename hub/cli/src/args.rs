@@ -46,6 +46,9 @@ pub enum Command {
     ConfirmRestore(ConfirmRestoreArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
+    /// Write a kubeconfig that reaches a member cluster through the hub, with the credentials that you have for the hub:
+    /// for kubectl, Helm, k9s and whatever else takes one.
+    Kubeconfig(KubeconfigArgs),
 }
 
 /// A whole command line, for tests of the arguments.
@@ -68,6 +71,18 @@ pub struct ServerArgs {
     /// The namespace; without it, that of the context, or "default".
     #[arg(short = 'n', long, value_name = "NS")]
     pub namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct KubeconfigArgs {
+    /// The cluster.
+    #[arg(value_name = "CLUSTER")]
+    pub name: String,
+    /// Write it to this file, which must not be there yet; without it, to standard output.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 #[derive(Clone, Debug, ClapArgs)]

@@ -33,11 +33,7 @@ pub struct Server {
 impl Server {
     /// Reads the kubeconfig; nothing is asked of the server yet.
     pub fn open(args: &ServerArgs, env: &Env) -> Result<Self, Failure> {
-        let path = match &args.kubeconfig {
-            Some(path) => path.clone(),
-            None => from_environment()
-                .ok_or_else(|| Failure::usage("no kubeconfig: pass --kubeconfig FILE or set KUBECONFIG"))?,
-        };
+        let path = kubeconfig(args)?;
         let kubeconfig = Kubeconfig::load(&path).map_err(Failure::usage)?;
         let endpoint = kubeconfig.endpoint(args.context.as_deref()).map_err(Failure::usage)?;
         let namespace = args.namespace.clone().unwrap_or_else(|| endpoint.namespace.clone());
@@ -105,6 +101,12 @@ impl Server {
         };
         format!("cannot reach {}: {why}", self.address)
     }
+}
+
+/// The kubeconfig that a command line means.
+pub(crate) fn kubeconfig(args: &ServerArgs) -> Result<PathBuf, Failure> {
+    let none = || Failure::usage("no kubeconfig: pass --kubeconfig FILE or set KUBECONFIG");
+    args.kubeconfig.clone().or_else(from_environment).ok_or_else(none)
 }
 
 /// $KUBECONFIG may name several files, as kubectl has it; the first that exists is used.

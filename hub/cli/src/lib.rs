@@ -22,6 +22,7 @@ mod failback;
 mod follow;
 mod get;
 mod known;
+mod kubeconfig;
 mod members;
 mod placed;
 pub mod revoke;
@@ -79,6 +80,7 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Failback(args) => failback::run(args, env).await,
         Command::ConfirmRestore(args) => confirm::run(args, env).await,
         Command::Apply(args) => apply::run(args, env).await,
+        Command::Kubeconfig(args) => kubeconfig::run(args, env).await,
     }
 }
 
