@@ -204,6 +204,11 @@ async fn kubectl_reaches_a_member_by_another_server() {
     let (done, said) = kubectl(&hub, dir.path(), "n", "get namespaces");
     // kubectl asks for discovery first, and says of any 404 there:
     assert!(!done && said.contains("could not find the requested resource"), "{said}");
+    // What means something between two ends of a connection alone is carried nowhere.
+    let trace = http::Request::builder().method("TRACE").uri(format!("{CLUSTERS}/m/proxy/api"));
+    let trace = trace.body(Vec::new()).unwrap();
+    let refused = hub.rest.client().request_text(trace).await.expect_err("it is no method of objects");
+    assert!(refused.to_string().contains("does not allow this method"), "{refused}");
     // It is in discovery, as Karmada has it.
     let list = hub.rest.get("/apis/cluster.karmada.io/v1alpha1").await.unwrap();
     let row =
@@ -248,7 +253,7 @@ async fn headers(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
 /// Asks for a session by a connection of its own; what was answered.
 async fn exec(hub: &Hub, cluster: &str) -> (Box<dyn Io>, String) {
     let endpoint = Kubeconfig::load(&hub.kubeconfig).unwrap().endpoint(None).unwrap();
-    let mut stream = direct::connect(&endpoint).await.unwrap();
+    let mut stream = direct::connect(&endpoint, |_| None).await.unwrap();
     let request = format!(
         "GET {CLUSTERS}/{cluster}/proxy/api/v1/namespaces/n/pods/p/exec?command=sh&stdin=true HTTP/1.1\r\nhost: hub\r\n\
          connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A request is judged by its method alone, as `create`, `delete`, `get`, `patch` or `update` of the subresource: what the
-//! path says behind it is the other's business. It takes no seat and has no deadline here, counts as a watch does while
-//! anything of it is open, and ends with what the client has shown for itself.
+//! path says behind it is the other's business. Methods that HTTP does not have for objects are none. A request takes no seat
+//! and has no deadline here: how many there may be is the carrier's to say. It ends with what the client has shown for
+//! itself.
 
 use std::{fmt, sync::Arc};
 
@@ -23,16 +24,23 @@ use crate::{
     audit::trail::Trail,
     authn::UserInfo,
     kinds::Subresource,
+    listener::Busy,
     request::{Class, RequestInfo},
 };
 
 /// Verbs as discovery names them.
 const VERBS: [&str; 5] = ["create", "delete", "get", "patch", "update"];
 
+/// Methods that objects have; what else there is means something between two ends of a connection alone.
+pub(crate) const METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+
 /// One request on its way to somebody else.
 pub struct Call {
     /// In whose name it is made.
     pub user: UserInfo,
+    /// Who has asked: whoever acts as others is still one.
+    pub asked_by: String,
     /// The object whose subresource is asked.
     pub name: String,
     /// What stands in the path behind the subresource, as it came: empty or with a slash in front.
@@ -43,8 +51,8 @@ pub struct Call {
     pub audit_id: String,
     /// To be kept as long as anything of it is open beyond the answer's body.
     pub held: Held,
-    /// Resolves when a connection that has changed its protocol is to end: what the client has shown holds no longer, or
-    /// this server stops.
+    /// Resolves when it is to end, and visibly so, if it has not: what the client has shown holds no longer, its connection
+    /// makes room for others, or this server stops.
     pub ends: BoxFuture<'static, ()>,
 }
 
@@ -72,6 +80,8 @@ pub trait Carrier: Send + Sync + 'static {
 pub struct Carried {
     /// Group of the resource.
     pub group: &'static str,
+    /// Version.
+    pub version: &'static str,
     /// Plural.
     pub resource: &'static str,
     /// What stands behind the name.
@@ -92,8 +102,8 @@ impl Carried {
     /// Whether a request is for this.
     pub(crate) fn is_meant(&self, info: &RequestInfo) -> bool {
         info.name_in_path
-            && (info.group.as_str(), info.resource.as_str(), info.subresource.as_str())
-                == (self.group, self.resource, self.subresource)
+            && (info.group.as_str(), info.version.as_str()) == (self.group, self.version)
+            && (info.resource.as_str(), info.subresource.as_str()) == (self.resource, self.subresource)
     }
 
     /// Its row in discovery.
@@ -117,13 +127,13 @@ pub(crate) struct Way {
 /// What is counted and told while anything of a carried request is open.
 pub(crate) struct Open {
     _figure: crate::metrics::Open,
-    _room: Option<crate::limits::Room>,
+    _busy: Option<Busy>,
     trail: Mutex<Option<Box<Trail>>>,
 }
 
 impl Open {
-    pub(crate) fn new(figure: crate::metrics::Open, room: Option<crate::limits::Room>) -> Self {
-        Self { _figure: figure, _room: room, trail: Mutex::default() }
+    pub(crate) fn new(figure: crate::metrics::Open, busy: Option<Busy>) -> Self {
+        Self { _figure: figure, _busy: busy, trail: Mutex::default() }
     }
 
     /// The audit log tells of the end when all that is open has ended.

@@ -79,6 +79,8 @@ pub(crate) struct Exchange<'a> {
     /// What the audit log tells of it, if anything.
     pub(crate) trail: Option<Box<Trail>>,
     audit_id: String,
+    /// Who has asked, whoever they act as.
+    asked_by: String,
     /// By whom it is carried on, and until when what was shown for it holds.
     way: Option<(Way, Option<Hold>)>,
     /// What is open of it then.
@@ -251,6 +253,7 @@ impl Front {
         if let (Some(trail), Some(acted)) = (&trail, &acted) {
             trail.impersonates(acted);
         }
+        let asked_by = user.name.clone();
         let user = acted.as_ref().unwrap_or(&user);
         let mut exchange = Exchange {
             parts,
@@ -263,6 +266,7 @@ impl Front {
             found: OnceLock::new(),
             trail,
             audit_id: audit_id.clone(),
+            asked_by,
             way: way.map(|way| (way, hold.clone())),
             open: OnceLock::new(),
         };
@@ -290,12 +294,9 @@ impl Front {
                 respond::status_as(&status, accepted.map_or(Encoding::Json { pretty: false }, |a| a.encoding))
             }
         };
-        if let Some(hold) = hold.filter(|_| info.class.is_open()) {
-            response = response.map(|body| match info.class {
-                // Whoever reads it must see that it is not whole.
-                Class::Carried => breaking(body, hold, self.env.wall()),
-                _ => ending(body, hold, self.env.wall()),
-            });
+        // What is carried breaks off by itself: whoever reads it must see that it is not whole.
+        if let Some(hold) = hold.filter(|_| info.class.is_open() && info.class != Class::Carried) {
+            response = response.map(|body| ending(body, hold, self.env.wall()));
         }
         match trail {
             Some(trail) if let Some(open) = exchange.open.get() => {
@@ -315,6 +316,10 @@ impl Front {
         let known = exchange.found.get().is_some() || answers.knows(info);
         self.metrics.count(info, known, response.status(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
+        if info.class == Class::Carried {
+            // Not everybody to whom requests are carried reads them in gzip.
+            response.headers_mut().remove(header::ACCEPT_ENCODING);
+        }
         response
     }
 
@@ -421,6 +426,9 @@ impl Front {
         let Some((way, hold)) = &exchange.way else {
             return Err(Status::internal("nobody carries this on"));
         };
+        if !carried::METHODS.contains(&parts.method) {
+            return Err(Status::method_not_allowed_here());
+        }
         let path = parts.uri.path();
         let behind = carried::behind(info, path).ok_or_else(|| {
             let plain =
@@ -430,8 +438,8 @@ impl Front {
         if behind.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
             return Ok(carried::to_root(path, parts.uri.query()));
         }
-        let room = self.gate.open(&exchange.guest)?;
-        let open = Arc::new(Open::new(self.metrics.open(info), room));
+        let standing = parts.extensions.get::<Standing>();
+        let open = Arc::new(Open::new(self.metrics.open(info), standing.map(Standing::busy)));
         let _ = exchange.open.set(open.clone());
         let mut request = Request::new(body);
         *request.method_mut() = parts.method.clone();
@@ -440,6 +448,7 @@ impl Front {
         // Where the connection may change its protocol, this is how.
         *request.extensions_mut() = parts.extensions.clone();
         let (stops, hold, now) = (way.stops.clone(), hold.clone(), self.env.wall());
+        let standing = standing.cloned();
         let ends = Box::pin(async move {
             let holds = async {
                 match hold {
@@ -447,13 +456,21 @@ impl Front {
                     None => std::future::pending().await,
                 }
             };
+            let stands = async {
+                match standing {
+                    Some(standing) => standing.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = stops.cancelled() => {}
                 () = holds => {}
+                () = stands => {}
             }
         });
         let call = Call {
             user: exchange.caller.user.clone(),
+            asked_by: exchange.asked_by.clone(),
             name: info.name.clone(),
             path: behind.to_owned(),
             request,
@@ -483,20 +500,6 @@ fn left(hold: &Hold, now: SystemTime) -> Duration {
 /// The answer of a watch, which ends with what the client has shown.
 fn ending(body: Body, hold: Hold, now: SystemTime) -> Body {
     Body::from_stream(body.into_data_stream().take_until(Box::pin(ended(hold, now))))
-}
-
-/// The answer of somebody else, which breaks off then.
-fn breaking(body: Body, hold: Hold, now: SystemTime) -> Body {
-    let end = futures::stream::once(Box::pin(async move {
-        ended(hold, now).await;
-        Err(axum::Error::new("the credential of this request has ended"))
-    }));
-    let whole = body.into_data_stream().map(Some).chain(futures::stream::iter([None]));
-    let both = futures::stream::select(whole, end.map(Some));
-    // In order where the other ends in order.
-    Body::from_stream(
-        both.take_while(|part| std::future::ready(part.is_some())).filter_map(std::future::ready),
-    )
 }
 
 impl Exchange<'_> {

@@ -30,7 +30,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use karmada_meta::status::Status;
 
-pub(crate) use budget::{Room, holding};
+pub(crate) use budget::holding;
 pub(crate) use gate::{Gate, Received};
 pub(crate) use pool::Seat;
 pub(crate) use who::Guest;

@@ -36,6 +36,7 @@ use hyper_util::{
 };
 use karmada_telemetry::metrics::{Counter, Sheet, Source};
 use rustls::server::Acceptor;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::Instant,
@@ -44,8 +45,8 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt};
 
-pub use limits::Limits;
 use limits::reason;
+pub use limits::{Limits, to_members};
 use meter::{Account, Meter};
 use places::{Place, Places};
 use stall::Stall;
@@ -64,6 +65,11 @@ const ACCEPT_WARNING: Duration = Duration::from_secs(60);
 const PENDING_RESETS: usize = 20;
 /// Streams that may be reset for a client's errors; one more ends its connection.
 const ERRORS: usize = 128;
+/// When the kernel asks whether a silent client is there, and how often until it gives it up. Agents say more than that.
+const ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(60))
+    .with_interval(Duration::from_secs(10))
+    .with_retries(3);
 /// How long one gets whose credential has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a client gets to take in that its idle connection ends.
@@ -130,11 +136,27 @@ impl Standing {
         self.0.activity.holds(ended, Instant::now() + left);
     }
 
+    /// The connection does something for as long as this is held, whatever it speaks.
+    pub(crate) fn busy(&self) -> Busy {
+        let mut running = self.0.activity.begin();
+        running.answered();
+        Busy(running)
+    }
+
+    /// Resolves when the connection is to end.
+    pub(crate) async fn ended(&self) {
+        self.0.activity.ended().await;
+    }
+
     /// The client's certificate holds no more. The connection goes when what runs on it is answered.
     pub(crate) fn refused(&self) {
         self.0.activity.refused();
     }
 }
+
+/// What goes on on a connection.
+#[derive(Debug)]
+pub(crate) struct Busy(#[expect(dead_code, reason = "it is held")] activity::Running);
 
 /// Serves until `shutdown`, then lets running requests end within [`Limits::drain`] and returns.
 ///
@@ -253,8 +275,10 @@ impl Connection {
     /// The handshake, in the time that there is for it.
     async fn greet(&self, stream: TcpStream) -> Option<(TlsStream<Wire>, Peer)> {
         let (remote, places) = (self.remote, &self.place.places);
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%remote, %error, "cannot set TCP_NODELAY");
+        // A session that has changed its protocol is asked by nobody else whether its client is there.
+        let set = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&ALIVE));
+        if let Err(error) = set {
+            tracing::debug!(%remote, %error, "cannot set options of its socket");
         }
         let of_listener = places.clone();
         let stalled: Box<dyn Fn() + Send + Sync> = Box::new(move || of_listener.ended(reason::STALLED));

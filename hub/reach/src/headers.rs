@@ -20,17 +20,68 @@ const HOP: [&str; 10] = [
     "http2-settings",
 ];
 /// By which somebody says who they are, or whence they come; none of it is the member's business.
-const OURS: [&str; 6] = ["authorization", "cookie", "expect", "host", "audit-id", "forwarded"];
+const OURS: [&str; 11] = [
+    "authorization",
+    "cookie",
+    "expect",
+    "host",
+    "audit-id",
+    "forwarded",
+    "via",
+    "x-real-ip",
+    // By which something before the member's API would do other than what was judged.
+    "x-http-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 const OURS_BEGIN: [&str; 4] = ["impersonate-", "x-remote-", "x-forwarded-", "karmada-"];
 /// A token in the list of subprotocols, as kubectl's web clients send it.
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+/// What a member says to browsers about itself would be taken as said by the hub.
+const THEIRS: [&str; 8] = [
+    "www-authenticate",
+    "set-cookie",
+    "clear-site-data",
+    "strict-transport-security",
+    "alt-svc",
+    "refresh",
+    "access-control-allow-origin",
+    "access-control-allow-credentials",
+];
+/// What sessions may speak.
+const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 /// What every user has; a member gives them itself.
 const EVERYBODYS: [&str; 2] = ["system:authenticated", "system:unauthenticated"];
 
-/// The protocol that a client wants the connection to change to.
-pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+/// The protocol that a connection is to change to.
+fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let wants = named(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
     headers.get(header::UPGRADE).filter(|_| wants).cloned()
+}
+
+/// Whether a client wants a session in another protocol.
+///
+/// # Errors
+/// When it is one that is not carried: by others one could speak with what stands before a member's API.
+pub(crate) fn session(headers: &HeaderMap) -> Result<bool, String> {
+    let Some(protocol) = upgrade(headers) else { return Ok(false) };
+    let known = |one: &str| PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(one));
+    let several = headers.get_all(header::UPGRADE).iter().nth(1).is_some();
+    if several || !protocol.to_str().is_ok_and(known) {
+        return Err(format!("a connection changes to {} alone", PROTOCOLS.join(" or to ")));
+    }
+    if headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
+        || headers.contains_key(header::TRANSFER_ENCODING)
+    {
+        return Err("a request that changes the protocol has no body".to_owned());
+    }
+    Ok(true)
+}
+
+/// Whether a member has agreed to what it was asked for.
+pub(crate) fn agreed(asked: &HeaderMap, answer: &HeaderMap) -> bool {
+    let text = |headers: &HeaderMap| upgrade(headers)?.to_str().ok().map(str::to_ascii_lowercase);
+    text(asked).is_some() && text(asked) == text(answer)
 }
 
 /// What `Connection` names.
@@ -74,9 +125,12 @@ pub(crate) fn forward(
     without_tokens(&mut headers);
     let value = |what: &str, text: &str| {
         let made = HeaderValue::from_bytes(text.as_bytes());
-        made.map_err(|_| format!("the {what} {text:?} cannot be sent in a header"))
+        // Space at an end is no part of a header's value: the member would read another name than was judged.
+        let whole = !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+        made.ok().filter(|_| whole).ok_or_else(|| format!("the {what} {text:?} cannot be sent in a header"))
     };
     if let Some(protocol) = protocol {
+        headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, protocol);
     }
@@ -116,9 +170,15 @@ fn without_tokens(headers: &mut HeaderMap) {
 pub(crate) fn back(headers: &mut HeaderMap, upgraded: bool) {
     let protocol = upgrade(headers).filter(|_| upgraded);
     without_hops(headers);
-    // Who asks is asked by the hub, not by the member.
-    headers.remove(header::WWW_AUTHENTICATE);
-    headers.remove(header::SET_COOKIE);
+    for name in THEIRS {
+        headers.remove(name);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let is_page = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(b"text/html");
+    if headers.get(header::CONTENT_TYPE).is_some_and(is_page) {
+        // A member's page must not act as the hub's.
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    }
     if let Some(protocol) = protocol {
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, protocol);
@@ -166,6 +226,8 @@ mod tests {
             ("connection", "Impersonate-User, authorization"),
             ("transfer-encoding", "chunked"),
             ("host", "hub"),
+            ("x-http-method-override", "DELETE"),
+            ("x-original-url", "/admin"),
         ]);
         assert_eq!(lines(&forward(&sent, &user(), "t", "id-1").unwrap()), IDENTITY);
     }
@@ -208,8 +270,19 @@ mod tests {
 
     #[test]
     fn a_name_that_is_no_header_is_refused() {
-        let error = forward(&HeaderMap::new(), &UserInfo::new("a\nb", [""; 0]), "t", "id").unwrap_err();
-        assert!(error.contains("cannot be sent"), "{error}");
+        for (name, group) in [
+            ("a\nb", "g"),
+            ("jane ", "g"),
+            (" jane", "g"),
+            ("", "g"),
+            ("a", "system:masters "),
+            ("a", "\tx"),
+            ("a", "x\ty"),
+            ("a", ""),
+        ] {
+            let error = forward(&HeaderMap::new(), &UserInfo::new(name, [group]), "t", "id").unwrap_err();
+            assert!(error.contains("cannot be sent"), "{name:?} {group:?}: {error}");
+        }
         assert!(forward(&HeaderMap::new(), &user(), "t\r\nx: y", "id").is_err());
     }
 
@@ -223,12 +296,75 @@ mod tests {
             ("sec-websocket-accept", "s"),
         ];
         for (upgraded, want) in [
-            (true, vec!["connection: Upgrade", "sec-websocket-accept: s", "upgrade: websocket"]),
-            (false, vec!["sec-websocket-accept: s"]),
+            (
+                true,
+                vec![
+                    "connection: Upgrade",
+                    "sec-websocket-accept: s",
+                    "upgrade: websocket",
+                    "x-content-type-options: nosniff",
+                ],
+            ),
+            (false, vec!["sec-websocket-accept: s", "x-content-type-options: nosniff"]),
         ] {
             let mut answer = headers(&answer);
             back(&mut answer, upgraded);
             assert_eq!(lines(&answer), want);
         }
+    }
+
+    #[test]
+    fn sessions_are_of_two_protocols_and_without_a_body() {
+        let asked = |lines: &[(&str, &str)]| {
+            let mut all = vec![("connection", "Upgrade")];
+            all.extend(lines);
+            session(&headers(&all)).map_err(drop)
+        };
+        for (lines, want) in [
+            (&[][..], Ok(false)),
+            (&[("upgrade", "websocket")], Ok(true)),
+            (&[("upgrade", "spdy/3.1")], Ok(true)),
+            (&[("upgrade", "SPDY/3.1"), ("content-length", "0")], Ok(true)),
+            (&[("upgrade", "h2c")], Err(())),
+            (&[("upgrade", "websocket, h2c")], Err(())),
+            (&[("upgrade", "websocket"), ("upgrade", "websocket")], Err(())),
+            (&[("upgrade", "websocket"), ("content-length", "500")], Err(())),
+            (&[("upgrade", "websocket"), ("transfer-encoding", "chunked")], Err(())),
+        ] {
+            assert_eq!(asked(lines), want, "{lines:?}");
+        }
+        assert_eq!(
+            session(&headers(&[("upgrade", "websocket")])),
+            Ok(false),
+            "the connection does not say so"
+        );
+        let speaks = |protocol: &str| headers(&[("connection", "upgrade"), ("upgrade", protocol)]);
+        assert!(agreed(&speaks("websocket"), &speaks("WebSocket")));
+        assert!(
+            !agreed(&speaks("websocket"), &speaks("h2c")) && !agreed(&speaks("websocket"), &HeaderMap::new())
+        );
+        let made = forward(
+            &headers(&[("connection", "upgrade"), ("upgrade", "websocket"), ("content-length", "0")]),
+            &user(),
+            "t",
+            "i",
+        );
+        assert!(!made.unwrap().contains_key(header::CONTENT_LENGTH));
+    }
+
+    #[test]
+    fn a_members_page_does_not_act_as_the_hubs() {
+        let mut answer = headers(&[
+            ("content-type", "Text/HTML; charset=utf-8"),
+            ("set-cookie", "a=b"),
+            ("clear-site-data", "*"),
+        ]);
+        back(&mut answer, false);
+        let want = [
+            "content-security-policy: sandbox",
+            "content-type: Text/HTML; charset=utf-8",
+            "x-content-type-options: nosniff",
+        ];
+        assert_eq!(lines(&answer), want);
     }
 }

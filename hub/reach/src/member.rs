@@ -1,11 +1,20 @@
 //! How a member is reached from the hub's side: what stands in its Cluster, and in the Secrets that it names.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::future::BoxFuture;
-use karmada_api::cluster::{Cluster, ClusterSyncMode};
-use karmada_client::{kubeconfig::Endpoint, link::proxy::Proxy};
+use karmada_api::{
+    cluster::{Cluster, ClusterSpec, ClusterSyncMode, LocalSecretReference},
+    consts::namespace,
+};
+use karmada_client::{
+    kubeconfig::Endpoint,
+    link::{Refuses, proxy::Proxy},
+};
 use karmada_meta::{gvk::GroupResource, status::Status};
 use serde_json::Value;
 
@@ -20,11 +29,66 @@ pub trait Registry: Send + Sync + 'static {
 /// A member that the hub can dial.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) endpoint: Endpoint,
+    name: String,
+    spec: ClusterSpec,
+    ca: Option<Vec<u8>>,
     /// By which the member lets the hub act in others' names.
     pub(crate) token: String,
     /// Tells whether connections of before may be used.
     pub(crate) print: u64,
+}
+
+impl Member {
+    /// How it is dialled.
+    ///
+    /// # Errors
+    /// Which field of its Cluster cannot be used.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, Status> {
+        let spec = &self.spec;
+        let unusable = |field: &str, why: String| {
+            Status::internal(format!("cluster {} cannot be reached: {field}: {why}", self.name))
+        };
+        let proxy = match spec.proxy_url.as_str() {
+            "" => None,
+            url => {
+                // Values with a comma are several.
+                let each = |(name, values): (&String, &String)| -> Vec<(String, String)> {
+                    values.split(',').map(|value| (name.clone(), value.trim().to_owned())).collect()
+                };
+                let headers = spec.proxy_header.iter().flat_map(each);
+                let proxy = Proxy::parse(url).and_then(|proxy| proxy.with_headers(headers));
+                Some(proxy.map_err(|why| unusable("spec.proxyURL", why))?)
+            }
+        };
+        Endpoint::of_server(&spec.api_endpoint, self.ca.clone(), spec.insecure_skip_tls_verification, proxy)
+            .map_err(|why| unusable("spec.apiEndpoint", why))
+    }
+
+    /// Which addresses are not dialled for it.
+    pub(crate) fn refuses(&self) -> Refuses {
+        match self.spec.sync_mode {
+            // The platform says where these are.
+            ClusterSyncMode::Push => nowhere,
+            // Their agents do, who might mean the hub itself.
+            ClusterSyncMode::Pull => {
+                |address| nowhere(address).or(address.is_loopback().then_some("the hub's own"))
+            }
+        }
+    }
+}
+
+/// What is no member's address: above all, where clouds tell machines their credentials.
+fn nowhere(address: IpAddr) -> Option<&'static str> {
+    let link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let rows = [
+        (link_local, "link-local"),
+        (address.is_multicast(), "a multicast address"),
+        (address.is_unspecified(), "no address"),
+    ];
+    rows.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
 /// The member of this name.
@@ -36,7 +100,7 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<Member, 
         let clusters = GroupResource { group: "cluster.karmada.io".into(), resource: "clusters".into() };
         return Err(Status::not_found(&clusters, name));
     };
-    let spec = &cluster.spec;
+    let spec = cluster.spec;
     if spec.sync_mode == ClusterSyncMode::Pull
         && (spec.api_endpoint.is_empty() || spec.impersonator_secret_ref.is_none())
     {
@@ -51,12 +115,13 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<Member, 
     let Some(reference) = &spec.impersonator_secret_ref else {
         return Err(Status::internal(format!("the impersonatorSecretRef of cluster {name} is nil")));
     };
-    let data = async |place: &karmada_api::cluster::LocalSecretReference, key: &str| {
+    let data = async |place: &LocalSecretReference, key: &str| {
         let secret = registry.secret(&place.namespace, &place.name).await?;
-        let secret = secret.ok_or_else(|| {
-            format!("secrets \"{}\" not found in namespace {:?}", place.name, place.namespace)
-        });
-        Ok::<_, Status>(secret.and_then(|secret| entry(&secret, key)))
+        let missing = || format!("secrets \"{}\" not found in namespace {:?}", place.name, place.namespace);
+        Ok::<_, Status>(secret.ok_or_else(missing).and_then(|secret| {
+            its_own(name, place, &secret)?;
+            entry(&secret, key)
+        }))
     };
     let token = data(reference, "token").await?.and_then(|token| match token {
         Some(token) => String::from_utf8(token).map_err(|_| "its token is no text".to_owned()),
@@ -65,33 +130,83 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<Member, 
     let token = token.map_err(|why| {
         Status::internal(format!("failed to get impresonateToken for cluster {name}: {why}"))
     })?;
-    let unusable = |why: String| Status::internal(format!("cluster {name} cannot be reached: {why}"));
     let ca = match &spec.secret_ref {
-        Some(reference) => data(reference, "caBundle").await?.map_err(unusable)?,
+        Some(reference) => data(reference, "caBundle").await?.map_err(|why| {
+            Status::internal(format!("cluster {name} cannot be reached: spec.secretRef: {why}"))
+        })?,
         None => None,
-    };
-    let proxy = match spec.proxy_url.as_str() {
-        "" => None,
-        url => {
-            // Values with a comma are several.
-            let each = |(name, values): (&String, &String)| -> Vec<(String, String)> {
-                values.split(',').map(|value| (name.clone(), value.trim().to_owned())).collect()
-            };
-            let headers = spec.proxy_header.iter().flat_map(each);
-            let proxy = Proxy::parse(url).and_then(|proxy| proxy.with_headers(headers));
-            Some(proxy.map_err(|why| unusable(format!("spec.proxyURL: {why}")))?)
-        }
     };
     let mut print = DefaultHasher::new();
     (&spec.api_endpoint, &ca, spec.insecure_skip_tls_verification, &spec.proxy_url, &spec.proxy_header)
         .hash(&mut print);
-    let endpoint = Endpoint::of_server(&spec.api_endpoint, ca, spec.insecure_skip_tls_verification, proxy)
-        .map_err(|why| unusable(format!("spec.apiEndpoint: {why}")))?;
-    Ok(Member { endpoint, token: token.trim().to_owned(), print: print.finish() })
+    (spec.sync_mode == ClusterSyncMode::Push).hash(&mut print);
+    Ok(Member { name: name.to_owned(), spec, ca, token: token.trim().to_owned(), print: print.finish() })
+}
+
+/// Whether a Secret is the cluster's: by the names that Karmada gives it, or because it belongs to the Cluster, as with
+/// `karmadactl join`. Whoever may write Clusters is not to have the hub send other Secrets to a server of theirs.
+fn its_own(cluster: &str, place: &LocalSecretReference, secret: &Value) -> Result<(), String> {
+    let usual = place.namespace == namespace::CLUSTER
+        && [cluster, &format!("{cluster}-impersonator")].contains(&place.name.as_str());
+    let owners = secret["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let mut owners = owners.filter(|owner| owner["kind"] == "Cluster");
+    if usual || owners.any(|owner| owner["name"] == cluster) {
+        return Ok(());
+    }
+    Err(format!(
+        "Secret {}/{} is not the cluster's: name it {}/{cluster}-impersonator, or let the Cluster own it",
+        place.namespace,
+        place.name,
+        namespace::CLUSTER
+    ))
 }
 
 /// An entry of a Secret's data.
 fn entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, String> {
     let Some(text) = secret["data"][key].as_str().filter(|text| !text.is_empty()) else { return Ok(None) };
     BASE64_STANDARD.decode(text).map(Some).map_err(|error| format!("its {key} is not base64: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_dialled_for_nobody() {
+        for (address, refused) in [
+            ("10.0.0.1", false),
+            ("192.0.2.1", false),
+            ("2001:db8::1", false),
+            ("127.0.0.1", false),
+            ("169.254.169.254", true),
+            ("fe80::1", true),
+            ("0.0.0.0", true),
+            ("::", true),
+            ("224.0.0.1", true),
+            ("ff02::1", true),
+        ] {
+            assert_eq!(nowhere(address.parse().unwrap()).is_some(), refused, "{address}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_others_are_not_sent() {
+        let place = |namespace: &str, name: &str| LocalSecretReference {
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let owned = |by: &str| json!({"metadata": {"ownerReferences": [{"kind": "Cluster", "name": by}]}});
+        for (place, secret, own) in [
+            (place("karmada-cluster", "m"), json!({}), true),
+            (place("karmada-cluster", "m-impersonator"), json!({}), true),
+            (place("karmada-cluster", "n-impersonator"), json!({}), false),
+            (place("kube-system", "m-impersonator"), json!({}), false),
+            (place("join", "any"), owned("m"), true),
+            (place("join", "any"), owned("n"), false),
+        ] {
+            assert_eq!(its_own("m", &place, &secret).is_ok(), own, "{place:?}");
+        }
+    }
 }

@@ -1,22 +1,24 @@
 //! How much goes through at a time.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use karmada_meta::status::Status;
 use parking_lot::Mutex;
 
-/// Requests to all members.
-const ALL: usize = 2000;
 /// Requests of one user to one member: `kubectl get` asks for some twenty documents at a time.
 const EACH: usize = 64;
 
 /// What is under way.
-#[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<Counts>);
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    most: usize,
+    counts: Mutex<Counts>,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
+    users: HashMap<Arc<str>, usize>,
     each: HashMap<Place, usize>,
 }
 
@@ -31,38 +33,51 @@ pub(crate) struct Session {
 }
 
 impl Sessions {
+    /// So many in all, half of them of one user.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most: most.max(2), counts: Mutex::default() }
+    }
+
     /// One more.
     ///
     /// # Errors
     /// 429 where that would be too many.
     pub(crate) fn begin(self: &Arc<Self>, user: &str, cluster: &str) -> Result<Session, Status> {
         let place: Place = (user.into(), cluster.into());
-        let mut counts = self.0.lock();
-        let mine = counts.each.get(&place).copied().unwrap_or_default();
-        if mine >= EACH {
-            let message =
-                format!("{EACH} requests of yours to cluster {cluster} are under way; end some of them");
-            return Err(Status::too_many_requests(&message, 1));
-        }
-        if counts.all >= ALL {
-            return Err(Status::too_many_requests("too many requests to members are under way", 1));
-        }
-        counts.all += 1;
-        counts.each.insert(place.clone(), mine + 1);
-        drop(counts);
-        Ok(Session { sessions: self.clone(), place })
+        let mut counts = self.counts.lock();
+        let there = counts.each.get(&place).copied().unwrap_or_default();
+        let mine = counts.users.get(&place.0).copied().unwrap_or_default();
+        let message = if there >= EACH {
+            format!("{EACH} requests of yours to cluster {cluster} are under way; end some of them")
+        } else if mine >= self.most / 2 {
+            format!("{mine} requests of yours to members are under way; end some of them")
+        } else if counts.all >= self.most {
+            "too many requests to members are under way; try again".to_owned()
+        } else {
+            counts.all += 1;
+            *counts.users.entry(place.0.clone()).or_default() += 1;
+            *counts.each.entry(place.clone()).or_default() += 1;
+            drop(counts);
+            return Ok(Session { sessions: self.clone(), place });
+        };
+        Err(Status::too_many_requests(message, 1))
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut counts = self.sessions.0.lock();
+        let mut counts = self.sessions.counts.lock();
         counts.all -= 1;
-        if let Some(count) = counts.each.get_mut(&self.place) {
-            *count -= 1;
-            if *count == 0 {
-                counts.each.remove(&self.place);
-            }
+        less(&mut counts.users, &self.place.0);
+        less(&mut counts.each, &self.place);
+    }
+}
+
+fn less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
@@ -73,23 +88,28 @@ mod tests {
 
     #[test]
     fn one_user_leaves_room_and_gives_it_back() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(Sessions::new(1000));
         let mine: Vec<_> = (0..EACH).map(|_| sessions.begin("jane", "m").unwrap()).collect();
         assert_eq!(sessions.begin("jane", "m").unwrap_err().code(), 429);
         let others = [sessions.begin("jane", "n").unwrap(), sessions.begin("joe", "m").unwrap()];
         drop(mine);
         drop(sessions.begin("jane", "m").unwrap());
         drop(others);
-        let counts = sessions.0.lock();
-        assert_eq!((counts.all, counts.each.len()), (0, 0), "nothing is kept of whoever has ended");
+        let counts = sessions.counts.lock();
+        let left = (counts.all, counts.users.len(), counts.each.len());
+        assert_eq!(left, (0, 0, 0), "nothing is kept of whoever has ended");
     }
 
     #[test]
-    fn all_together_are_bounded() {
-        let sessions = Arc::new(Sessions::default());
-        let all: Vec<_> = (0..ALL).map(|n| sessions.begin("jane", &format!("m{n}")).unwrap()).collect();
-        assert_eq!(sessions.begin("joe", "m").unwrap_err().code(), 429);
+    fn all_together_are_bounded_and_nobody_has_more_than_half() {
+        let sessions = Arc::new(Sessions::new(10));
+        let begin = |user: &str, n: usize| sessions.begin(user, &format!("m{n}"));
+        let mut all: Vec<_> = (0..5).map(|n| begin("jane", n).unwrap()).collect();
+        assert!(begin("jane", 5).unwrap_err().message.contains("of yours to members"));
+        all.extend((0..4).map(|n| begin("joe", n).unwrap()));
+        all.push(begin("jim", 0).unwrap());
+        assert!(begin("joe", 4).unwrap_err().message.contains("too many requests to members"));
         drop(all);
-        assert!(sessions.begin("joe", "m").is_ok());
+        assert!(begin("joe", 4).is_ok());
     }
 }

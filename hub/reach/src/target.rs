@@ -27,6 +27,16 @@ pub(crate) fn place(server: &Uri, path: &str, query: Option<&str>) -> Result<Uri
     Uri::from_parts(parts).map_err(|error| format!("the path cannot be sent: {error}"))
 }
 
+/// What stands behind the server's own path in a place that a member names, if that is on the member: a path, as
+/// kube-apiserver's redirects are. The rest begins with a slash.
+pub(crate) fn inside<'a>(server: &Uri, to: &'a str) -> Option<&'a str> {
+    if !to.starts_with('/') || to.starts_with("//") || to.starts_with("/\\") {
+        return None;
+    }
+    let rest = to.strip_prefix(server.path().trim_end_matches('/'))?;
+    rest.starts_with('/').then_some(rest)
+}
+
 /// Whether an answer lasts as long as somebody listens: a watch, logs, or what goes to Pods themselves.
 pub(crate) fn lasts(path: &str, query: Option<&str>) -> bool {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -70,6 +80,24 @@ mod tests {
         ] {
             let made = place(&server.parse().unwrap(), path, query).map(|uri| uri.to_string()).map_err(drop);
             assert_eq!(made, want.map(str::to_owned), "{path}");
+        }
+    }
+
+    #[test]
+    fn who_is_sent_elsewhere_stays_on_the_member() {
+        for (server, to, want) in [
+            ("https://m:6443", "/api/v1/", Some("/api/v1/")),
+            ("https://m/k8s/c-1", "/k8s/c-1/api?x=y", Some("/api?x=y")),
+            ("https://m/k8s/c-1", "/k8s/c-10/api", None),
+            ("https://m/k8s/c-1", "/api", None),
+            ("https://m:6443", "http://elsewhere/", None),
+            ("https://m:6443", "https://m:6443/api", None),
+            ("https://m:6443", "//elsewhere/x", None),
+            ("https://m:6443", "/\\elsewhere", None),
+            ("https://m:6443", "api", None),
+            ("https://m:6443", "", None),
+        ] {
+            assert_eq!(inside(&server.parse().unwrap(), to), want, "{to}");
         }
     }
 

@@ -71,12 +71,13 @@ fn one(endpoint: &str) -> One {
 
 /// A hub before this member, as a client finds it: the path is the member's.
 async fn hub(one: One) -> SocketAddr {
-    let reach = Arc::new(Reach::new(Arc::new(one)));
+    let reach = Arc::new(Reach::new(Arc::new(one), 100));
     serve(move |request| {
         let reach = reach.clone();
         Box::pin(async move {
             let call = Call {
                 user: UserInfo::new("jane", ["dev"]),
+                asked_by: "jane".to_owned(),
                 name: "m".to_owned(),
                 path: request.uri().path().to_owned(),
                 request,
@@ -307,6 +308,76 @@ async fn a_refused_upgrade_is_passed_on_and_nothing_else_is_one() {
     }
 }
 
+/// A member that answers each connection's first request with these bytes, and tells what it was asked.
+async fn raw(answers: &'static str) -> (SocketAddr, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let member = listener.local_addr().unwrap();
+    let (asked, told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let asked = asked.clone();
+            tokio::spawn(async move {
+                let _ = asked.send(answer(&mut stream).await);
+                stream.write_all(answers.as_bytes()).await.unwrap();
+                // It stays open until the other end has had enough.
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+                let _ = asked.send("closed".to_owned());
+            });
+        }
+    });
+    (hub(one(&format!("http://{member}/prefix"))).await, told)
+}
+
+#[tokio::test]
+async fn a_member_sends_nobody_elsewhere_and_nobody_away() {
+    let empty = "content-length: 0\r\n\r\n";
+    let here = "location: /apis/cluster.karmada.io/v1alpha1/clusters/m/proxy/api/v1/\r\n";
+    for (status, line, want, says) in [
+        ("301 Moved", "location: /prefix/api/v1/\r\n", "http/1.1 301 ", here),
+        ("308 Moved", "location: /prefix/api/v1/\r\n", "http/1.1 308 ", here),
+        ("302 Found", "location: http://elsewhere/\r\n", "http/1.1 502 ", ""),
+        ("307 Found", "location: //elsewhere/x\r\n", "http/1.1 502 ", ""),
+        ("302 Found", "location: /admin\r\n", "http/1.1 502 ", ""),
+        ("304 Not Modified", "etag: x\r\n", "http/1.1 304 ", "etag: x\r\n"),
+        ("401 Unauthorized", "www-authenticate: Bearer\r\n", "http/1.1 502 ", ""),
+        ("101 Switching", "connection: upgrade\r\nupgrade: h2c\r\n", "http/1.1 502 ", ""),
+    ] {
+        let text: &'static str = format!("HTTP/1.1 {status}\r\n{line}{empty}").leak();
+        let (hub, _told) = raw(text).await;
+        let mut stream = TcpStream::connect(hub).await.unwrap();
+        stream.write_all(b"GET /api/v1 HTTP/1.1\r\nhost: hub\r\n\r\n").await.unwrap();
+        let headers = answer(&mut stream).await;
+        assert!(headers.starts_with(want) && headers.contains(says), "{status}: {headers}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_asked_for_on_a_connection_of_its_own() {
+    let (hub, mut told) = raw("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").await;
+    let mut stream = TcpStream::connect(hub).await.unwrap();
+    stream.write_all(EXEC.as_bytes()).await.unwrap();
+    assert!(answer(&mut stream).await.starts_with("http/1.1 403 "));
+    assert!(told.recv().await.unwrap().starts_with("post /prefix/api/v1/namespaces/n/pods/p/exec"));
+    assert_eq!(told.recv().await.as_deref(), Some("closed"), "nothing else goes there");
+    // Another protocol than was asked for.
+    let other = "HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
+    let (hub, _told) = raw(other).await;
+    let mut stream = TcpStream::connect(hub).await.unwrap();
+    stream.write_all(EXEC.as_bytes()).await.unwrap();
+    assert!(answer(&mut stream).await.starts_with("http/1.1 502 "));
+}
+
+#[tokio::test]
+async fn what_is_still_sent_when_the_answer_has_ended_breaks_off() {
+    let (hub, mut told) = raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    let mut stream = TcpStream::connect(hub).await.unwrap();
+    let begun = "POST /api/v1/x HTTP/1.1\r\nhost: hub\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
+    stream.write_all(begun.as_bytes()).await.unwrap();
+    assert!(answer(&mut stream).await.starts_with("http/1.1 200 "));
+    told.recv().await.unwrap();
+    assert_eq!(told.recv().await.as_deref(), Some("closed"));
+}
+
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_seen_to() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -335,10 +406,18 @@ async fn an_answer_that_breaks_off_is_seen_to() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_has_its_time() {
-    let endless = || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, Infallible>>());
+    let endless = || Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>());
     for (until, want) in [(Some(WHOLE), WHOLE), (None, SILENT)] {
         let begun = Instant::now();
-        let read = to_bytes(Body::from_stream(watched(endless(), until.map(|until| begun + until))), 1).await;
+        let read = to_bytes(
+            Body::from_stream(watched(
+                endless(),
+                until.map(|until| begun + until),
+                Box::pin(std::future::pending()),
+            )),
+            1,
+        )
+        .await;
         assert!(read.is_err());
         assert_eq!(begun.elapsed(), want);
     }

@@ -15,18 +15,24 @@ use hyper_util::{
 };
 use karmada_client::{
     kubeconfig::Endpoint,
-    link::{Io, direct},
+    link::{Io, Refuses, direct},
 };
 
 /// Dials one member, whatever the URI says.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     endpoint: Endpoint,
+    refuses: Refuses,
 }
 
 impl Dialer {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint }
+    pub(crate) fn new(endpoint: Endpoint, refuses: Refuses) -> Self {
+        Self { endpoint, refuses }
+    }
+
+    /// Where it is.
+    pub(crate) fn server(&self) -> &Uri {
+        &self.endpoint.server
     }
 }
 
@@ -40,9 +46,12 @@ impl tower::Service<Uri> for Dialer {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let endpoint = self.endpoint.clone();
+        let Self { endpoint, refuses } = self.clone();
         Box::pin(async move {
-            direct::connect(&endpoint).await.map(|io| Wire(TokioIo::new(io))).map_err(io::Error::other)
+            direct::connect(&endpoint, refuses)
+                .await
+                .map(|io| Wire(TokioIo::new(io)))
+                .map_err(io::Error::other)
         })
     }
 }

@@ -231,7 +231,7 @@ pub struct LimitArgs {
     pub service_node_port_range: PortRange,
     /// Connections at one time. Where all are taken, one that has shown no credential and does nothing goes for the next;
     /// where there is none of those, the next is closed as soon as it is made. Never more than the process may have
-    /// files open (RLIMIT_NOFILE), less 256 for everything else. 0: any number.
+    /// files open (RLIMIT_NOFILE), less 256 for everything else and an eighth for connections to members. 0: any number.
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub max_connections: usize,
     /// Of those, connections that have shown no good certificate or token, from addresses where none was seen within a day.

@@ -18,13 +18,12 @@ use karmada_apiserver::{
 use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_objects::kinds::NAMESPACES;
-use karmada_reach::Reach;
 use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, engine::Engine};
 use kube::Client;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::members::Stored;
+use super::members;
 use crate::{
     Hub, HubConfig, HubError,
     admission::{KarmadaAdmission, services::AdmissionClient},
@@ -106,7 +105,7 @@ impl Embedded {
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
-        server.carry(&Reach::new(Arc::new(Stored::of(server.registry()))).subresource());
+        server.carry(&members::reach(server.registry()));
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
         let embedded = Self { server, store, new_templates, tasks };

@@ -4,18 +4,31 @@ use std::sync::{Arc, Weak};
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use karmada_api::cluster::Cluster;
-use karmada_apiserver::registry::{Registry, Target};
+use karmada_apiserver::{
+    carried::Carried,
+    listener::to_members,
+    registry::{Registry, Target},
+};
 use karmada_client::Resource;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
+use karmada_reach::Reach;
+use rustix::process::getrlimit;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// What carries requests to them.
+pub(super) fn reach(registry: &Arc<Registry>) -> Carried {
+    let files = getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
+    Reach::new(Arc::new(Stored::of(registry)), to_members(files)).subresource()
+}
+
 /// Reads them where they are. The server holds this, and is not held by it.
-pub(super) struct Stored(Weak<Registry>);
+struct Stored(Weak<Registry>);
 
 impl Stored {
-    pub(super) fn of(registry: &Arc<Registry>) -> Self {
+    fn of(registry: &Arc<Registry>) -> Self {
         Self(Arc::downgrade(registry))
     }
 

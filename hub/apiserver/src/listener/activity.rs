@@ -108,7 +108,7 @@ impl Activity {
     /// Ends the connection.
     pub(super) fn end(&self, why: &'static str) {
         self.state.lock().end.get_or_insert(why);
-        self.wake.notify_one();
+        self.wake.notify_waiters();
     }
 
     /// The client has been let in for as long as this is not cancelled, and no longer than until then. Of several that
@@ -152,13 +152,16 @@ impl Activity {
         }
     }
 
-    /// Until somebody ends it, and why. For one who waits.
+    /// Until somebody ends it, and why.
     pub(super) async fn ended(&self) -> &'static str {
         loop {
+            let mut woken = std::pin::pin!(self.wake.notified());
+            // Before the look: what comes after it wakes.
+            woken.as_mut().enable();
             if let Some(why) = self.state.lock().end {
                 return why;
             }
-            self.wake.notified().await;
+            woken.await;
         }
     }
 }

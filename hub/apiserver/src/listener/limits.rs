@@ -91,14 +91,23 @@ impl Default for Limits {
     }
 }
 
-/// File descriptors for everything else: the store, logs, the members and webhooks that the hub speaks to.
+/// File descriptors for everything else: the store, logs, webhooks; an eighth of all for members that the hub dials.
 const OTHER_FILES: usize = 256;
+
+/// How many requests to members there may be at a time, where so many files may be open: each has a connection there, and
+/// as many again are kept for a while.
+pub fn to_members(files: Option<usize>) -> usize {
+    files.map_or(MOST_TO_MEMBERS, |files| (files / 16).clamp(16, MOST_TO_MEMBERS))
+}
+
+const MOST_TO_MEMBERS: usize = 2000;
 
 impl Limits {
     /// The same for a process that may have so many files open, and what had to give, for the log.
     #[must_use]
     pub fn within(mut self, files: usize) -> (Self, Option<String>) {
-        let most = files.saturating_sub(OTHER_FILES).max(files / 2).max(1);
+        let others = OTHER_FILES + 2 * to_members(Some(files));
+        let most = files.saturating_sub(others).max(files / 2).max(1);
         if self.connections > 0 && self.connections <= most {
             return (self, None);
         }
@@ -160,10 +169,11 @@ mod tests {
         };
         let cases = [
             ((16_384, 1_048_576), (16_384, 2_048, 1_024, false)),
-            ((16_384, 16_640), (16_384, 2_048, 1_024, false)),
-            ((16_384, 1_024), (768, 384, 192, true)),
+            ((16_384, 20_000), (16_384, 2_048, 1_024, false)),
+            ((16_384, 16_640), (14_304, 2_048, 1_024, true)),
+            ((16_384, 1_024), (640, 320, 160, true)),
             ((16_384, 256), (128, 64, 32, true)),
-            ((0, 1_024), (768, 384, 192, true)),
+            ((0, 1_024), (640, 320, 160, true)),
             ((100, 1_024), (100, 50, 25, false)),
             ((1, 1_024), (1, 1, 0, false)),
         ];
@@ -171,7 +181,7 @@ mod tests {
             assert_eq!(of(connections, files), want, "{connections} of {files}");
         }
         let (_, said) = Limits::default().within(1_024);
-        assert!(said.is_some_and(|said| said.starts_with("768 connections at one time instead of 16384: ")));
+        assert!(said.is_some_and(|said| said.starts_with("640 connections at one time instead of 16384: ")));
         let unbounded = Limits { connections: 0, ..Limits::default() };
         assert_eq!(unbounded.consistent(), unbounded);
     }

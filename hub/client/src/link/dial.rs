@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -11,6 +11,7 @@ use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -60,20 +61,48 @@ pub struct TcpDialer {
     port: u16,
     /// For this name alone.
     names: Names,
+    /// Nobody else looks whether the other end is still there, and not every address may be dialled.
+    careful: Option<Refuses>,
 }
+
+/// Why an address is not dialled, if it is not.
+pub type Refuses = fn(IpAddr) -> Option<&'static str>;
+
+/// When the kernel asks whether the other end of a silent connection is there, and how often until it gives it up.
+const ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(15))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
+/// How long the other end may leave what was sent to it unacknowledged.
+const TAKEN: Duration = Duration::from_secs(30);
 
 impl TcpDialer {
     /// By a name or address, and a port.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port, names: Names::system(1, 1) }
+        Self { host: host.into(), port, names: Names::system(1, 1), careful: None }
+    }
+
+    /// The same for connections on which nothing else tells whether the other end is there, and for no address that this
+    /// refuses, whatever name stands for it.
+    #[must_use]
+    pub fn careful(self, refuses: Refuses) -> Self {
+        Self { careful: Some(refuses), ..self }
     }
 }
 
 impl Dial for TcpDialer {
     fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>> {
-        let Self { host, port, names } = self.clone();
+        let Self { host, port, names, careful } = self.clone();
         Box::pin(async move {
             let mut found = names.addresses(&host).await?.to_vec();
+            if let Some(refuses) = careful {
+                for address in &found {
+                    if let Some(why) = refuses(address.ip().to_canonical()) {
+                        let refused = format!("{host} is not dialled: {} is {why}", address.ip());
+                        return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+                    }
+                }
+            }
             found.iter_mut().for_each(|address| address.set_port(port));
             let mut addresses = alternate(found).into_iter();
             let mut attempts = FuturesUnordered::new();
@@ -95,6 +124,11 @@ impl Dial for TcpDialer {
                     Some(connected) = attempts.next() => match connected {
                         Ok((stream, address)) => {
                             stream.set_nodelay(true)?;
+                            if careful.is_some() {
+                                let socket = SockRef::from(&stream);
+                                socket.set_tcp_keepalive(&ALIVE)?;
+                                socket.set_tcp_user_timeout(Some(TAKEN))?;
+                            }
                             return Ok((Box::new(stream) as Box<dyn Io>, address.to_string()));
                         }
                         Err(error) => last = error,
@@ -275,5 +309,18 @@ mod tests {
         let none = TcpDialer::new("127.0.0.1", 1);
         let error = none.dial().await.err().expect("nobody listens on port 1");
         assert!(error.to_string().starts_with("127.0.0.1:1: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn who_is_careful_asks_for_signs_of_life_and_dials_not_everybody() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let loopback = |address: IpAddr| address.is_loopback().then_some("here");
+        for host in ["127.0.0.1", "localhost", "::ffff:127.0.0.1"] {
+            let error =
+                TcpDialer::new(host, port).careful(loopback).dial().await.err().expect("it is refused");
+            assert!(error.to_string().contains("is not dialled"), "{host}: {error}");
+        }
+        TcpDialer::new("127.0.0.1", port).careful(|_| None).dial().await.expect("a connection");
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::Uri;
 use tokio_rustls::TlsConnector;
 
-use super::{dialer, io::Io, proxy::Proxy};
+use super::{TcpDialer, dial::Refuses, dialer_by, io::Io, proxy::Proxy};
 use crate::{
     kubeconfig::{Credentials, Endpoint, parse_server},
     tls::{Trust, tls},
@@ -45,13 +45,16 @@ impl Endpoint {
     }
 }
 
-/// A new connection to an endpoint, on which HTTP/1.1 can be spoken.
+/// A new connection to an endpoint, on which HTTP/1.1 can be spoken; to no address that is refused.
 ///
 /// # Errors
 /// Why there is none.
-pub async fn connect(endpoint: &Endpoint) -> Result<Box<dyn Io>, String> {
+pub async fn connect(endpoint: &Endpoint, refuses: Refuses) -> Result<Box<dyn Io>, String> {
     let connecting = async {
-        let (io, peer) = dialer(endpoint).dial().await.map_err(|error| format!("cannot connect: {error}"))?;
+        let (io, peer) = dialer_by(endpoint, |host, port| TcpDialer::new(host, port).careful(refuses))
+            .dial()
+            .await
+            .map_err(|error| format!("cannot connect: {error}"))?;
         let Some(tls) = &endpoint.tls else { return Ok(io) };
         let mut config = rustls::ClientConfig::clone(&tls.config);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

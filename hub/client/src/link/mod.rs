@@ -56,7 +56,7 @@ use tokio_util::{
 };
 
 pub use self::{
-    dial::{Dial, TcpDialer},
+    dial::{Dial, Refuses, TcpDialer},
     identity::{Identity, NotTaken},
     io::{Counters, Io, seconds_ahead},
     service::{BodyError, LinkBody, LinkError},
@@ -155,13 +155,17 @@ impl LinkConfig {
 
 /// Who dials an endpoint.
 fn dialer(endpoint: &Endpoint) -> Arc<dyn Dial> {
+    dialer_by(endpoint, TcpDialer::new)
+}
+
+fn dialer_by(endpoint: &Endpoint, tcp: impl Fn(String, u16) -> TcpDialer) -> Arc<dyn Dial> {
     let host = endpoint.server.host().unwrap_or_default();
     let usual = if endpoint.tls.is_some() { 443 } else { 80 };
     let port = endpoint.server.port_u16().unwrap_or(usual);
     match &endpoint.proxy {
-        None => Arc::new(TcpDialer::new(host.trim_start_matches('[').trim_end_matches(']'), port)),
+        None => Arc::new(tcp(host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)),
         Some(proxy) => Arc::new(Through {
-            dialer: TcpDialer::new(proxy.host(), proxy.port()),
+            dialer: tcp(proxy.host().to_owned(), proxy.port()),
             proxy: proxy.clone(),
             server: format!("{host}:{port}"),
         }),
