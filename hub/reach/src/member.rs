@@ -71,7 +71,7 @@ impl Member {
             ClusterSyncMode::Push => nowhere,
             // Their agents do, who might mean the hub itself.
             ClusterSyncMode::Pull => {
-                |address| nowhere(address).or(address.is_loopback().then_some("the hub's own"))
+                |address| nowhere(address).or_else(|| address.is_loopback().then_some("the hub's own"))
             }
         }
     }
