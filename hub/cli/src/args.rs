@@ -169,7 +169,8 @@ pub struct ClusterArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum ClusterCommand {
     /// End the credentials of clusters' agents: all that were made so far, at once, also on connections that are open. What
-    /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on.
+    /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on. On a stock
+    /// kube-apiserver: take back what the hub lets agents do that joined by tokens; they come back by a new token.
     Revoke(RevokeArgs),
 }
 

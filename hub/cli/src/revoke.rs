@@ -9,7 +9,7 @@ use karmada_objects::kinds::CLUSTERS;
 use serde_json::Value;
 
 use super::{
-    Failure,
+    Failure, agents,
     args::{ClusterArgs, ClusterCommand, RevokeArgs},
     ask::Server,
     print,
@@ -39,11 +39,7 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     if let Err(error) = rest.get_text(OWN_API).await
         && error.is_not_found()
     {
-        return Err(Failure::failed(
-            "this server is no hub with an API of its own: it gave the agents their credentials, and takes them back \
-             (for those of manifests/hub/agent-rbac.yaml: kubectl -n karmada-system delete serviceaccount karmada-agent-NAME; what \
-             an agent may that joined by a token: kubectl delete clusterrolebindings,rolebindings -A -l hub.karmada.io/roles-of=NAME)",
-        ));
+        return revoke_elsewhere(&server, &args.names, &env).await;
     }
     for name in &args.names {
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
@@ -63,6 +59,35 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// On an API server that is not the hub's own: what the hub has given is taken back, with the rights of whoever asks.
+async fn revoke_elsewhere(server: &Server, names: &[String], env: &Env) -> Result<(), Failure> {
+    let mut others = Vec::new();
+    for name in names {
+        let revoked = agents::revoke(&server.objects, name, env.wall()).await;
+        if !revoked.map_err(|error| server.failure(&error))? {
+            others.push(name.as_str());
+            continue;
+        }
+        print(&format!(
+            "cluster/{name}: what the hub lets its agent do is taken back, and its tokens have ended; to let it in again: \
+             karmada-hub token create --cluster {name}\n"
+        ))?;
+        eprintln!(
+            "note: this server cannot end a certificate. The old one of {name} renews no more, but until its time is up it is good \
+             again once an agent joins by that name: if others may have it, join by another name, or wait"
+        );
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the hub has given the agent of {} nothing on this server, but for tokens, which have ended: whoever gave it its \
+         credentials takes them back (for those of manifests/hub/agent-rbac.yaml: kubectl -n karmada-system delete serviceaccount \
+         karmada-agent-NAME)",
+        others.join(", ")
+    )))
 }
 
 /// Ends the epoch of a cluster. Answers which counts now.

@@ -6,8 +6,9 @@ use karmada_telemetry::logs::{self, Logs, LogsError};
 use super::args::LogArgs;
 
 /// The crates that `--v` is about.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "karmada_hub",
+    "karmada_cli",
     "karmada_objects",
     "karmada_apiserver",
     "karmada_store",

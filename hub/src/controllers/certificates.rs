@@ -25,6 +25,7 @@ use karmada_apiserver::{
         elsewhere::{self, Answer, Asked, Beside},
     },
 };
+use karmada_cli::agents;
 use karmada_client::{Error, Event, Resource, WatchConfig, Watcher, WorkQueue};
 use karmada_core::names;
 use karmada_meta::object;
@@ -37,7 +38,6 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
-use crate::write::agents;
 
 /// How many requests are decided about at a time. A token is written as it was read, so that two do not use it up at once: the
 /// later one is looked at again.
@@ -98,9 +98,15 @@ impl Approver {
     }
 
     async fn sweep(&self) {
+        let known = &self.context.known.clusters;
+        known.synced().await;
+        let stands = |cluster: &str, uid: &str| {
+            let head = known.get(&Key::cluster_scoped(cluster));
+            head.is_some_and(|head| head.cluster.metadata.uid.as_deref() == Some(uid))
+        };
         loop {
             let (objects, now) = (&self.context.writer.objects, self.context.env.wall());
-            if let Err(error) = agents::sweep(objects, now).await {
+            if let Err(error) = agents::sweep(objects, now, stands).await {
                 tracing::warn!(%error, "what was left to agents that have gone is not taken back yet");
             }
             sleep(SWEEP).await;
@@ -120,12 +126,18 @@ impl Approver {
         }
         let decided = {
             let Some(asked) = Asked::of(&request) else { return Ok(Next::Done) };
-            let token = match asked.token() {
-                Some(name) => writer.objects.get(&SECRETS, &Key::new(bootstrap::NAMESPACE, name)).await?,
+            let cluster = match asked.cluster() {
+                Some(name) => {
+                    let there = writer.objects.get(&CLUSTERS, &Key::cluster_scoped(name)).await?;
+                    // Before the token is read, which ends with what was given for a Cluster that has gone.
+                    let uid = there.as_ref().map(object::uid);
+                    agents::keep_to(&writer.objects, name, uid, env.wall()).await?;
+                    there
+                }
                 None => None,
             };
-            let cluster = match asked.cluster() {
-                Some(name) => writer.objects.get(&CLUSTERS, &Key::cluster_scoped(name)).await?,
+            let token = match asked.token() {
+                Some(name) => writer.objects.get(&SECRETS, &Key::new(bootstrap::NAMESPACE, name)).await?,
                 None => None,
             };
             let given = match asked.cluster() {
@@ -137,6 +149,10 @@ impl Approver {
         };
         let name = &*key.name;
         match &decided {
+            Answer::Foreign => {
+                tracing::debug!(name, "a request for a certificate by a token of another system");
+                return Ok(Next::Done);
+            }
             Answer::Leave(why) => {
                 tracing::warn!(
                     name,
@@ -160,7 +176,15 @@ impl Approver {
                 }
                 // Whoever renews has them, or had them taken.
                 if request["spec"]["username"] != names::agent_user(cluster) {
-                    self.told(agents::grant(&writer.objects, cluster).await, "make the roles of an agent")?;
+                    let asked = elsewhere::made(&request);
+                    let made = agents::grant(&writer.objects, cluster, asked.as_ref()).await;
+                    self.told(made, "make the roles of an agent")?;
+                    // One that was there before the roles is noted on them.
+                    let there = writer.objects.get(&CLUSTERS, &Key::cluster_scoped(cluster.as_str())).await?;
+                    if let Some(there) = there {
+                        let uid = Some(object::uid(&there));
+                        agents::keep_to(&writer.objects, cluster, uid, env.wall()).await?;
+                    }
                 }
                 tracing::info!(name, cluster, why, "a certificate for an agent");
                 writer.normal(component::CSR_APPROVER, &request, event::CERTIFICATE_APPROVED, why);

@@ -9,10 +9,11 @@
 
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{component, event, finalizer, label};
 use karmada_apiserver::authn::epochs::{self, End, Record};
+use karmada_cli::agents;
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     admit::{self, agent::work},
@@ -27,16 +28,13 @@ use karmada_objects::{
     kinds::{CLUSTERS, NAMESPACES, SECRETS, WORKS},
     scope::BindingKey,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::waiting::Waiting;
 use super::{Context, Next, work};
-use crate::{
-    known::heads::ClusterHead,
-    rules::hooks,
-    write::{agents, checks},
-};
+use crate::{known::heads::ClusterHead, rules::hooks, write::checks};
 
 /// How many clusters are worked on at a time.
 const WORKERS: usize = 4;
@@ -56,6 +54,8 @@ pub(crate) struct ClusterController {
     queue: WorkQueue<String>,
     /// For how long agents are waited for whose Clusters go.
     waiting: Waiting,
+    /// The uids of Clusters that are noted on the roles of their agents.
+    noted: Mutex<BTreeMap<String, String>>,
 }
 
 impl ClusterController {
@@ -89,7 +89,7 @@ impl ClusterController {
         context.resync.tell(&context.known.clusters, move |cluster, _| again.add(cluster.name.clone()));
         context.figures.queue("cluster", &queue);
         let waiting = Waiting::new(context.env.clone(), context.accounts.judgement.removal());
-        Self { context: context.clone(), queue, waiting }
+        Self { context: context.clone(), queue, waiting, noted: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -107,11 +107,13 @@ impl ClusterController {
         let key = Key::cluster_scoped(name);
         let Some(mut cluster) = objects.get(&CLUSTERS, &key).await? else {
             self.waiting.forget(&key.name);
-            return Ok(Next::Done);
+            return self.keep_to(&key.name, None).await;
         };
         if object::deletion_timestamp(&cluster).is_some() {
             return self.remove(&key, &cluster).await;
         }
+        // Before it can be deleted with the hub's finalizer off.
+        self.keep_to(&key.name, Some(object::uid(&cluster))).await?;
         let before = cluster.clone();
         if object::add_finalizer(&mut cluster, finalizer::CLUSTER) {
             // Before anything is made that the finalizer is to take down. An API server without our admission has not
@@ -131,6 +133,32 @@ impl ClusterController {
         }
         self.tell_twin(&key, &cluster);
         self.ensure_namespace(&key.name, &cluster).await
+    }
+
+    /// Notes which Cluster is there, on an API server that is not the hub's own, and takes back what its agent was given when it is
+    /// no more: whoever may write a Cluster there may take the hub's finalizer off.
+    async fn keep_to(&self, cluster: &str, uid: Option<&str>) -> Result<Next, Error> {
+        if self.context.epochs.is_some()
+            || uid.is_some() && self.noted.lock().get(cluster).map(String::as_str) == uid
+        {
+            return Ok(Next::Done);
+        }
+        self.noted.lock().remove(cluster);
+        let (objects, now) = (&self.context.writer.objects, self.context.env.wall());
+        match agents::keep_to(objects, cluster, uid, now).await {
+            // Of one that is gone there is nothing to note.
+            Ok(true) => {
+                let uid = uid.map(str::to_owned);
+                self.noted.lock().extend(uid.map(|uid| (cluster.to_owned(), uid)));
+            }
+            Ok(false) => {}
+            // A Cluster does not wait for a right that its server's owner does not mean to give.
+            Err(error) if error.is_forbidden() => {
+                tracing::warn!(cluster, %error, "the hub may not look after what it lets an agent do");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Next::Done)
     }
 
     /// Says of a Cluster that its member is known by another name. The embedded API does not let that happen; on
@@ -226,7 +254,8 @@ impl ClusterController {
     /// One step of a removal.
     async fn remove(&self, key: &Key, cluster: &Value) -> Result<Next, Error> {
         if !object::finalizers(cluster).contains(&finalizer::CLUSTER) {
-            return Ok(Next::Done);
+            // Its way out is over, by the hub or without it.
+            return self.keep_to(&key.name, None).await;
         }
         let name = names::execution_namespace(&key.name);
         let (alive, terminating) = self.works(&name).await?;

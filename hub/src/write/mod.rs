@@ -1,6 +1,5 @@
 //! How the hub writes to the API: Works, claims of policies, and Events; and what it must pass.
 
-pub(crate) mod agents;
 pub(crate) mod checks;
 pub(crate) mod claiming;
 mod events;

@@ -38,6 +38,23 @@ struct Stock {
     admin: Rest,
     stop: CancellationToken,
     hub: JoinHandle<Result<(), HubError>>,
+    hub_stop: CancellationToken,
+}
+
+/// A hub that runs, and what ends it.
+async fn hub(
+    server: &ApiServer,
+    env: Env,
+    stop: &CancellationToken,
+) -> (JoinHandle<Result<(), HubError>>, CancellationToken) {
+    let stop = stop.child_token();
+    let client = server.client(UserInfo::new("the-hub", [""; 0]), "karmada-hub");
+    let hub = Hub::new(HubConfig::default(), client, env).expect("a good configuration");
+    let hub = hub.approving_agents();
+    let mut ready = hub.ready();
+    let hub = tokio::spawn(hub.run(stop.clone()));
+    timeout(SOON, ready.wait_for(|ready| *ready)).await.expect("in time").expect("it runs");
+    (hub, stop)
 }
 
 /// The documents of a manifest.
@@ -88,13 +105,8 @@ impl Stock {
                 "subjects": [{"apiGroup": group, "kind": "User", "name": "the-hub"}]});
             admin.post(&format!("{RBAC}{place}/{kind}"), &binding).await.expect("a binding");
         }
-        let client = server.client(UserInfo::new("the-hub", [""; 0]), "karmada-hub");
-        let hub = Hub::new(HubConfig::default(), client, env.clone()).expect("a good configuration");
-        let hub = hub.approving_agents();
-        let mut ready = hub.ready();
-        let hub = tokio::spawn(hub.run(stop.clone()));
-        timeout(SOON, ready.wait_for(|ready| *ready)).await.expect("in time").expect("it runs");
-        Self { env, server, admin, stop, hub }
+        let (hub, hub_stop) = hub(&server, env.clone(), &stop).await;
+        Self { env, server, admin, stop, hub, hub_stop }
     }
 
     fn by(&self, user: &str, groups: &[&str]) -> Rest {
@@ -206,6 +218,39 @@ impl Stock {
         self.admin.put(&format!("{path}/status"), &made).await.expect("it is signed");
         sleep(SOON).await;
         Sha256::digest(certificate.der()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The agent of a cluster by one of its certificates.
+    fn by_certificate(&self, cluster: &str, digest: &str) -> Rest {
+        let mut user = UserInfo::new(format!("system:karmada:agent:{cluster}"), [AGENTS]);
+        let id = "authentication.kubernetes.io/credential-id".to_owned();
+        user.extra.insert(id, vec![format!("X509SHA256={digest}")]);
+        Rest::new(self.server.client(user, "machine"))
+    }
+
+    /// Ends the hub, and lets the server run.
+    async fn stop_hub(&mut self) {
+        self.hub_stop.cancel();
+        let hub = timeout(SOON, &mut self.hub).await.expect("in time");
+        hub.expect("without a panic").expect("without an error");
+    }
+
+    /// Another hub.
+    async fn start_hub(&mut self) {
+        let env = self.env.clone();
+        (self.hub, self.hub_stop) = hub(&self.server, env, &self.stop).await;
+    }
+
+    /// That nothing is left of what an agent was given, nor of its token.
+    async fn has_lost_all(&self, cluster: &str, token: &str) {
+        self.until("the end of its rights", || async {
+            let may = self.works(cluster).await
+                || self.may(cluster, "create", "cluster.karmada.io", "clusters", "", "").await;
+            (!may).then_some(())
+        })
+        .await;
+        let (sort, said) = self.asks(&self.joiner(token), &format!("{cluster}-later"), &of(cluster)).await;
+        assert!(sort == "Denied" && said.contains("expired"), "{said}");
     }
 
     async fn stop(self) {
@@ -360,8 +405,7 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     let (sort, said) = world.asks(&world.agent("m1"), "m1-ccccc", &of("m1")).await;
     assert!(sort == "Denied" && said.contains("there is no Cluster \"m1\""), "{said}");
 
-    // Who joins by the name with a new token has all of it.
-    sleep(Duration::from_secs(2)).await;
+    // Who joins by the name with a new token has all of it, were it in the same second.
     world.token("cccccc", "system:bootstrappers:hub:m1", json!({})).await;
     assert_eq!(world.asks(&world.joiner("cccccc"), "m1-ddddd", &of("m1")).await.0, "Approved");
     world.registers("m1").await;
@@ -371,14 +415,12 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
 
     // The agent of the one before has its certificate still. It renews nothing by that.
     let new = world.signed("m1-ddddd").await;
-    let by = |digest: &str| {
-        let mut user = UserInfo::new("system:karmada:agent:m1", [AGENTS]);
-        let id = "authentication.kubernetes.io/credential-id".to_owned();
-        user.extra.insert(id, vec![format!("X509SHA256={digest}")]);
-        Rest::new(world.server.client(user, "machine"))
-    };
+    let by = |digest: &str| world.by_certificate("m1", digest);
     let (sort, said) = world.asks(&by(&old), "m1-eeeee", &of("m1")).await;
-    assert!(sort == "Denied" && said.contains("of another cluster \"m1\", which has gone"), "{said}");
+    assert!(
+        sort == "Denied" && said.contains("given to the agent of another cluster \"m1\", which has gone"),
+        "{said}"
+    );
     assert_eq!(world.asks(&by(&new), "m1-fffff", &of("m1")).await.0, "Approved");
     world.waits(&world.agent("m1"), "m1-ggggg", &of("m1"), CLIENT).await;
 
@@ -401,5 +443,123 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     let roles =
         world.admin.get(&format!("{RBAC}/clusterroles?labelSelector=hub.karmada.io/roles-of=m1")).await;
     assert_eq!(roles.expect("a list")["items"], json!([]), "which is forgotten in the end");
+    world.stop().await;
+}
+
+/// RBAC lets an agent write its Cluster, and with it the hub's finalizer.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_goes_without_the_hub_takes_the_rights_with_it() {
+    let mut world = Stock::start().await;
+    let without = |world: &Stock, name: &str| {
+        let (agent, path) = (world.agent(name), format!("{CLUSTERS}/{name}"));
+        async move {
+            agent.delete(&path, &json!({})).await.expect("it may leave");
+            let none = json!({"metadata": {"finalizers": null}});
+            agent.patch(&path, karmada_client::Patch::Merge, &none).await.expect("it may write its own");
+            assert!(agent.get(&path).await.is_err(), "it has gone at once");
+        }
+    };
+    for (name, token) in [("m1", "aaaaaa"), ("m2", "bbbbbb"), ("m3", "cccccc")] {
+        world.token(token, &format!("system:bootstrappers:hub:{name}"), json!({})).await;
+        let asked = world.asks(&world.joiner(token), &format!("{name}-aaaaa"), &of(name)).await;
+        assert_eq!(asked.0, "Approved");
+        world.registers(name).await;
+    }
+    without(&world, "m1").await;
+    world.has_lost_all("m1", "aaaaaa").await;
+
+    // While no hub runs; and one of the same name is there when it does again.
+    sleep(SOON).await;
+    world.stop_hub().await;
+    without(&world, "m2").await;
+    without(&world, "m3").await;
+    let again = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m3"},
+        "spec": {"id": "m3", "syncMode": "Pull"}});
+    world.agent("m3").post(CLUSTERS, &again).await.expect("nobody keeps it from that yet");
+    world.start_hub().await;
+    world.has_lost_all("m2", "bbbbbb").await;
+    world.has_lost_all("m3", "cccccc").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_revoked_comes_back_by_a_new_token_alone() {
+    let world = Stock::start().await;
+    world.token("aaaaaa", "system:bootstrappers:hub:m1", json!({"hub.karmada.io/uses-left": "1"})).await;
+    let first = of("m1");
+    assert_eq!(world.asks(&world.joiner("aaaaaa"), "m1-aaaaa", &first).await.0, "Approved");
+    let old = world.signed("m1-aaaaa").await;
+    world.registers("m1").await;
+    let objects = karmada_objects::Objects::new(world.admin.clone());
+    let revoke = |cluster: &'static str| karmada_cli::agents::revoke(&objects, cluster, world.env.wall());
+    assert!(revoke("m1").await.expect("it is done"));
+    assert!(!revoke("m2").await.expect("there is nothing"));
+
+    assert!(!world.works("m1").await);
+    assert!(!world.may("m1", "get", "cluster.karmada.io", "clusters", "", "m1").await, "not for a moment");
+    // The machine that it was stolen from has the key and the token.
+    let (sort, said) = world.asks(&world.joiner("aaaaaa"), "m1-bbbbb", &first).await;
+    assert!(sort == "Denied" && said.contains("expired"), "{said}");
+    let renews = async |digest: &str, name: &str| {
+        world.asks(&world.by_certificate("m1", digest), name, &of("m1")).await
+    };
+    assert_eq!(renews(&old, "m1-ccccc").await.0, "Denied");
+    sleep(Duration::from_secs(1200)).await;
+    assert!(!world.works("m1").await, "nor does anything bring it back");
+
+    world.token("bbbbbb", "system:bootstrappers:hub:m1", json!({})).await;
+    assert_eq!(world.asks(&world.joiner("bbbbbb"), "m1-ddddd", &of("m1")).await.0, "Approved");
+    let new = world.signed("m1-ddddd").await;
+    assert!(world.works("m1").await);
+    let (sort, said) = renews(&old, "m1-eeeee").await;
+    assert!(sort == "Denied" && said.contains("was revoked"), "{said}");
+    assert_eq!(renews(&new, "m1-fffff").await.0, "Approved");
+    // One that nobody has noted is not refused for good.
+    let unknown = world.by_certificate("m1", "00");
+    world.waits(&unknown, "m1-ggggg", &of("m1"), CLIENT).await;
+    // And the Cluster that stayed is the new agent's.
+    world.leaves("m1").await;
+    world.has_lost_all("m1", "bbbbbb").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_keeps_no_other_from_being_taken_back() {
+    let world = Stock::start().await;
+    for (name, token) in [("m1", "aaaaaa"), ("m2", "bbbbbb")] {
+        world.token(token, &format!("system:bootstrappers:hub:{name}"), json!({})).await;
+        let asked = world.asks(&world.joiner(token), &format!("{name}-aaaaa"), &of(name)).await;
+        assert_eq!(asked.0, "Approved");
+        world.registers(name).await;
+    }
+    // A token whose time cannot be set.
+    let path = format!("{TOKENS}/bootstrap-token-aaaaaa");
+    let fixed = json!({"immutable": true});
+    world.admin.patch(&path, karmada_client::Patch::Merge, &fixed).await.expect("it is there");
+    world.leaves("m1").await;
+    assert!(!world.works("m1").await);
+    let (sort, said) = world.asks(&world.joiner("aaaaaa"), "m1-bbbbb", &of("m1")).await;
+    assert!(sort == "Denied" && said.contains("used as often as it may be"), "{said}");
+
+    // A hub that may look at no Secrets.
+    let path = format!("{RBAC}/clusterroles/karmada-hub");
+    let mut role = world.admin.get(&path).await.expect("it is there");
+    role["rules"][0]["apiGroups"] = json!([
+        "cluster.karmada.io",
+        "policy.karmada.io",
+        "work.karmada.io",
+        "apps.karmada.io",
+        "config.karmada.io",
+        "rbac.authorization.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io"
+    ]);
+    let namespaces =
+        json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch", "update"]});
+    role["rules"].as_array_mut().unwrap().push(namespaces);
+    world.admin.put(&path, &role).await.expect("it is narrowed");
+    world.leaves("m2").await;
+    assert!(!world.works("m2").await);
+    assert!(!world.may("m2", "create", "cluster.karmada.io", "clusters", "", "").await);
     world.stop().await;
 }

@@ -9,10 +9,11 @@
 //!   that the wrong one got could not be taken back;
 //! - the user by whom `karmadactl register` makes roles gets nothing. What its certificate is good for, nobody could bound;
 //! - an agent renews while there is a Cluster of its name that stays. What it may do goes with that. Where there was another
-//!   Cluster of that name before, it renews only by a certificate that was given since: kube-apiserver says by which one it was
-//!   asked, from 1.32 on.
+//!   Cluster of that name before, or its credentials were revoked, it renews only by a certificate that was given since:
+//!   kube-apiserver says by which one it was asked, from 1.32 on.
 //!
-//! The first two wait for somebody with the right to approve; so do renewals where it is not said what they are asked by.
+//! The first two wait for somebody with the right to approve; so do renewals where it is not said what they are asked by, or
+//! where nobody has noted when that was given. What tokens of other systems ask for is those systems' business.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -23,7 +24,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    CLIENT_SIGNER, HexOf, Requested,
+    CLIENT_SIGNER, HexOf, Requested, USED_BY, USES_LEFT,
     controller::{add, has, is_open},
     policy::{self, Known, Requester, Verdict, Whose},
 };
@@ -48,11 +49,20 @@ pub struct Beside<'a> {
     pub token: Option<&'a Value>,
     /// The Cluster for whose agent it is ([`Asked::cluster`]), if there is one.
     pub cluster: Option<&'a Value>,
-    /// The digests of the certificates that were given by its name since another Cluster of that name went ([`issued`]);
-    /// nothing if none did.
-    pub given: Option<&'a BTreeSet<String>>,
+    /// What certificates were given by its name, if those of before some time are not to count; nothing if all do.
+    pub given: Option<&'a Given>,
     /// Now.
     pub now: SystemTime,
+}
+
+/// The digests of the certificates that were given by the name of a cluster ([`issued`]), where another Cluster of that name
+/// went, or its credentials were revoked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Those of before that.
+    pub before: BTreeSet<String>,
+    /// Those of after it.
+    pub since: BTreeSet<String>,
 }
 
 /// What is to be done with a request.
@@ -71,6 +81,8 @@ pub enum Answer {
     Deny(&'static str, String),
     /// Somebody else has to decide.
     Leave(String),
+    /// It is no business of the hub.
+    Foreign,
 }
 
 impl<'a> Asked<'a> {
@@ -109,20 +121,25 @@ impl<'a> Asked<'a> {
     }
 
     /// What follows if this was not asked by one of the certificates that were given.
-    fn by_another(&self, cluster: &str, given: &BTreeSet<String>) -> Option<Answer> {
+    fn by_another(&self, cluster: &str, given: &Given) -> Option<Answer> {
         let by = self.spec["extra"][CREDENTIAL_ID][0].as_str().and_then(|id| id.strip_prefix(BY_CERTIFICATE));
         match by {
-            Some(digest) if given.contains(digest) => None,
-            Some(_) => Some(Answer::Deny(
+            Some(digest) if given.since.contains(digest) => None,
+            Some(digest) if given.before.contains(digest) => Some(Answer::Deny(
                 "CredentialEnded",
                 format!(
-                    "the certificate by which this was asked was given to the agent of another cluster {cluster:?}, which has \
-                     gone; its agent has to join by a token"
+                    "the certificate by which this was asked was revoked, or given to the agent of another cluster \
+                     {cluster:?}, which has gone; its agent has to join by a token"
                 ),
             )),
+            // The hub may not have seen it signed. To refuse a good agent would cut it off.
+            Some(_) => Some(Answer::Leave(format!(
+                "certificates of cluster {cluster:?} were ended before, and the hub has not noted when the one by which this \
+                 was asked was given: it may be one of those"
+            ))),
             None => Some(Answer::Leave(format!(
-                "there was another cluster {cluster:?} before, and the API server does not say by which certificate this was \
-                 asked: it may be that one's"
+                "certificates of cluster {cluster:?} were ended before, and the API server does not say by which one this was \
+                 asked: it may be one of those"
             ))),
         }
     }
@@ -130,6 +147,13 @@ impl<'a> Asked<'a> {
     /// Decides.
     pub fn decide(&self, beside: Beside<'_>) -> Answer {
         let whose = self.whose();
+        // Other systems let their own machines in by tokens, too. One that is not there any more may have been theirs.
+        if matches!(self.requester, Requester::Token(_))
+            && whose.is_none()
+            && beside.token.and_then(bootstrap::cluster).is_none()
+        {
+            return Answer::Foreign;
+        }
         if let (Requester::Token(_), Some(Whose::Generator(cluster))) = (&self.requester, whose) {
             return Answer::Leave(format!(
                 "it is for the user that makes the roles of cluster {cluster:?}, and on this API server nobody keeps it from \
@@ -143,7 +167,8 @@ impl<'a> Asked<'a> {
         {
             return Answer::Leave(format!(
                 "the bootstrap token {id} is for no cluster, and on this API server a certificate cannot be taken back from \
-                 whoever asks first; one for a cluster: karmada-hub token create --cluster"
+                 whoever asks first; one for a cluster: karmada-hub token create --cluster. Who approves it makes the agent's \
+                 roles, too: karmada-hub agent-rbac"
             ));
         }
         let known = Known {
@@ -216,7 +241,7 @@ pub fn answer(request: &mut Value, answer: &Answer, now: SystemTime) -> bool {
     match answer {
         Answer::Approve { why, .. } => add(request, "Approved", "AutoApproved", why, &now),
         Answer::Deny(reason, why) => add(request, "Denied", reason, why, &now),
-        Answer::Leave(_) => return false,
+        Answer::Leave(_) | Answer::Foreign => return false,
     }
     true
 }
@@ -228,6 +253,12 @@ pub fn end_token(secret: &mut Value, cluster: &str, now: SystemTime) -> bool {
         || bootstrap::ends_at(secret).is_some_and(|at| at <= now)
     {
         return false;
+    }
+    if secret["immutable"] == true {
+        // Its time cannot be set. It lets nobody in any more, though it says who somebody is until then.
+        let is_used_up = object::annotation(secret, USES_LEFT) == Some("0");
+        object::set_annotation(secret, USES_LEFT, "0");
+        return object::remove_annotation(secret, USED_BY).is_some() || !is_used_up;
     }
     bootstrap::end_at(secret, now);
     true
@@ -243,7 +274,7 @@ fn is_older(token: &Value, cluster: &Value) -> bool {
 }
 
 /// When an object was made.
-fn made(object: &Value) -> Option<Time> {
+pub fn made(object: &Value) -> Option<Time> {
     object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)?.parse().ok()
 }
 
@@ -257,7 +288,7 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::{ANY_CLUSTER_GROUP, CLIENT_SIGNER, CLUSTER, USED_BY, USES_LEFT},
+        super::{ANY_CLUSTER_GROUP, CLIENT_SIGNER, CLUSTER},
         *,
     };
 
@@ -301,6 +332,7 @@ mod tests {
             Answer::Approve { why, .. } => ("approve", why),
             Answer::Deny(_, why) => ("deny", why),
             Answer::Leave(why) => ("leave", why),
+            Answer::Foreign => ("foreign", String::new()),
         }
     }
 
@@ -368,12 +400,15 @@ mod tests {
 
     #[test]
     fn where_there_was_another_cluster_of_the_name_its_certificate_renews_nothing() {
-        let given = BTreeSet::from(["aa".to_owned(), "bb".to_owned()]);
+        let digests = |all: [&str; 2]| all.into_iter().map(str::to_owned).collect();
+        let given = Given { before: digests(["cc", "dd"]), since: digests(["aa", "bb"]) };
         let there = cluster("1970-01-01T00:00:50Z");
         // what is said of the certificate, what is known to be given, verdict
         let rows = [
             (json!(["X509SHA256=aa"]), Some(&given), "approve"),
             (json!(["X509SHA256=cc"]), Some(&given), "deny"),
+            // Nobody has noted when that was given: a person has to say.
+            (json!(["X509SHA256=ee"]), Some(&given), "leave"),
             (json!(["JTI=aa"]), Some(&given), "leave"),
             (json!(null), Some(&given), "leave"),
             (json!(["X509SHA256=cc"]), None, "approve"),
@@ -457,9 +492,40 @@ mod tests {
         let garbled = with("/spec/request", "!".into());
         let asked = Asked::of(&garbled).expect("it is a machine's");
         assert_eq!(asked.cluster(), None);
+        let ours = token("system:bootstrappers:hub:m1", json!({}));
         let (word, why) =
-            said(asked.decide(Beside { token: None, cluster: None, given: None, now: at(100) }));
+            said(asked.decide(Beside { token: Some(&ours), cluster: None, given: None, now: at(100) }));
         assert!(word == "deny" && why.contains("it is not base64"), "{why}");
+    }
+
+    #[test]
+    fn what_tokens_of_other_systems_ask_for_is_theirs() {
+        let other = |end: &str| {
+            let mut request = request("node-abcde", TOKEN, "m1");
+            let mut params = CertificateParams::default();
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, end);
+            let made = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+            request["spec"]["request"] = STANDARD.encode(made).into();
+            request
+        };
+        let mut garbled = other("jane");
+        garbled["spec"]["request"] = "!".into();
+        let kubeadm = token("system:bootstrappers:kubeadm:default-node-token", json!({}));
+        let (none, ours) = (token("", json!({})), token("system:bootstrappers:hub:m1", json!({})));
+        for request in [other("jane"), other("system:open-cluster-management:m1:x"), garbled] {
+            let asked = Asked::of(&request).expect("it is a machine's");
+            let word =
+                |token| said(asked.decide(Beside { token, cluster: None, given: None, now: at(100) })).0;
+            assert_eq!([Some(&kubeadm), Some(&none), None].map(word), ["foreign"; 3], "{request}");
+            assert_eq!(word(Some(&ours)), "deny", "{request}");
+        }
+        // What is for an agent is the hub's.
+        let asked = request("m1-abcde", TOKEN, "m1");
+        let asked = Asked::of(&asked).expect("it is a machine's");
+        let beside = |token| Beside { token, cluster: None, given: None, now: at(100) };
+        assert_eq!(said(asked.decide(beside(Some(&kubeadm)))).0, "leave");
+        assert_eq!(said(asked.decide(beside(None))).0, "deny");
     }
 
     #[test]
@@ -490,5 +556,19 @@ mod tests {
                 assert!(bootstrap::judge("abcdef", &secret, at(now)).is_err());
             }
         }
+        // What cannot be changed but for its annotations lets nobody in, not even by the same key.
+        let request = request("m1-abcde", TOKEN, "m1");
+        let asked = Asked::of(&request).expect("it is a machine's");
+        let digest = asked.requested.as_ref().unwrap().digest();
+        let mut fixed = token("system:bootstrappers:hub:m1", json!({USED_BY: digest, USES_LEFT: "0"}));
+        fixed["immutable"] = true.into();
+        let word = |secret: &Value| {
+            let beside = Beside { token: Some(secret), cluster: None, given: None, now: at(100) };
+            said(asked.decide(beside)).0
+        };
+        assert_eq!(word(&fixed), "approve");
+        let data = fixed["data"].clone();
+        assert!(end_token(&mut fixed, "m1", at(100)) && !end_token(&mut fixed, "m1", at(100)));
+        assert_eq!((word(&fixed), &fixed["data"]), ("deny", &data));
     }
 }
