@@ -90,7 +90,7 @@ fn is_left(role: &Value) -> bool {
 
 /// Brings a role or binding to what it is to be, for the agent that has asked for its certificate then; whether it was not.
 /// What was taken back is let alone where nobody has asked.
-fn mend(live: &mut Value, wanted: &Value, asked: Option<&Time>) -> bool {
+fn mend(live: &mut Value, wanted: &Value, asked: Option<&Time>, uid: Option<&str>) -> bool {
     let left = is_left(live);
     if left {
         let Some(asked) = asked else { return false };
@@ -101,6 +101,9 @@ fn mend(live: &mut Value, wanted: &Value, asked: Option<&Time>) -> bool {
             object::remove_annotation(live, annotation);
         }
         object::remove_label(live, LEFT);
+        if let Some(uid) = uid {
+            note_cluster(live, uid);
+        }
     }
     let mut changed = left;
     for field in ["rules", "subjects"] {
@@ -125,6 +128,11 @@ fn remember(role: &mut Value, annotation: &str, more: Vec<String>) {
     if !all.is_empty() {
         object::set_annotation(role, annotation, all.join(" "));
     }
+}
+
+fn note_cluster(role: &mut Value, uid: &str) {
+    let both = format!("{uid} {}", object::uid(role));
+    object::set_annotation(role, FOR, both);
 }
 
 /// The uid of the Cluster for whose agent a role is noted to be.
@@ -190,8 +198,7 @@ pub async fn keep_to(
             let set = |live: &mut Value| {
                 let missing = is_given(live) && noted(live).is_none();
                 if missing {
-                    let both = format!("{uid} {}", object::uid(live));
-                    object::set_annotation(live, FOR, both);
+                    note_cluster(live, uid);
                 }
                 missing
             };
@@ -219,8 +226,13 @@ pub async fn keep_to(
 }
 
 /// Gives the agent of a cluster its rights, which has asked for its certificate then; where nobody has asked, only those that were
-/// not taken back.
-pub async fn grant(objects: &Objects, cluster: &str, asked: Option<&Time>) -> Result<(), Error> {
+/// not taken back. `uid` is that of its Cluster, if there was one when that was decided.
+pub async fn grant(
+    objects: &Objects,
+    cluster: &str,
+    asked: Option<&Time>,
+    uid: Option<&str>,
+) -> Result<(), Error> {
     for wanted in roles(cluster) {
         let Some(resource) = resource(wanted["kind"].as_str().unwrap_or_default()) else {
             match objects.create(&NAMESPACES, &wanted).await {
@@ -233,7 +245,7 @@ pub async fn grant(objects: &Objects, cluster: &str, asked: Option<&Time>) -> Re
             Err(error) => return Err(error),
             Ok(_) => continue,
         }
-        let mend = |live: &mut Value| is_ours(live, cluster) && mend(live, &wanted, asked);
+        let mend = |live: &mut Value| is_ours(live, cluster) && mend(live, &wanted, asked, uid);
         objects.modify(&resource, &Key::of(&wanted), Part::Main, mend).await?;
     }
     Ok(())
@@ -243,7 +255,7 @@ pub async fn grant(objects: &Objects, cluster: &str, asked: Option<&Time>) -> Re
 pub async fn restore(objects: &Objects, cluster: &str) -> Result<(), Error> {
     let Some((resource, key)) = own_role(cluster) else { return Ok(()) };
     match objects.get(&resource, &key).await? {
-        Some(live) if is_ours(&live, cluster) && !is_left(&live) => grant(objects, cluster, None).await,
+        Some(live) if is_ours(&live, cluster) && !is_left(&live) => grant(objects, cluster, None, None).await,
         _ => Ok(()),
     }
 }

@@ -13,7 +13,8 @@
 //! certificate renews nothing.
 //!
 //! The order makes it safe to be cut off anywhere: a token whose use is counted says by which key, and the same request is
-//! approved when it is looked at again.
+//! approved when it is looked at again. When the roles are made, the Cluster is looked at again: if the one that the decision was
+//! about has gone in between, they are taken back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -124,7 +125,7 @@ impl Approver {
             agents::note(&writer.objects, &issued).await?;
             return Ok(Next::Done);
         }
-        let decided = {
+        let (decided, seen) = {
             let Some(asked) = Asked::of(&request) else { return Ok(Next::Done) };
             let cluster = match asked.cluster() {
                 Some(name) => {
@@ -145,7 +146,8 @@ impl Approver {
                 None => None,
             };
             let (token, cluster) = (token.as_ref(), cluster.as_ref());
-            asked.decide(Beside { token, cluster, given: given.as_ref(), now: env.wall() })
+            let decided = asked.decide(Beside { token, cluster, given: given.as_ref(), now: env.wall() });
+            (decided, cluster.map(|there| object::uid(there).to_owned()))
         };
         let name = &*key.name;
         match &decided {
@@ -177,12 +179,17 @@ impl Approver {
                 // Whoever renews has them, or had them taken.
                 if request["spec"]["username"] != names::agent_user(cluster) {
                     let asked = elsewhere::made(&request);
-                    let made = agents::grant(&writer.objects, cluster, asked.as_ref()).await;
+                    let made = agents::grant(&writer.objects, cluster, asked.as_ref(), seen.as_deref()).await;
                     self.told(made, "make the roles of an agent")?;
-                    // One that was there before the roles is noted on them.
                     let there = writer.objects.get(&CLUSTERS, &Key::cluster_scoped(cluster.as_str())).await?;
-                    if let Some(there) = there {
-                        let uid = Some(object::uid(&there));
+                    let uid = there.as_ref().map(object::uid);
+                    if seen.is_some() && seen.as_deref() != uid {
+                        // Its Cluster went in between, and with it what was given: that is not to come back.
+                        agents::take_back(&writer.objects, cluster, env.wall()).await?;
+                        return Ok(Next::After(Duration::ZERO));
+                    }
+                    // One that was there before the roles is noted on them.
+                    if uid.is_some() {
                         agents::keep_to(&writer.objects, cluster, uid, env.wall()).await?;
                     }
                 }

@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Method, Request};
 use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
 };
@@ -12,10 +13,12 @@ use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_hub::{Hub, HubConfig, HubError};
 use karmada_store::engine::memory::Memory;
+use kube::client::Body;
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::{
+    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
@@ -36,19 +39,47 @@ struct Stock {
     env: Env,
     server: ApiServer,
     admin: Rest,
+    gate: Gate,
     stop: CancellationToken,
     hub: JoinHandle<Result<(), HubError>>,
     hub_stop: CancellationToken,
+}
+
+/// Holds back what the hub makes for agents while it is shut.
+#[derive(Clone, Default)]
+struct Gate {
+    shut: Arc<watch::Sender<bool>>,
+    held: Arc<watch::Sender<u32>>,
+}
+
+impl Gate {
+    fn before(&self, client: kube::Client) -> kube::Client {
+        let gate = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (client, gate) = (client.clone(), gate.clone());
+            async move {
+                let makes =
+                    request.method() == Method::POST && request.uri().path().ends_with("/clusterroles");
+                if makes && *gate.shut.borrow() {
+                    gate.held.send_modify(|held| *held += 1);
+                    gate.shut.subscribe().wait_for(|shut| !shut).await.expect("it is kept");
+                }
+                client.send(request).await
+            }
+        });
+        kube::Client::new(service, "default")
+    }
 }
 
 /// A hub that runs, and what ends it.
 async fn hub(
     server: &ApiServer,
     env: Env,
+    gate: &Gate,
     stop: &CancellationToken,
 ) -> (JoinHandle<Result<(), HubError>>, CancellationToken) {
     let stop = stop.child_token();
-    let client = server.client(UserInfo::new("the-hub", [""; 0]), "karmada-hub");
+    let client = gate.before(server.client(UserInfo::new("the-hub", [""; 0]), "karmada-hub"));
     let hub = Hub::new(HubConfig::default(), client, env).expect("a good configuration");
     let hub = hub.approving_agents();
     let mut ready = hub.ready();
@@ -105,8 +136,9 @@ impl Stock {
                 "subjects": [{"apiGroup": group, "kind": "User", "name": "the-hub"}]});
             admin.post(&format!("{RBAC}{place}/{kind}"), &binding).await.expect("a binding");
         }
-        let (hub, hub_stop) = hub(&server, env.clone(), &stop).await;
-        Self { env, server, admin, stop, hub, hub_stop }
+        let gate = Gate::default();
+        let (hub, hub_stop) = hub(&server, env.clone(), &gate, &stop).await;
+        Self { env, server, admin, gate, stop, hub, hub_stop }
     }
 
     fn by(&self, user: &str, groups: &[&str]) -> Rest {
@@ -238,7 +270,7 @@ impl Stock {
     /// Another hub.
     async fn start_hub(&mut self) {
         let env = self.env.clone();
-        (self.hub, self.hub_stop) = hub(&self.server, env, &self.stop).await;
+        (self.hub, self.hub_stop) = hub(&self.server, env, &self.gate, &self.stop).await;
     }
 
     /// That nothing is left of what an agent was given, nor of its token.
@@ -561,5 +593,31 @@ async fn a_right_that_is_missing_keeps_no_other_from_being_taken_back() {
     world.leaves("m2").await;
     assert!(!world.works("m2").await);
     assert!(!world.may("m2", "create", "cluster.karmada.io", "clusters", "", "").await);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_while_the_cluster_goes_is_taken_back() {
+    let world = Stock::start().await;
+    world.token("aaaaaa", "system:bootstrappers:hub:m1", json!({})).await;
+    let (by, first) = (world.joiner("aaaaaa"), of("m1"));
+    assert_eq!(world.asks(&by, "m1-aaaaa", &first).await.0, "Approved");
+    world.registers("m1").await;
+    // The same key asks again. Between the look at its Cluster and the roles that goes.
+    world.gate.shut.send_replace(true);
+    by.post(REQUESTS, &body("m1-bbbbb", &first, CLIENT)).await.expect("it is taken");
+    let mut held = world.gate.held.subscribe();
+    timeout(SOON, held.wait_for(|held| *held > 0)).await.expect("in time").expect("it is kept");
+    world.leaves("m1").await;
+    world.gate.shut.send_replace(false);
+    let sort = world
+        .until("what is decided", || async {
+            let made = world.admin.get(&format!("{REQUESTS}/m1-bbbbb")).await.expect("it is there");
+            made.pointer("/status/conditions/0/type").cloned()
+        })
+        .await;
+    assert_eq!(sort, "Denied");
+    assert!(!world.works("m1").await);
+    assert!(!world.may("m1", "create", "cluster.karmada.io", "clusters", "", "").await);
     world.stop().await;
 }
