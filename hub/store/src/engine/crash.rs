@@ -357,7 +357,11 @@ impl Place for Files {
         open_tables(trust.over(self.file(tables)))
     }
 
-    fn journal(&self, _needed: bool) -> Result<(Box<dyn StorageBackend>, usize), EngineError> {
+    fn journal(&self, needed: bool) -> Result<(Box<dyn StorageBackend>, usize), EngineError> {
+        if !needed {
+            // A new one is made and put in its place.
+            self.disk.step(Step::SyncDir).map_err(|e| EngineError::io(&e))?;
+        }
         Ok((self.file(JOURNAL), self.half))
     }
 
@@ -371,7 +375,10 @@ impl Place for Files {
     }
 
     fn put_in_place(&self) -> io::Result<()> {
-        self.disk.step(Step::Rename(*self.fresh.lock()))?;
+        self.disk.step(Step::Rename(*self.fresh.lock()))
+    }
+
+    fn settle(&self) -> io::Result<()> {
         self.disk.step(Step::SyncDir)
     }
 

@@ -41,8 +41,11 @@ pub(super) trait Place: fmt::Debug + Send + 'static {
     /// An empty file that may come to be the tables.
     fn fresh(&self) -> io::Result<Box<dyn StorageBackend>>;
 
-    /// Makes it that, also after a crash.
+    /// Makes it that.
     fn put_in_place(&self) -> io::Result<()>;
+
+    /// Makes sure that it is that after a crash, too.
+    fn settle(&self) -> io::Result<()>;
 
     /// Lets go of it.
     fn discard(&self);
@@ -103,7 +106,11 @@ impl Place for Dir {
     }
 
     fn put_in_place(&self) -> io::Result<()> {
-        put_in_place(&self.0, FILE)
+        fs::rename(beside(&self.0, FILE), self.0.join(FILE))
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
     }
 
     fn discard(&self) {

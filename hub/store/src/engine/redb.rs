@@ -185,6 +185,11 @@ impl Redb {
             self.place.discard();
         }
         place?;
+        if let Err(error) = self.place.settle() {
+            // Which of the two a crash finds nobody can say now.
+            self.trust.lose();
+            return Err(EngineError::io(&error));
+        }
         self.trust = anew.trust;
         let files = guard(|| {
             let (journal, half) = self.place.journal(false)?;
@@ -280,6 +285,7 @@ impl Files {
         guard(|| {
             let mut files = open(place, trust)?;
             files.recover()?;
+            files.count()?;
             let found = tables::marks(&files.db)?;
             Ok((files, found))
         })
@@ -297,6 +303,15 @@ impl Files {
             self.journal.begin(next);
             Ok(())
         })
+    }
+
+    /// Has the journal count from now on, if it does not: of a file that has just taken its place it did not, and what comes
+    /// next is written to the journal alone.
+    fn count(&mut self) -> Result<(), EngineError> {
+        if tables::mark(&self.db)?.open {
+            return Ok(());
+        }
+        tables::write(&self.db, &[], Mark { next: self.journal.next(), open: true })
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {
@@ -519,7 +534,7 @@ impl Engine for Redb {
         let fresh = || -> Result<(), EngineError> {
             let disk = self.place.fresh().map_err(|e| EngineError::io(&e))?;
             guard(|| fill(disk, image, next))?;
-            self.place.put_in_place().map_err(|e| EngineError::io(&e))
+            self.place.put_in_place().and_then(|()| self.place.settle()).map_err(|e| EngineError::io(&e))
         };
         if let Err(error) = fresh() {
             self.place.discard();
