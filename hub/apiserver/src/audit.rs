@@ -221,9 +221,9 @@ impl Audit {
         receipts
     }
 
-    /// Room for a body that waits for its event.
+    /// Room for a body that waits for its event, in the queue that has least of it.
     pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
-        self.outputs[0].queue.room(bytes)
+        self.outputs.iter().map(|output| &output.queue).min_by_key(|queue| queue.left())?.room(bytes)
     }
 
     /// Waits until what was sent is written, or lost, where that is waited for: for all outputs at once, and for no longer

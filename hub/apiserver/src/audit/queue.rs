@@ -224,13 +224,14 @@ impl Queue {
         let mut state = self.state.lock();
         let mut fits = state.entries < self.limits.entries / share
             && state.bytes.saturating_add(line.len()) <= self.limits.bytes / share;
-        if let Some(posting) = self.posting.as_ref().filter(|_| !fits && !state.closed && state.unawaited > 0)
-        {
+        let gives_way = !fits && !refused && !state.closed && state.unawaited > 0;
+        if let Some(posting) = self.posting.as_ref().filter(|_| gives_way) {
             // One goes that was given up, and this one has its place: whoever comes after an outage does not wait for the
             // pauses of those who came in it.
             state.unawaited -= 1;
             posting.crowded.notify_one();
-            fits = true;
+            // A place for a place. Bytes there are no more of before it has gone: for whoever comes next.
+            fits = state.bytes.saturating_add(line.len()) <= self.limits.bytes;
         }
         if !fits || state.closed {
             let say = !state.closed && is_time(&mut state.said, self.env.now());
@@ -342,6 +343,11 @@ impl Queue {
     /// Somebody has given up waiting; whether they are the first.
     pub(crate) fn gave_up(&self) -> bool {
         !self.away.swap(true, Ordering::Relaxed)
+    }
+
+    /// Bytes for which there is room.
+    pub(crate) fn left(&self) -> usize {
+        self.limits.bytes.saturating_sub(self.state.lock().bytes)
     }
 
     /// Room for a body that waits for its event.

@@ -113,3 +113,16 @@ async fn what_was_given_up_makes_room_for_what_is_waited_for() {
     drop(hanging);
     assert!(audit.outputs[0].queue.waiting() <= 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_takes_nobodys_place_and_a_large_event_takes_no_small_ones() {
+    let audit = audit(Mode::Strict, 3);
+    let given_up: Vec<_> = (0..3).map(|_| audit.push_awaited(b"hangs", false)).collect();
+    drop(given_up);
+    tokio::task::yield_now().await;
+    assert_eq!(settle(&audit, audit.push_awaited(b"good", true)).await, (false, 0));
+    assert_eq!(audit.outputs[0].queue.waiting(), 3, "they are tried as before");
+    let large = vec![b'x'; audit.outputs[0].queue.left() + 1];
+    assert_eq!(settle(&audit, audit.push_awaited(&large, false)).await, (false, 0));
+    assert!(audit.outputs[0].queue.left() > 0, "no more waits than there is room for");
+}
