@@ -78,6 +78,8 @@ pub struct AgentConfig {
     pub scope: Scope,
     /// Which removals are held until they are confirmed.
     pub removals: RemovalRule,
+    /// Whether a hub that knows less than the agent waits to be confirmed.
+    pub doubt_older_hubs: bool,
     /// Given when the way to the hub is back; cuts every wait for it short.
     pub hub_back: Wake,
     /// The same for the member.
@@ -102,6 +104,7 @@ impl AgentConfig {
             resource_modeling: true,
             scope: Scope::default(),
             removals: RemovalRule::default(),
+            doubt_older_hubs: false,
             hub_back: Wake::new(),
             member_back: Wake::new(),
             troubles: Troubles::default(),

@@ -486,6 +486,7 @@ impl World {
             lease_duration: self.lease_duration,
             lease_interval: self.lease_duration / 4,
             removals: self.removals,
+            doubt_older_hubs: true,
             ..AgentConfig::new(cluster)
         }
     }

@@ -149,12 +149,21 @@ impl Origin {
             (Some(newest), Some(revision)) if revision < newest => {
                 older(false, format!("it is at revision {revision}, and has shown {newest} before"))
             }
+            // What it does not know any more are renewals of Leases then, which a hub that crashes may lose.
+            _ if self.goes_on(before, answer) => None,
             // Restored by the book, it goes on far behind where it ended.
             _ if before.outlived || before.another > self.another => {
                 older(false, "it has shown a state of before what it had shown".to_owned())
             }
             _ => None,
         }
+    }
+
+    /// Whether the hub knows all that it had answered for good, and goes on where it was.
+    fn goes_on(&self, before: Before, answer: &Answer) -> bool {
+        let noted = self.run.as_ref().map(|run| run.revision);
+        let known = before.newest.max(noted).zip(answer.revision);
+        answer.knows == Some(true) && known.is_some_and(|(known, now)| !is_another(known, now))
     }
 
     /// Whether the hub that has answered so is the one that is known, after another one in its place was not believed: a
@@ -288,6 +297,7 @@ mod tests {
             (Some(50), Some(50), Some(true), false),
             (Some(50), Some(60), Some(false), true),
             (None, Some(60), Some(false), true),
+            (None, Some(60), Some(true), false),
             (Some(50), Some(49), Some(true), true),
             (Some(50), Some(1 << 40), Some(true), false),
             (Some(50), Some(49), None, true),
@@ -299,11 +309,14 @@ mod tests {
             let answer = Answer { revision, durable: revision, ..answer("b", 0, knows) };
             let before = Before { newest, ..Before::default() };
             assert_eq!(origin("a", 40).judge(before, &answer).is_some(), older, "{newest:?} {answer:?}");
-            // That it turned out to be another makes it older, once.
+            // That it turned out to be another makes it older, once; but for one that has crashed and goes on where it was.
+            let crashed =
+                knows == Some(true) && !older && revision.is_some_and(|revision| revision < 1 << 30);
             for before in
                 [Before { outlived: true, ..before }, Before { another: Some(7), newest, outlived: false }]
             {
-                assert!(origin("a", 40).judge(before, &answer).is_some(), "{before:?} {answer:?}");
+                let judged = origin("a", 40).judge(before, &answer);
+                assert_eq!(judged.is_some(), !crashed, "{before:?} {answer:?}");
             }
             let mut believed = origin("a", 40);
             believed.goes_by(Some(7));

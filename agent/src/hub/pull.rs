@@ -171,7 +171,7 @@ impl Puller {
                 origin
             }
         };
-        if self.member.desired().is_empty() {
+        if self.member.desired().is_empty() || !self.config.doubt_older_hubs {
             // There is nothing to be held against it.
             origin.older = None;
         }
@@ -320,7 +320,8 @@ impl Puller {
             return true;
         }
         let older = known.origin.judge(before, &answer);
-        if let Some(older) = older.filter(|_| !self.member.desired().is_empty()) {
+        let doubts = self.config.doubt_older_hubs && !self.member.desired().is_empty();
+        if let Some(older) = older.filter(|_| doubts) {
             known.origin.older = Some(older);
             self.hold(known).await;
             self.keep(&known.origin, Keep::Now).await;

@@ -222,6 +222,12 @@ struct Flags {
     /// How long it waits if nobody confirms it; 0: until somebody does.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     hold_removals_for: Duration,
+    /// Whether a hub that knows less than the agent, as one that was restored from a backup, emptied or moved, waits to be
+    /// confirmed before anything of it is carried out: the Cluster's condition HubOlderThanAgent says so, and
+    /// `karmada-hub confirm-restore` does it.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    hold_for_older_hubs: bool,
     /// The namespace on the member in which the agent keeps what it has to know after a restart: what is fenced, and what the
     /// hub has said or the key for that.
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
@@ -476,6 +482,7 @@ impl Flags {
                 percent: self.hold_removals_above,
                 wait: Some(self.hold_removals_for).filter(|wait| !wait.is_zero()),
             },
+            doubt_older_hubs: self.hold_for_older_hubs,
             ..AgentConfig::new(self.cluster_name)
         };
         Ok(Args {

@@ -347,7 +347,7 @@ impl World {
 
     /// An agent's configuration for this world.
     pub(crate) fn config(&self) -> AgentConfig {
-        AgentConfig { removals: self.removals, ..AgentConfig::new(CLUSTER) }
+        AgentConfig { removals: self.removals, doubt_older_hubs: true, ..AgentConfig::new(CLUSTER) }
     }
 
     /// Starts an agent with the rights of one.
