@@ -85,6 +85,8 @@ pub struct World {
     pub lease_duration: Duration,
     /// Which removals agents hold.
     pub removals: RemovalRule,
+    /// Whether a hub that knows less than they do waits to be confirmed.
+    pub doubt_older_hubs: bool,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -320,6 +322,7 @@ impl World {
             status_interval: AgentConfig::new("").status_interval,
             lease_duration: AgentConfig::new("").lease_duration,
             removals: RemovalRule::default(),
+            doubt_older_hubs: true,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -486,7 +489,7 @@ impl World {
             lease_duration: self.lease_duration,
             lease_interval: self.lease_duration / 4,
             removals: self.removals,
-            doubt_older_hubs: true,
+            doubt_older_hubs: self.doubt_older_hubs,
             ..AgentConfig::new(cluster)
         }
     }

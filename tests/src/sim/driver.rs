@@ -103,6 +103,8 @@ impl Driver {
     pub(super) async fn new(plan: &Plan, ground: Arc<Ground>, ledger: Arc<Ledger>) -> Self {
         let mut world = World::on(plan.seed, ground, settings(plan)).await;
         world.status_interval = STATUS;
+        // As is the default: who doubts older hubs has tests of their own.
+        world.doubt_older_hubs = false;
         let mut members = JoinSet::new();
         let config = kubesim::Config { workloads: false, nodes: 0, ..kubesim::Config::default() };
         for n in 0..plan.members {
