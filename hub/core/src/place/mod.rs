@@ -15,7 +15,7 @@ mod reschedule;
 mod spread;
 mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karmada_api::{
     cluster::Taint,
@@ -233,33 +233,39 @@ fn schedule_term(
     term: Term<'_>,
 ) -> Result<Vec<TargetCluster>, PlaceError> {
     let mut filter = Filter::new(request, placement, term);
-    let fitting = fitting(request.fleet, &mut filter);
+    let fleet = request.fleet;
+    // Where every affinity names clusters the others are looked at only to say why there is none.
+    let (mut fitting, mut reasons) = match filter.names() {
+        Some(names) => judge(names.into_iter().filter_map(|name| fleet.get(name)), &mut filter),
+        None => Default::default(),
+    };
     if fitting.is_empty() {
-        let mut nowhere = NoFit { clusters: request.fleet.members().len(), ..NoFit::default() };
-        for member in request.fleet.members() {
-            // One that is being deleted is one of all, and no reason.
-            if let Err(reason) = filter.judge(member)
-                && reason != Reason::Deleting
-            {
-                *nowhere.reasons.entry(reason).or_default() += 1;
-            }
-        }
-        return Err(PlaceError::NoFit(nowhere));
+        (fitting, reasons) = judge(fleet.members().iter().map(|member| &**member), &mut filter);
+    }
+    if fitting.is_empty() {
+        return Err(PlaceError::NoFit(NoFit { clusters: fleet.members().len(), reasons }));
     }
     let candidates = candidates(request.spec, placement, &filter, fitting);
     let chosen = spread::choose(placement, request.spec.replicas, candidates)?;
     assign(request, placement, &chosen)
 }
 
-/// The clusters that can take an object, each with the place of the affinity that means it. Where every affinity names
-/// clusters nobody else is looked at.
-fn fitting<'a>(fleet: &'a Fleet, filter: &mut Filter<'_>) -> Vec<(&'a Member, usize)> {
-    let named = filter.names();
-    let mut judged = |member: &'a Member| filter.judge(member).ok().map(|tier| (member, tier));
-    match named {
-        Some(names) => names.into_iter().filter_map(|name| fleet.get(name)).filter_map(judged).collect(),
-        None => fleet.members().iter().filter_map(|member| judged(member)).collect(),
+/// Those of some clusters that can take an object, each with the place of the affinity that means it, and how often each
+/// reason keeps others from it.
+fn judge<'a>(
+    members: impl Iterator<Item = &'a Member>,
+    filter: &mut Filter<'_>,
+) -> (Vec<(&'a Member, usize)>, BTreeMap<Reason, usize>) {
+    let (mut fitting, mut reasons) = (Vec::new(), BTreeMap::new());
+    for member in members {
+        match filter.judge(member) {
+            Ok(tier) => fitting.push((member, tier)),
+            // It is one of all, and no reason.
+            Err(Reason::Deleting) => {}
+            Err(reason) => *reasons.entry(reason).or_default() += 1,
+        }
     }
+    (fitting, reasons)
 }
 
 /// The clusters that can take the object, best first, with the room they have.
@@ -270,7 +276,7 @@ fn candidates<'a>(
     fitting: Vec<(&'a Member, usize)>,
 ) -> Vec<Candidate<'a>> {
     let ask = ask(spec, placement);
-    let present: std::collections::BTreeMap<_, _> =
+    let present: BTreeMap<_, _> =
         spec.clusters.iter().map(|target| (target.name.as_str(), i64::from(target.replicas))).collect();
     let candidate = |(member, tier): (&'a Member, usize)| Candidate {
         member,
