@@ -49,6 +49,7 @@ mod state;
 mod stats;
 pub mod summary;
 mod tasks;
+pub mod tunnel;
 pub mod upstream;
 mod works;
 
