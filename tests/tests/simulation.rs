@@ -47,7 +47,6 @@ fn live(seeds: &[u64]) -> (Vec<Outcome>, Vec<Failure>) {
 }
 
 #[test]
-#[ignore = "a seed does not come to an end since agents ask which hub it is: to be found by the simulate example"]
 fn fleets_live_through_what_seeds_have_in_store() {
     let seeds: Vec<u64> = (0..SEEDS).collect();
     let (outcomes, failures) = live(&seeds);

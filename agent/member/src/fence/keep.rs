@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use futures::StreamExt;
 use karmada_api::consts::{event, manager::AGENT};
 use karmada_client::{Error, Patch};
-use karmada_core::judge::{fence, guard::State, history::History};
+use karmada_core::judge::{fence, guard::State};
 use karmada_meta::{duration, time::Time};
 use tokio::time::sleep;
 
@@ -98,12 +98,13 @@ impl Fence {
         inner.loaded && inner.guards.is_empty()
     }
 
-    /// Another agent may be at work here: what is known is forgotten, and read from the ledger again.
+    /// Another agent may be at work here: what is known is forgotten, and read from the ledger again. That the hub turned out
+    /// to be another is not in there before it is written: whoever forgot it would find it out anew each time.
     fn step_aside(&self) {
         self.idle.store(true, Ordering::Relaxed);
         let mut inner = self.inner.lock();
         inner.guards.clear();
-        inner.history = History::default();
+        inner.history.set_aside();
         inner.loaded = false;
     }
 

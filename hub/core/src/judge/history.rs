@@ -105,6 +105,7 @@ impl History {
 
     /// This was written down before: the revision, and the time of day at which a hub had turned out to be another, with
     /// the first revision that was seen of it. Whether the hub that has answered meanwhile turns out to be another by that.
+    /// Of two others the later one counts.
     pub fn recall(
         &mut self,
         revision: Option<u64>,
@@ -112,12 +113,16 @@ impl History {
         first: Option<u64>,
         now: Moment,
     ) -> bool {
-        if self.another.is_some() {
-            // That was another hub's, then.
+        let another = another.map(|wall| Another::recalled(wall, now));
+        // What is written down has whole seconds.
+        let second = |another: Option<Another>| another.map(|another| another.wall.as_secs());
+        if second(another) < second(self.another) {
+            // It was written down of the hub before, then.
             return false;
         }
         self.first = first;
-        self.another = another.map(|wall| Another::recalled(wall, now));
+        // The same one: what was seen of it is more exact.
+        self.another = if second(another) == second(self.another) { self.another } else { another };
         match (revision, self.revision) {
             (Some(before), Some(seen)) if is_another(before, seen) => {
                 self.another = Some(Another::at(now));
@@ -129,6 +134,11 @@ impl History {
                 false
             }
         }
+    }
+
+    /// What holds of it after somebody else may have seen more: that the hub turned out to be another, and not where it is.
+    pub fn set_aside(&mut self) {
+        self.revision = None;
     }
 
     /// How long ago the hub turned out to be another.
@@ -234,5 +244,30 @@ mod tests {
         assert_eq!((history.revision(), history.another(at(11))), (Some(LEAP * 3), Some(second(0))));
         assert_eq!(history.first(), Some(LEAP * 3));
         assert!(!History::default().is_unwritten(Some(1)) && !History::default().is_unwritten(None));
+    }
+
+    #[test]
+    fn what_was_found_out_outlives_being_set_aside() {
+        let ledger = (Some(LEAP), None, None);
+        let mut history = History::default();
+        assert!(!history.recall(ledger.0, ledger.1, ledger.2, at(1)));
+        assert!(history.answered(history, 3 * LEAP, at(2)));
+        // Before that is written down somebody else may be at work, and what is written down is read again, and again.
+        for second in 3..6 {
+            history.set_aside();
+            assert!(!history.recall(ledger.0, ledger.1, ledger.2, at(second)), "that is of the hub before");
+            assert!(!history.answered(history, 3 * LEAP, at(second)), "that is known");
+            assert_eq!(history.another_at(), Some(at(2).wall));
+        }
+        // Somebody has written it down, and gone on.
+        history.set_aside();
+        assert!(!history.recall(Some(3 * LEAP + 5), Some(at(2).wall), Some(3 * LEAP), at(7)));
+        assert_eq!((history.revision(), history.first()), (Some(3 * LEAP + 5), Some(3 * LEAP)));
+        assert!(!history.answered(history, 3 * LEAP + 6, at(8)));
+        // Somebody has seen a third.
+        history.set_aside();
+        assert!(!history.recall(Some(9), Some(at(8).wall), Some(7), at(9)));
+        assert_eq!((history.revision(), history.another(at(9))), (Some(9), Some(Duration::from_secs(1))));
+        assert!(!history.answered(history, 10, at(9)));
     }
 }
