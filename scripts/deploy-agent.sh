@@ -32,6 +32,8 @@ The second form gives it a credential that was made elsewhere:
                      secrets of the member (default), or off
   --namespaces A,B   the agent works in these namespaces of the member alone, has rights in no other, and says of what
                      it may not apply that it does not; they have to be there
+  --tunnel HOW       lets users of the hub reach the member by a connection that the agent dials when they ask: read-only, full
+                     or off (default); more about it is said after --, as --tunnel-deny=secrets
   --cluster-role F   a ClusterRole named karmada-agent that it gets instead of manifests/agent/clusterrole.yaml; what it is
                      refused stands in the status of what could not be applied
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
@@ -50,7 +52,7 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
-cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file=''
+cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file='' tunnel=off
 join_hub='' token='' hash='' proxy='' member_file='' member_context=''
 declare -a positional=() further=()
 value_of() { [ $# -ge 2 ] && [ -n "$2" ] || bad "$1 wants a value"; }
@@ -58,7 +60,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
         --cluster-name | --image | --hub-server | --wait | --hub | --token | --ca-cert-hash | --proxy-url | \
-            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role)
+            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role | --tunnel)
             value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
         --hub=*) join_hub=${1#*=} ;;
         --token=*) token=${1#*=} ;;
@@ -69,6 +71,7 @@ while [ $# -gt 0 ]; do
         --cluster-name=*) cluster=${1#*=} ;;
         --image=*) image=${1#*=} ;;
         --state=*) state=${1#*=} ;;
+        --tunnel=*) tunnel=${1#*=} ;;
         --namespaces=*) namespaces=${1#*=} ;;
         --cluster-role=*) role_file=${1#*=} ;;
         --hub-server=*) hub_server_override=${1#*=} ;;
@@ -99,6 +102,7 @@ else
     hub_context=${positional[1]} member_file=${positional[2]} member_context=${positional[3]}
 fi
 [[ $state =~ ^(secrets|off)$ ]] || bad "--state is secrets or off, not \"$state\""
+[[ $tunnel =~ ^(off|read-only|full)$ ]] || bad "--tunnel is off, read-only or full, not \"$tunnel\""
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     cluster=$member_context
@@ -110,7 +114,7 @@ image=${image:-karmada-agent:$(version)}
 for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
         --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state* | --kubeconfig* | --context* | \
-            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces*)
+            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces* | --tunnel | --tunnel=*)
             bad "$argument is this script's to say" ;;
         *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
         -*) ;;
@@ -125,10 +129,11 @@ if [ -n "$role_file" ]; then
     grep -qx 'kind: ClusterRole' "$role_file" && grep -qx '  name: karmada-agent' "$role_file" && ! grep -qx -- '---' "$role_file" ||
         bad "--cluster-role: $role_file is no manifest of one ClusterRole named karmada-agent"
 fi
+[ "$tunnel" = off ] || further=("--tunnel=$tunnel" ${further[@]+"${further[@]}"})
 [ -z "$namespaces" ] || further=("--namespaces=$namespaces" ${further[@]+"${further[@]}"})
 
 need_tools kubectl base64 sha256sum sed grep awk paste mktemp
-for file in namespace serviceaccount clusterrole clusterrolebinding deployment narrow/clusterrole narrow/own narrow/role; do
+for file in namespace serviceaccount clusterrole clusterrolebinding deployment tunnel narrow/clusterrole narrow/own narrow/role; do
     [ -r "$manifests/$file.yaml" ] || fail "$manifests/$file.yaml is missing: run this script from a checkout"
 done
 make_work
@@ -282,6 +287,10 @@ render_roles() {
         sed "s/@NAMESPACE@/$each/" "$manifests/narrow/role.yaml"; echo ---
     done
 }
+render_tunnel() {
+    [ "$tunnel" != off ] || return 0
+    cat "$manifests/tunnel.yaml"; echo ---
+}
 render_deployment() {
     local line argument
     while IFS= read -r line; do
@@ -318,7 +327,7 @@ fi
 {
     render_cluster_role; echo ---; cat "$manifests/clusterrolebinding.yaml"; echo ---
     case $found in "" | "|" | "$ours|"*) cat "$manifests/namespace.yaml"; echo --- ;; esac
-    render_roles; cat "$manifests/serviceaccount.yaml"; echo ---; render_secret; echo ---; render_deployment
+    render_roles; cat "$manifests/serviceaccount.yaml"; echo ---; render_tunnel; render_secret; echo ---; render_deployment
 } >"$work/wanted.yaml"
 
 # --validate=false: that would fetch the member's whole OpenAPI document, for manifests that do not vary.
@@ -360,6 +369,16 @@ states() {
 if [ -n "$agent_found" ] && [ "$agent_by" != "$ours" ]; then
     member -n "$namespace" delete deployment karmada-agent --cascade=foreground --timeout=60s >/dev/null ||
         fail "the karmada-agent that is there cannot be taken away: $(error_line)"
+fi
+# Nobody acts in others' names where there is no tunnel.
+if [ "$tunnel" = off ] && [ -n "$agent_found" ]; then
+    for object in clusterrolebinding/karmada-agent-tunnel clusterrole/karmada-agent-tunnel \
+        rolebinding/karmada-agent-tunnel role/karmada-agent-tunnel serviceaccount/karmada-agent-tunnel; do
+        by=$(member -n "$namespace" get "$object" --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}') ||
+            fail "$(explain "the member" "$member_server")"
+        [ "$by" != "$ours" ] || member -n "$namespace" delete "$object" --ignore-not-found >/dev/null ||
+            fail "what the tunnel needed cannot be taken away: $(error_line)"
+    done
 fi
 before=$(states)
 # A credential of another hub, or one that is to be made anew.

@@ -185,14 +185,15 @@ sweep() {
 # What deploy-agent.sh made, in the opposite order.
 clean_member() {
     local object
-    for object in clusterrolebinding/karmada-agent clusterrole/karmada-agent; do
+    for object in clusterrolebinding/karmada-agent clusterrole/karmada-agent \
+        clusterrolebinding/karmada-agent-tunnel clusterrole/karmada-agent-tunnel; do
         member delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
     # Those of --namespaces.
     member delete roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io --all-namespaces \
         -l "app=karmada-agent,app.kubernetes.io/managed-by=$ours" --ignore-not-found >/dev/null ||
         fail "the agent's roles: $(error_line)"
-    for object in serviceaccount/karmada-agent-sa secret/karmada-kubeconfig secret/karmada-agent-token "configmap/karmada-agent-fence-$cluster" \
+    for object in serviceaccount/karmada-agent-sa serviceaccount/karmada-agent-tunnel secret/karmada-kubeconfig secret/karmada-agent-token "configmap/karmada-agent-fence-$cluster" \
         "secret/karmada-agent-state-key-$cluster"; do
         member -n "$namespace" delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done
@@ -204,7 +205,7 @@ clean_member() {
     if [ "$by" = "$ours" ]; then
         others=$(member -n "$namespace" get deployments,statefulsets,daemonsets,jobs,services,persistentvolumeclaims,configmaps,secrets -o name) ||
             fail "the namespace $namespace: $(error_line)"
-        others=$(grep -Ev '^configmap/(kube-root-ca\.crt|openshift-service-ca\.crt)$|^secret/(default|karmada-agent-sa)-(token|dockercfg)-' <<<"$others" | paste -sd' ' -) || true
+        others=$(grep -Ev '^configmap/(kube-root-ca\.crt|openshift-service-ca\.crt)$|^secret/(default|karmada-agent-sa|karmada-agent-tunnel)-(token|dockercfg)-' <<<"$others" | paste -sd' ' -) || true
         if [ -n "$others" ]; then
             warn "the namespace $namespace stays: there is $others"
         else

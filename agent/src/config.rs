@@ -8,6 +8,8 @@ use karmada_env::Env;
 use karmada_member::{Place, RemovalRule, Scope};
 use parking_lot::Mutex;
 
+use crate::tunnel::Dials;
+
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -80,6 +82,8 @@ pub struct AgentConfig {
     pub removals: RemovalRule,
     /// Whether a hub that knows less than the agent waits to be confirmed.
     pub doubt_older_hubs: bool,
+    /// How the hub reaches the member by a connection of the agent's; not at all without it.
+    pub tunnel: Option<Dials>,
     /// Given when the way to the hub is back; cuts every wait for it short.
     pub hub_back: Wake,
     /// The same for the member.
@@ -105,6 +109,7 @@ impl AgentConfig {
             scope: Scope::default(),
             removals: RemovalRule::default(),
             doubt_older_hubs: false,
+            tunnel: None,
             hub_back: Wake::new(),
             member_back: Wake::new(),
             troubles: Troubles::default(),

@@ -20,6 +20,7 @@
 mod config;
 mod hub;
 pub mod process;
+pub mod tunnel;
 
 use std::{sync::Arc, time::Duration};
 

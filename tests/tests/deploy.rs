@@ -939,6 +939,15 @@ fn chart_and_manifests_agree() {
         }
         assert_eq!(charted["metadata"]["name"], written["metadata"]["name"]);
     }
+    // The tunnel's.
+    let (charted, manifests) = (plain(&text("tunnel.yaml")), manifest("tunnel.yaml"));
+    assert_eq!((charted.len(), manifests.len()), (5, 5));
+    for (charted, written) in charted.iter().zip(&manifests) {
+        for field in ["kind", "rules", "roleRef"] {
+            assert_eq!(charted[field], written[field], "{field} of {written}");
+        }
+        assert_eq!(charted["metadata"]["name"], written["metadata"]["name"]);
+    }
     // Both ways of reaching the hub, in the same words.
     let charted: String = ["deployment.yaml", "secret.yaml", "_helpers.tpl"].map(text).concat();
     let mut script = fs::read_to_string(root().join("scripts/deploy-agent.sh")).expect("a script");
@@ -954,6 +963,7 @@ fn chart_and_manifests_agree() {
         "--state-dir=/var/lib/karmada-agent",
         "--state=",
         "--namespaces=",
+        "--tunnel=",
         "karmada-agent-token",
         "karmada-kubeconfig",
     ] {

@@ -31,6 +31,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::{clusters, watch::HubWatch};
+use crate::tunnel::dial::Call;
 
 /// How long a change may rest before the Cluster is read: changes come in groups, and the watch often tells of a
 /// report of ours before its answer does.
@@ -57,6 +58,8 @@ pub(crate) struct ClusterView {
     /// Hears when the Cluster lets changes be made.
     holds: Arc<Holds>,
     current: latest::Sender<Option<Arc<Value>>>,
+    /// What it says of tunnels.
+    calls: latest::Sender<Option<Call>>,
     /// In which life of the hub that was heard of.
     life: AtomicU64,
     /// The newest metadata of a state that was not fetched yet.
@@ -81,6 +84,7 @@ impl ClusterView {
             fence,
             holds,
             current,
+            calls: latest::Sender::new(None),
             life: AtomicU64::new(0),
             unseen: Mutex::new(None),
         }
@@ -136,7 +140,7 @@ impl ClusterView {
                 made_anew = object::uid(known) != object::uid(&cluster);
             }
             if !overtaken {
-                self.holds.cluster_is(&cluster);
+                self.says(&cluster);
             }
             *current = Some(Arc::new(cluster));
             true
@@ -144,6 +148,24 @@ impl ClusterView {
         if made_anew && !outlived {
             self.fence.list_anew();
         }
+    }
+
+    /// Hears what its users and the hub say in it.
+    fn says(&self, cluster: &Value) {
+        self.holds.cluster_is(cluster);
+        let call = Some(Call::of(cluster));
+        self.calls.send_if_modified(|current| {
+            let changed = *current != call;
+            if changed {
+                current.clone_from(&call);
+            }
+            changed
+        });
+    }
+
+    /// What it says of tunnels, and its changes.
+    pub(crate) fn calls(&self) -> latest::Receiver<Option<Call>> {
+        self.calls.subscribe()
     }
 
     /// Why a Cluster is not ours, if it is not.
@@ -189,7 +211,7 @@ impl ClusterView {
         let news = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
         self.compare(before, &news);
         if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
-            self.holds.cluster_is(&news);
+            self.says(&news);
             self.sure.store(true, Ordering::Release);
             return Ok(());
         }
@@ -259,7 +281,7 @@ impl ClusterView {
                     Event::Upsert(news) if object::name(&news) == self.name => {
                         listed = true;
                         if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
-                            self.holds.cluster_is(&news);
+                            self.says(&news);
                         }
                         *self.unseen.lock() = Some(news);
                         if self.is_behind() {

@@ -24,7 +24,7 @@ use super::{
     telling::Telling,
     upstream::Line,
 };
-use crate::config::AgentConfig;
+use crate::{config::AgentConfig, tunnel::dial::Dialer};
 
 /// How long events that were not told may take to be kept.
 const KEPT: Duration = Duration::from_millis(500);
@@ -199,6 +199,11 @@ impl HubHalf {
                 view.follow(env, wake).await;
             }
         });
+        if let Some(dials) = config.tunnel.clone() {
+            let (rest, namespace) = (self.member.clone(), config.member_namespace.clone());
+            let dialer = Dialer::new(dials, rest, rights.clone(), namespace);
+            tasks.loops.spawn(dialer.run(self.view.calls()));
+        }
         tasks.loops.spawn(keep_holds(Arc::clone(&self.view), Arc::clone(half)));
         let reporter = self.reporter(half, tasks);
         tasks.loops.spawn({

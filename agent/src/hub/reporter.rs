@@ -288,7 +288,8 @@ impl Reporter {
         if rooms.forbidden || rooms.not_before > now {
             return Ok(());
         }
-        let mut reports = Vec::new();
+        let tunnel = self.config.tunnel.as_ref().map(|dials| dials.settings.limits.mode.to_string());
+        let mut reports = vec![(extension::TUNNEL, tunnel)];
         if !self.config.resource_modeling {
             // Nobody looks, so what was said once is taken back.
             reports.extend([(extension::NODES, None), (extension::QUOTAS, None)]);

@@ -1,6 +1,8 @@
 //! The command line: Karmada's flags with Karmada's defaults, so that its manifests and scripts start this agent, too.
 //! What means nothing here is taken and said.
 
+mod tunnel;
+
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -20,6 +22,7 @@ use crate::{
         credential::keep::KUBECONFIG,
         join::{Invitation, KeyDigest, Token},
     },
+    tunnel::Settings,
 };
 
 /// The longest lease that makes sense: a hub honours ten minutes unless its operator says otherwise.
@@ -54,6 +57,8 @@ pub(super) struct Args {
     /// Namespace and name of the Secret of the member that keeps the credential.
     pub(super) secret: Option<(String, String)>,
     pub(super) proxy: Option<Proxy>,
+    /// How the hub reaches the member, if it does.
+    pub(super) tunnel: Option<Settings>,
     pub(super) karmada_context: Option<String>,
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) context: Option<String>,
@@ -244,6 +249,8 @@ struct Flags {
     /// How logs are written.
     #[arg(long, alias = "logging-format", value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
+    #[command(flatten)]
+    tunnel: tunnel::TunnelFlags,
     #[command(flatten)]
     karmadas: Karmadas,
 }
@@ -455,6 +462,7 @@ impl Flags {
         if self.concurrent_work_syncs == 0 {
             return Err("--concurrent-work-syncs: must be at least 1".into());
         }
+        let tunnel = self.tunnel.check(&self.namespaces)?;
         let scope = Scope::named(self.namespaces).map_err(|problem| format!("--namespaces: {problem}"))?;
         if scope.is_narrow() && self.enable_cluster_resource_modeling {
             notes.push(
@@ -493,6 +501,7 @@ impl Flags {
             invited,
             secret,
             proxy,
+            tunnel,
             karmada_kubeconfig: self.karmada_kubeconfig,
             karmada_context: self.karmada_context,
             kubeconfig: self.kubeconfig,

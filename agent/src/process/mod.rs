@@ -43,6 +43,7 @@ use self::{
 use crate::{
     Agent, AgentConfig, Place, State, Troubles,
     hub::credential::{Credential, Keep, keep::remove, renew::Renewer, standing::Standing},
+    tunnel::{Dials, Record},
 };
 
 /// What the hub's and the member's logs call us.
@@ -229,6 +230,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             patience,
             env: env.clone(),
         });
+        let hub_identity = identity.clone();
         let troubles = Troubles::default();
         let standing = Arc::new(Standing::new(troubles.clone()));
         let renewer = Renewer {
@@ -242,6 +244,10 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             user_agent: USER_AGENT,
             standing: Arc::clone(&standing),
         };
+        let tunnel = args.tunnel.map(|settings| {
+            let (hub, member) = (hub_identity, member_identity.clone());
+            Dials { settings, hub, member, told: Record::log }
+        });
         let mut beside = JoinSet::new();
         beside.spawn(renewer.run(credential));
         if let Some(path) = args.kubeconfig {
@@ -251,6 +257,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             hub_back: hub_link.connected().clone(),
             member_back: member_link.connected().clone(),
             troubles,
+            tunnel,
             ..args.config
         };
         let agent = Agent::new(config, hub, member_client, env.clone(), state);

@@ -194,6 +194,15 @@ pub mod extension {
     /// The path at which a hub of ours tells which run of its store this is, and whether it knows another one (`boot`,
     /// `revision`).
     pub const HISTORY: &str = "/karmada/history";
+    /// On a Cluster, by its agent: how much of a tunnel it serves, `read-only` or `full`. Without it there is none.
+    pub const TUNNEL: &str = "agent.karmada.io/tunnel";
+    /// On a Cluster, by its users: how much of a tunnel they want there, `off`, `read-only` or `full`; the agent's flag is the
+    /// limit. Without it, as much as the agent gives.
+    pub const TUNNEL_WANTED: &str = "cluster.karmada.io/tunnel";
+    /// On a Cluster, by the hub: the number by which its agent is asked to dial. Each is good for one connection, at once.
+    pub const TUNNEL_CALL: &str = "hub.karmada.io/tunnel-call";
+    /// The path at which a hub of ours takes the connections that agents dial for a tunnel.
+    pub const TUNNEL_PATH: &str = "/karmada-hub/tunnel";
     /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
     /// The type of a condition of a Cluster, there while it is true: its agent was given another invitation (`--hub`, token,

@@ -1,4 +1,4 @@
-//! Subresources whose requests are carried on to somebody else, as they are.
+//! Subresources, and paths, whose requests are carried on to somebody else, as they are.
 //!
 //! ```text
 //!   front: who, as whom, may they ─► Call ─► Carrier ─► somebody else's answer, passed on
@@ -41,9 +41,9 @@ pub struct Call {
     pub user: UserInfo,
     /// Who has asked: whoever acts as others is still one.
     pub asked_by: String,
-    /// The object whose subresource is asked.
+    /// The object whose subresource is asked; empty for a path that is no resource.
     pub name: String,
-    /// What stands in the path behind the subresource, as it came: empty or with a slash in front.
+    /// What stands in the path behind the subresource, as it came: empty or with a slash in front. Empty for another path.
     pub path: String,
     /// Method, headers, body, and the connection if it is to change its protocol. Of the URI the query counts.
     pub request: Request<Body>,
@@ -90,6 +90,21 @@ pub struct Carried {
     pub kind: &'static str,
     /// Who does it.
     pub by: Arc<dyn Carrier>,
+}
+
+/// A path that is no resource's, and is carried on.
+#[derive(Clone)]
+pub struct CarriedPath {
+    /// All of it.
+    pub path: &'static str,
+    /// Who does it.
+    pub by: Arc<dyn Carrier>,
+}
+
+impl fmt::Debug for CarriedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.path)
+    }
 }
 
 impl fmt::Debug for Carried {

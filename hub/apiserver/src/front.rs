@@ -430,12 +430,16 @@ impl Front {
             return Err(Status::method_not_allowed_here());
         }
         let path = parts.uri.path();
-        let behind = carried::behind(info, path).ok_or_else(|| {
+        let ambiguous = || {
             let plain =
                 "write group, version, resource and name plainly, without a namespace and without %XX";
             Status::bad_request(format!("the path of a request that is carried on is ambiguous: {plain}"))
-        })?;
-        if behind.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
+        };
+        let behind = match info.is_resource {
+            true => carried::behind(info, path).ok_or_else(ambiguous)?,
+            false => "",
+        };
+        if info.is_resource && behind.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
             return Ok(carried::to_root(path, parts.uri.query()));
         }
         let standing = parts.extensions.get::<Standing>();

@@ -136,7 +136,7 @@ use crate::{
         epochs::Epochs,
     },
     authz::{Authorization, Authorizer, Roles, rbac::Rbac},
-    carried::Carried,
+    carried::{Carried, CarriedPath},
     certificates::{Certifier, CurrentCertifier},
     encryption::Encryption,
     follow::Derived,
@@ -184,6 +184,7 @@ pub(crate) struct Inner {
     rbac: Option<Arc<Rbac>>,
     pub(crate) paths: ArcSwap<Paths>,
     pub(crate) carried: ArcSwap<Vec<Carried>>,
+    pub(crate) carried_paths: ArcSwap<Vec<CarriedPath>>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
     /// The kind that scale subresources speak.
@@ -418,6 +419,7 @@ impl ApiServer {
             rbac,
             paths: ArcSwap::from_pointee(paths),
             carried: ArcSwap::default(),
+            carried_paths: ArcSwap::default(),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
             scale: unlisted("autoscaling", "v1", "scales", "Scale"),
@@ -513,6 +515,15 @@ impl ApiServer {
     /// Has a subresource's requests carried on from now on.
     pub fn carry(&self, one: &Carried) {
         self.inner.carried.rcu(|all| {
+            let mut all = Vec::clone(all);
+            all.push(one.clone());
+            all
+        });
+    }
+
+    /// Has a path's requests carried on from now on.
+    pub fn carry_path(&self, one: &CarriedPath) {
+        self.inner.carried_paths.rcu(|all| {
             let mut all = Vec::clone(all);
             all.push(one.clone());
             all

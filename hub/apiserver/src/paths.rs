@@ -25,6 +25,9 @@ const READY: &str = "readyz";
 /// Where a client asks which run of the store this is. Agents look there under the same name (`karmada_api`).
 pub const HISTORY: &str = "/karmada/history";
 
+/// Where an agent dials that was asked for a tunnel. Agents know it under the same name (`karmada_api`).
+pub const TUNNEL: &str = "/karmada-hub/tunnel";
+
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
 type Answering =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Status>> + Send + Sync>;

@@ -73,9 +73,12 @@ impl Answers for Inner {
     }
 
     fn way(&self, info: &RequestInfo) -> Option<Way> {
-        let carried = self.carried.load();
-        let one = carried.iter().find(|one| one.is_meant(info))?;
-        Some(Way { by: one.by.clone(), stops: self.shutdown.clone() })
+        let by = if info.is_resource {
+            self.carried.load().iter().find(|one| one.is_meant(info))?.by.clone()
+        } else {
+            self.carried_paths.load().iter().find(|one| one.path == info.path)?.by.clone()
+        };
+        Some(Way { by, stops: self.shutdown.clone() })
     }
 
     fn knows(&self, info: &RequestInfo) -> bool {

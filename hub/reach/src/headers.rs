@@ -6,6 +6,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use karmada_apiserver::authn::UserInfo;
 
+use crate::tunnel;
+
 /// Headers of one connection, not of the message.
 const HOP: [&str; 10] = [
     "connection",
@@ -111,6 +113,44 @@ pub(crate) fn forward(
     token: &str,
     audit_id: &str,
 ) -> Result<HeaderMap, String> {
+    let mut headers = without_identity(headers);
+    let mut bearer =
+        value("token", &format!("Bearer {token}")).map_err(|_| "the token is no token".to_owned())?;
+    bearer.set_sensitive(true);
+    headers.insert(header::AUTHORIZATION, bearer);
+    headers.insert("impersonate-user", value("user", &user.name)?);
+    for group in user.groups.iter().filter(|group| !EVERYBODYS.contains(&group.as_str())) {
+        headers.append("impersonate-group", value("group", group)?);
+    }
+    headers.insert("audit-id", value("audit id", audit_id)?);
+    Ok(headers)
+}
+
+/// The same as the cluster's agent gets them, which acts in the name of `user` by its own means.
+///
+/// # Errors
+/// When a name could not be a header's value on the member.
+pub(crate) fn to_agent(headers: &HeaderMap, user: &UserInfo, audit_id: &str) -> Result<HeaderMap, String> {
+    let mut headers = without_identity(headers);
+    value("user", &user.name)?;
+    for group in &user.groups {
+        value("group", group)?;
+    }
+    headers.insert(tunnel::USER, tunnel::told(user)?);
+    headers.insert("audit-id", value("audit id", audit_id)?);
+    Ok(headers)
+}
+
+/// What somebody is named in a header. Space at an end is no part of a header's value: the member would read another name than
+/// was judged.
+fn value(what: &str, text: &str) -> Result<HeaderValue, String> {
+    let made = HeaderValue::from_bytes(text.as_bytes());
+    let whole = !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+    made.ok().filter(|_| whole).ok_or_else(|| format!("the {what} {text:?} cannot be sent in a header"))
+}
+
+/// A client's headers without what is one connection's own, and without whatever could say who asks.
+fn without_identity(headers: &HeaderMap) -> HeaderMap {
     let protocol = upgrade(headers);
     let mut headers = headers.clone();
     without_hops(&mut headers);
@@ -123,27 +163,12 @@ pub(crate) fn forward(
         headers.remove(name);
     }
     without_tokens(&mut headers);
-    let value = |what: &str, text: &str| {
-        let made = HeaderValue::from_bytes(text.as_bytes());
-        // Space at an end is no part of a header's value: the member would read another name than was judged.
-        let whole = !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
-        made.ok().filter(|_| whole).ok_or_else(|| format!("the {what} {text:?} cannot be sent in a header"))
-    };
     if let Some(protocol) = protocol {
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, protocol);
     }
-    let mut bearer =
-        value("token", &format!("Bearer {token}")).map_err(|_| "the token is no token".to_owned())?;
-    bearer.set_sensitive(true);
-    headers.insert(header::AUTHORIZATION, bearer);
-    headers.insert("impersonate-user", value("user", &user.name)?);
-    for group in user.groups.iter().filter(|group| !EVERYBODYS.contains(&group.as_str())) {
-        headers.append("impersonate-group", value("group", group)?);
-    }
-    headers.insert("audit-id", value("audit id", audit_id)?);
-    Ok(headers)
+    headers
 }
 
 /// Takes tokens out of the list of subprotocols. The others stay in their order.
@@ -230,6 +255,29 @@ mod tests {
             ("x-original-url", "/admin"),
         ]);
         assert_eq!(lines(&forward(&sent, &user(), "t", "id-1").unwrap()), IDENTITY);
+    }
+
+    #[test]
+    fn an_agent_is_told_who_asks_by_the_hub_alone() {
+        let sent = headers(&[
+            ("karmada-user", "cm9vdA"),
+            ("karmada-method", "DELETE"),
+            ("karmada-upgrade", "h2c"),
+            ("connection", "karmada-user"),
+            ("impersonate-user", "system:admin"),
+            ("authorization", "Bearer mine"),
+            ("accept", "application/json"),
+        ]);
+        let mut made = to_agent(&sent, &user(), "id-1").unwrap();
+        let told = made.remove("karmada-user").unwrap();
+        assert_eq!(lines(&made), ["accept: application/json", "audit-id: id-1"]);
+        let told = base64::Engine::decode(&base64::prelude::BASE64_URL_SAFE_NO_PAD, told).unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        let want = serde_json::json!({"username": "jane", "groups": ["dev", "system:authenticated"]});
+        assert_eq!(told, want);
+        for (name, group) in [("jane ", "g"), ("", "g"), ("a", "system:masters "), ("a", "x\ty")] {
+            assert!(to_agent(&HeaderMap::new(), &UserInfo::new(name, [group]), "id").is_err(), "{name:?}");
+        }
     }
 
     #[test]

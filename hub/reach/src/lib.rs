@@ -1,24 +1,27 @@
 //! Live access to members through the hub: `clusters/NAME/proxy`.
 //!
 //! ```text
-//!   kubectl ─► API server: who, as whom, may they ─► Reach ─► member's API, in the user's name
-//!                                                     │
+//!   kubectl ─► API server: who, as whom, may they ─► Reach ─┬► member's API, in the user's name
+//!                                                     │     └► tunnel ─► its agent ─► member's API
 //!                  member (Cluster, Secrets) ─ target ┼ headers ─ sessions
 //!                                                     └ pipe: what has changed its protocol
 //! ```
 //!
-//! The hub speaks to a member with the token of an account that may do nothing but impersonate; the member's own RBAC says
-//! what the user may do there. Of what a client sends about identity nothing gets through ([`headers`]). Answers are passed
+//! The hub speaks to a member that it can dial with the token of an account that may do nothing but impersonate; one behind
+//! NAT is reached by a connection that its agent dials when it is asked to ([`tunnel`]), and the agent does the same. The
+//! member's own RBAC says what the user may do there. Of what a client sends about identity nothing gets through ([`headers`]). Answers are passed
 //! on as they come, and break off visibly where they cannot end.
 //!
 //! An upgrade (`exec`, `attach`, `port-forward`) is passed on only if the member has agreed to it: what was refused must
 //! not leave a connection on which the client could speak as the hub.
 
+mod figures;
 mod headers;
 mod member;
 mod pipe;
 mod sessions;
 mod target;
+pub mod tunnel;
 mod wire;
 
 use std::{
@@ -33,22 +36,32 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy,
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use karmada_apiserver::carried::{Call, Carried, Carrier};
+use karmada_apiserver::{
+    authn::UserInfo,
+    carried::{Call, Carried, CarriedPath, Carrier},
+};
+use karmada_env::Env;
 use karmada_meta::status::Status;
+use karmada_telemetry::metrics::Counter;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-pub use self::member::Registry;
+pub use self::{figures::Figures, member::Registry};
 use self::{
-    member::Member,
+    member::{By, Member},
     sessions::{Session, Sessions},
+    tunnel::{Failed, Tunnel, Tunnels},
     wire::Dialer,
 };
 
@@ -71,6 +84,8 @@ pub struct Reach {
     registry: Arc<dyn Registry>,
     sessions: Arc<Sessions>,
     clients: Arc<Mutex<HashMap<String, Kept>>>,
+    tunnels: Arc<Tunnels>,
+    figures: Arc<Figures>,
     most: usize,
 }
 
@@ -78,14 +93,66 @@ pub struct Reach {
 struct Kept {
     print: u64,
     used: Instant,
-    way: Way,
+    direct: Direct,
+}
+
+/// How a member is dialled.
+#[derive(Clone)]
+struct Direct {
+    dialer: Dialer,
+    client: Client,
 }
 
 /// How a member is reached.
-#[derive(Clone)]
-struct Way {
-    dialer: Dialer,
-    client: Client,
+enum Way {
+    /// With the token by which the member lets the hub act in others' names.
+    Direct(Box<Direct>, String),
+    Tunnel(Tunnel),
+}
+
+/// An answer, and what its way counts until it has ended.
+type Answered = (Response<Incoming>, Option<OwnedSemaphorePermit>);
+
+/// Why there is none.
+enum Unanswered {
+    Full,
+    Broken(String),
+}
+
+impl Way {
+    /// What stands before the paths that are asked.
+    fn server(&self) -> &Uri {
+        match self {
+            Self::Direct(direct, _) => direct.dialer.server(),
+            Self::Tunnel(tunnel) => tunnel.server(),
+        }
+    }
+
+    /// A client's headers as they go on.
+    fn headers(&self, of: &HeaderMap, user: &UserInfo, audit_id: &str) -> Result<HeaderMap, String> {
+        match self {
+            Self::Direct(_, token) => headers::forward(of, user, token, audit_id),
+            Self::Tunnel(_) => headers::to_agent(of, user, audit_id),
+        }
+    }
+
+    async fn ask(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
+        let answer = match self {
+            // On a connection of its own: what a member makes of a refused one is not the next request's business.
+            Self::Direct(direct, _) if session => {
+                builder().pool_max_idle_per_host(0).build(direct.dialer.clone()).request(request).await
+            }
+            Self::Direct(direct, _) => direct.client.request(request).await,
+            Self::Tunnel(tunnel) => {
+                return match tunnel.ask(request, session).await {
+                    Ok((answer, place)) => Ok((answer, Some(place))),
+                    Err(Failed::Full) => Err(Unanswered::Full),
+                    Err(Failed::Broken(why)) => Err(Unanswered::Broken(why)),
+                };
+            }
+        };
+        answer.map(|answer| (answer, None)).map_err(|error| Unanswered::Broken(wire::why(&error)))
+    }
 }
 
 impl fmt::Debug for Reach {
@@ -96,8 +163,21 @@ impl fmt::Debug for Reach {
 
 impl Reach {
     /// By what this registry knows; so many requests at a time, and as many connections again that are kept for the next.
-    pub fn new(registry: Arc<dyn Registry>, most: usize) -> Self {
-        Self { registry, sessions: Arc::new(Sessions::new(most)), clients: Arc::default(), most }
+    pub fn new(registry: Arc<dyn Registry>, most: usize, env: Env) -> Self {
+        let figures = Arc::new(Figures::default());
+        let tunnels = Arc::new(Tunnels::new(registry.clone(), most, figures.clone(), env));
+        let sessions = Arc::new(Sessions::new(most));
+        Self { registry, sessions, clients: Arc::default(), tunnels, figures, most }
+    }
+
+    /// The path to which agents dial that are asked for a tunnel.
+    pub fn tunnels(&self) -> CarriedPath {
+        self.tunnels.path()
+    }
+
+    /// What it counts.
+    pub fn figures(&self) -> &Arc<Figures> {
+        &self.figures
     }
 
     /// The subresource that it answers.
@@ -117,40 +197,43 @@ impl Carrier for Reach {
     fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
         let (registry, sessions, clients, most) =
             (self.registry.clone(), self.sessions.clone(), self.clients.clone(), self.most);
+        let (tunnels, bytes) = (self.tunnels.clone(), self.figures.user(&call.asked_by));
         Box::pin(async move {
             let session = sessions.begin(&call.asked_by, &call.name)?;
-            let member = member::find(&*registry, &call.name).await?;
-            let way = way(&clients, most, &call.name, &member)?;
-            Carriage { name: call.name.clone(), way, token: member.token }
-                .carry(call, Arc::new(session))
-                .await
+            let way = match member::find(&*registry, &call.name).await? {
+                By::Address(member) => {
+                    Way::Direct(Box::new(direct(&clients, most, &call.name, &member)?), member.token)
+                }
+                By::Tunnel => Way::Tunnel(tunnels.to(&call.name).await?),
+            };
+            Carriage { name: call.name.clone(), way, bytes }.carry(call, Arc::new(session)).await
         })
     }
 }
 
 /// The way to a member: that of before where nothing has changed.
-fn way(
+fn direct(
     clients: &Mutex<HashMap<String, Kept>>,
     most: usize,
     name: &str,
     member: &Member,
-) -> Result<Way, Status> {
+) -> Result<Direct, Status> {
     let now = Instant::now();
     if let Some(kept) = clients.lock().get_mut(name).filter(|kept| kept.print == member.print) {
         kept.used = now;
-        return Ok(kept.way.clone());
+        return Ok(kept.direct.clone());
     }
     let dialer = Dialer::new(member.endpoint()?, member.refuses());
     let client = builder().pool_idle_timeout(IDLE).pool_max_idle_per_host(1).build(dialer.clone());
-    let way = Way { dialer, client };
+    let direct = Direct { dialer, client };
     let mut clients = clients.lock();
     if clients.len() >= most {
         clients.retain(|_, kept| now.duration_since(kept.used) < IDLE);
     }
     if clients.len() < most {
-        clients.insert(name.to_owned(), Kept { print: member.print, used: now, way: way.clone() });
+        clients.insert(name.to_owned(), Kept { print: member.print, used: now, direct: direct.clone() });
     }
-    Ok(way)
+    Ok(direct)
 }
 
 fn builder() -> legacy::Builder {
@@ -163,7 +246,8 @@ fn builder() -> legacy::Builder {
 struct Carriage {
     name: String,
     way: Way,
-    token: String,
+    /// What the user has sent and got.
+    bytes: Counter,
 }
 
 impl Carriage {
@@ -187,12 +271,11 @@ impl Carriage {
         let Call { user, path, request, audit_id, held, ends, .. } = call;
         let (mut parts, body) = request.into_parts();
         let query = parts.uri.query();
-        let server = self.way.dialer.server();
+        let server = self.way.server();
         let place = target::place(server, &path, query).map_err(Status::bad_request)?;
         let upgrades = headers::session(&parts.headers).map_err(Status::bad_request)?;
         let lasts = upgrades || target::lasts(&path, query);
-        let sent =
-            headers::forward(&parts.headers, &user, &self.token, &audit_id).map_err(Status::bad_request)?;
+        let sent = self.way.headers(&parts.headers, &user, &audit_id).map_err(Status::bad_request)?;
         // Before anything is done on the member.
         let client = match upgrades {
             true => Some(parts.extensions.remove::<hyper::upgrade::OnUpgrade>().ok_or_else(|| {
@@ -205,29 +288,31 @@ impl Carriage {
         let answered = CancellationToken::new();
         let upload = match upgrades {
             true => Body::empty(),
-            false => Body::new(Upload::new(body, session.clone(), &answered)),
+            false => Body::new(Upload::new(body, session.clone(), &answered, self.bytes.clone())),
         };
         let mut request = Request::new(upload);
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = place;
         *request.headers_mut() = sent;
         let asked = request.headers().clone();
-        let asking = match upgrades {
-            // On a connection of its own: what a member makes of a refused one is not the next request's business.
-            true => builder().pool_max_idle_per_host(0).build(self.way.dialer.clone()).request(request),
-            false => self.way.client.request(request),
-        };
+        let asking = self.way.ask(request, upgrades);
         let until = (!lasts).then(|| begun + WHOLE);
         let mut ends = ends;
         let answer = tokio::select! {
-            answer = asking => answer.map_err(|error| self.wrong(&wire::why(&error)))?,
+            answer = asking => answer.map_err(|unanswered| match unanswered {
+                Unanswered::Full => Status::too_many_requests(
+                    format!("cluster {}: too many requests are under way by its tunnel; try again", self.name),
+                    1,
+                ),
+                Unanswered::Broken(why) => self.wrong(&why),
+            })?,
             () = until_then(until) => {
                 let why = format!("its API has not answered within {} s", WHOLE.as_secs());
                 return Err(self.on_the_way(504, "Timeout", &why));
             }
             () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
         };
-        let mut answer = answer;
+        let (mut answer, place) = answer;
         let code = answer.status();
         if let Some(client) = client
             && code == StatusCode::SWITCHING_PROTOCOLS
@@ -238,12 +323,12 @@ impl Carriage {
             let theirs = hyper::upgrade::on(&mut answer);
             let mut headers = HeaderMap::clone(answer.headers());
             headers::back(&mut headers, true);
-            let name = self.name;
+            let (name, bytes) = (self.name, self.bytes);
             tokio::spawn(async move {
-                let _open = (session, held);
+                let _open = (session, held, place);
                 match tokio::try_join!(client, theirs) {
                     Ok((client, theirs)) => {
-                        pipe::pipe(TokioIo::new(client), TokioIo::new(theirs), ends).await
+                        pipe::pipe(TokioIo::new(client), TokioIo::new(theirs), ends, &bytes).await
                     }
                     Err(error) => {
                         tracing::debug!(cluster = name, %error, "a connection has not changed its protocol");
@@ -264,8 +349,13 @@ impl Carriage {
         }
         if code == StatusCode::UNAUTHORIZED {
             // The user has been let in; it is the hub that has not.
-            return Err(self
-                .wrong("its API does not accept the hub's token: see the Secret of impersonatorSecretRef"));
+            let why = match self.way {
+                Way::Direct(..) => {
+                    "its API does not accept the hub's token: see the Secret of impersonatorSecretRef"
+                }
+                Way::Tunnel(_) => "its agent does not let the hub in",
+            };
+            return Err(self.wrong(why));
         }
         let (mut head, body) = answer.into_parts();
         headers::back(&mut head.headers, false);
@@ -279,9 +369,13 @@ impl Carriage {
         }
         let body = watched(Body::new(body), until, ends);
         // The session ends with the answer.
-        let open = (session, held, answered.drop_guard());
+        let open = (session, held, place, answered.drop_guard());
+        let bytes = self.bytes;
         let body = Body::from_stream(body.map(move |part| {
             let _open = &open;
+            if let Ok(part) = &part {
+                bytes.inc_by(part.len() as u64);
+            }
             part
         }));
         Ok(Response::from_parts(head, body))
@@ -323,12 +417,13 @@ fn watched(
 struct Upload {
     body: Body,
     answered: Pin<Box<WaitForCancellationFutureOwned>>,
+    bytes: Counter,
     _session: Arc<Session>,
 }
 
 impl Upload {
-    fn new(body: Body, session: Arc<Session>, answered: &CancellationToken) -> Self {
-        Self { body, answered: Box::pin(answered.clone().cancelled_owned()), _session: session }
+    fn new(body: Body, session: Arc<Session>, answered: &CancellationToken, bytes: Counter) -> Self {
+        Self { body, answered: Box::pin(answered.clone().cancelled_owned()), bytes, _session: session }
     }
 }
 
@@ -343,7 +438,11 @@ impl http_body::Body for Upload {
         if self.answered.as_mut().poll(context).is_ready() {
             return Poll::Ready(Some(Err(axum::Error::new("its answer has ended"))));
         }
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.bytes.inc_by(frame.data_ref().map_or(0, Bytes::len) as u64);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -9,7 +9,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::future::BoxFuture;
 use karmada_api::{
     cluster::{Cluster, ClusterSpec, ClusterSyncMode, LocalSecretReference},
-    consts::namespace,
+    conditions::ConditionStatus,
+    consts::{condition, extension, namespace},
 };
 use karmada_client::{
     kubeconfig::Endpoint,
@@ -24,6 +25,17 @@ pub trait Registry: Send + Sync + 'static {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>>;
     /// A Secret, if there is one.
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>>;
+    /// Asks a cluster's agent to dial by this number, in the annotation [`extension::TUNNEL_CALL`] of its Cluster.
+    fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>>;
+}
+
+/// By what a member is reached.
+#[derive(Debug)]
+pub(crate) enum By {
+    /// The hub dials it.
+    Address(Box<Member>),
+    /// Its agent dials the hub.
+    Tunnel,
 }
 
 /// A member that the hub can dial.
@@ -91,24 +103,53 @@ fn nowhere(address: IpAddr) -> Option<&'static str> {
     rows.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
-/// The member of this name.
+/// Whether the agent of a cluster that the hub cannot dial serves a tunnel now.
+fn tunnel(name: &str, cluster: &Cluster) -> Result<By, Status> {
+    let cannot = |why: &str| {
+        Err(Status::service_unavailable(format!("cluster {name} cannot be reached by the hub: {why}")))
+    };
+    let annotation = |key: &str| cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+    match annotation(extension::TUNNEL) {
+        Some("read-only" | "full") => {}
+        _ => {
+            return cannot(
+                "it is in pull mode, its Cluster names no apiEndpoint or no impersonatorSecretRef, and its agent serves no \
+                 tunnel (karmada-agent --tunnel)",
+            );
+        }
+    }
+    match annotation(extension::TUNNEL_WANTED) {
+        None | Some("read-only" | "full") => {}
+        Some(_) => return cannot(&format!("its annotation {} wants no tunnel", extension::TUNNEL_WANTED)),
+    }
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    let mut silent =
+        conditions.filter(|one| one.type_ == condition::READY && one.status == ConditionStatus::Unknown);
+    match silent.next() {
+        // Whoever does not answer is not waited for.
+        Some(silent) => {
+            cannot(&format!("its agent has not been heard since {}", silent.last_transition_time))
+        }
+        None => Ok(By::Tunnel),
+    }
+}
+
+/// By what the member of this name is reached.
 ///
 /// # Errors
 /// 404 for an unknown cluster; in Karmada's words, why one cannot be reached.
-pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<Member, Status> {
+pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<By, Status> {
     let Some(cluster) = registry.cluster(name).await? else {
         let clusters = GroupResource { group: "cluster.karmada.io".into(), resource: "clusters".into() };
         return Err(Status::not_found(&clusters, name));
     };
-    let spec = cluster.spec;
+    let spec = &cluster.spec;
     if spec.sync_mode == ClusterSyncMode::Pull
         && (spec.api_endpoint.is_empty() || spec.impersonator_secret_ref.is_none())
     {
-        return Err(Status::service_unavailable(format!(
-            "cluster {name} cannot be reached by the hub: it is in pull mode, and its Cluster names no apiEndpoint or no \
-             impersonatorSecretRef"
-        )));
+        return tunnel(name, &cluster);
     }
+    let spec = cluster.spec;
     if spec.api_endpoint.is_empty() {
         return Err(Status::internal(format!("API endpoint of cluster {name} should not be empty")));
     }
@@ -140,7 +181,8 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<Member, 
     (&spec.api_endpoint, &ca, spec.insecure_skip_tls_verification, &spec.proxy_url, &spec.proxy_header)
         .hash(&mut print);
     (spec.sync_mode == ClusterSyncMode::Push).hash(&mut print);
-    Ok(Member { name: name.to_owned(), spec, ca, token: token.trim().to_owned(), print: print.finish() })
+    let (token, print) = (token.trim().to_owned(), print.finish());
+    Ok(By::Address(Box::new(Member { name: name.to_owned(), spec, ca, token, print })))
 }
 
 /// Whether a Secret is the cluster's: by the names that Karmada gives it, or because it belongs to the Cluster, as with
@@ -188,6 +230,44 @@ mod tests {
             ("ff02::1", true),
         ] {
             assert_eq!(nowhere(address.parse().unwrap()).is_some(), refused, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_where_both_want_it_and_the_agent_is_heard() {
+        for (given, wanted, ready, want) in [
+            (None, None, "True", "--tunnel"),
+            (Some("off"), None, "True", "--tunnel"),
+            (Some("full"), None, "True", ""),
+            (Some("read-only"), Some("full"), "False", ""),
+            (Some("full"), Some("read-only"), "True", ""),
+            (Some("full"), Some("off"), "True", "cluster.karmada.io/tunnel"),
+            (Some("full"), Some("Full"), "True", "cluster.karmada.io/tunnel"),
+            (Some("full"), None, "Unknown", "not been heard since 2026-01-02T03:04:05Z"),
+        ] {
+            let annotations = [(extension::TUNNEL, given), (extension::TUNNEL_WANTED, wanted)];
+            let annotations: serde_json::Map<_, _> = annotations
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?.into())))
+                .collect();
+            let cluster = serde_json::from_value(json!({
+                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                "metadata": {"name": "m", "annotations": annotations}, "spec": {"syncMode": "Pull"},
+                "status": {"conditions": [{
+                    "type": "Ready", "status": ready, "reason": "r", "message": "",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z",
+                }]},
+            }));
+            match tunnel("m", &cluster.unwrap()) {
+                Ok(by) => {
+                    assert!(matches!(by, By::Tunnel) && want.is_empty(), "{given:?} {wanted:?} {ready}")
+                }
+                Err(status) => assert!(
+                    status.code() == 503 && !want.is_empty() && status.message.contains(want),
+                    "{}",
+                    status.message
+                ),
+            }
         }
     }
 

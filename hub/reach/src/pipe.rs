@@ -2,6 +2,7 @@
 
 use std::{future::Future, io, time::Duration};
 
+use karmada_telemetry::metrics::Counter;
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -20,13 +21,16 @@ pub(crate) async fn pipe(
     a: impl AsyncRead + AsyncWrite + Unpin,
     b: impl AsyncRead + AsyncWrite + Unpin,
     ends: impl Future<Output = ()>,
+    bytes: &Counter,
 ) {
     let (mut from_a, mut to_a) = tokio::io::split(a);
     let (mut from_b, mut to_b) = tokio::io::split(b);
     let last = Mutex::new(Instant::now());
     let both = async {
-        let (mut there, mut back) =
-            (Box::pin(half(&mut from_a, &mut to_b, &last)), Box::pin(half(&mut from_b, &mut to_a, &last)));
+        let (mut there, mut back) = (
+            Box::pin(half(&mut from_a, &mut to_b, &last, bytes)),
+            Box::pin(half(&mut from_b, &mut to_a, &last, bytes)),
+        );
         // A direction that breaks ends both.
         tokio::select! {
             ended = &mut there => if ended.is_ok() { let _ = tokio::time::timeout(REST, back).await; },
@@ -53,11 +57,13 @@ async fn half(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     last: &Mutex<Instant>,
+    bytes: &Counter,
 ) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
         let read = from.read(&mut chunk).await?;
         *last.lock() = Instant::now();
+        bytes.inc_by(read as u64);
         if read == 0 {
             return to.shutdown().await;
         }
@@ -76,7 +82,9 @@ mod tests {
     async fn what_one_says_the_other_hears_until_both_have_ended() {
         let ((mut client, near), (far, mut member)) = (duplex(64), duplex(64));
         let (_stop, stopped) = oneshot::channel::<()>();
-        let piping = tokio::spawn(pipe(near, far, async move { drop(stopped.await) }));
+        let piping = tokio::spawn(async move {
+            pipe(near, far, async move { drop(stopped.await) }, &Counter::default()).await;
+        });
         let all: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         let (there, sent) = (all.clone(), all.clone());
         let speaking = tokio::spawn(async move {
@@ -109,16 +117,16 @@ mod tests {
         let ((mut client, near), (far, _member)) = begin();
         client.shutdown().await.unwrap();
         let start = Instant::now();
-        pipe(near, far, std::future::pending()).await;
+        pipe(near, far, std::future::pending(), &Counter::default()).await;
         assert_eq!(start.elapsed(), REST);
         // Nothing that is said.
         let ((_client, near), (far, _member)) = begin();
         let start = Instant::now();
-        pipe(near, far, std::future::pending()).await;
+        pipe(near, far, std::future::pending(), &Counter::default()).await;
         assert_eq!(start.elapsed(), IDLE);
         // A credential that ends.
         let ((mut client, near), (far, _member)) = begin();
-        pipe(near, far, tokio::time::sleep(Duration::from_secs(7))).await;
+        pipe(near, far, tokio::time::sleep(Duration::from_secs(7)), &Counter::default()).await;
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "it is closed");
     }
 }

@@ -28,7 +28,7 @@ async fn serve(
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let acts = acts.clone();
-            let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+            let service = service_fn(move |request: Request<Incoming>| {
                 let answer = acts(request.map(Body::new));
                 async move { Ok::<_, Infallible>(answer.await) }
             });
@@ -56,6 +56,10 @@ impl Registry for One {
         let found = self.secrets.get(name).filter(|_| namespace == "karmada-cluster").cloned();
         Box::pin(ready(Ok(found)))
     }
+
+    fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(ready(Err(Status::internal("nobody can be called"))))
+    }
 }
 
 fn one(endpoint: &str) -> One {
@@ -71,7 +75,7 @@ fn one(endpoint: &str) -> One {
 
 /// A hub before this member, as a client finds it: the path is the member's.
 async fn hub(one: One) -> SocketAddr {
-    let reach = Arc::new(Reach::new(Arc::new(one), 100));
+    let reach = Arc::new(Reach::new(Arc::new(one), 100, Env::system()));
     serve(move |request| {
         let reach = reach.clone();
         Box::pin(async move {

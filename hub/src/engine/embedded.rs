@@ -55,6 +55,7 @@ pub struct Embedded {
     server: ApiServer,
     store: ApiStore,
     new_templates: NewTemplates,
+    reaching: Arc<karmada_reach::Figures>,
     tasks: TaskTracker,
 }
 
@@ -105,10 +106,13 @@ impl Embedded {
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
-        server.carry(&members::reach(server.registry()));
+        let reach = members::reach(server.registry(), env);
+        let reaching = reach.figures().clone();
+        server.carry_path(&reach.tunnels());
+        server.carry(&reach.subresource());
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
-        let embedded = Self { server, store, new_templates, tasks };
+        let embedded = Self { server, store, new_templates, reaching, tasks };
         embedded.create_namespaces().await;
         Ok(embedded)
     }
@@ -130,12 +134,18 @@ impl Embedded {
         let server = ApiServer::new(store.clone(), env.clone(), registration, CancellationToken::new());
         let tasks = TaskTracker::new();
         tasks.close();
-        Ok(Self { server, store, new_templates: NewTemplates::default(), tasks })
+        let (new_templates, reaching) = (NewTemplates::default(), Arc::default());
+        Ok(Self { server, store, new_templates, reaching, tasks })
     }
 
     /// The server, for a listener.
     pub fn server(&self) -> &ApiServer {
         &self.server
+    }
+
+    /// What goes to members and back, in numbers.
+    pub fn reaching(&self) -> &Arc<karmada_reach::Figures> {
+        &self.reaching
     }
 
     /// The store, for copies of it.

@@ -2,26 +2,32 @@
 
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, ready};
-use karmada_api::cluster::Cluster;
+use karmada_api::{cluster::Cluster, consts::extension};
 use karmada_apiserver::{
-    carried::Carried,
+    authn::UserInfo,
     listener::to_members,
-    registry::{Registry, Target},
+    options::WriteOptions,
+    registry::{Caller, Registry, Target, patch::PatchType},
 };
 use karmada_client::Resource;
+use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
 use karmada_reach::Reach;
 use rustix::process::getrlimit;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// Who asks agents for tunnels, in the fields it owns and in the log.
+const AGENT: &str = "karmada-tunnels";
 
 /// What carries requests to them.
-pub(super) fn reach(registry: &Arc<Registry>) -> Carried {
+pub(super) fn reach(registry: &Arc<Registry>, env: &Env) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(registry)), to_members(files)).subresource()
+    Reach::new(Arc::new(Stored::of(registry)), to_members(files), env.clone())
 }
 
 /// Reads them where they are. The server holds this, and is not held by it.
@@ -32,9 +38,12 @@ impl Stored {
         Self(Arc::downgrade(registry))
     }
 
+    fn registry(&self) -> Result<Arc<Registry>, Status> {
+        self.0.upgrade().ok_or_else(|| Status::service_unavailable("the API server is ending"))
+    }
+
     fn read(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
-        let gone = || Status::service_unavailable("the API server is ending");
-        let registry = self.0.upgrade().ok_or_else(gone)?;
+        let registry = self.registry()?;
         let kinds = registry.kinds();
         let Some(kind) = kinds.by_resource(&resource.group, &resource.version, &resource.plural) else {
             return Ok(None);
@@ -51,6 +60,22 @@ impl karmada_reach::Registry for Stored {
             Cluster::deserialize(&cluster).map(Some).map_err(unreadable)
         };
         ready(read()).boxed()
+    }
+
+    fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let registry = self.registry()?;
+            let kinds = registry.kinds();
+            let kind = kinds.by_resource(&CLUSTERS.group, &CLUSTERS.version, &CLUSTERS.plural);
+            let kind = kind.ok_or_else(Status::no_such_resource)?;
+            let user = UserInfo::system(AGENT);
+            let caller = Caller::new(&user, AGENT);
+            let target = Target { kind, namespace: "", name: cluster, subresource: "" };
+            let patch = json!({"metadata": {"annotations": {extension::TUNNEL_CALL: number}}});
+            let patch = Bytes::from(patch.to_string());
+            let options = WriteOptions::default();
+            registry.patch(&caller, &target, PatchType::Merge, &patch, &options).await.map(drop)
+        })
     }
 
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {

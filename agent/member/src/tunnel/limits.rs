@@ -19,7 +19,7 @@ const SELF: [(&str, &str); 3] = [
 const PLACES: [&str; 7] = ["api", "apis", "openapi", "version", "healthz", "livez", "readyz"];
 
 /// How much a tunnel is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// Nothing: there is none.
     #[default]

@@ -1,7 +1,7 @@
 //! What a tunnel lets through to the member: judged on the agent, by its owner's word.
 //!
-//! Requests of the hub's users are to reach members that the hub cannot dial, by `clusters/NAME/proxy`. Judging them is
-//! all that is here: nothing opens a tunnel yet. The judgement was made for this design:
+//! Requests of the hub's users reach members that the hub cannot dial by `clusters/NAME/proxy`. Judging them is all that is
+//! here:
 //!
 //! ```text
 //!   kubectl ─► hub ══ what there is already: Lease, Works, reports, watches ══ agent

@@ -19,12 +19,13 @@ pub struct Who {
 }
 
 impl Who {
-    /// From the names and the groups that the hub has sent. `own`: the agent's own account on the member, in whose name
-    /// nobody else acts; `masters`: the member's owner has said that the group system:masters may be used.
+    /// From the names and the groups that the hub has sent. `own`: the agent's own accounts on the member, in whose
+    /// names nobody else acts who may not do everything anyway; `masters`: the member's owner has said that the group
+    /// system:masters may be used.
     ///
     /// # Errors
     /// Where that is not one user, or one that the member is not to see.
-    pub fn of(users: &[&str], groups: &[&str], own: &str, masters: bool) -> Result<Self, Refusal> {
+    pub fn of(users: &[&str], groups: &[&str], own: &[&str], masters: bool) -> Result<Self, Refusal> {
         let [user] = users else {
             return Err(Refusal::Unclear(format!(
                 "a request has one user, and this one has {}",
@@ -40,15 +41,16 @@ impl Who {
                 return Err(Refusal::Unclear(format!("the {what} {name:?} cannot be sent in a header")));
             }
         }
-        if *user == own {
-            return Err(Refusal::Forbidden(format!(
-                "{user:?} is the agent's own account on this member, in whose name nobody else acts"
-            )));
-        }
         if !masters && groups.contains(&MASTERS) {
             return Err(Refusal::Forbidden(format!(
                 "the member's owner lets nobody act as {MASTERS}, and {user:?} is in that group: bind the user to roles on \
                  the member, or start the agent with --tunnel-masters"
+            )));
+        }
+        // Whoever may do everything anyway gains nothing by it.
+        if own.contains(user) && !groups.contains(&MASTERS) {
+            return Err(Refusal::Forbidden(format!(
+                "{user:?} is an account of the agent's own on this member, in whose name nobody else acts"
             )));
         }
         let groups = groups.iter().filter(|group| !EVERYBODYS.contains(group));
@@ -78,7 +80,7 @@ mod tests {
             (vec![OWN], vec![], Err(403)),
             (vec!["jane"], vec!["dev"; GROUPS + 1], Err(400)),
         ] {
-            let who = Who::of(&users, &groups, OWN, false).map(|who| who.groups);
+            let who = Who::of(&users, &groups, &[OWN], false).map(|who| who.groups);
             let want = want.map(|groups| groups.into_iter().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(who.map_err(|refusal| refusal.code()), want, "{users:?} {groups:?}");
         }
@@ -86,8 +88,10 @@ mod tests {
 
     #[test]
     fn masters_only_where_the_owner_says_so() {
-        let who = Who::of(&["admin"], &["system:masters"], OWN, true).unwrap();
+        let who = Who::of(&["admin"], &["system:masters"], &[OWN], true).unwrap();
         assert_eq!((who.user.as_str(), who.groups), ("admin", vec!["system:masters".to_owned()]));
-        assert_eq!(Who::of(&[OWN], &["system:masters"], OWN, true).unwrap_err().code(), 403);
+        assert_eq!(Who::of(&[OWN], &["dev"], &[OWN], true).unwrap_err().code(), 403);
+        assert!(Who::of(&[OWN], &["system:masters"], &[OWN], true).is_ok(), "nothing is gained by the name");
+        assert_eq!(Who::of(&[OWN], &["system:masters"], &[OWN], false).unwrap_err().code(), 403);
     }
 }

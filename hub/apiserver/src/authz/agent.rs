@@ -7,7 +7,7 @@ use karmada_meta::fields::FieldSelector;
 
 use super::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
 use crate::identity::{AUTHENTICATED, LEAVING, RETURNING, UserInfo};
-use crate::paths::HISTORY;
+use crate::paths::{HISTORY, TUNNEL};
 
 pub use self::written::{Subject, roles};
 
@@ -20,7 +20,11 @@ pub(crate) const EXECUTION_PREFIX: &str = "karmada-es-";
 pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision {
     let allowed = is_everyones(attributes)
         || match attributes.target {
-            Target::Path(path) => path == HISTORY && attributes.verb == "get",
+            Target::Path(path) => {
+                let extra = &attributes.user.extra;
+                let stays = !extra.contains_key(LEAVING) && !extra.contains_key(RETURNING);
+                attributes.verb == "get" && (path == HISTORY || (path == TUNNEL && stays))
+            }
             Target::Resource(target) => {
                 (!is_leaving(attributes.user) || LEAVES.contains(&attributes.verb))
                     && (!attributes.user.extra.contains_key(RETURNING)

@@ -9,7 +9,7 @@ use super::{
     agent::{LEAVES, Place, SELF_REVIEWS, Subject, roles},
     *,
 };
-use crate::identity::{LEAVING, MONITORING};
+use crate::identity::{LEAVING, MONITORING, RETURNING};
 
 fn agent(cluster: &str) -> UserInfo {
     UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS])
@@ -161,6 +161,8 @@ fn paths() {
         ("/metrics", false, false),
         ("/karmada/history", false, true),
         ("/karmada/history/", false, false),
+        ("/karmada-hub/tunnel", false, true),
+        ("/karmada-hub/tunnel/", false, false),
         ("/", false, false),
     ];
     for (path, anonymous, agent_may) in cases {
@@ -168,6 +170,16 @@ fn paths() {
             let attributes = Attributes { user: &user, verb: "get", target: Target::Path(path) };
             assert_eq!(Coarse.authorize(&attributes) == Decision::Allow, expected, "{path} {}", user.name);
         }
+    }
+}
+
+#[test]
+fn who_leaves_or_returns_opens_no_tunnel() {
+    for mark in [LEAVING, RETURNING] {
+        let mut user = agent("m1");
+        user.extra.insert(mark.to_owned(), vec!["true".to_owned()]);
+        let attributes = Attributes { user: &user, verb: "get", target: Target::Path(crate::paths::TUNNEL) };
+        assert_ne!(Coarse.authorize(&attributes), Decision::Allow, "{mark}");
     }
 }
 

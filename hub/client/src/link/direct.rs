@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::Uri;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::{HeaderValue, Uri};
 use tokio_rustls::TlsConnector;
 
 use super::{TcpDialer, dial::Refuses, dialer_by, io::Io, proxy::Proxy};
 use crate::{
-    kubeconfig::{Credentials, Endpoint, parse_server},
+    kubeconfig::{Credentials, Endpoint, Tls, parse_server},
     tls::{Trust, tls},
 };
 
@@ -64,6 +65,55 @@ pub async fn connect(endpoint: &Endpoint, refuses: Refuses) -> Result<Box<dyn Io
     let late =
         |_| Err(format!("no connection to {} within {} s", shown(&endpoint.server), PATIENCE.as_secs()));
     tokio::time::timeout(PATIENCE, connecting).await.unwrap_or_else(late)
+}
+
+/// An endpoint as somebody reaches it who is nobody there: by what is shown on it, a token beside the requests alone counts.
+/// A server judges a client's certificate before its token, and remembers it by a session that is taken up again.
+#[must_use]
+pub fn as_nobody(endpoint: &Endpoint) -> Endpoint {
+    let tls = endpoint.tls.as_ref().map(|tls| {
+        let mut config = rustls::ClientConfig::clone(&tls.config);
+        config.client_auth_cert_resolver = Arc::new(NoCertificate);
+        config.resumption = rustls::client::Resumption::disabled();
+        Tls { config: Arc::new(config), server_name: tls.server_name.clone(), certificate: None }
+    });
+    Endpoint { tls, credentials: Credentials::None, ..endpoint.clone() }
+}
+
+/// What a token or a password says in a header, beside a certificate.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn authorization(credentials: &Credentials) -> Result<Option<HeaderValue>, String> {
+    let text = match credentials {
+        Credentials::None => return Ok(None),
+        Credentials::Token(token) => format!("Bearer {token}"),
+        Credentials::TokenFile(file) => {
+            let token = std::fs::read_to_string(file);
+            let token = token.map_err(|error| format!("{}: {error}", file.display()))?;
+            format!("Bearer {}", token.trim())
+        }
+        Credentials::Basic(user, password) => {
+            format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+        }
+    };
+    let mut value =
+        HeaderValue::from_str(&text).map_err(|_| "the credential is none for a header".to_owned())?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+#[derive(Debug)]
+struct NoCertificate;
+
+impl rustls::client::ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[rustls::SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
 }
 
 /// An address without what nobody needs to see.

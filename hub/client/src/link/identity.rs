@@ -46,6 +46,18 @@ impl Identity {
         Self { shared: Arc::downgrade(shared) }
     }
 
+    /// Where the link goes, and by what it shows itself now; nothing once it has been dropped.
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        let config = self.shared.upgrade()?.config();
+        Some(Endpoint {
+            server: config.server.clone(),
+            tls: config.tls.clone(),
+            credentials: config.credentials.clone(),
+            namespace: String::new(),
+            proxy: config.proxy.clone(),
+        })
+    }
+
     /// Shows itself as `endpoint` has it from now on, if the server answers `path` to one who does. New requests then go
     /// to the connection on which it has; what is under way ends as it began, and watches have to be asked for again.
     ///

@@ -26,6 +26,7 @@
 //!
 //! Servers that do not offer HTTP/2 get HTTP/1.1: one connection per request under way, a few kept for the next.
 
+mod bound;
 pub mod contact;
 mod dial;
 pub mod direct;
@@ -56,6 +57,7 @@ use tokio_util::{
 };
 
 pub use self::{
+    bound::Bound,
     dial::{Dial, Refuses, TcpDialer},
     identity::{Identity, NotTaken},
     io::{Counters, Io, seconds_ahead},

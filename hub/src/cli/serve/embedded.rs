@@ -55,6 +55,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     tokio::spawn(keeper.keep(embedded.store().clone(), env.clone(), stop.clone()));
     let hub = embedded.hub(config, env).map_err(hub_failure)?;
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
+    let page = page.with(embedded.reaching().clone());
     let ending = EndingFigures::new(embedded.server().epochs().clone(), env.clone());
     let page = page.with(ending);
     let page = kept.into_iter().fold(page, |page, kept| page.with(kept));

@@ -29,6 +29,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not (and (le (len .Values.clusterName) 48) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .Values.clusterName)) }}
 {{- fail (printf "clusterName %q: at most 48 of a-z, 0-9 and '-', with a letter or digit at both ends" .Values.clusterName) }}
 {{- end }}
+{{- if not (has (toString .Values.tunnel.mode) (list "off" "read-only" "full")) }}
+{{- fail (printf "tunnel.mode %v: off, read-only or full, in quotes" .Values.tunnel.mode) }}
+{{- end }}
 {{- range .Values.namespaces }}
 {{- if not (and (le (len .) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .)) }}
 {{- fail (printf "namespaces: %q is no name of a namespace" .) }}

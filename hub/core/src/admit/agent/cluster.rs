@@ -106,7 +106,7 @@ pub const HUB_CONDITIONS: [&str; 5] = [
 ];
 
 /// Annotations that are a report of the agent's.
-const REPORTS: [&str; 2] = [extension::NODES, extension::QUOTAS];
+const REPORTS: [&str; 3] = [extension::NODES, extension::QUOTAS, extension::TUNNEL];
 
 /// How far an agent has come.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,98 @@
+//! Flags of the member's owner about who reaches it through the hub.
+
+use karmada_member::tunnel::{Limits, Mode, Pattern};
+
+use crate::tunnel::Settings;
+
+/// See the module.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Reaching the member through the hub")]
+pub(super) struct TunnelFlags {
+    /// How much users of the hub may do on the member through a connection that the agent dials when they ask: nothing (off),
+    /// read objects and logs (read-only), or whatever the member's own RBAC lets them (full). It is the limit: the Cluster's
+    /// annotation cluster.karmada.io/tunnel may want less. Wants manifests/agent/tunnel.yaml.
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    tunnel: Mode,
+    /// These kinds alone, as pods, pods/log, deployments.apps, *.apps; all if none are named.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    tunnel_allow: Vec<Pattern>,
+    /// None of these kinds, whatever else is said.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    tunnel_deny: Vec<Pattern>,
+    /// In these namespaces alone, and then nothing at cluster scope; those of --namespaces if none are named.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tunnel_namespaces: Vec<String>,
+    /// Lets administrators of the hub, who are in the group system:masters, do everything here.
+    #[arg(long)]
+    tunnel_masters: bool,
+}
+
+impl TunnelFlags {
+    /// What they say together; nothing where there is to be no tunnel.
+    pub(super) fn check(self, namespaces: &[String]) -> Result<Option<Settings>, String> {
+        let bounded = [
+            ("--tunnel-allow", !self.tunnel_allow.is_empty()),
+            ("--tunnel-deny", !self.tunnel_deny.is_empty()),
+            ("--tunnel-namespaces", !self.tunnel_namespaces.is_empty()),
+            ("--tunnel-masters", self.tunnel_masters),
+        ];
+        if self.tunnel == Mode::Off {
+            return match bounded.iter().find(|(_, given)| *given) {
+                Some((flag, _)) => Err(format!("{flag} wants --tunnel=read-only or --tunnel=full")),
+                None => Ok(None),
+            };
+        }
+        let namespaces = match self.tunnel_namespaces.is_empty() {
+            true => namespaces.to_vec(),
+            false => self.tunnel_namespaces,
+        };
+        let limits =
+            Limits { mode: self.tunnel, allow: self.tunnel_allow, deny: self.tunnel_deny, namespaces };
+        Ok(Some(Settings { limits, masters: self.tunnel_masters }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: TunnelFlags,
+    }
+
+    fn check(line: &str, namespaces: &[&str]) -> Result<Option<Settings>, String> {
+        let words = std::iter::once("karmada-agent").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let namespaces: Vec<String> = namespaces.iter().map(|&name| name.to_owned()).collect();
+        line.flags.check(&namespaces)
+    }
+
+    #[test]
+    fn there_is_none_unless_the_owner_says_so() {
+        assert_eq!(check("", &["shop"]), Ok(None));
+        assert_eq!(check("--tunnel=off", &[]), Ok(None));
+        for (line, wrong) in [
+            ("--tunnel=Full", "read-only"),
+            ("--tunnel-deny=secrets", "--tunnel-deny wants"),
+            ("--tunnel-masters", "--tunnel-masters wants"),
+            ("--tunnel=full --tunnel-allow=Pods", "names no kind"),
+        ] {
+            assert!(check(line, &[]).unwrap_err().contains(wrong), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_it_says_is_the_limit() {
+        let all =
+            check("--tunnel full --tunnel-allow pods,pods/log --tunnel-deny secrets --tunnel-masters", &[]);
+        let all = all.unwrap().unwrap();
+        assert_eq!((all.limits.mode, all.limits.allow.len(), all.masters), (Mode::Full, 2, true));
+        let names = |line: &str| check(line, &["shop"]).unwrap().unwrap().limits.namespaces;
+        assert_eq!(names("--tunnel=read-only"), ["shop"]);
+        assert_eq!(names("--tunnel=read-only --tunnel-namespaces=a,b"), ["a", "b"]);
+    }
+}

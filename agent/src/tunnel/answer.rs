@@ -1,0 +1,104 @@
+//! A body on its way to the hub: counted, ended in its time, and told of when it is over.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Buf as _, Bytes};
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::{Open, Record};
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is known of a request. It is told when this is dropped, whatever has ended it.
+pub(super) struct Measured {
+    pub(super) record: Record,
+    told: fn(&Record),
+    due: Option<Instant>,
+    _open: Open,
+}
+
+impl Measured {
+    pub(super) fn new(record: Record, told: fn(&Record), open: Open) -> Self {
+        Self { record, told, due: None, _open: open }
+    }
+
+    /// When the answer is to have ended.
+    pub(super) fn due(&mut self, due: Option<Instant>) {
+        self.due = due;
+    }
+
+    /// Goes with this body.
+    pub(super) fn over<B>(mut self, body: B) -> Answer
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Cause>,
+    {
+        self.record.whole = body.is_end_stream();
+        let due = self.due.map(|due| Box::pin(sleep_until(due)));
+        Answer { body: body.map_err(Into::into).boxed_unsync(), due, measured: Some(self) }
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        (self.told)(&self.record);
+    }
+}
+
+/// See the module.
+pub(super) struct Answer {
+    body: UnsyncBoxBody<Bytes, Cause>,
+    due: Option<Pin<Box<Sleep>>>,
+    /// None where somebody else measures.
+    measured: Option<Measured>,
+}
+
+impl Answer {
+    /// No body.
+    pub(super) fn nothing() -> Self {
+        let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync();
+        Self { body, due: None, measured: None }
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Cause;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        // One that always has something ends in its time, too.
+        if let Some(due) = &mut self.due
+            && due.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(Err("the member has taken too long".into())));
+        }
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let ended = self.body.is_end_stream();
+        if let Some(Measured { record, .. }) = &mut self.measured {
+            match &frame {
+                Some(Ok(frame)) => record.bytes += frame.data_ref().map_or(0, |data| data.remaining() as u64),
+                Some(Err(_)) => {}
+                None => record.whole = true,
+            }
+            record.whole |= ended;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

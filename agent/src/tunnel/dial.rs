@@ -1,0 +1,274 @@
+//! When the agent dials: the hub writes a number into the Cluster, which the agent watches anyway.
+//!
+//! A number is answered once, and by the agent that speaks for the cluster alone. Whoever may write Clusters can forge one:
+//! then the agent asks the hub, which sends it away, and nothing has changed. So the tunnel of before goes only when the hub
+//! has taken the new one. What stood in the Cluster when this process first saw it was meant for another.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use karmada_api::consts::extension;
+use karmada_client::{
+    Rest, latest,
+    link::{Bound, Identity, direct},
+};
+use karmada_member::{
+    rights::Rights,
+    tunnel::{Limits, Mode},
+};
+use karmada_meta::object;
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    Record, Tunnel,
+    door::{Member, Tokens},
+};
+
+/// What the connection changes to.
+const PROTOCOL: &str = "karmada-tunnel";
+/// By which number it comes.
+const NUMBER: &str = "karmada-tunnel";
+/// The account that acts in others' names, beside the agent's own.
+const ACCOUNT: &str = "karmada-agent-tunnel";
+/// How long the hub may take to let it in.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts, whatever numbers come.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What is read of a refusal.
+const REFUSAL: usize = 16 << 10;
+/// The longest number that is looked at.
+const LONGEST: usize = 64;
+
+/// What the member's owner has said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// What is let through.
+    pub limits: Limits,
+    /// Whether system:masters may be used.
+    pub masters: bool,
+}
+
+/// What an agent has that serves tunnels.
+#[derive(Clone, Debug)]
+pub struct Dials {
+    /// What the member's owner has said.
+    pub settings: Settings,
+    /// The way to the hub.
+    pub hub: Identity,
+    /// The way to the member.
+    pub member: Identity,
+    /// Hears of each request when it has ended.
+    pub told: fn(&Record),
+}
+
+/// What the Cluster says of tunnels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
+    number: Option<String>,
+    /// What its users want there; nothing if they have not said so, or not in words that are known.
+    wanted: Option<Mode>,
+}
+
+impl Call {
+    pub(crate) fn of(cluster: &Value) -> Self {
+        let number = object::annotation(cluster, extension::TUNNEL_CALL);
+        let known =
+            |one: &&str| !one.is_empty() && one.len() <= LONGEST && one.bytes().all(|b| b.is_ascii_graphic());
+        Self {
+            number: number.filter(known).map(str::to_owned),
+            wanted: match object::annotation(cluster, extension::TUNNEL_WANTED) {
+                None => Some(Mode::Full),
+                Some(text) => text.parse().ok(),
+            },
+        }
+    }
+
+    /// How much of a tunnel there is to be, where the agent's owner gives so much.
+    fn mode(&self, given: Mode) -> Mode {
+        given.min(self.wanted.unwrap_or(Mode::Off))
+    }
+}
+
+/// Who dials.
+pub(crate) struct Dialer {
+    dials: Dials,
+    tokens: Arc<Tokens>,
+    rest: Rest,
+    rights: Rights,
+    namespace: String,
+    user_agent: &'static str,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").field("settings", &self.dials.settings).finish_non_exhaustive()
+    }
+}
+
+/// A tunnel at work.
+struct Serving {
+    mode: Mode,
+    /// Ends with this.
+    _task: JoinSet<()>,
+}
+
+impl Dialer {
+    pub(crate) fn new(dials: Dials, rest: Rest, rights: Rights, namespace: String) -> Self {
+        let tokens = Arc::new(Tokens::new(rest.clone(), namespace.clone(), ACCOUNT));
+        let user_agent = concat!("karmada-agent/", env!("CARGO_PKG_VERSION"));
+        Self { dials, tokens, rest, rights, namespace, user_agent }
+    }
+
+    /// Dials whenever it is asked to, until dropped.
+    pub(crate) async fn run(self, mut calls: latest::Receiver<Option<Call>>) {
+        let given = self.dials.settings.limits.mode;
+        let mut serving: Option<Serving> = None;
+        let mut answered: Option<Option<String>> = None;
+        let mut not_before = Instant::now();
+        loop {
+            if calls.changed().await.is_err() {
+                return;
+            }
+            sleep_until(not_before).await;
+            let Some(call) = calls.borrow_and_update().clone() else { continue };
+            let mode = call.mode(given);
+            // Whoever wants less of it is not kept waiting.
+            if serving.as_ref().is_some_and(|serving| serving.mode != mode) {
+                serving = None;
+            }
+            let news = answered.as_ref().is_some_and(|answered| *answered != call.number);
+            answered = Some(call.number.clone());
+            let Some(number) = call.number.filter(|_| news) else { continue };
+            if mode == Mode::Off || !self.rights.may_report() {
+                continue;
+            }
+            not_before = Instant::now() + PAUSE;
+            match self.dial(&number).await {
+                Ok(upgraded) => {
+                    serving = Some(self.serve(upgraded, mode).await);
+                }
+                Err(why) => tracing::warn!(why, "the hub asked for a tunnel, and there is none"),
+            }
+        }
+    }
+
+    async fn serve(&self, upgraded: Upgraded, mode: Mode) -> Serving {
+        let mut task = JoinSet::new();
+        let Some(endpoint) = self.dials.member.endpoint() else { return Serving { mode, _task: task } };
+        let tunnel = Arc::new(Tunnel {
+            limits: Limits { mode, ..self.dials.settings.limits.clone() },
+            own: self.own().await,
+            masters: self.dials.settings.masters,
+            door: Arc::new(Member::new(&endpoint, self.tokens.clone())),
+            told: self.dials.told,
+        });
+        tracing::info!(%mode, "the hub reaches this member by a tunnel");
+        task.spawn(async move {
+            tunnel.serve(TokioIo::new(upgraded)).await;
+            tracing::info!("the tunnel has ended");
+        });
+        Serving { mode, _task: task }
+    }
+
+    /// The agent's own accounts, in whose names nobody else acts.
+    async fn own(&self) -> Vec<String> {
+        let account = |name: &str| format!("system:serviceaccount:{}:{name}", self.namespace);
+        let mut own = vec![account("karmada-agent-sa"), account(ACCOUNT)];
+        // Members before Kubernetes 1.28 do not say.
+        let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        match self.rest.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &asked).await {
+            Ok(review) => own.extend(review["status"]["userInfo"]["username"].as_str().map(str::to_owned)),
+            Err(error) => tracing::debug!(%error, "the member does not say who the agent is"),
+        }
+        own
+    }
+
+    /// A connection on which the hub has agreed to be the client.
+    async fn dial(&self, number: &str) -> Result<Upgraded, String> {
+        let endpoint = self.dials.hub.endpoint().ok_or("the way to the hub is closed")?;
+        let io = direct::connect(&endpoint, |_| None).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
+            .await
+            .map_err(|error| error.to_string())?;
+        let (bound, _guard) = Bound::new();
+        bound.spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "a connection to the hub broke off");
+            }
+        });
+        let path = format!("{}{}", endpoint.server.path().trim_end_matches('/'), extension::TUNNEL_PATH);
+        let host = endpoint.server.authority().map(ToString::to_string).unwrap_or_default();
+        let mut request = Request::get(path)
+            .header(header::HOST, host)
+            .header(header::USER_AGENT, self.user_agent)
+            .header(header::CONNECTION, "Upgrade")
+            .header(header::UPGRADE, PROTOCOL)
+            .header(NUMBER, number)
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| error.to_string())?;
+        if let Some(authorization) = direct::authorization(&endpoint.credentials)? {
+            request.headers_mut().insert(header::AUTHORIZATION, authorization);
+        }
+        let asking = async {
+            let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let code = answer.status();
+            if code != StatusCode::SWITCHING_PROTOCOLS {
+                let body = Limited::new(answer.into_body(), REFUSAL).collect().await;
+                let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+                let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let said = said["message"].as_str().unwrap_or_default();
+                return Err(format!("the hub answers {}: {said}", code.as_u16()));
+            }
+            if answer.headers().get(header::UPGRADE) != Some(&HeaderValue::from_static(PROTOCOL)) {
+                return Err("the hub has agreed to another protocol".to_owned());
+            }
+            hyper::upgrade::on(answer).await.map_err(|error| error.to_string())
+        };
+        let late = |_| Err(format!("the hub has not answered within {} s", PATIENCE.as_secs()));
+        timeout(PATIENCE, asking).await.unwrap_or_else(late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agents_flag_is_the_limit_and_the_cluster_may_want_less() {
+        for (given, wanted, mode) in [
+            ("full", None, "full"),
+            ("read-only", None, "read-only"),
+            ("full", Some("read-only"), "read-only"),
+            ("read-only", Some("full"), "read-only"),
+            ("full", Some("off"), "off"),
+            ("full", Some("Full"), "off"),
+            ("off", Some("full"), "off"),
+        ] {
+            let mut cluster = json!({"metadata": {}});
+            if let Some(wanted) = wanted {
+                object::set_annotation(&mut cluster, extension::TUNNEL_WANTED, wanted);
+            }
+            let is = Call::of(&cluster).mode(given.parse().unwrap());
+            assert_eq!(is.to_string(), mode, "{given} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_short_and_plain() {
+        for (text, taken) in
+            [("6a1f", true), ("", false), ("a b", false), (&"a".repeat(65), false), ("ä", false)]
+        {
+            let mut cluster = json!({"metadata": {}});
+            object::set_annotation(&mut cluster, extension::TUNNEL_CALL, text);
+            assert_eq!(Call::of(&cluster).number.is_some(), taken, "{text}");
+        }
+    }
+}

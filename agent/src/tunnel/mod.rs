@@ -1,0 +1,447 @@
+//! The agent's end of a tunnel: requests that the hub sends over one connection, each judged, and asked of the member in
+//! its user's name. The design is told in `karmada_member::tunnel`.
+//!
+//! ```text
+//!   connection ─► h2, the hub is the client ─► who, what ─► judge ─► member's API, a connection per request
+//!   (dial)                                                    └─ told: one record per request, when it has ended
+//! ```
+//!
+//! A session (`exec`, `attach`, `port-forward`) is a stream of its own, by extended CONNECT; the agent agrees to it when the
+//! member has, and then carries bytes ([`session`]).
+//!
+//! What is not named in [`SENT`] and [`BACK`] is passed on in neither direction. When the connection ends, whatever runs
+//! for it ends at once, and with it its connections to the member: nobody reads their answers any more.
+
+mod answer;
+pub(crate) mod dial;
+mod door;
+mod session;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use karmada_client::{
+    latest,
+    link::{Bound, Io},
+};
+use karmada_member::tunnel::{Asked, Limits, Refusal, Target, Verb, Who};
+use karmada_meta::status::Status;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+pub use dial::{Dials, Settings};
+
+use answer::{Answer, Measured};
+use session::Agreed;
+
+/// Who asks, as the hub says it: base64url of JSON, so that a name is what it is, whatever signs it has.
+pub const USER: &str = "karmada-user";
+/// What of a request's headers the member gets.
+const SENT: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "content-type",
+    "if-match",
+    "if-none-match",
+    "user-agent",
+    "audit-id",
+    "range",
+];
+/// What of an answer's headers the hub gets.
+const BACK: [&str; 12] = [
+    "audit-id",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "etag",
+    "last-modified",
+    "location",
+    "retry-after",
+    "vary",
+    "warning",
+    "content-range",
+];
+/// The longest description of a user.
+const LONGEST: usize = 32 << 10;
+/// How long a connection is kept on which nothing is asked.
+pub const IDLE: Duration = Duration::from_secs(60);
+/// How long an answer that does not last may take in all.
+const WHOLE: Duration = Duration::from_secs(60);
+/// How long a connection that ends may take to say so.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// The hub is asked so often whether it is there, and has so long to say so.
+const PING: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(6);
+/// Requests at a time.
+const STREAMS: u32 = 64;
+/// What may be under way of one body.
+const WINDOW: u32 = 64 << 10;
+/// Where all bodies stand still, one more has room.
+const WINDOWS: u32 = (STREAMS + 1) * WINDOW;
+
+/// The member's API.
+pub trait Door: Send + Sync + 'static {
+    /// A new connection, on which HTTP/1.1 is spoken.
+    fn dial(&self) -> BoxFuture<'_, Result<Box<dyn Io>, String>>;
+    /// A token of the account that may do nothing but act in others' names.
+    fn token(&self) -> BoxFuture<'_, Result<String, String>>;
+    /// What stands before all paths; empty, or with a slash in front and none at its end.
+    fn prefix(&self) -> &str;
+    /// The authority that requests name.
+    fn host(&self) -> &str;
+    /// The member does not take the token.
+    fn refused(&self) {}
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The user; empty where that could not be read.
+    pub user: String,
+    /// As RBAC names it; the method where it is none.
+    pub verb: String,
+    /// Path and query: what was asked, with the command of a session.
+    pub uri: String,
+    /// Status code.
+    pub code: u16,
+    /// Of the answer's body.
+    pub bytes: u64,
+    /// By which the hub's own audit log tells of it.
+    pub audit_id: String,
+    /// The answer went to its end.
+    pub whole: bool,
+}
+
+impl Record {
+    /// Writes it to the log.
+    pub fn log(&self) {
+        let Self { user, verb, uri, code, bytes, audit_id, whole } = self;
+        tracing::info!(user, verb, uri, code, bytes, audit_id, whole, "a request by the tunnel");
+    }
+}
+
+/// Serves tunnels.
+pub struct Tunnel {
+    /// What is let through.
+    pub limits: Limits,
+    /// The agent's own accounts on the member.
+    pub own: Vec<String>,
+    /// Whether system:masters may be used.
+    pub masters: bool,
+    /// The member.
+    pub door: Arc<dyn Door>,
+    /// Hears of each request when it has ended.
+    pub told: fn(&Record),
+}
+
+impl fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tunnel").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// One request is under way.
+struct Open(latest::Sender<usize>);
+
+impl Open {
+    fn new(count: &latest::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Tunnel {
+    /// Serves the hub on this connection, until it ends or nothing has been asked for [`IDLE`]. What runs for it ends with this,
+    /// dropped or not.
+    pub async fn serve(self: Arc<Self>, io: impl Io) {
+        let (bound, _ends) = Bound::new();
+        let count = latest::Sender::new(0_usize);
+        let mut counted = count.subscribe();
+        let of_requests = bound.clone();
+        let service = service_fn(move |request| {
+            let (tunnel, bound, open) = (self.clone(), of_requests.clone(), Open::new(&count));
+            async move { Ok::<_, std::convert::Infallible>(tunnel.answer(request, &bound, open).await) }
+        });
+        let mut builder = http2::Builder::new(bound);
+        builder
+            .timer(TokioTimer::new())
+            .enable_connect_protocol()
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG)
+            .max_concurrent_streams(STREAMS)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOWS)
+            .max_send_buf_size(WINDOW as usize)
+            .max_header_list_size(64 << 10);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
+        let idle = async {
+            loop {
+                // The sender is in the service, which lives as long as this.
+                let _ = counted.wait_for(|count| *count == 0).await;
+                let asked = counted.wait_for(|count| *count > 0);
+                if tokio::time::timeout(IDLE, asked).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "the tunnel broke off");
+                }
+                return;
+            }
+            () = idle => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(GOODBYE, connection).await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>, bound: &Bound, open: Open) -> Response<Answer> {
+        let audit_id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+        let record = Record {
+            verb: request.method().to_string(),
+            uri: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),
+            audit_id: audit_id.to_owned(),
+            ..Record::default()
+        };
+        let mut measured = Measured::new(record, self.told, open);
+        if request.method() == Method::CONNECT {
+            return match self.session(request, bound, &mut measured).await {
+                Ok(Agreed::Session(response, pipe)) => {
+                    measured.record.code = StatusCode::SWITCHING_PROTOCOLS.as_u16();
+                    bound.spawn(pipe.run(measured));
+                    response.map(|()| Answer::nothing())
+                }
+                Ok(Agreed::Refused(mut head, body)) => {
+                    measured.record.code = head.status.as_u16();
+                    head.headers = only(&head.headers, &BACK);
+                    Response::from_parts(head, measured.over(body))
+                }
+                Err(status) => failed(status, measured),
+            };
+        }
+        match self.ask(request, bound, &mut measured).await {
+            Ok((mut head, body)) => {
+                measured.record.code = head.status.as_u16();
+                head.headers = only(&head.headers, &BACK);
+                Response::from_parts(head, measured.over(body))
+            }
+            Err(status) => failed(status, measured),
+        }
+    }
+
+    /// Takes a request apart, and judges it.
+    fn judged(
+        &self,
+        head: &http::request::Parts,
+        method: &str,
+        upgrades: bool,
+        measured: &mut Measured,
+    ) -> Result<(Who, Asked), Status> {
+        let refused =
+            |refusal: Refusal| on_the_way(refusal.code(), reason(refusal.code()), refusal.message());
+        let who = self.who(&head.headers, &mut measured.record.user).map_err(refused)?;
+        let asked = Asked::of(method, head.uri.path(), head.uri.query(), upgrades).map_err(refused)?;
+        asked.verb().name().clone_into(&mut measured.record.verb);
+        self.limits.judge(&asked).map_err(refused)?;
+        Ok((who, asked))
+    }
+
+    /// What the member is asked, but for its body.
+    async fn request(
+        &self,
+        head: &HeaderMap,
+        method: &Method,
+        who: &Who,
+        asked: &Asked,
+    ) -> Result<Request<()>, Status> {
+        let token = self.door.token().await.map_err(wrong)?;
+        let mut sent = Request::new(());
+        *sent.method_mut() = method.clone();
+        *sent.uri_mut() = format!("{}{}", self.door.prefix(), asked.uri())
+            .parse()
+            .map_err(|error| wrong(format!("the path cannot be sent: {error}")))?;
+        *sent.headers_mut() = headers(head, who, &token, self.door.host()).map_err(wrong)?;
+        Ok(sent)
+    }
+
+    /// What the member's API may not answer.
+    fn is_right(&self, code: StatusCode) -> Result<(), Status> {
+        if code == StatusCode::UNAUTHORIZED {
+            // The user has been let in; it is the agent that has not.
+            self.door.refused();
+            return Err(wrong(
+                "the member's API does not accept the agent's token to act in others' names".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        request: Request<Incoming>,
+        bound: &Bound,
+        measured: &mut Measured,
+    ) -> Result<(http::response::Parts, Incoming), Status> {
+        let (head, body) = request.into_parts();
+        let (who, asked) = self.judged(&head, head.method.as_str(), false, measured)?;
+        let due = (!lasts(&asked)).then(|| Instant::now() + WHOLE);
+        let asking = async {
+            let sent = self.request(&head.headers, &head.method, &who, &asked).await?.map(|()| body);
+            let io = self.door.dial().await.map_err(wrong)?;
+            let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                .max_buf_size(64 << 10)
+                .handshake(TokioIo::new(io))
+                .await
+                .map_err(|error| wrong(error.to_string()))?;
+            bound.spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection to the member broke off");
+                }
+            });
+            sender
+                .send_request(sent)
+                .await
+                .map_err(|error| wrong(format!("the connection broke off: {error}")))
+        };
+        let answer = match due {
+            Some(due) => tokio::time::timeout_at(due, asking).await.unwrap_or_else(|_| {
+                let why = format!("the member's API has not answered within {} s", WHOLE.as_secs());
+                Err(on_the_way(504, "Timeout", &why))
+            }),
+            None => asking.await,
+        }?;
+        measured.due(due);
+        let code = answer.status();
+        if code.is_informational() {
+            return Err(wrong(format!("unexpected answer of the member: status code {}", code.as_u16())));
+        }
+        self.is_right(code)?;
+        let (mut head, body) = answer.into_parts();
+        if let Some(to) = head.headers.remove(header::LOCATION) {
+            let inside = to.to_str().ok().and_then(|to| self.inside(to)).and_then(|to| to.parse().ok());
+            let inside = inside
+                .ok_or_else(|| wrong("it redirects to somewhere else, which is not passed on".to_owned()))?;
+            head.headers.insert(header::LOCATION, inside);
+        }
+        Ok((head, body))
+    }
+
+    /// A place on the member as the hub knows it, without what stands before all paths.
+    fn inside<'a>(&self, to: &'a str) -> Option<&'a str> {
+        let path = match to.split_once("://") {
+            Some((_, rest)) => rest.strip_prefix(self.door.host())?,
+            None => to,
+        };
+        let path = path.strip_prefix(self.door.prefix())?;
+        (path.starts_with('/') && !path.starts_with("//") && !path.contains('\\')).then_some(path)
+    }
+
+    /// Who asks; `named` is told, also if they are refused.
+    fn who(&self, headers: &HeaderMap, named: &mut String) -> Result<Who, Refusal> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Told {
+            username: String,
+            groups: Vec<String>,
+        }
+        let unclear = |why: &str| Refusal::Unclear(format!("{USER}: {why}"));
+        let mut lines = headers.get_all(USER).iter();
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return Err(unclear("a request names its user once"));
+        };
+        if line.len() > LONGEST {
+            return Err(unclear(&format!("it is longer than {LONGEST} bytes")));
+        }
+        let json = BASE64_URL_SAFE_NO_PAD.decode(line).map_err(|error| unclear(&error.to_string()))?;
+        let told: Told = serde_json::from_slice(&json).map_err(|error| unclear(&error.to_string()))?;
+        named.clone_from(&told.username);
+        let groups: Vec<&str> = told.groups.iter().map(String::as_str).collect();
+        let own: Vec<&str> = self.own.iter().map(String::as_str).collect();
+        Who::of(&[&told.username], &groups, &own, self.masters)
+    }
+}
+
+/// Whether an answer lasts as long as somebody listens.
+fn lasts(asked: &Asked) -> bool {
+    let long = |subresource: &str| matches!(subresource, "log" | "proxy");
+    asked.verb() == Verb::Watch
+        || matches!(asked.target(), Target::Object(object) if long(&object.subresource))
+}
+
+fn only(headers: &HeaderMap, names: &[&str]) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| names.contains(&name.as_str()));
+    let mut headers = HeaderMap::new();
+    for (name, value) in kept {
+        headers.append(name.clone(), value.clone());
+    }
+    headers
+}
+
+/// The headers that the member gets.
+fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderMap, String> {
+    let value = |what: &str, text: &str| {
+        HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("the {what} cannot be sent in a header"))
+    };
+    let mut headers = only(of, &SENT);
+    let mut bearer = value("token", &format!("Bearer {token}"))?;
+    bearer.set_sensitive(true);
+    headers.insert(header::AUTHORIZATION, bearer);
+    headers.insert(header::HOST, value("host", host)?);
+    headers.insert("impersonate-user", value("user", &who.user)?);
+    for group in &who.groups {
+        headers.append("impersonate-group", value("group", group)?);
+    }
+    Ok(headers)
+}
+
+/// A failure as it is answered.
+fn failed(status: Status, mut measured: Measured) -> Response<Answer> {
+    measured.record.code = status.code;
+    let text = serde_json::to_vec(&status).unwrap_or_else(|_| status.message.into_bytes());
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let mut response = Response::new(measured.over(body));
+    *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The member has not answered as it should.
+fn wrong(why: impl Into<String>) -> Status {
+    on_the_way(502, "BadGateway", &why.into())
+}
+
+fn reason(code: u16) -> &'static str {
+    match code {
+        400 => "BadRequest",
+        _ => "Forbidden",
+    }
+}
+
+/// A failure that the agent itself answers.
+fn on_the_way(code: u16, reason: &str, why: &str) -> Status {
+    Status {
+        status: "Failure".to_owned(),
+        message: why.to_owned(),
+        reason: reason.to_owned(),
+        code,
+        ..Status::internal("")
+    }
+}
+
+#[cfg(test)]
+mod tests;

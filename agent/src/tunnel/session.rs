@@ -1,0 +1,206 @@
+//! Connections that change their protocol: what the hub asks for by a stream, and what the member agrees to.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Empty;
+use hyper::{
+    body::Incoming,
+    upgrade::{OnUpgrade, Upgraded},
+};
+use hyper_util::rt::TokioIo;
+use karmada_client::link::Bound;
+use karmada_meta::status::Status;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::{Instant, timeout_at},
+};
+
+use super::{Measured, Tunnel, WHOLE, on_the_way, wrong};
+
+/// The method of the request that is to change its protocol.
+const METHOD: &str = "karmada-method";
+/// And to what.
+const UPGRADE: &str = "karmada-upgrade";
+/// What the member has said to that.
+const STATUS: &str = "karmada-status";
+/// What sessions may speak.
+const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
+/// Headers of a session, there and back.
+const BOTH_WAYS: [&str; 7] = [
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-protocol",
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "x-stream-protocol-version",
+    "x-accepted-stream-protocol-versions",
+];
+/// Bytes that are under way in one direction.
+const CHUNK: usize = 16 << 10;
+/// How long the other direction may go on when one has ended.
+const REST: Duration = Duration::from_secs(10);
+
+/// What the member makes of a session.
+pub(super) enum Agreed {
+    /// It agrees.
+    Session(Response<()>, Pipe),
+    /// It does not, and says why.
+    Refused(http::response::Parts, Incoming),
+}
+
+/// Both ends of a session.
+pub(super) struct Pipe {
+    hub: OnUpgrade,
+    member: Upgraded,
+}
+
+impl Tunnel {
+    /// Asks the member for a session.
+    pub(super) async fn session(
+        &self,
+        mut request: Request<Incoming>,
+        bound: &Bound,
+        measured: &mut Measured,
+    ) -> Result<Agreed, Status> {
+        let hub = hyper::upgrade::on(&mut request);
+        let (head, _) = request.into_parts();
+        let unclear = |why: &str| on_the_way(400, "BadRequest", why);
+        let method = single(&head.headers, METHOD).filter(|method| ["GET", "POST"].contains(method));
+        let method = method.ok_or_else(|| unclear("a session is asked for by GET or POST"))?;
+        let protocol = single(&head.headers, UPGRADE);
+        let known = |one: &&str| PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(one));
+        let protocol = protocol.filter(known).ok_or_else(|| {
+            unclear(&format!("a connection changes to {} alone", PROTOCOLS.join(" or to ")))
+        })?;
+        let (who, asked) = self.judged(&head, method, true, measured)?;
+        let method = method.parse().map_err(|_| unclear("the method is none"))?;
+        let due = Instant::now() + WHOLE;
+        let asking = async {
+            let mut sent =
+                self.request(&head.headers, &method, &who, &asked).await?.map(|()| Empty::<&[u8]>::new());
+            copy(&head.headers, sent.headers_mut());
+            sent.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            let upgrade = HeaderValue::from_str(protocol).map_err(|error| wrong(error.to_string()))?;
+            sent.headers_mut().insert(header::UPGRADE, upgrade);
+            let io = self.door.dial().await.map_err(wrong)?;
+            let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                .max_buf_size(64 << 10)
+                .handshake(TokioIo::new(io))
+                .await
+                .map_err(|error| wrong(error.to_string()))?;
+            bound.spawn(async move {
+                if let Err(error) = connection.with_upgrades().await {
+                    tracing::debug!(%error, "a connection to the member broke off");
+                }
+            });
+            let answer = sender.send_request(sent).await;
+            answer.map_err(|error| wrong(format!("the connection broke off: {error}")))
+        };
+        let answer = timeout_at(due, asking).await.unwrap_or_else(|_| {
+            let why = format!("the member's API has not answered within {} s", WHOLE.as_secs());
+            Err(on_the_way(504, "Timeout", &why))
+        })?;
+        let code = answer.status();
+        self.is_right(code)?;
+        if code == StatusCode::SWITCHING_PROTOCOLS {
+            let agreed = answer.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
+            if !agreed.is_some_and(|agreed| agreed.eq_ignore_ascii_case(protocol)) {
+                return Err(wrong("it has agreed to another protocol than was asked for".to_owned()));
+            }
+            let mut response = Response::new(());
+            copy(answer.headers(), response.headers_mut());
+            response.headers_mut().insert(STATUS, HeaderValue::from_static("101"));
+            if let Ok(agreed) = HeaderValue::from_str(agreed.unwrap_or_default()) {
+                response.headers_mut().insert(UPGRADE, agreed);
+            }
+            let member = hyper::upgrade::on(answer).await.map_err(|error| wrong(error.to_string()))?;
+            return Ok(Agreed::Session(response, Pipe { hub, member }));
+        }
+        // Never a connection on which a client speaks as the agent.
+        if code.is_informational() || code.is_success() || code.is_redirection() {
+            return Err(wrong(format!("invalid upgrade response: status code {}", code.as_u16())));
+        }
+        let (head, body) = answer.into_parts();
+        Ok(Agreed::Refused(head, body))
+    }
+}
+
+/// The one line of this name.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut lines = headers.get_all(name).iter();
+    let line = lines.next()?.to_str().ok()?;
+    lines.next().is_none().then_some(line)
+}
+
+/// Headers of the session itself, all lines in their order.
+fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+    for name in BOTH_WAYS {
+        for line in from.get_all(name) {
+            to.append(HeaderName::from_static(name), line.clone());
+        }
+    }
+}
+
+impl Pipe {
+    /// Carries bytes until both directions have ended, or one has broken. Both are closed then.
+    pub(super) async fn run(self, measured: Measured) {
+        let mut count = Count { measured, bytes: AtomicU64::new(0) };
+        let hub = match self.hub.await {
+            Ok(hub) => TokioIo::new(hub),
+            Err(error) => {
+                tracing::debug!(%error, "a session was not begun");
+                return;
+            }
+        };
+        let (mut from_hub, mut to_hub) = tokio::io::split(hub);
+        let (mut from_member, mut to_member) = tokio::io::split(TokioIo::new(self.member));
+        let whole = {
+            let mut there = Box::pin(half(&mut from_hub, &mut to_member, &count.bytes));
+            let mut back = Box::pin(half(&mut from_member, &mut to_hub, &count.bytes));
+            // A direction that breaks ends both.
+            tokio::select! {
+                ended = &mut there => ended.is_ok() && is_done(&tokio::time::timeout(REST, back).await),
+                ended = &mut back => ended.is_ok() && is_done(&tokio::time::timeout(REST, there).await),
+            }
+        };
+        count.measured.record.whole = whole;
+    }
+}
+
+/// What a session has carried, however it ends.
+struct Count {
+    measured: Measured,
+    bytes: AtomicU64,
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.measured.record.bytes = *self.bytes.get_mut();
+    }
+}
+
+fn is_done<E>(ended: &Result<io::Result<()>, E>) -> bool {
+    matches!(ended, Ok(Ok(())))
+}
+
+async fn half(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    count: &AtomicU64,
+) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read = from.read(&mut chunk).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        count.fetch_add(read as u64, Ordering::Relaxed);
+        to.write_all(&chunk[..read]).await?;
+        to.flush().await?;
+    }
+}

@@ -1,0 +1,371 @@
+//! The hub at one end, a member at the other, all in memory.
+
+use std::convert::Infallible;
+
+use futures::{FutureExt as _, StreamExt as _};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+    task::JoinHandle,
+};
+
+use super::*;
+
+/// What the member has seen, and how many of its connections are open.
+#[derive(Default)]
+struct Seen {
+    heads: Mutex<Vec<(String, HeaderMap)>>,
+    open: latest::Sender<usize>,
+}
+
+/// A member that answers with its own path; to logs with lines without end, and to `/version` never.
+struct Stand(Arc<Seen>);
+
+impl Door for Stand {
+    fn dial(&self) -> BoxFuture<'_, Result<Box<dyn Io>, String>> {
+        let (near, far) = duplex(4096);
+        let seen = self.0.clone();
+        tokio::spawn(async move {
+            let open = Open::new(&seen.open);
+            let service = service_fn(move |request: Request<Incoming>| member(request, seen.clone()));
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(far), service)
+                .with_upgrades()
+                .await;
+            drop(open);
+        });
+        futures::future::ready(Ok(Box::new(near) as Box<dyn Io>)).boxed()
+    }
+
+    fn token(&self) -> BoxFuture<'_, Result<String, String>> {
+        futures::future::ready(Ok("secret".to_owned())).boxed()
+    }
+
+    fn prefix(&self) -> &str {
+        "/k8s"
+    }
+
+    fn host(&self) -> &str {
+        "member:6443"
+    }
+}
+
+type Lines = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+async fn member(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<Lines>, Infallible> {
+    let line = format!("{} {}", request.method(), request.uri());
+    seen.heads.lock().push((line.clone(), request.headers().clone()));
+    let path = request.uri().path().to_owned();
+    if path.ends_with("/exec") {
+        let mut agreed = Response::new(Full::default().boxed_unsync());
+        *agreed.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        for (name, value) in
+            [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-accept", "s")]
+        {
+            agreed.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        let open = Open::new(&seen.open);
+        tokio::spawn(async move {
+            let io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+            let (mut from, mut to) = tokio::io::split(io);
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+            let _ = to.shutdown().await;
+            drop(open);
+        });
+        return Ok(agreed);
+    }
+    if path == "/k8s/version" {
+        std::future::pending::<()>().await;
+    }
+    let body = if path.ends_with("/log") {
+        let lines = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok(Frame::data(Bytes::from_static(b"line\n"))), ()))
+        });
+        StreamBody::new(lines).boxed_unsync()
+    } else {
+        let sent = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        Full::new(Bytes::from(format!("{line} {}", String::from_utf8_lossy(&sent)))).boxed_unsync()
+    };
+    let mut response = Response::new(body);
+    response.headers_mut().insert("set-cookie", HeaderValue::from_static("a=b"));
+    response.headers_mut().insert("warning", HeaderValue::from_static("299 - old"));
+    if path.ends_with("/unauthorized") {
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+    }
+    Ok(response)
+}
+
+type Sender = hyper::client::conn::http2::SendRequest<Lines>;
+
+struct Set {
+    hub: Sender,
+    seen: Arc<Seen>,
+    serving: JoinHandle<()>,
+    link: JoinHandle<()>,
+}
+
+async fn set(mode: &str) -> Set {
+    let seen = Arc::new(Seen::default());
+    let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
+    let own = vec!["system:serviceaccount:karmada-system:karmada-agent".to_owned()];
+    let door = Arc::new(Stand(seen.clone()));
+    let tunnel = Arc::new(Tunnel { limits, own, masters: false, door, told: Record::log });
+    // The link: bytes cross it until it is cut.
+    let ((near, mut here), (mut there, far)) = (duplex(64 << 10), duplex(64 << 10));
+    let link = tokio::spawn(async move { drop(tokio::io::copy_bidirectional(&mut here, &mut there).await) });
+    let serving = tokio::spawn(tunnel.serve(far));
+    let (hub, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near)).await.unwrap();
+    tokio::spawn(connection);
+    Set { hub, seen, serving, link }
+}
+
+fn user(username: &str, groups: &[&str]) -> String {
+    let told = serde_json::json!({"username": username, "groups": groups});
+    BASE64_URL_SAFE_NO_PAD.encode(told.to_string())
+}
+
+fn request(method: &str, path: &str, body: &'static str) -> Request<Lines> {
+    Request::builder()
+        .method(method)
+        .uri(format!("http://member{path}"))
+        .header(USER, user("jane", &["dev", "system:authenticated"]))
+        .body(Full::new(Bytes::from_static(body.as_bytes())).boxed_unsync())
+        .unwrap()
+}
+
+impl Set {
+    async fn ask(&mut self, request: Request<Lines>) -> (u16, HeaderMap, String) {
+        let answer = self.hub.send_request(request).await.unwrap();
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.status.as_u16(), head.headers, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_is_done_in_the_users_name_alone() {
+    let mut set = set("full").await;
+    let mut asked = request("POST", "/api/v1/namespaces/n/configmaps?dryRun=All", "{}");
+    for (name, value) in [
+        ("impersonate-user", "root"),
+        ("impersonate-group", "system:masters"),
+        ("impersonate-uid", "1"),
+        ("impersonate-extra-x", "y"),
+        ("authorization", "Bearer mine"),
+        ("cookie", "a=b"),
+        ("x-remote-user", "root"),
+        ("x-http-method-override", "DELETE"),
+        ("x-original-url", "/api/v1/secrets"),
+        ("accept", "application/json"),
+    ] {
+        asked.headers_mut().append(name, HeaderValue::from_static(value));
+    }
+    let (code, headers, body) = set.ask(asked).await;
+    assert_eq!((code, body.as_str()), (200, "POST /k8s/api/v1/namespaces/n/configmaps?dryRun=All {}"));
+    assert!(!headers.contains_key("set-cookie") && headers.contains_key("warning"), "{headers:?}");
+    let (_, sent) = set.seen.heads.lock().remove(0);
+    let mut lines: Vec<_> =
+        sent.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    lines.retain(|line| !line.starts_with("content-length") && !line.starts_with("transfer-encoding"));
+    lines.sort();
+    let want = [
+        "accept: application/json",
+        "authorization: Bearer secret",
+        "host: member:6443",
+        "impersonate-group: dev",
+        "impersonate-user: jane",
+    ];
+    assert_eq!(lines, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_never_reaches_the_member() {
+    let mut set = set("read-only").await;
+    let with = |told: Option<&str>| {
+        let mut asked = request("GET", "/api/v1/pods", "");
+        asked.headers_mut().remove(USER);
+        if let Some(told) = told {
+            asked.headers_mut().append(USER, told.parse().unwrap());
+        }
+        asked
+    };
+    let extra = BASE64_URL_SAFE_NO_PAD.encode(r#"{"username":"jane","groups":[],"extra":{"a":["b"]}}"#);
+    let mut twice = with(Some(&user("jane", &[])));
+    twice.headers_mut().append(USER, user("root", &[]).parse().unwrap());
+    for (asked, code, word) in [
+        (request("DELETE", "/api/v1/namespaces/n/pods/p", ""), 403, "--tunnel=read-only"),
+        (request("GET", "/api/v1/namespaces/n/pods/p/exec?command=ls", ""), 403, "--tunnel=read-only"),
+        (request("GET", "/api/v1/namespaces/n/pods/%2e%2e/secrets", ""), 400, ".."),
+        (request("GET", "/api/v1//secrets", ""), 400, "slashes"),
+        (with(None), 400, USER),
+        (twice, 400, USER),
+        (with(Some("{}")), 400, USER),
+        (with(Some(&extra)), 400, "extra"),
+        (with(Some(&user("jane ", &[]))), 400, "jane"),
+        (with(Some(&user("jane", &["system:masters"]))), 403, "--tunnel-masters"),
+        (
+            with(Some(&user("system:serviceaccount:karmada-system:karmada-agent", &[]))),
+            403,
+            "account of the agent's own",
+        ),
+    ] {
+        let told = format!("{asked:?}");
+        let (answer, _, body) = set.ask(asked).await;
+        assert_eq!(answer, code, "{told}: {body}");
+        assert!(body.contains(word), "{body}");
+    }
+    assert!(set.seen.heads.lock().is_empty());
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_members_failures_are_not_the_users() {
+    let mut set = set("full").await;
+    let (code, _, body) = set.ask(request("GET", "/unauthorized", "")).await;
+    assert_eq!(code, 502, "{body}");
+    let start = Instant::now();
+    let (code, _, body) = set.ask(request("GET", "/version", "")).await;
+    assert_eq!((code, start.elapsed()), (504, WHOLE), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_cut_ends_what_runs_on_it_at_once() {
+    let mut set = set("read-only").await;
+    let logs = set
+        .hub
+        .send_request(request("GET", "/api/v1/namespaces/n/pods/p/log?follow=true", ""))
+        .await
+        .unwrap();
+    let mut lines = logs.into_body().into_data_stream();
+    for _ in 0..300 {
+        assert_eq!(lines.next().await.unwrap().unwrap(), "line\n");
+    }
+    let mut open = set.seen.open.subscribe();
+    assert_eq!(*open.borrow_and_update(), 1);
+    let start = Instant::now();
+    set.link.abort();
+    set.serving.await.unwrap();
+    open.wait_for(|open| *open == 0).await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // What was under way may still come; then it breaks off visibly. A body says so again whenever it is asked.
+    let end = loop {
+        match lines.next().await {
+            Some(Ok(_)) => {}
+            end => break end,
+        }
+    };
+    assert!(end.is_some_and(|end| end.is_err()));
+}
+
+/// A request for a session, as the hub asks for it.
+fn session(method: &'static str, protocol: &'static str, path: &str) -> Request<Lines> {
+    let mut asked = request("CONNECT", path, "");
+    asked.extensions_mut().insert(hyper::ext::Protocol::from_static("karmada-session"));
+    for (name, value) in [
+        ("karmada-method", method),
+        ("karmada-upgrade", protocol),
+        ("sec-websocket-protocol", "v5.channel.k8s.io"),
+        ("authorization", "Bearer mine"),
+    ] {
+        asked.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    asked
+}
+
+const EXEC: &str = "/api/v1/namespaces/n/pods/p/exec?command=sh";
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_carried_as_bytes_and_ends_with_the_link() {
+    let mut set = set("full").await;
+    let answer = set.hub.send_request(session("GET", "websocket", EXEC)).await.unwrap();
+    let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(header("karmada-status").as_deref(), Some("101"));
+    assert_eq!(header("karmada-upgrade").as_deref(), Some("websocket"));
+    assert_eq!(header("sec-websocket-accept").as_deref(), Some("s"));
+    let (line, sent) = set.seen.heads.lock().remove(0);
+    assert_eq!(line, format!("GET /k8s{EXEC}"));
+    for (name, value) in [
+        ("authorization", "Bearer secret"),
+        ("impersonate-user", "jane"),
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-protocol", "v5.channel.k8s.io"),
+    ] {
+        assert_eq!(sent.get(name).unwrap(), value, "{name}");
+    }
+    let (mut from, mut to) = tokio::io::split(TokioIo::new(hyper::upgrade::on(answer).await.unwrap()));
+    let said: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut heard = vec![0; said.len()];
+    let (wrote, read) = tokio::join!(to.write_all(&said), from.read_exact(&mut heard));
+    wrote.unwrap();
+    read.unwrap();
+    assert!(said == heard, "what came back is what was sent");
+    let mut open = set.seen.open.subscribe();
+    open.wait_for(|open| *open == 1).await.unwrap();
+    let start = Instant::now();
+    set.link.abort();
+    open.wait_for(|open| *open == 0).await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let ended = from.read(&mut [0]).await;
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_refused_leaves_no_connection() {
+    let mut reads = set("read-only").await;
+    let mut full = set("full").await;
+    let log = "/api/v1/namespaces/n/pods/p/attach";
+    for (is_full, asked, code, word) in [
+        (false, session("GET", "websocket", EXEC), 403, "--tunnel=read-only"),
+        (true, session("GET", "h2c", EXEC), 400, "websocket"),
+        (true, session("DELETE", "websocket", EXEC), 400, "GET or POST"),
+        // The member answers, and does not agree.
+        (true, session("POST", "SPDY/3.1", log), 502, "status code 200"),
+        // It agrees to something else.
+        (true, session("POST", "SPDY/3.1", EXEC), 502, "another protocol"),
+    ] {
+        let told = format!("{asked:?}");
+        let set = if is_full { &mut full } else { &mut reads };
+        let (answer, headers, body) = set.ask(asked).await;
+        assert_eq!(answer, code, "{told}: {body}");
+        assert!(body.contains(word) && !headers.contains_key("karmada-status"), "{body}");
+    }
+    assert!(reads.seen.heads.lock().is_empty());
+    let mut open = full.seen.open.subscribe();
+    open.wait_for(|open| *open == 0).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_keeps_what_nobody_uses() {
+    let mut set = set("read-only").await;
+    let start = Instant::now();
+    tokio::time::sleep(IDLE / 2).await;
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
+    // What lasts is use.
+    let logs = set.hub.send_request(request("GET", "/api/v1/namespaces/n/pods/p/log", "")).await.unwrap();
+    let mut lines = logs.into_body().into_data_stream();
+    for _ in 0..(3 * IDLE.as_secs()) {
+        lines.next().await.unwrap().unwrap();
+    }
+    let used = start.elapsed();
+    drop(lines);
+    set.serving.await.unwrap();
+    let kept = start.elapsed() - used;
+    assert!(kept >= IDLE && kept < IDLE + Duration::from_secs(5), "{kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_stops_ends_it() {
+    let mut set = set("read-only").await;
+    let logs = set.hub.send_request(request("GET", "/api/v1/namespaces/n/pods/p/log", "")).await.unwrap();
+    let mut open = set.seen.open.subscribe();
+    set.serving.abort();
+    open.wait_for(|open| *open == 0).await.unwrap();
+    assert!(logs.into_body().collect().await.is_err());
+}

@@ -1,0 +1,214 @@
+//! Which clusters have a tunnel, and which agents have been asked to dial. Says what is to be done, and does nothing.
+//!
+//! There is a row for a cluster while somebody uses it or waits for it, and none otherwise.
+
+use std::{collections::HashMap, time::Duration};
+
+use karmada_client::latest;
+use karmada_meta::status::Status;
+use tokio::time::Instant;
+
+/// How long an agent has to come.
+pub(super) const CALL: Duration = Duration::from_secs(10);
+
+/// How a call ends: with a tunnel, or not.
+pub(super) type Outcome<T> = Option<Result<T, Status>>;
+
+/// See the module.
+pub(super) struct Book<T> {
+    most: usize,
+    rows: HashMap<String, Row<T>>,
+}
+
+/// What is known of one cluster.
+struct Row<T> {
+    /// By which its agent was asked.
+    number: String,
+    stage: Stage<T>,
+}
+
+enum Stage<T> {
+    /// It has been asked, and has until then.
+    Called(Instant, latest::Sender<Outcome<T>>),
+    /// It is there, and says its first words.
+    Coming(Instant, latest::Sender<Outcome<T>>),
+    Open(T),
+}
+
+/// What there is to do for a request.
+pub(super) enum Found<T> {
+    /// It goes by this.
+    Open(T),
+    /// The agent has been asked already.
+    Wait(Instant, latest::Receiver<Outcome<T>>),
+    /// The agent is to be asked by this number.
+    Call(String, Instant, latest::Receiver<Outcome<T>>),
+}
+
+/// Why an agent is sent away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// By another number, none at all, or too late.
+    NotCalled,
+    /// Another has come by this number.
+    Taken,
+}
+
+impl<T: Clone> Book<T> {
+    /// So many clusters at a time.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most: most.max(1), rows: HashMap::new() }
+    }
+
+    /// What there is for a cluster. `works`: whether a tunnel still does.
+    pub(super) fn find(
+        &mut self,
+        cluster: &str,
+        now: Instant,
+        works: impl Fn(&T) -> bool,
+        number: impl FnOnce() -> String,
+    ) -> Result<Found<T>, Status> {
+        match self.rows.get(cluster).map(|row| &row.stage) {
+            Some(Stage::Open(tunnel)) if works(tunnel) => return Ok(Found::Open(tunnel.clone())),
+            Some(Stage::Called(until, told) | Stage::Coming(until, told)) if *until > now => {
+                return Ok(Found::Wait(*until, told.subscribe()));
+            }
+            _ => {}
+        }
+        if self.rows.len() >= self.most && !self.rows.contains_key(cluster) {
+            self.rows.retain(|_, row| match &row.stage {
+                Stage::Called(until, _) | Stage::Coming(until, _) => *until > now,
+                Stage::Open(tunnel) => works(tunnel),
+            });
+            if self.rows.len() >= self.most {
+                return Err(Status::too_many_requests(
+                    format!("{} tunnels are open; try again", self.most),
+                    1,
+                ));
+            }
+        }
+        let (number, until) = (number(), now + CALL);
+        let told = latest::Sender::new(None);
+        let hears = told.subscribe();
+        let row = Row { number: number.clone(), stage: Stage::Called(until, told) };
+        self.rows.insert(cluster.to_owned(), row);
+        Ok(Found::Call(number, until, hears))
+    }
+
+    /// An agent has come by a number.
+    pub(super) fn comes(&mut self, cluster: &str, number: &str, now: Instant) -> Result<(), Unasked> {
+        let row = self.rows.get_mut(cluster).filter(|row| row.number == number).ok_or(Unasked::NotCalled)?;
+        match &row.stage {
+            Stage::Called(until, _) if *until <= now => Err(Unasked::NotCalled),
+            Stage::Called(until, told) => {
+                row.stage = Stage::Coming(*until, told.clone());
+                Ok(())
+            }
+            Stage::Coming(..) | Stage::Open(_) => Err(Unasked::Taken),
+        }
+    }
+
+    /// It is ready. Whether it is still wanted.
+    pub(super) fn opens(&mut self, cluster: &str, number: &str, tunnel: T) -> bool {
+        let Some(row) = self.rows.get_mut(cluster).filter(|row| row.number == number) else { return false };
+        let Stage::Coming(_, told) = &row.stage else { return false };
+        told.send_replace(Some(Ok(tunnel.clone())));
+        row.stage = Stage::Open(tunnel);
+        true
+    }
+
+    /// What belongs to this number is over. Whoever waits hears why.
+    pub(super) fn ends(&mut self, cluster: &str, number: &str, why: Status) {
+        if self.rows.get(cluster).is_none_or(|row| row.number != number) {
+            return;
+        }
+        if let Some(Row { stage: Stage::Called(_, told) | Stage::Coming(_, told), .. }) =
+            self.rows.remove(cluster)
+        {
+            told.send_replace(Some(Err(why)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(book: &mut Book<u8>, cluster: &str, at: Instant, number: &str) -> String {
+        match book.find(cluster, at, |tunnel| *tunnel != 0, || number.to_owned()) {
+            Ok(Found::Open(tunnel)) => format!("open {tunnel}"),
+            Ok(Found::Wait(..)) => "wait".to_owned(),
+            Ok(Found::Call(number, ..)) => format!("call {number}"),
+            Err(status) => status.code().to_string(),
+        }
+    }
+
+    #[test]
+    fn one_call_at_a_time_and_one_answer_to_each() {
+        let (mut book, start) = (Book::new(10), Instant::now());
+        assert_eq!(find(&mut book, "m", start, "a"), "call a");
+        assert_eq!(find(&mut book, "m", start + CALL / 2, "b"), "wait");
+        let Ok(Found::Wait(_, hears)) = book.find("m", start, |_| true, String::new) else {
+            panic!("somebody waits");
+        };
+        for (cluster, number) in [("m", "b"), ("n", "a"), ("m", "")] {
+            assert_eq!(book.comes(cluster, number, start), Err(Unasked::NotCalled), "{cluster} {number}");
+        }
+        assert_eq!(book.comes("m", "a", start), Ok(()));
+        assert_eq!(book.comes("m", "a", start), Err(Unasked::Taken), "a second agent of that name");
+        assert_eq!(find(&mut book, "m", start, "b"), "wait");
+        assert!(book.opens("m", "a", 7));
+        assert!(matches!(*hears.borrow(), Some(Ok(7))));
+        assert_eq!(find(&mut book, "m", start, "b"), "open 7");
+        assert_eq!(book.comes("m", "a", start), Err(Unasked::Taken));
+        book.ends("m", "b", Status::internal("another's"));
+        assert_eq!(find(&mut book, "m", start, "b"), "open 7");
+        book.ends("m", "a", Status::internal("over"));
+        assert_eq!(book.comes("m", "a", start), Err(Unasked::NotCalled), "a number is good once");
+        assert!(book.rows.is_empty(), "nothing is kept of what has ended");
+    }
+
+    #[test]
+    fn who_comes_too_late_is_sent_away() {
+        let (mut book, start) = (Book::new(10), Instant::now());
+        find(&mut book, "m", start, "a");
+        assert_eq!(book.comes("m", "a", start + CALL), Err(Unasked::NotCalled));
+        assert_eq!(find(&mut book, "m", start + CALL, "b"), "call b");
+        assert_eq!(book.comes("m", "a", start + CALL), Err(Unasked::NotCalled));
+        assert_eq!(book.comes("m", "b", start + CALL), Ok(()));
+        // One that never gets ready holds up nobody for longer.
+        assert_eq!(find(&mut book, "m", start + 2 * CALL, "c"), "call c");
+        assert!(!book.opens("m", "b", 1));
+    }
+
+    #[test]
+    fn a_tunnel_that_works_no_longer_is_asked_for_anew() {
+        let (mut book, start) = (Book::new(10), Instant::now());
+        find(&mut book, "m", start, "a");
+        book.comes("m", "a", start).unwrap();
+        assert!(book.opens("m", "a", 0));
+        assert_eq!(find(&mut book, "m", start, "b"), "call b");
+    }
+
+    #[test]
+    fn whoever_waits_hears_why_it_came_to_nothing() {
+        let (mut book, start) = (Book::new(10), Instant::now());
+        let Ok(Found::Call(number, _, hears)) = book.find("m", start, |_: &u8| true, || "a".to_owned())
+        else {
+            panic!("it is called");
+        };
+        book.ends("m", &number, Status::service_unavailable("it was not asked"));
+        assert!(matches!(&*hears.borrow(), Some(Err(status)) if status.message.contains("not asked")));
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let (mut book, start) = (Book::new(2), Instant::now());
+        assert_eq!(find(&mut book, "a", start, "1"), "call 1");
+        assert_eq!(find(&mut book, "b", start, "2"), "call 2");
+        assert_eq!(find(&mut book, "c", start, "3"), "429");
+        assert_eq!(find(&mut book, "b", start, "3"), "wait");
+        // What came to nothing makes room.
+        assert_eq!(find(&mut book, "c", start + CALL, "3"), "call 3");
+    }
+}

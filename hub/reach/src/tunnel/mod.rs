@@ -1,0 +1,386 @@
+//! The hub's end of tunnels: connections that agents dial when they are asked to, on which the hub is the HTTP/2 client.
+//!
+//! ```text
+//!   request ─► Book: open? called? ── call ─► a number in the Cluster ─► the agent's watch
+//!                │                                                          │ dials TUNNEL_PATH, with the number
+//!                └──── waits, 10 s ◄── opens ◄── its certificate, the number ◄─┘
+//! ```
+//!
+//! What an agent is follows from its certificate, and the number says that it was asked just now: it is good for one
+//! connection, of that cluster's agent. Whoever else asks that path is sent away. The agent is somebody else's machine:
+//! whatever it says has a size and a time, and it is believed nothing about anybody.
+//!
+//! A tunnel that nobody uses ends by the agent after a minute, and nothing is kept of it. A session is a stream of its own
+//! (extended CONNECT), which the agent agrees to when the member has.
+
+mod book;
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::Body;
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use hyper::{body::Incoming, client::conn::http2, ext::Protocol};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use karmada_api::consts::extension;
+use karmada_apiserver::{
+    authn::{LEAVING, RETURNING, UserInfo, agent_cluster},
+    carried::{Call, CarriedPath, Carrier, Held},
+};
+use karmada_client::{latest, link::Bound};
+use karmada_env::Env;
+use karmada_meta::{gvk::GroupResource, status::Status};
+use karmada_telemetry::metrics::Counter;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
+
+use self::book::{Book, Found, Outcome, Unasked};
+use crate::{Registry, figures::Figures};
+
+/// What a tunnel's connection changes to.
+pub const PROTOCOL: &str = "karmada-tunnel";
+/// By which number an agent comes.
+pub const NUMBER: &str = "karmada-tunnel";
+/// Who asks: base64url of JSON, so that a name is what it is, whatever signs it has.
+pub const USER: &str = "karmada-user";
+/// What a session is: the method of its request.
+pub const METHOD: &str = "karmada-method";
+/// And to what it changes its protocol.
+pub const UPGRADE: &str = "karmada-upgrade";
+/// What the member has said to that.
+pub const STATUS: &str = "karmada-status";
+/// What the stream of a session is named.
+const SESSION: &str = "karmada-session";
+
+/// Requests at a time by one tunnel, as the agent has it.
+const STREAMS: usize = 64;
+/// What may be under way of one body.
+const WINDOW: u32 = 128 << 10;
+/// Where all bodies stand still, one more has room.
+const WINDOWS: u32 = (STREAMS as u32 + 1) * WINDOW;
+/// Of an answer's headers.
+const HEADERS: u32 = 64 << 10;
+/// While something is under way, the agent is asked whether it is there so often, and has so long to say so.
+const PING: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(6);
+
+/// An open tunnel.
+#[derive(Clone)]
+pub(crate) struct Tunnel {
+    sender: http2::SendRequest<Body>,
+    places: Arc<Semaphore>,
+    server: Uri,
+}
+
+/// Why a request got no answer.
+pub(crate) enum Failed {
+    /// Too many are under way.
+    Full,
+    /// The tunnel has broken, or the agent speaks another language.
+    Broken(String),
+}
+
+impl Tunnel {
+    /// What stands before the paths that are asked.
+    pub(crate) fn server(&self) -> &Uri {
+        &self.server
+    }
+
+    /// Asks something. What comes with the answer is held until that has ended.
+    pub(crate) async fn ask(
+        &self,
+        mut request: Request<Body>,
+        session: bool,
+    ) -> Result<(Response<Incoming>, OwnedSemaphorePermit), Failed> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| Failed::Full)?;
+        if session {
+            into_session(&mut request);
+        }
+        let answer = self.sender.clone().send_request(request).await;
+        let mut answer = answer.map_err(|error| Failed::Broken(format!("the tunnel broke off: {error}")))?;
+        if session {
+            agreed(&mut answer);
+        }
+        Ok((answer, place))
+    }
+}
+
+/// A request for a session, as it is asked of an agent.
+fn into_session(request: &mut Request<Body>) {
+    let method = request.method().as_str().parse::<HeaderValue>();
+    let headers = request.headers_mut();
+    headers.remove(header::CONNECTION);
+    if let (Some(upgrade), Ok(method)) = (headers.remove(header::UPGRADE), method) {
+        headers.insert(UPGRADE, upgrade);
+        headers.insert(METHOD, method);
+    }
+    *request.method_mut() = Method::CONNECT;
+    request.extensions_mut().insert(Protocol::from_static(SESSION));
+}
+
+/// What an agent says to a session, in the words of HTTP/1.1. Without the member's consent there is none.
+fn agreed(answer: &mut Response<Incoming>) {
+    let upgrade = answer.headers_mut().remove(UPGRADE);
+    let status = answer.headers_mut().remove(STATUS);
+    if answer.status() == StatusCode::OK
+        && status.is_some_and(|status| status == "101")
+        && let Some(upgrade) = upgrade
+    {
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        answer.headers_mut().insert(header::UPGRADE, upgrade);
+    }
+}
+
+/// Who asks, as an agent is told.
+pub(crate) fn told(user: &UserInfo) -> Result<HeaderValue, String> {
+    let text = json!({"username": user.name, "groups": user.groups}).to_string();
+    HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).map_err(|error| error.to_string())
+}
+
+/// All tunnels.
+pub(crate) struct Tunnels {
+    registry: Arc<dyn Registry>,
+    env: Env,
+    book: Mutex<Book<Tunnel>>,
+    figures: Arc<Figures>,
+}
+
+impl Tunnels {
+    pub(crate) fn new(registry: Arc<dyn Registry>, most: usize, figures: Arc<Figures>, env: Env) -> Self {
+        Self { registry, env, book: Mutex::new(Book::new(most)), figures }
+    }
+
+    /// Where agents come to.
+    pub(crate) fn path(self: &Arc<Self>) -> CarriedPath {
+        CarriedPath { path: extension::TUNNEL_PATH, by: Arc::new(Door(self.clone())) }
+    }
+
+    /// A tunnel to a cluster whose agent serves one.
+    ///
+    /// # Errors
+    /// 503 where its agent was not or could not be asked, 504 where it has not come in time.
+    pub(crate) async fn to(self: &Arc<Self>, cluster: &str) -> Result<Tunnel, Status> {
+        let works = |tunnel: &Tunnel| !tunnel.sender.is_closed();
+        let found = self.book.lock().find(cluster, Instant::now(), works, || self.env.uuid())?;
+        let (until, hears) = match found {
+            Found::Open(tunnel) => return Ok(tunnel),
+            Found::Wait(until, hears) => (until, hears),
+            Found::Call(number, until, hears) => {
+                // Whoever was first may go: others wait for the same.
+                let (tunnels, cluster) = (self.clone(), cluster.to_owned());
+                tokio::spawn(async move { tunnels.call(&cluster, &number).await });
+                (until, hears)
+            }
+        };
+        let opened = timeout_at(until, outcome(hears)).await;
+        opened.unwrap_or_else(|_| {
+            self.figures.call("silent");
+            let seconds = book::CALL.as_secs();
+            Err(Status {
+                status: "Failure".to_owned(),
+                message: format!(
+                    "cluster {cluster} cannot be reached: its agent was asked for a tunnel, and has not come within {seconds} s"
+                ),
+                reason: "Timeout".to_owned(),
+                code: 504,
+                ..Status::internal("")
+            })
+        })
+    }
+
+    async fn call(&self, cluster: &str, number: &str) {
+        if let Err(status) = self.registry.call(cluster, number).await {
+            let why = format!(
+                "cluster {cluster} cannot be reached: its agent was not asked for a tunnel: {status}"
+            );
+            self.figures.call("unasked");
+            self.book.lock().ends(cluster, number, Status::service_unavailable(why));
+        }
+    }
+
+    /// Runs a connection, from when it has changed its protocol until it ends.
+    async fn run(
+        self: Arc<Self>,
+        (cluster, number): (String, String),
+        upgrade: hyper::upgrade::OnUpgrade,
+        ends: BoxFuture<'static, ()>,
+        held: Held,
+    ) {
+        let _held = held;
+        let why = tokio::select! {
+            why = self.converse(&cluster, &number, upgrade) => why,
+            () = ends => "what its agent has shown holds no longer, or the hub makes room, or ends".to_owned(),
+        };
+        tracing::debug!(cluster, why, "a tunnel has ended");
+        let why = format!("cluster {cluster} cannot be reached: its tunnel has ended: {why}");
+        self.book.lock().ends(&cluster, &number, Status::service_unavailable(why));
+    }
+
+    async fn converse(&self, cluster: &str, number: &str, upgrade: hyper::upgrade::OnUpgrade) -> String {
+        let io = match timeout(book::CALL, upgrade).await {
+            Ok(Ok(io)) => Counted {
+                io: TokioIo::new(io),
+                received: self.figures.tunnel(cluster, "received"),
+                sent: self.figures.tunnel(cluster, "sent"),
+            },
+            Ok(Err(error)) => return error.to_string(),
+            Err(_) => return "its connection did not change its protocol".to_owned(),
+        };
+        let (bound, _guard) = Bound::new();
+        let handshake = http2::Builder::new(bound)
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOWS)
+            .max_header_list_size(HEADERS)
+            .max_send_buf_size(WINDOW as usize)
+            .max_concurrent_reset_streams(STREAMS)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG)
+            .keep_alive_while_idle(false)
+            .handshake(TokioIo::new(io));
+        let (sender, connection) = match handshake.await {
+            Ok(both) => both,
+            Err(error) => return error.to_string(),
+        };
+        let server = Uri::from_static("https://member");
+        let tunnel = Tunnel { sender, places: Arc::new(Semaphore::new(STREAMS)), server };
+        if !self.book.lock().opens(cluster, number, tunnel) {
+            return "it came too late".to_owned();
+        }
+        self.figures.call("opened");
+        let _open = self.figures.open();
+        match connection.await {
+            Ok(()) => "its agent has closed it".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// How a call ends.
+async fn outcome<T: Clone>(mut hears: latest::Receiver<Outcome<T>>) -> Result<T, Status> {
+    let gone = || Status::service_unavailable("the tunnel was asked for anew; try again");
+    match hears.wait_for(Option::is_some).await {
+        Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(gone())),
+        Err(_) => Err(gone()),
+    }
+}
+
+/// Lets agents in.
+struct Door(Arc<Tunnels>);
+
+impl Carrier for Door {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
+        let answer = let_in(&self.0, call);
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> {
+    let refused = |why: &str| Status::forbidden(&GroupResource::default(), "", why);
+    let Call { user, asked_by, mut request, held, ends, .. } = call;
+    // Nobody comes in an agent's name, whatever they may do.
+    let itself =
+        asked_by == user.name && ![LEAVING, RETURNING].iter().any(|mark| user.extra.contains_key(*mark));
+    let cluster = agent_cluster(&user).filter(|_| itself);
+    let cluster = cluster.ok_or_else(|| refused("tunnels are dialled by agents alone"))?.to_owned();
+    let headers = request.headers();
+    let one = |name: &str| {
+        let mut lines = headers.get_all(name).iter();
+        lines.next().filter(|_| lines.next().is_none()).and_then(|line| line.to_str().ok())
+    };
+    if request.method() != Method::GET || one("upgrade") != Some(PROTOCOL) {
+        return Err(Status::bad_request(format!("an agent changes the protocol to {PROTOCOL} here, by GET")));
+    }
+    let number = one(NUMBER).unwrap_or_default().to_owned();
+    let upgrade = request
+        .extensions_mut()
+        .remove::<hyper::upgrade::OnUpgrade>()
+        .ok_or_else(|| Status::bad_request("this connection cannot change its protocol: ask by HTTP/1.1"))?;
+    tunnels.book.lock().comes(&cluster, &number, Instant::now()).map_err(|unasked| {
+        let (outcome, why) = match unasked {
+            Unasked::NotCalled => {
+                ("uncalled", "the agent was not asked for a tunnel by this number, or comes too late")
+            }
+            Unasked::Taken => ("taken", "another agent of this name has come before"),
+        };
+        tunnels.figures.call(outcome);
+        Status::conflict(&GroupResource::default(), "tunnel", why)
+    })?;
+    tokio::spawn(tunnels.clone().run((cluster, number), upgrade, ends, held));
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static(PROTOCOL));
+    Ok(response)
+}
+
+/// A connection whose bytes are counted.
+struct Counted<T> {
+    io: T,
+    received: Counter,
+    sent: Counter,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.io).poll_read(context, buffer);
+        self.received.inc_by((buffer.filled().len() - before) as u64);
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.sent.inc_by(*count as u64);
+        }
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.sent.inc_by(*count as u64);
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,401 @@
+//! Members that the hub cannot dial, reached live by the connections that their agents dial: real processes, and a link
+//! between that is cut.
+
+#![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
+
+use std::{process::Command, time::Duration};
+
+use hyper_util::rt::TokioIo;
+use karmada_client::{
+    Patch, Rest,
+    kubeconfig::Kubeconfig,
+    link::{Io, direct},
+};
+use karmada_tests::{
+    fleet::{Binaries, Fleet, Options, cluster_path, server_of},
+    link::Mode,
+    wait::{PATIENCE, eventually, until},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::Instant,
+};
+
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+
+/// A fleet of one whose agent serves a tunnel.
+async fn fleet(test: &str, flags: &[&str]) -> Option<Fleet> {
+    let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
+    let agent = flags.iter().map(|&flag| flag.to_owned()).collect();
+    let fleet = Fleet::start(test, 1, &binaries, Options { agent, ..Options::impatient() }).await?;
+    let manifest = include_str!("../../manifests/agent/tunnel.yaml");
+    let member = &fleet.members[0].api;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
+    let _ = member.post("/api/v1/namespaces", &namespace).await;
+    for object in serde_saphyr::from_multiple::<Value>(manifest).unwrap() {
+        let plural = format!("{}s", object["kind"].as_str().unwrap().to_ascii_lowercase());
+        let (root, namespace) = match object["apiVersion"].as_str().unwrap() {
+            "v1" => ("/api/v1".to_owned(), object["metadata"]["namespace"].as_str()),
+            group => (format!("/apis/{group}"), object["metadata"]["namespace"].as_str()),
+        };
+        let within = namespace.map_or_else(String::new, |name| format!("/namespaces/{name}"));
+        member.post(&format!("{root}{within}/{plural}"), &object).await.unwrap();
+    }
+    Some(fleet)
+}
+
+/// Waits until the hub knows that there is a tunnel.
+async fn told(fleet: &Fleet, how: &str) {
+    let is = |cluster: &Value| cluster["metadata"]["annotations"]["agent.karmada.io/tunnel"] == how;
+    until(&fleet.api, &cluster_path(&fleet.members[0].name), "to tell of its tunnel", PATIENCE, is).await;
+}
+
+fn proxy(fleet: &Fleet) -> String {
+    format!("{CLUSTERS}/{}/proxy", fleet.members[0].name)
+}
+
+fn has_kubectl() -> bool {
+    let has =
+        Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|o| o.status.success());
+    if !has {
+        eprintln!("skipped: no kubectl is installed");
+    }
+    has
+}
+
+/// Runs kubectl for the member through the hub.
+fn kubectl(fleet: &Fleet, line: &str) -> (bool, String) {
+    let server = format!("https://{}{}", server_of(&fleet.kubeconfig), proxy(fleet));
+    let output = Command::new("timeout")
+        .args(["60", "kubectl", "--kubeconfig"])
+        .arg(&fleet.kubeconfig)
+        .args(["--server", &server])
+        .args(line.split_whitespace())
+        .current_dir(fleet.dir.path())
+        .env("HOME", fleet.dir.path())
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), text.concat())
+}
+
+/// The code and the words of a refusal, or what was answered.
+async fn asked(api: &Rest, request: http::Request<Vec<u8>>) -> (u16, String) {
+    match api.client().request_text(request).await {
+        Ok(text) => (200, text),
+        Err(kube::Error::Api(status)) => (status.code, status.message),
+        Err(other) => (0, other.to_string()),
+    }
+}
+
+fn get(path: &str) -> http::Request<Vec<u8>> {
+    http::Request::get(path).body(Vec::new()).unwrap()
+}
+
+async fn annotate(fleet: &Fleet, key: &str, value: Option<&str>) {
+    let change = json!({"metadata": {"annotations": {key: value}}});
+    fleet.api.patch(&cluster_path(&fleet.members[0].name), Patch::Merge, &change).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_reaches_a_member_that_the_hub_cannot_dial() {
+    if !has_kubectl() {
+        return;
+    }
+    let Some(fleet) = fleet("tunnel", &["--tunnel=full", "--tunnel-masters", "--tunnel-deny=secrets"]).await
+    else {
+        return;
+    };
+    told(&fleet, "full").await;
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\ndata: {k: v}\n";
+    std::fs::write(fleet.dir.path().join("map.yaml"), map).unwrap();
+    for (line, wanted) in [
+        ("get namespaces", "kube-system"),
+        ("apply -f map.yaml --dry-run=server", "configmap/a created (server dry run)"),
+        ("apply -f map.yaml", "configmap/a created"),
+        ("get configmap a -o jsonpath={.data.k}", "v"),
+        ("explain configmap", "ConfigMap holds"),
+        ("auth whoami", "system:admin"),
+        ("delete configmap a", "deleted"),
+    ] {
+        let (done, said) = kubectl(&fleet, line);
+        assert!(done && said.contains(wanted), "kubectl {line}: no {wanted:?} in\n{said}\n{}", fleet.logs());
+    }
+    // The member's owner has the last word, and the member's own rights count.
+    for (line, wanted) in [
+        ("get secrets -A", "--tunnel-deny"),
+        ("get configmaps -A --as jane", "clusters/proxy"),
+        ("get pods/a/b", ""),
+    ] {
+        let (done, said) = kubectl(&fleet, line);
+        assert!(!done && said.contains(wanted), "kubectl {line}: no {wanted:?} in\n{said}");
+    }
+    let group = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reach"},
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}],
+    });
+    fleet.api.post(&format!("{group}/clusterroles"), &role).await.unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reach"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reach"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    fleet.api.post(&format!("{group}/clusterrolebindings"), &binding).await.unwrap();
+    let (done, said) = kubectl(&fleet, "get configmaps -A --as jane");
+    assert!(!done && said.contains("User \"jane\" cannot list resource \"configmaps\""), "{said}");
+    // Nobody comes where agents dial: not an administrator, and not in an agent's name.
+    let path = "/karmada-hub/tunnel";
+    let (code, said) = asked(&fleet.api, get(path)).await;
+    assert!(code == 403 && said.contains("agents alone"), "{code} {said}");
+    let name = &fleet.members[0].name;
+    let acts = http::Request::get(path)
+        .header("impersonate-user", format!("system:karmada:agent:{name}"))
+        .header("impersonate-group", "system:karmada:agents")
+        .header("upgrade", "karmada-tunnel")
+        .body(Vec::new());
+    let (code, said) = asked(&fleet.api, acts.unwrap()).await;
+    assert!(code == 403 && said.contains("agents alone"), "{code} {said}");
+    // A number that the hub did not write brings nothing, and cuts nothing.
+    annotate(&fleet, "hub.karmada.io/tunnel-call", Some("forged")).await;
+    let sent_away = "the hub answers 409: ";
+    eventually("the agent to be sent away", PATIENCE, || async {
+        if fleet.logs().contains(sent_away) { Ok(()) } else { Err(fleet.logs()) }
+    })
+    .await;
+    assert_eq!(asked(&fleet.api, get(&format!("{}/version", proxy(&fleet)))).await.0, 200);
+    // The platform may want less than the owner gives.
+    annotate(&fleet, "cluster.karmada.io/tunnel", Some("read-only")).await;
+    eventually("only reading", PATIENCE, || async {
+        let delete =
+            http::Request::delete(format!("{}/api/v1/namespaces/default/configmaps/a", proxy(&fleet)));
+        match asked(&fleet.api, delete.body(Vec::new()).unwrap()).await {
+            (403, said) if said.contains("read-only") => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    assert!(kubectl(&fleet, "get namespaces").0);
+    annotate(&fleet, "cluster.karmada.io/tunnel", Some("off")).await;
+    let (code, said) = asked(&fleet.api, get(&format!("{}/version", proxy(&fleet)))).await;
+    assert!(code == 503 && said.contains("cluster.karmada.io/tunnel"), "{code} {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_without_one_says_so_and_one_that_is_away_is_not_waited_for() {
+    let Some(without) = fleet("no-tunnel", &[]).await else { return };
+    let (code, said) = asked(&without.api, get(&format!("{}/version", proxy(&without)))).await;
+    assert!(code == 503 && said.contains("--tunnel"), "{code} {said}");
+    drop(without);
+    let Some(fleet) = fleet("away", &["--tunnel=read-only"]).await else { return };
+    told(&fleet, "read-only").await;
+    // Administrators are let in only where the owner says so.
+    let (code, said) = asked(&fleet.api, get(&format!("{}/version", proxy(&fleet)))).await;
+    assert!(code == 403 && said.contains("--tunnel-masters"), "{code} {said}");
+    fleet.members[0].link.set(Mode::BlackHole);
+    let begun = Instant::now();
+    eventually("the hub to know that it is away", 3 * PATIENCE, || async {
+        match asked(&fleet.api, get(&format!("{}/version", proxy(&fleet)))).await {
+            (503, said) if said.contains("has not been heard since") => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    let heard = Instant::now();
+    let (code, _) = asked(&fleet.api, get(&format!("{}/version", proxy(&fleet)))).await;
+    assert!(code == 503 && heard.elapsed() < Duration::from_secs(1), "{:?} {:?}", begun, heard.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_breaks_off_with_the_link_and_an_unused_tunnel_costs_nothing() {
+    let Some(fleet) = fleet("cut", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    let link = &fleet.members[0].link;
+    let sum = |(up, down): (u64, u64)| up + down;
+    let span = Duration::from_secs(20);
+    let before = sum(link.bytes());
+    tokio::time::sleep(span).await;
+    let idle = sum(link.bytes()) - before;
+    // First bytes, through the tunnel when it is there, and directly.
+    let version = format!("{}/version", proxy(&fleet));
+    let begun = Instant::now();
+    assert_eq!(asked(&fleet.api, get(&version)).await.0, 200);
+    let opening = begun.elapsed();
+    let mut through = Vec::new();
+    let mut straight = Vec::new();
+    for _ in 0..50 {
+        let begun = Instant::now();
+        assert_eq!(asked(&fleet.api, get(&version)).await.0, 200);
+        through.push(begun.elapsed());
+        let begun = Instant::now();
+        assert_eq!(asked(&fleet.members[0].api, get("/version")).await.0, 200);
+        straight.push(begun.elapsed());
+    }
+    through.sort();
+    straight.sort();
+    println!(
+        "first answer with opening {opening:?}; median by the tunnel {:?}, directly {:?}",
+        through[25], straight[25]
+    );
+    // A watch, by HTTP/1.1 on a connection of its own.
+    let endpoint = Kubeconfig::load(&fleet.kubeconfig).unwrap().endpoint(None).unwrap();
+    let mut stream: Box<dyn Io> = direct::connect(&endpoint, |_| None).await.unwrap();
+    let watch = format!(
+        "GET {}/api/v1/namespaces?watch=true HTTP/1.1\r\nhost: hub\r\naccept: application/json\r\n\r\n",
+        proxy(&fleet)
+    );
+    stream.write_all(watch.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains("kube-system") {
+        let mut some = [0; 4096];
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut some)).await.unwrap().unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&some[..read]);
+    }
+    let begun = Instant::now();
+    link.set(Mode::Cut);
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it ends");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // Without the last chunk: whoever reads it knows that it is not whole.
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&rest));
+    link.set(Mode::Pass);
+    eventually("a tunnel again", PATIENCE, || async {
+        match asked(&fleet.api, get(&version)).await.0 {
+            200 => Ok(()),
+            code => Err(code),
+        }
+    })
+    .await;
+    // When it has ended for want of use, the link brings what it brought before.
+    eventually("the tunnel to end", Duration::from_secs(90), || async {
+        let logs = fleet.logs();
+        match logs.rfind("the tunnel has ended") > logs.rfind("reaches this member by a tunnel") {
+            true => Ok(()),
+            false => Err("it is open"),
+        }
+    })
+    .await;
+    let before = sum(link.bytes());
+    tokio::time::sleep(span).await;
+    let after = sum(link.bytes()) - before;
+    println!("idle: {idle} bytes in {span:?} before the tunnel was used, {after} after");
+    assert!(after <= idle + idle / 2 + 2000, "{after} bytes where it was {idle}");
+}
+
+/// A member's API of which sessions are answered here, by an echo, and everything else by the stand-in.
+async fn with_sessions(member: &Rest) -> std::net::SocketAddr {
+    use http_body_util::BodyExt as _;
+    use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
+    type Body = http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, kube::Error>;
+
+    async fn answer(client: kube::Client, request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
+        if request.uri().path().ends_with("/exec") {
+            let mut agreed =
+                Response::new(http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync());
+            *agreed.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            for (name, value) in [
+                ("connection", "Upgrade"),
+                ("upgrade", "websocket"),
+                ("sec-websocket-protocol", "v5.channel.k8s.io"),
+            ] {
+                agreed.headers_mut().insert(name, http::HeaderValue::from_static(value));
+            }
+            tokio::spawn(async move {
+                let io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+                let (mut from, mut to) = tokio::io::split(io);
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+                let _ = to.shutdown().await;
+            });
+            return Ok(agreed);
+        }
+        let (mut head, body) = request.into_parts();
+        head.headers.remove("host");
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let answer = client.send(Request::from_parts(head, kube::client::Body::from(body.to_vec()))).await?;
+        Ok(answer.map(|body| body.boxed_unsync()))
+    }
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = member.client().clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let client = client.clone();
+            let service = service_fn(move |request| answer(client.clone(), request));
+            let connection = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades();
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_by_the_tunnel_and_ends_with_the_link() {
+    let Some(fleet) = fleet("session", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    let member = &fleet.members[0];
+    let front = with_sessions(&member.api).await;
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "m",
+        "clusters": [{"name": "m", "cluster": {"server": format!("http://{front}")}}],
+        "users": [{"name": "m", "user": {}}],
+        "contexts": [{"name": "m", "context": {"cluster": "m", "user": "m"}}],
+    });
+    std::fs::write(&member.kubeconfig, kubeconfig.to_string()).unwrap();
+    eventually("the agent to take the other kubeconfig", PATIENCE, || async {
+        match fleet.logs().contains("was replaced by the one in the file") {
+            true => Ok(()),
+            false => Err(fleet.logs()),
+        }
+    })
+    .await;
+    let endpoint = Kubeconfig::load(&fleet.kubeconfig).unwrap().endpoint(None).unwrap();
+    let mut stream = direct::connect(&endpoint, |_| None).await.unwrap();
+    let request = format!(
+        "GET {}/api/v1/namespaces/n/pods/p/exec?command=sh&stdin=true HTTP/1.1\r\nhost: hub\r\nconnection: Upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-protocol: v5.channel.k8s.io\r\n\r\n",
+        proxy(&fleet)
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("headers end"));
+    }
+    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 101 "), "{head}\n{}", fleet.logs());
+    assert!(head.contains("upgrade: websocket") && !head.contains("karmada-"), "{head}");
+    // 20 MB, whatever is in them, both ways.
+    let sent: Vec<u8> =
+        (0..5_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let (mut from, mut to) = tokio::io::split(stream);
+    let there = sent.clone();
+    let begun = Instant::now();
+    let writing = tokio::spawn(async move {
+        to.write_all(&there).await.unwrap();
+        to.flush().await.unwrap();
+        to
+    });
+    let mut heard = vec![0; sent.len()];
+    from.read_exact(&mut heard).await.unwrap();
+    assert!(heard == sent, "what came back is what was sent");
+    println!("20 MB there and back in {:?}", begun.elapsed());
+    let _to = writing.await.unwrap();
+    let begun = Instant::now();
+    member.link.set(Mode::Cut);
+    let ended = tokio::time::timeout(PATIENCE, from.read(&mut [0])).await.expect("it ends");
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    eventually("the agent to tell of it", PATIENCE, || async {
+        let logs = fleet.logs();
+        match logs.contains("/pods/p/exec?command=sh&stdin=true") && logs.contains("code=101") {
+            true => Ok(()),
+            false => Err(logs),
+        }
+    })
+    .await;
+}
