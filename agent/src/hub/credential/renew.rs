@@ -114,7 +114,9 @@ fn due(issued: &Issued, env: &Env) -> Due {
 enum Failure {
     /// Nobody has said no.
     Later(String),
-    /// Somebody has.
+    /// Somebody has to say yes.
+    Undecided(String),
+    /// Somebody has said no.
     Refused(String),
 }
 
@@ -312,7 +314,7 @@ impl Renewer {
         let Some(keep) = self.keep.as_ref().filter(|_| is_ours) else { return Ok(None) };
         let failure = match self.renew(current, keep, asked).await {
             Ok(new) => return Ok(Some(new)),
-            Err(failure @ Failure::Later(_)) => return Err(failure),
+            Err(failure @ (Failure::Later(_) | Failure::Undecided(_))) => return Err(failure),
             Err(failure) => failure,
         };
         // As long as the old one is good nobody needs a token.
@@ -444,9 +446,9 @@ impl Renewer {
                     asked.name = None;
                     return Err(Failure::Refused(why));
                 }
-                Outcome::Pending { .. } if begun.elapsed() >= DECIDED => {
+                Outcome::Pending { approved } if begun.elapsed() >= DECIDED => {
                     let name = asked.name.clone().unwrap_or_default();
-                    return Err(Failure::Later(format!("nobody has decided about the request {name} yet")));
+                    return Err(Failure::Undecided(undecided(&name, approved)));
                 }
                 Outcome::Pending { .. } => {
                     sleep(pause).await;
@@ -464,6 +466,11 @@ impl Renewer {
             Failure::Later(why) => {
                 tracing::debug!(cluster = %self.cluster, why, "the certificate is not renewed yet")
             }
+            Failure::Undecided(why) => {
+                if self.standing.undecided(why) {
+                    tracing::warn!(cluster = %self.cluster, why, ended, "the hub does not renew the certificate yet; looking again");
+                }
+            }
             Failure::Refused(why) => {
                 if self.standing.refused(why) {
                     tracing::warn!(cluster = %self.cluster, why, ended, "the hub refuses to renew the certificate; trying again");
@@ -471,6 +478,17 @@ impl Renewer {
             }
         }
     }
+}
+
+/// What a request waits for.
+fn undecided(name: &str, approved: bool) -> String {
+    if approved {
+        return format!(
+            "the request {name} is approved, and nobody signs it: is the signer of the hub at work (karmada-hub, or \
+             kube-controller-manager with --cluster-signing-cert-file)?"
+        );
+    }
+    format!("the request {name} waits for somebody who approves it: kubectl certificate approve {name}")
 }
 
 #[cfg(test)]

@@ -54,13 +54,22 @@ impl Standing {
 
     /// The hub gives us no other; answers whether that is news.
     pub(crate) fn refused(&self, why: &str) -> bool {
+        self.inner.lock().errors += 1;
+        self.not_renewed("RenewalRefused", "the hub refuses to renew it", why)
+    }
+
+    /// Nobody has decided whether we get another one; answers whether that is news.
+    pub(crate) fn undecided(&self, why: &str) -> bool {
+        self.not_renewed("RenewalWaits", "it is not renewed yet", why)
+    }
+
+    fn not_renewed(&self, reason: &'static str, what: &str, why: &str) -> bool {
         let mut inner = self.inner.lock();
-        inner.errors += 1;
         let until = inner.until.map(|until| Time::from_system(until).to_string()).unwrap_or_default();
         self.troubles.say(
             extension::CREDENTIAL_NOT_RENEWED,
-            "RenewalRefused",
-            format!("the agent's certificate ends at {until}, and the hub refuses to renew it: {why}"),
+            reason,
+            format!("the agent's certificate ends at {until}, and {what}: {why}"),
         );
         inner.refused.replace(why.to_owned()).is_none_or(|before| before != why)
     }
@@ -125,6 +134,13 @@ mod tests {
         assert!(standing.refused("no"));
         assert!(!standing.refused("no"), "the same is no news");
         assert!(standing.words().contains("1970-01-01T00:00:00Z, and the hub refuses to renew it: no"));
+        assert!(standing.undecided("somebody has to approve it"));
+        assert!(!standing.undecided("somebody has to approve it"));
+        assert!(
+            standing.words().contains("and it is not renewed yet: somebody has to"),
+            "{}",
+            standing.words()
+        );
         standing.clock(Some(7200));
         standing.clock(Some(7260));
         assert!(standing.words().contains("2h0m0s behind"), "{}", standing.words());
