@@ -11,6 +11,7 @@
     reason = "a failing step fails the test"
 )]
 
+mod agents;
 mod audit;
 mod auth;
 mod certificates;
