@@ -203,8 +203,8 @@ async fn attempt(
     Ok(None)
 }
 
-/// Whether the hub knows this id under another name, where it lets us ask; a hub of ours answers the creation with
-/// 409 instead.
+/// Whether the hub knows this id under another name, where it lets us ask, as a stock Karmada does; a hub of ours answers the
+/// creation with 409 instead, its own API and its webhook elsewhere.
 async fn name_of_id(hub: &Rest, name: &str, id: &str) -> Result<Option<String>, Error> {
     let list = match hub.get(&clusters().collection(None)).await {
         Ok(list) => list,

@@ -270,8 +270,7 @@ fn rights_that_are_told_are_rights_that_are_had() {
     }
 }
 
-/// Rights one by one: namespace, `group/resource`, name and verb. RBAC sees no names where objects are made, listed or
-/// watched.
+/// Rights one by one: namespace, `group/resource`, name and verb. RBAC sees no names where objects are made.
 type Single = (String, String, String, String);
 
 fn singles(
@@ -284,7 +283,7 @@ fn singles(
     let mut all = Vec::new();
     let nameless = [String::new()];
     for verb in verbs {
-        let any = names.is_empty() || ["create", "list", "watch"].contains(&verb.as_str());
+        let any = names.is_empty() || verb == "create";
         for name in if any { &nameless } else { names } {
             for (group, resource) in groups.iter().flat_map(|g| resources.iter().map(move |r| (g, r))) {
                 all.push((namespace.to_owned(), format!("{group}/{resource}"), name.clone(), verb.clone()));

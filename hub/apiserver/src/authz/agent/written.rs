@@ -1,8 +1,8 @@
 //! The roles that an agent has on a stock kube-apiserver, written from the table that the embedded server evaluates.
 //!
-//! RBAC cannot say all that the table does: it looks neither at the name in the body of a new object nor, in a rule that
-//! names objects, at lists without a field selector. So what is created, listed or watched is not bound to a name here.
-//! A hub with `--advertise` has a webhook that judges names and fields of what agents write.
+//! RBAC cannot say all that the table does: it does not look at the name in the body of a new object, so what is created is not
+//! bound to a name here. A hub with `--advertise` has a webhook that judges names and fields of what agents write. Lists
+//! and watches have the name that their field selector says.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,6 @@ use crate::authz::rbac::{GROUP, rule::PolicyRule};
 const ACCOUNTS: &str = "karmada-system";
 /// What the names of an agent's objects begin with.
 const PREFIX: &str = "karmada-agent";
-/// Verbs of requests that name no object.
-const NAMELESS: [&str; 3] = ["create", "list", "watch"];
-
 /// Who the agent is on that server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -85,7 +82,7 @@ fn rules(cluster: &str, place: Place) -> Vec<PolicyRule> {
         let names = line.names(cluster);
         let mut parts: BTreeMap<bool, Vec<String>> = BTreeMap::new();
         for verb in line.verbs {
-            let named = !names.is_empty() && !NAMELESS.contains(verb);
+            let named = !names.is_empty() && *verb != "create";
             parts.entry(named).or_default().push((*verb).to_owned());
         }
         for (named, verbs) in parts {
