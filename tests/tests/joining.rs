@@ -54,11 +54,17 @@ impl World {
 
     /// The arguments that `karmada-hub token create` prints.
     fn line(&self, cluster: &str) -> Vec<String> {
+        self.invite(cluster).0
+    }
+
+    /// The same, and what else it says.
+    fn invite(&self, cluster: &str) -> (Vec<String>, String) {
         let kubeconfig = format!("--kubeconfig={}", self.fleet.kubeconfig.display());
         let made = self.fleet.command(&["token", "create", &format!("--cluster={cluster}"), &kubeconfig]);
+        let told = String::from_utf8_lossy(&made.stderr).into_owned();
         let made = String::from_utf8_lossy(&made.stdout).into_owned();
         let line = made.lines().find_map(|line| line.strip_prefix("karmada-agent join ")).unwrap();
-        line.split_whitespace().map(str::to_owned).collect()
+        (line.split_whitespace().map(str::to_owned).collect(), told)
     }
 
     /// Starts an agent that joins by these arguments if it has to, and waits for what may be mended.
@@ -142,7 +148,24 @@ const RENEWALS: &str = "karmada_agent_hub_certificate_renewals_total";
 #[tokio::test]
 async fn a_cluster_joins_and_leaves_a_hub_on_a_stock_server() {
     let Some(world) = World::start_on("stock-join", &[], Engine::Stock).await else { return };
-    let line = world.line(CLUSTER);
+    // Somebody gets hold of the first token, joins, and does not register.
+    let (line, told) = world.invite(CLUSTER);
+    assert!(!told.contains("note:"), "{told}");
+    let state = world.at("thief");
+    let thief = Command::new(PROGRAM)
+        .args(["karmada-agent", "join", "--join-only", &format!("--state-dir={}", state.display())])
+        .args(&line)
+        .output()
+        .unwrap();
+    assert!(thief.status.success(), "{thief:?}");
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-hub:agent:{CLUSTER}");
+    until(&world.fleet.api, &path, "noted", PATIENCE, |role| {
+        role["metadata"]["annotations"]["hub.karmada.io/certificates-until"].is_string()
+    })
+    .await;
+    let (line, told) = world.invite(CLUSTER);
+    assert!(told.contains("by which no agent has registered; what it could do is taken back"), "{told}");
+    assert!(told.contains("at the latest, as far as the hub has seen"), "{told}");
     let agent = world.agent(&line);
     world.fleet.ready(CLUSTER).await;
     let namespace = world.fleet.namespace.clone();

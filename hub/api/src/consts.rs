@@ -481,6 +481,8 @@ pub mod event {
         CERTIFICATE_APPROVED = "CertificateApproved";
         /// CertificateSigningRequest: the hub has denied it, on an API server that is not its own. Ours.
         CERTIFICATE_DENIED = "CertificateDenied";
+        /// CertificateSigningRequest: whoever was let in by that name before renews nothing any more. Ours.
+        CERTIFICATE_SUPERSEDED = "CertificateSuperseded";
         /// CertificateSigningRequest: it waits for somebody to approve it. Ours.
         CERTIFICATE_WAITS = "CertificateWaits";
         /// Hub: nothing is evicted from lost clusters for the time being. Ours.

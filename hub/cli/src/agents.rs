@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   request by a token, approved ─▶ grant() ─▶ roles, bound to the agent's user
+//!   the same by another token, and nobody has registered ─▶ what was given before renews nothing, and its tokens have ended
 //!   Cluster goes ─▶ take_back() ─▶ its tokens have ended; what is left is to see that the Cluster is gone
 //!   revoked ─▶ revoke() ─▶ the same, and nothing is left
 //!   ten minutes later ─▶ sweep() ─▶ nothing is left but a role without rules, for a year: there was one of that name
@@ -11,6 +12,9 @@
 //! Whose agent it is, the role says by its Cluster's uid. So what was given is taken back also where the Cluster went without
 //! the hub, as an agent or a person may take the hub's finalizer off: [`keep_to`].
 //!
+//! Whoever decides looks at the role first ([`look`]), then at the token, and writes the role as it was seen: who was let in
+//! by a token that has ended meanwhile, or that another one has replaced, gets nothing.
+//!
 //! A certificate cannot be ended there: what it is good for can. What else is bound to an agent, by its server's owner
 //! (`karmada-hub agent-rbac`), is that one's to give and to take.
 
@@ -18,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 use karmada_api::consts::{finalizer, label};
 use karmada_apiserver::{
-    authn::bootstrap,
+    authn::{bootstrap, epochs::Grant},
     authz::agent::{self, Subject},
     certificates::elsewhere::{self, Given, Issued},
 };
@@ -47,6 +51,10 @@ const BEFORE: &str = "hub.karmada.io/certificates-before";
 /// On a ClusterRole: the uid of the Cluster for whose agent it is, once there is one, and its own, so that it is not believed of a
 /// copy on another server.
 const FOR: &str = "hub.karmada.io/cluster-uid";
+/// On a ClusterRole: by what the certificate was asked for by which it was given last, and over which key.
+const GRANTED: &str = "hub.karmada.io/granted";
+/// On a ClusterRole: when the last certificate ends that was given by its name, as far as the hub has seen.
+const UNTIL: &str = "hub.karmada.io/certificates-until";
 /// So many of them are kept: an agent renews at half of a certificate's life, and may be several.
 const KEPT: usize = 32;
 /// How long it is remembered that there was a cluster of a name: for as long as a certificate may last.
@@ -88,24 +96,65 @@ fn is_left(role: &Value) -> bool {
     object::annotation(role, LEFT_AT).is_some()
 }
 
-/// Brings a role or binding to what it is to be, for the agent that has asked for its certificate then; whether it was not.
-/// What was taken back is let alone where nobody has asked.
-fn mend(live: &mut Value, wanted: &Value, asked: Option<&Time>, uid: Option<&str>) -> bool {
+/// Somebody who is let in by a token.
+#[derive(Clone, Copy, Debug)]
+pub struct Join<'a> {
+    /// When the certificate was asked for, by the server's clock.
+    pub asked: Time,
+    /// By what, and for whom.
+    pub by: Grant<'a>,
+    /// The uid of the Cluster of that name, if there is one.
+    pub uid: Option<&'a str>,
+    /// Whether its agent has registered.
+    pub registered: bool,
+}
+
+impl Join<'_> {
+    /// Whether what was given before was given to somebody else, and no agent has registered by it.
+    fn supersedes(&self, live: &Value) -> bool {
+        let last = object::annotation(live, GRANTED).and_then(|last| last.split_once(' '));
+        !is_left(live) && !self.registered && last.is_none_or(|(by, to)| self.by.is_of_another(by, to))
+    }
+
+    /// Notes on a ClusterRole to whom it is given from now on; whether that is new.
+    fn mark(&self, role: &mut Value) -> bool {
+        let last = object::annotation(role, GRANTED).and_then(|last| last.split_once(' '));
+        // Who may be several is not told apart.
+        if last.is_some_and(|(by, to)| by == self.by.by && (self.by.several || Some(to) == self.by.to)) {
+            return false;
+        }
+        object::set_annotation(role, GRANTED, format!("{} {}", self.by.by, self.by.to.unwrap_or_default()));
+        true
+    }
+}
+
+/// Brings the ClusterRole of an agent that is let in to what it is to be; whether it was not. What was given before counts no
+/// more if it was taken back, or nobody has registered by it.
+fn give(live: &mut Value, wanted: &Value, join: &Join<'_>) -> bool {
     let left = is_left(live);
-    if left {
-        let Some(asked) = asked else { return false };
-        object::set_annotation(live, COMES_AFTER, asked.to_string());
+    let mut changed = left || join.supersedes(live);
+    if changed {
+        object::set_annotation(live, COMES_AFTER, join.asked.to_string());
         let given = digests(live, GIVEN);
         remember(live, BEFORE, given);
-        for annotation in [LEFT_AT, GIVEN, FOR] {
+        object::remove_annotation(live, GIVEN);
+    }
+    if left {
+        for annotation in [LEFT_AT, FOR] {
             object::remove_annotation(live, annotation);
         }
         object::remove_label(live, LEFT);
-        if let Some(uid) = uid {
+        if let Some(uid) = join.uid {
             note_cluster(live, uid);
         }
     }
-    let mut changed = left;
+    changed |= join.mark(live);
+    mend(live, wanted) || changed
+}
+
+/// Brings a role or binding to what it is to be; whether it was not.
+fn mend(live: &mut Value, wanted: &Value) -> bool {
+    let mut changed = false;
     for field in ["rules", "subjects"] {
         if let Some(wanted) = wanted.get(field).filter(|wanted| live[field] != **wanted) {
             live[field] = wanted.clone();
@@ -147,26 +196,51 @@ fn own_role(cluster: &str) -> Option<(Resource, Key)> {
     Some((resource("ClusterRole")?, Key::of(&role)))
 }
 
-/// The digests of the certificates that were given by a name, where those of before some time are not to count; nothing if all
-/// do, or if the hub has not made the roles.
-pub async fn given(objects: &Objects, cluster: &str) -> Result<Option<Given>, Error> {
-    let Some((resource, key)) = own_role(cluster) else { return Ok(None) };
-    let Some(role) = objects.get(&resource, &key).await?.filter(|live| is_ours(live, cluster)) else {
-        return Ok(None);
-    };
-    let of = |annotation: &str| digests(&role, annotation);
-    if is_left(&role) {
-        let before = of(BEFORE).into_iter().chain(of(GIVEN)).collect();
-        return Ok(Some(Given { before, since: [].into() }));
+/// What the hub lets the agent of a cluster do, as it was when somebody looked.
+#[derive(Clone, Debug)]
+pub struct Seen(Option<Value>);
+
+/// Looks at what the hub lets the agent of a cluster do.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn look(objects: &Objects, cluster: &str) -> Result<Seen, Error> {
+    let Some((resource, key)) = own_role(cluster) else { return Ok(Seen(None)) };
+    let role = objects.get(&resource, &key).await?;
+    Ok(Seen(role.filter(|live| is_ours(live, cluster))))
+}
+
+impl Seen {
+    /// Whether it may do anything.
+    pub fn is_given(&self) -> bool {
+        self.0.as_ref().is_some_and(|role| !is_left(role))
     }
-    let counts = object::annotation(&role, COMES_AFTER).is_some();
-    Ok(counts
-        .then(|| Given { before: of(BEFORE).into_iter().collect(), since: of(GIVEN).into_iter().collect() }))
+
+    /// When the last certificate ends that was given by its name, as far as the hub has seen.
+    pub fn until(&self) -> Option<Time> {
+        object::annotation(self.0.as_ref()?, UNTIL)?.parse().ok()
+    }
+
+    /// The digests of the certificates that were given by a name, where those of before some time are not to count; nothing if
+    /// all do, or if the hub has not made the roles.
+    pub fn given(&self) -> Option<Given> {
+        let role = self.0.as_ref()?;
+        let of = |annotation: &str| digests(role, annotation);
+        if is_left(role) {
+            let before = of(BEFORE).into_iter().chain(of(GIVEN)).collect();
+            return Some(Given { before, since: [].into() });
+        }
+        let counts = object::annotation(role, COMES_AFTER).is_some();
+        counts.then(|| Given {
+            before: of(BEFORE).into_iter().collect(),
+            since: of(GIVEN).into_iter().collect(),
+        })
+    }
 }
 
 /// Takes note of a certificate that was given to the agent of a cluster, or of one before.
 pub async fn note(objects: &Objects, issued: &Issued) -> Result<(), Error> {
-    let Issued { cluster, digest, asked } = issued;
+    let Issued { cluster, digest, asked, until } = issued;
     let Some((resource, key)) = own_role(cluster) else { return Ok(()) };
     let add = |live: &mut Value| {
         let is_noted = [BEFORE, GIVEN].iter().any(|list| digests(live, list).contains(digest));
@@ -176,6 +250,10 @@ pub async fn note(objects: &Objects, issued: &Issued) -> Result<(), Error> {
         let after = object::annotation(live, COMES_AFTER);
         let is_before = after.is_some_and(|at| at.parse::<Time>().map_or(true, |at| *asked < at));
         remember(live, if is_before { BEFORE } else { GIVEN }, vec![digest.clone()]);
+        let last = object::annotation(live, UNTIL).and_then(|last| last.parse::<Time>().ok());
+        if last.is_none_or(|last| last < *until) {
+            object::set_annotation(live, UNTIL, until.to_string());
+        }
         true
     };
     objects.modify(&resource, &key, Part::Main, add).await.map(drop)
@@ -225,39 +303,102 @@ pub async fn keep_to(
     }
 }
 
-/// Gives the agent of a cluster its rights, which has asked for its certificate then; where nobody has asked, only those that were
-/// not taken back. `uid` is that of its Cluster, if there was one when that was decided.
+/// What came of letting an agent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// It has its rights.
+    Given,
+    /// It has, and what somebody else was given by its name before, by which no agent has registered, renews nothing any more.
+    Superseded,
+    /// What it was given was taken back meanwhile.
+    TakenBack,
+}
+
+/// Gives the agent of a cluster its rights, which is let in by a token that was read after what was `seen`.
+///
+/// # Errors
+/// A conflict if somebody has changed meanwhile what was seen: then all of it is to be looked at again.
 pub async fn grant(
     objects: &Objects,
     cluster: &str,
-    asked: Option<&Time>,
-    uid: Option<&str>,
-) -> Result<(), Error> {
-    for wanted in roles(cluster) {
+    seen: &Seen,
+    join: &Join<'_>,
+    now: SystemTime,
+) -> Result<Granted, Error> {
+    let (mut wanted, mut rest) = (None, Vec::new());
+    for object in roles(cluster) {
+        if object["kind"] == "ClusterRole" { wanted = Some(object) } else { rest.push(object) }
+    }
+    let (Some(mut wanted), Some(resource)) = (wanted, resource("ClusterRole")) else {
+        return Ok(Granted::TakenBack);
+    };
+    join.mark(&mut wanted);
+    let mut superseded = false;
+    match &seen.0 {
+        None => match objects.create(&resource, &wanted).await {
+            Err(error) if error.is_already_exists() => {
+                // Somebody else's, which is let alone; or one that was made a moment ago, for the same.
+                let now = look(objects, cluster).await?.0;
+                if now.is_some_and(|mut live| give(&mut live, &wanted, join)) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        },
+        Some(live) => {
+            superseded = join.supersedes(live);
+            if superseded {
+                // First, since who has one of them would take its turn again.
+                let mut steps = Steps::default();
+                end_tokens(objects, cluster, Some(join.by.by), now, &mut steps).await;
+                steps.0.map_or(Ok(()), Err)?;
+            }
+            let mut role = live.clone();
+            if give(&mut role, &wanted, join) {
+                objects.replace(&resource, &role).await?;
+            }
+        }
+    }
+    make(objects, cluster, &rest).await?;
+    // Who takes it back says so first, and then deletes what was there.
+    if look(objects, cluster).await?.0.as_ref().is_some_and(is_left) {
+        revoke(objects, cluster, now).await?;
+        return Ok(Granted::TakenBack);
+    }
+    Ok(if superseded { Granted::Superseded } else { Granted::Given })
+}
+
+/// Makes what is not there, and brings the rest to what it is to be.
+async fn make(objects: &Objects, cluster: &str, all: &[Value]) -> Result<(), Error> {
+    for wanted in all {
         let Some(resource) = resource(wanted["kind"].as_str().unwrap_or_default()) else {
-            match objects.create(&NAMESPACES, &wanted).await {
+            match objects.create(&NAMESPACES, wanted).await {
                 Err(error) if !error.is_already_exists() => return Err(error),
                 _ => continue,
             }
         };
-        match objects.create(&resource, &wanted).await {
+        match objects.create(&resource, wanted).await {
             Err(error) if error.is_already_exists() => {}
             Err(error) => return Err(error),
             Ok(_) => continue,
         }
-        let mend = |live: &mut Value| is_ours(live, cluster) && mend(live, &wanted, asked, uid);
-        objects.modify(&resource, &Key::of(&wanted), Part::Main, mend).await?;
+        let mend = |live: &mut Value| is_ours(live, cluster) && !is_left(live) && mend(live, wanted);
+        objects.modify(&resource, &Key::of(wanted), Part::Main, mend).await?;
     }
     Ok(())
 }
 
 /// Gives an agent its rights in an execution namespace that was made anew, if it had them of the hub.
-pub async fn restore(objects: &Objects, cluster: &str) -> Result<(), Error> {
-    let Some((resource, key)) = own_role(cluster) else { return Ok(()) };
-    match objects.get(&resource, &key).await? {
-        Some(live) if is_ours(&live, cluster) && !is_left(&live) => grant(objects, cluster, None, None).await,
-        _ => Ok(()),
+pub async fn restore(objects: &Objects, cluster: &str, now: SystemTime) -> Result<(), Error> {
+    if !look(objects, cluster).await?.is_given() {
+        return Ok(());
     }
+    make(objects, cluster, &roles(cluster)).await?;
+    if !look(objects, cluster).await?.is_given() {
+        revoke(objects, cluster, now).await?;
+    }
+    Ok(())
 }
 
 /// What several steps came to that are all taken.
@@ -302,7 +443,7 @@ pub async fn revoke(objects: &Objects, cluster: &str, now: SystemTime) -> Result
 async fn withdraw(objects: &Objects, cluster: &str, now: SystemTime, rules: &Value) -> Result<bool, Error> {
     let mut steps = Steps::default();
     // First, since they would give the roles back.
-    end_tokens(objects, cluster, now, &mut steps).await;
+    end_tokens(objects, cluster, None, now, &mut steps).await;
     let mut had = false;
     for role in roles(cluster) {
         let kind = role["kind"].as_str().unwrap_or_default();
@@ -340,20 +481,20 @@ fn has_rules(rules: &Value) -> bool {
     rules.as_array().is_some_and(|all| !all.is_empty())
 }
 
-/// Ends the bootstrap tokens that are for a cluster.
-async fn end_tokens(objects: &Objects, cluster: &str, now: SystemTime, steps: &mut Steps) {
+/// Ends the bootstrap tokens that are for a cluster, but for the one of this uid.
+async fn end_tokens(objects: &Objects, cluster: &str, but: Option<&str>, now: SystemTime, steps: &mut Steps) {
     let mut tokens = Vec::new();
     let of_tokens = format!("type={}", bootstrap::TYPE);
+    let end =
+        |secret: &mut Value| Some(object::uid(secret)) != but && elsewhere::end_token(secret, cluster, now);
     let listed = objects
         .list_by_fields(&SECRETS, Some(bootstrap::NAMESPACE), &of_tokens, |page| {
-            let theirs =
-                page.into_iter().filter(|secret| elsewhere::end_token(&mut secret.clone(), cluster, now));
+            let theirs = page.into_iter().filter(|secret| end(&mut secret.clone()));
             tokens.extend(theirs.map(|secret| Key::of(&secret)));
         })
         .await;
     steps.take(listed);
     for key in tokens {
-        let end = |live: &mut Value| elsewhere::end_token(live, cluster, now);
         steps.take(objects.modify(&SECRETS, &key, Part::Main, end).await);
     }
 }

@@ -36,10 +36,16 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     let server = Server::open(&args.server, &env)?;
     server.reach().await?;
     let rest = server.objects.rest();
-    if let Err(error) = rest.get_text(OWN_API).await
-        && error.is_not_found()
-    {
-        return revoke_elsewhere(&server, &args.names, &env).await;
+    match is_elsewhere(&server).await {
+        Ok(true) => return revoke_elsewhere(&server, &args.names, &env).await,
+        Ok(false) => {}
+        // A record that nobody reads would end nothing.
+        Err(error) if error.is_forbidden() => {
+            return Err(Failure::failed(format!(
+                "you may not get {OWN_API}, by which a hub with an API of its own is told from another API server: {error}"
+            )));
+        }
+        Err(error) => return Err(server.failure(&error)),
     }
     for name in &args.names {
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
@@ -61,6 +67,24 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether the API server is not a hub's own: then no record says which credentials count.
+pub(super) async fn is_elsewhere(server: &Server) -> Result<bool, Error> {
+    match server.objects.rest().get_text(OWN_API).await {
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) if error.is_unreachable() || matches!(error.code(), Some(401 | 403)) => Err(error),
+        // One that fails is there, too.
+        Err(_) | Ok(_) => Ok(false),
+    }
+}
+
+/// Until when certificates that were given before are good, for people.
+pub(super) fn until(seen: &agents::Seen) -> String {
+    seen.until().map_or_else(
+        || "until its time is up".to_owned(),
+        |until| format!("until its time is up ({until} at the latest, as far as the hub has seen)"),
+    )
+}
+
 /// On an API server that is not the hub's own: what the hub has given is taken back, with the rights of whoever asks.
 async fn revoke_elsewhere(server: &Server, names: &[String], env: &Env) -> Result<(), Failure> {
     let mut others = Vec::new();
@@ -74,9 +98,11 @@ async fn revoke_elsewhere(server: &Server, names: &[String], env: &Env) -> Resul
             "cluster/{name}: what the hub lets its agent do is taken back, and its tokens have ended; to let it in again: \
              karmada-hub token create --cluster {name}\n"
         ))?;
+        let seen = agents::look(&server.objects, name).await.map_err(|error| server.failure(&error))?;
         eprintln!(
-            "note: this server cannot end a certificate. The old one of {name} renews no more, but until its time is up it is good \
-             again once an agent joins by that name: if others may have it, join by another name, or wait"
+            "note: this server cannot end a certificate. The old one of {name} renews no more, but {} it is good again once an \
+             agent joins by that name: if others may have it, join by another name, or wait",
+            until(&seen)
         );
     }
     if others.is_empty() {
@@ -84,8 +110,9 @@ async fn revoke_elsewhere(server: &Server, names: &[String], env: &Env) -> Resul
     }
     Err(Failure::failed(format!(
         "the hub has given the agent of {} nothing on this server, but for tokens, which have ended: whoever gave it its \
-         credentials takes them back (for those of manifests/hub/agent-rbac.yaml: kubectl -n karmada-system delete serviceaccount \
-         karmada-agent-NAME)",
+         credentials takes them back (a service account of manifests/hub/agent-rbac.yaml: kubectl -n karmada-system delete \
+         serviceaccount karmada-agent-NAME; a certificate: the roles and bindings karmada-agent-NAME, or \
+         system:karmada:NAME:agent, agent-secret and agent-work of karmadactl register)",
         others.join(", ")
     )))
 }

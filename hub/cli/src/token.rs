@@ -17,7 +17,7 @@ use karmada_meta::{duration, names::joining_name_errors, object, time::Time};
 use serde_json::{Value, json};
 
 use super::{
-    Failure,
+    Failure, agents,
     args::{TokenArgs, TokenCommand, TokenCreateArgs, TokenDeleteArgs, TokenListArgs},
     ask::Server,
     print, revoke,
@@ -51,17 +51,12 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
     // Before anything is made: a token that nobody can use is only a danger.
     let (host, hash) = whereabouts(&server).await?;
     // What was given for this name before is not to count for whoever joins by it now.
-    let (record, _) =
-        revoke::read_record(rest, &args.cluster).await.map_err(|error| server.failure(&error))?;
-    if record.is_issued() && !record.is_issued_by_people() {
-        let registered = revoke::is_registered(rest, &args.cluster).await;
-        if !registered.map_err(|error| server.failure(&error))? {
-            revoke::end(rest, &args.cluster, &env).await.map_err(|error| server.failure(&error))?;
-            eprintln!(
-                "note: somebody was given a certificate for {} by which no agent has registered; it holds no more",
-                args.cluster
-            );
-        }
+    match revoke::is_elsewhere(&server).await {
+        Ok(true) => end_elsewhere(&server, &args.cluster, &env).await?,
+        Ok(false) => end_before(&server, &args.cluster, &env).await?,
+        // Who may make tokens need not be one who may look at checks; elsewhere there is no record.
+        Err(error) if error.is_forbidden() => end_before(&server, &args.cluster, &env).await?,
+        Err(error) => return Err(server.failure(&error)),
     }
     let (id, secret) = fresh();
     let until = Time::from_system(env.wall() + args.ttl);
@@ -73,6 +68,49 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
         uses(args.uses)
     );
     print(&lines(&host, &format!("{id}.{secret}"), &hash, &args.cluster))
+}
+
+/// Ends what was given by a name by which no agent has registered.
+async fn end_before(server: &Server, cluster: &str, env: &Env) -> Result<(), Failure> {
+    let rest = server.objects.rest();
+    let (record, _) = revoke::read_record(rest, cluster).await.map_err(|error| server.failure(&error))?;
+    if !record.is_issued() || record.is_issued_by_people() {
+        return Ok(());
+    }
+    if !revoke::is_registered(rest, cluster).await.map_err(|error| server.failure(&error))? {
+        revoke::end(rest, cluster, env).await.map_err(|error| server.failure(&error))?;
+        eprintln!(
+            "note: somebody was given a certificate for {cluster} by which no agent has registered; it holds no more"
+        );
+    }
+    Ok(())
+}
+
+/// The same on an API server that is not the hub's own, as far as it can be ended there.
+async fn end_elsewhere(server: &Server, cluster: &str, env: &Env) -> Result<(), Failure> {
+    let seen = match agents::look(&server.objects, cluster).await {
+        // Who may make tokens need not be one who may read roles. The hub looks, too.
+        Err(error) if error.is_forbidden() => return Ok(()),
+        seen => seen.map_err(|error| server.failure(&error))?,
+    };
+    let registered = revoke::is_registered(server.objects.rest(), cluster).await;
+    let is_nobodys = seen.is_given() && !registered.map_err(|error| server.failure(&error))?;
+    if is_nobodys {
+        let ended = agents::revoke(&server.objects, cluster, env.wall()).await;
+        ended.map_err(|error| server.failure(&error))?;
+        eprintln!(
+            "note: somebody was given a certificate for {cluster} by which no agent has registered; what it could do is taken back"
+        );
+    }
+    let counts = seen.is_given() && !is_nobodys;
+    if !counts && seen.until().is_some_and(|until| until > Time::from_system(env.wall())) {
+        eprintln!(
+            "note: this server cannot end certificates that were given for {cluster} before. Once an agent joins by this token, the \
+             old one is good for the same objects {}: if others may have it, choose another name",
+            revoke::until(&seen)
+        );
+    }
+    Ok(())
 }
 
 fn uses(count: u32) -> String {

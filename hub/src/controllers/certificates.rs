@@ -13,8 +13,8 @@
 //! certificate renews nothing.
 //!
 //! The order makes it safe to be cut off anywhere: a token whose use is counted says by which key, and the same request is
-//! approved when it is looked at again. When the roles are made, the Cluster is looked at again: if the one that the decision was
-//! about has gone in between, they are taken back.
+//! approved when it is looked at again. What was given is looked at before the token, and written as it was seen. When the roles
+//! are made, token and Cluster are looked at again: if the one has ended or the other has gone in between, they are taken back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,13 +23,13 @@ use karmada_apiserver::{
     authn::bootstrap,
     certificates::{
         CLIENT_SIGNER,
-        elsewhere::{self, Answer, Asked, Beside},
+        elsewhere::{self, Answer, Asked, Beside, LetIn},
     },
 };
-use karmada_cli::agents;
+use karmada_cli::agents::{self, Granted, Join, Seen};
 use karmada_client::{Error, Event, Resource, WatchConfig, Watcher, WorkQueue};
-use karmada_core::names;
-use karmada_meta::object;
+use karmada_core::admit::agent::has_registered;
+use karmada_meta::{object, time::Time};
 use karmada_objects::{
     key::Key,
     kinds::{CLUSTERS, SECRETS},
@@ -125,29 +125,26 @@ impl Approver {
             agents::note(&writer.objects, &issued).await?;
             return Ok(Next::Done);
         }
-        let (decided, seen) = {
+        let (decided, there, seen) = {
             let Some(asked) = Asked::of(&request) else { return Ok(Next::Done) };
-            let cluster = match asked.cluster() {
+            let (there, seen) = match asked.cluster() {
                 Some(name) => {
                     let there = writer.objects.get(&CLUSTERS, &Key::cluster_scoped(name)).await?;
-                    // Before the token is read, which ends with what was given for a Cluster that has gone.
                     let uid = there.as_ref().map(object::uid);
                     agents::keep_to(&writer.objects, name, uid, env.wall()).await?;
-                    there
+                    (there, Some(agents::look(&writer.objects, name).await?))
                 }
-                None => None,
+                None => (None, None),
             };
+            // After what was given is looked at: both ends are written there after the tokens have ended.
             let token = match asked.token() {
                 Some(name) => writer.objects.get(&SECRETS, &Key::new(bootstrap::NAMESPACE, name)).await?,
                 None => None,
             };
-            let given = match asked.cluster() {
-                Some(name) => agents::given(&writer.objects, name).await?,
-                None => None,
-            };
-            let (token, cluster) = (token.as_ref(), cluster.as_ref());
+            let given = seen.as_ref().and_then(Seen::given);
+            let (token, cluster) = (token.as_ref(), there.as_ref());
             let decided = asked.decide(Beside { token, cluster, given: given.as_ref(), now: env.wall() });
-            (decided, cluster.map(|there| object::uid(there).to_owned()))
+            (decided, there, seen)
         };
         let name = &*key.name;
         match &decided {
@@ -169,7 +166,7 @@ impl Approver {
                 tracing::warn!(name, reason, why, requester, "a request for a certificate was denied");
                 writer.warning(component::CSR_APPROVER, &request, event::CERTIFICATE_DENIED, why);
             }
-            Answer::Approve { cluster, why, token } => {
+            Answer::Approve { cluster, why, token, lets_in } => {
                 if let Some(token) = token {
                     self.told(
                         writer.objects.replace(&SECRETS, token).await,
@@ -177,21 +174,10 @@ impl Approver {
                     )?;
                 }
                 // Whoever renews has them, or had them taken.
-                if request["spec"]["username"] != names::agent_user(cluster) {
-                    let asked = elsewhere::made(&request);
-                    let made = agents::grant(&writer.objects, cluster, asked.as_ref(), seen.as_deref()).await;
-                    self.told(made, "make the roles of an agent")?;
-                    let there = writer.objects.get(&CLUSTERS, &Key::cluster_scoped(cluster.as_str())).await?;
-                    let uid = there.as_ref().map(object::uid);
-                    if seen.is_some() && seen.as_deref() != uid {
-                        // Its Cluster went in between, and with it what was given: that is not to come back.
-                        agents::take_back(&writer.objects, cluster, env.wall()).await?;
-                        return Ok(Next::After(Duration::ZERO));
-                    }
-                    // One that was there before the roles is noted on them.
-                    if uid.is_some() {
-                        agents::keep_to(&writer.objects, cluster, uid, env.wall()).await?;
-                    }
+                if let (Some(lets_in), Some(seen)) = (lets_in, &seen)
+                    && !self.let_in(&request, cluster, lets_in, there.as_ref(), seen).await?
+                {
+                    return Ok(Next::After(Duration::ZERO));
                 }
                 tracing::info!(name, cluster, why, "a certificate for an agent");
                 writer.normal(component::CSR_APPROVER, &request, event::CERTIFICATE_APPROVED, why);
@@ -206,6 +192,63 @@ impl Approver {
             }
         }
         Ok(Next::Done)
+    }
+
+    /// Gives an agent its roles whom a token lets in; whether it has them, and nothing has come between.
+    async fn let_in(
+        &self,
+        request: &Value,
+        cluster: &str,
+        lets_in: &LetIn,
+        there: Option<&Value>,
+        seen: &Seen,
+    ) -> Result<bool, Error> {
+        let (writer, now) = (&self.context.writer, self.context.env.wall());
+        let asked = elsewhere::made(request).unwrap_or_else(|| Time::from_system(now));
+        let uid = there.map(object::uid);
+        // Nothing marks there who has made a Cluster, but that an agent says its member's id.
+        let says_id = |there: &Value| there["spec"]["id"].as_str().is_some_and(|id| !id.is_empty());
+        let registered = there.is_some_and(|there| has_registered(there) || says_id(there));
+        let join = Join { asked, by: lets_in.grant(), uid, registered };
+        let made = match agents::grant(&writer.objects, cluster, seen, &join, now).await {
+            Err(error) if error.is_conflict() || error.is_already_exists() => return Ok(false),
+            made => self.told(made, "make the roles of an agent")?,
+        };
+        match made {
+            Granted::TakenBack => return Ok(false),
+            Granted::Given => {}
+            Granted::Superseded => {
+                let why = format!(
+                    "somebody else was let in by the name of cluster {cluster:?} before, and no agent has registered by that: \
+                     it renews nothing any more, its tokens have ended, and until its certificate ends{} it is good for what \
+                     the agent may do; if it may be in other hands, let the cluster join by another name",
+                    seen.until().map(|until| format!(" ({until} at the latest)")).unwrap_or_default()
+                );
+                tracing::warn!(cluster, why, "a name was given to somebody before");
+                writer.warning(component::CSR_APPROVER, request, event::CERTIFICATE_SUPERSEDED, why);
+            }
+        }
+        let key = Key::new(bootstrap::NAMESPACE, lets_in.token.as_str());
+        let token = writer.objects.get(&SECRETS, &key).await?;
+        if !token.is_some_and(|token| elsewhere::holds(&token, lets_in, now)) {
+            // It was ended in between, where there was nothing yet to take back.
+            if !seen.is_given() {
+                agents::revoke(&writer.objects, cluster, now).await?;
+            }
+            return Ok(false);
+        }
+        let live = writer.objects.get(&CLUSTERS, &Key::cluster_scoped(cluster)).await?;
+        let live = live.as_ref().map(object::uid);
+        if uid.is_some() && uid != live {
+            // Its Cluster went in between, and with it what was given: that is not to come back.
+            agents::take_back(&writer.objects, cluster, now).await?;
+            return Ok(false);
+        }
+        // One that was there before the roles is noted on them.
+        if live.is_some() {
+            agents::keep_to(&writer.objects, cluster, live, now).await?;
+        }
+        Ok(true)
     }
 
     /// Says at once what takes a right that the hub has not got.

@@ -230,7 +230,9 @@ impl ClusterController {
                     text,
                 );
                 if self.context.epochs.is_none()
-                    && let Err(error) = agents::restore(&self.context.writer.objects, cluster_name).await
+                    && let Err(error) =
+                        agents::restore(&self.context.writer.objects, cluster_name, self.context.env.wall())
+                            .await
                 {
                     tracing::warn!(cluster = cluster_name, %error, "the agent has no rights in its new execution namespace");
                 }

@@ -45,7 +45,7 @@ struct Stock {
     hub_stop: CancellationToken,
 }
 
-/// Holds back what the hub makes for agents while it is shut.
+/// Holds back the roles that the hub makes for agents while it is shut.
 #[derive(Clone, Default)]
 struct Gate {
     shut: Arc<watch::Sender<bool>>,
@@ -58,8 +58,9 @@ impl Gate {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (client, gate) = (client.clone(), gate.clone());
             async move {
-                let makes =
-                    request.method() == Method::POST && request.uri().path().ends_with("/clusterroles");
+                let path = request.uri().path();
+                let makes = request.method() == Method::POST
+                    && ["/roles", "/clusterroles"].iter().any(|end| path.ends_with(end));
                 if makes && *gate.shut.borrow() {
                     gate.held.send_modify(|held| *held += 1);
                     gate.shut.subscribe().wait_for(|shut| !shut).await.expect("it is kept");
@@ -619,5 +620,105 @@ async fn what_is_given_while_the_cluster_goes_is_taken_back() {
     assert_eq!(sort, "Denied");
     assert!(!world.works("m1").await);
     assert!(!world.may("m1", "create", "cluster.karmada.io", "clusters", "", "").await);
+    world.stop().await;
+}
+
+/// Whoever got the first token joins, registers nothing, and waits for somebody to whom the name is given.
+#[tokio::test(start_paused = true)]
+async fn what_was_given_to_one_who_did_not_register_renews_nothing() {
+    let world = Stock::start().await;
+    let once = || json!({"hub.karmada.io/uses-left": "1"});
+    world.token("aaaaaa", "system:bootstrappers:hub:m1", once()).await;
+    let theirs = of("m1");
+    assert_eq!(world.asks(&world.joiner("aaaaaa"), "m1-aaaaa", &theirs).await.0, "Approved");
+    let stolen = world.signed("m1-aaaaa").await;
+    // Somebody else's token stays.
+    world.token("dddddd", "system:bootstrappers:hub:m4", json!({})).await;
+
+    // The rightful one finds it used up, and is given another.
+    let ours = of("m1");
+    let (sort, said) = world.asks(&world.joiner("aaaaaa"), "m1-bbbbb", &ours).await;
+    assert!(sort == "Denied" && said.contains("used as often as it may be"), "{said}");
+    sleep(Duration::from_secs(5)).await;
+    world.token("bbbbbb", "system:bootstrappers:hub:m1", once()).await;
+    assert_eq!(world.asks(&world.joiner("bbbbbb"), "m1-ccccc", &ours).await.0, "Approved");
+    let good = world.signed("m1-ccccc").await;
+    // The other does not get its turn again, before anybody has registered or after.
+    let (sort, said) = world.asks(&world.joiner("aaaaaa"), "m1-ddddd", &theirs).await;
+    assert!(sort == "Denied" && said.contains("expired"), "{said}");
+    world.registers("m1").await;
+    let renews = async |digest: &str, name: &str| {
+        world.asks(&world.by_certificate("m1", digest), name, &of("m1")).await
+    };
+    let (sort, said) = renews(&stolen, "m1-eeeee").await;
+    assert!(sort == "Denied" && said.contains("somebody who did not register"), "{said}");
+    assert_eq!(renews(&good, "m1-fffff").await.0, "Approved");
+    assert!(world.works("m1").await);
+    let events = world.admin.get("/api/v1/namespaces/default/events").await.expect("events");
+    let told: Vec<&Value> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["reason"] == "CertificateSuperseded")
+        .collect();
+    assert_eq!(told.len(), 1, "{events}");
+    assert_eq!(told[0]["involvedObject"]["name"], "m1-ccccc");
+    assert_eq!(world.asks(&world.joiner("dddddd"), "m4-aaaaa", &of("m4")).await.0, "Approved");
+
+    // By a token that counts no uses the later key holds; by one that counts them all do.
+    for (name, id, annotations, first, what) in [
+        ("m2", "eeeeee", json!({}), "Denied", "any number"),
+        ("m3", "ffffff", json!({"hub.karmada.io/uses-left": "2"}), "Approved", "two"),
+    ] {
+        world.token(id, &format!("system:bootstrappers:hub:{name}"), annotations).await;
+        let mut digests = Vec::new();
+        for end in ["aaaaa", "bbbbb"] {
+            let asked = format!("{name}-{end}");
+            assert_eq!(world.asks(&world.joiner(id), &asked, &of(name)).await.0, "Approved");
+            digests.push(world.signed(&asked).await);
+        }
+        world.registers(name).await;
+        for (digest, end, want) in [(&digests[0], "ccccc", first), (&digests[1], "ddddd", "Approved")] {
+            let by = world.by_certificate(name, digest);
+            let asked = world.asks(&by, &format!("{name}-{end}"), &of(name)).await;
+            assert_eq!(asked.0, want, "{what}, {end}: {}", asked.1);
+        }
+    }
+    world.stop().await;
+}
+
+/// Whoever is revoked has a request under way at that moment, by the key that the token let in.
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_while_it_is_revoked_brings_nothing_back() {
+    let world = Stock::start().await;
+    for (name, token, joined) in [("m1", "aaaaaa", true), ("m2", "bbbbbb", false)] {
+        world.token(token, &format!("system:bootstrappers:hub:{name}"), json!({})).await;
+        let (by, first) = (world.joiner(token), of(name));
+        if joined {
+            assert_eq!(world.asks(&by, &format!("{name}-aaaaa"), &first).await.0, "Approved");
+            world.registers(name).await;
+        }
+        let before = *world.gate.held.borrow();
+        world.gate.shut.send_replace(true);
+        let asked = format!("{name}-bbbbb");
+        by.post(REQUESTS, &body(&asked, &first, CLIENT)).await.expect("it is taken");
+        let mut held = world.gate.held.subscribe();
+        timeout(SOON, held.wait_for(|held| *held > before)).await.expect("in time").expect("it is kept");
+        let objects = karmada_objects::Objects::new(world.admin.clone());
+        let had = karmada_cli::agents::revoke(&objects, name, world.env.wall()).await.expect("it is done");
+        assert_eq!(had, joined);
+        world.gate.shut.send_replace(false);
+        let condition = world
+            .until("what is decided", || async {
+                let made = world.admin.get(&format!("{REQUESTS}/{asked}")).await.expect("it is there");
+                made.pointer("/status/conditions/0").cloned()
+            })
+            .await;
+        assert_eq!(condition["type"], "Denied", "{name}: {condition}");
+        assert!(!world.works(name).await, "{name}");
+        assert!(!world.may(name, "create", "cluster.karmada.io", "clusters", "", "").await, "{name}");
+        let path = format!("{RBAC}/namespaces/karmada-es-{name}/roles/karmada-hub:agent:{name}");
+        assert!(world.admin.get(&path).await.is_err(), "{name}: nothing is left for another day");
+    }
     world.stop().await;
 }

@@ -15,20 +15,24 @@
 //! The first two wait for somebody with the right to approve; so do renewals where it is not said what they are asked by, or
 //! where nobody has noted when that was given. What tokens of other systems ask for is those systems' business.
 
-use std::{collections::BTreeSet, time::SystemTime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use karmada_meta::{object, time::Time};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{
     CLIENT_SIGNER, HexOf, Requested, USED_BY, USES_LEFT,
     controller::{add, has, is_open},
     policy::{self, Known, Requester, Verdict, Whose},
 };
-use crate::authn::{CREDENTIAL_ID, bootstrap};
+use crate::authn::{CREDENTIAL_ID, bootstrap, epochs::Grant};
 
 /// What is said before the digest of a certificate by which somebody has authenticated.
 const BY_CERTIFICATE: &str = "X509SHA256=";
@@ -76,6 +80,8 @@ pub enum Answer {
         why: String,
         /// The Secret of the token from now on, if a use of it is counted.
         token: Option<Value>,
+        /// Whom that lets in; nothing for an agent that renews.
+        lets_in: Option<LetIn>,
     },
     /// It is denied: a word for why, and a sentence.
     Deny(&'static str, String),
@@ -83,6 +89,35 @@ pub enum Answer {
     Leave(String),
     /// It is no business of the hub.
     Foreign,
+}
+
+/// Somebody whom a token lets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetIn {
+    /// The name of the token's Secret, in [`bootstrap::NAMESPACE`].
+    pub token: String,
+    /// Its uid.
+    pub by: String,
+    /// A digest of the key.
+    pub to: String,
+    /// Whether several keys may be certified by that token.
+    pub several: bool,
+}
+
+impl LetIn {
+    /// The same, for whoever judges what was given before.
+    pub fn grant(&self) -> Grant<'_> {
+        Grant { by: &self.by, to: Some(&self.to), several: self.several }
+    }
+}
+
+/// Whether the token by which somebody was let in still holds.
+pub fn holds(token: &Value, let_in: &LetIn, now: SystemTime) -> bool {
+    let id = object::name(token).strip_prefix(bootstrap::PREFIX).unwrap_or_default();
+    let spent = object::annotation(token, USES_LEFT) == Some("0");
+    object::uid(token) == let_in.by
+        && bootstrap::judge(id, token, now).is_ok()
+        && (!spent || object::annotation(token, USED_BY).is_some())
 }
 
 impl<'a> Asked<'a> {
@@ -129,7 +164,8 @@ impl<'a> Asked<'a> {
                 "CredentialEnded",
                 format!(
                     "the certificate by which this was asked was revoked, or given to the agent of another cluster \
-                     {cluster:?}, which has gone; its agent has to join by a token"
+                     {cluster:?}, which has gone, or to somebody who did not register before another one joined by that name; \
+                     its agent has to join by a token. If others may have joined: karmada-hub cluster revoke {cluster}, first"
                 ),
             )),
             // The hub may not have seen it signed. To refuse a good agent would cut it off.
@@ -202,7 +238,16 @@ impl<'a> Asked<'a> {
                 {
                     return other;
                 }
-                Answer::Approve { cluster: cluster.to_owned(), why, token }
+                let lets_in =
+                    beside.token.zip(self.requested.as_ref().ok()).and_then(|(token, requested)| {
+                        matches!(self.requester, Requester::Token(_)).then(|| LetIn {
+                            token: object::name(token).to_owned(),
+                            by: object::uid(token).to_owned(),
+                            to: requested.digest(),
+                            several: object::annotation(token, USES_LEFT).is_some(),
+                        })
+                    });
+                Answer::Approve { cluster: cluster.to_owned(), why, token, lets_in }
             }
         }
     }
@@ -217,6 +262,8 @@ pub struct Issued {
     pub digest: String,
     /// When it was asked for.
     pub asked: Time,
+    /// When it ends.
+    pub until: Time,
 }
 
 /// What was signed for an agent; nothing if it was not.
@@ -224,12 +271,15 @@ pub fn issued(request: &Value) -> Option<Issued> {
     let (spec, status) = (&request["spec"], &request["status"]);
     let pem = status["certificate"].as_str().filter(|_| spec["signerName"] == CLIENT_SIGNER)?;
     let certificate = CertificateDer::from_pem_slice(&STANDARD.decode(pem).ok()?).ok()?;
+    let (_, read) = X509Certificate::from_der(&certificate).ok()?;
+    let until = u64::try_from(read.validity().not_after.timestamp()).ok()?;
     let requested = Requested::read(spec["request"].as_str()?).ok()?;
     match policy::whose(object::name(request), spec, &requested).ok()? {
         Whose::Agent(cluster) => Some(Issued {
             cluster: cluster.to_owned(),
             digest: format!("{:x}", HexOf(&Sha256::digest(&certificate))),
             asked: made(request)?,
+            until: Time::from_system(SystemTime::UNIX_EPOCH + Duration::from_secs(until)),
         }),
         Whose::Generator(_) => None,
     }
@@ -281,8 +331,6 @@ pub fn made(object: &Value) -> Option<Time> {
 #[cfg(test)]
 #[allow(clippy::needless_pass_by_value, reason = "rows are made where they stand")]
 mod tests {
-    use std::time::Duration;
-
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
     use serde_json::json;
@@ -435,12 +483,14 @@ mod tests {
         let mut signed = request("m1-abcde", TOKEN, "m1");
         assert_eq!(issued(&signed), None);
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::default().self_signed(&key).unwrap();
+        let mut params = CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(2030, 1, 2);
+        let certificate = params.self_signed(&key).unwrap();
         let digest = format!("{:x}", HexOf(&Sha256::digest(certificate.der())));
         signed["status"] = json!({"certificate": STANDARD.encode(certificate.pem())});
         signed["metadata"]["creationTimestamp"] = "1970-01-01T00:00:50Z".into();
-        let asked = "1970-01-01T00:00:50Z".parse().unwrap();
-        assert_eq!(issued(&signed), Some(Issued { cluster: "m1".to_owned(), digest, asked }));
+        let [asked, until] = ["1970-01-01T00:00:50Z", "2030-01-02T00:00:00Z"].map(|at| at.parse().unwrap());
+        assert_eq!(issued(&signed), Some(Issued { cluster: "m1".to_owned(), digest, asked, until }));
         for (pointer, other) in
             [("/spec/signerName", "example.com/other"), ("/status/certificate", "!"), ("/spec/request", "!")]
         {

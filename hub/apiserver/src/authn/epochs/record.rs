@@ -101,6 +101,14 @@ pub struct Grant<'a> {
     pub several: bool,
 }
 
+impl Grant<'_> {
+    /// Whether this is somebody else than who was given a certificate by that, over that key.
+    pub fn is_of_another(&self, by: &str, to: &str) -> bool {
+        let is_other_key = !self.several && !to.is_empty() && self.to.is_some_and(|own| own != to);
+        by != self.by || is_other_key
+    }
+}
+
 impl Record {
     /// What stands for a record that cannot be read: no epoch counts.
     pub(super) const fn damaged() -> Self {
@@ -182,16 +190,14 @@ impl Record {
     /// where one alone may have it, ends. Whoever got it first may have meant to wait for the rightful one.
     #[must_use]
     pub fn grant(&self, grant: Grant<'_>, registered: bool, now: SystemTime) -> Option<Self> {
-        let Grant { by, to, several } = grant;
+        let Grant { by, to, .. } = grant;
         let last = self.issued.as_ref();
         if registered && last.is_some() {
             return Some(self.clone());
         }
-        let is_other_key =
-            |last: &Issued| !several && !last.to.is_empty() && to.is_some_and(|to| to != last.to);
         let is_other = last.is_some_and(|last| {
             // What an administrator has given ends by an administrator's word alone.
-            !last.is_by_people() && (last.by != by || is_other_key(last))
+            !last.is_by_people() && grant.is_of_another(&last.by, &last.to)
         });
         let mut next = if is_other { self.end(End::Revoked, "", now)? } else { self.clone() };
         let to = to.or_else(|| next.issued.as_ref().map(|last| last.to.as_str())).unwrap_or_default();
