@@ -50,7 +50,7 @@ use crate::{
     fleet::{cluster_path, collection, condition},
     ground::Ground,
     kubesim::{self, Kubesim},
-    link::{Bytes, Mode, carry},
+    link::{Bytes, Mode, Turns, carry},
     machine::{self, Gate, Machine},
     samples,
     wait::{eventually, until},
@@ -204,6 +204,7 @@ impl Wire {
     /// One connection from the hub's door to the agent.
     async fn serve(self, door: Door, agent_end: tokio::io::DuplexStream) {
         let (near, far) = duplex(WIRE_BUFFER);
+        let turns = Turns::new();
         let user = self.user.clone();
         let server = async {
             let Ok(stream) = door.acceptor.accept(far).await else { return };
@@ -223,7 +224,7 @@ impl Wire {
         tokio::select! {
             biased;
             () = door.stop.cancelled() => {}
-            () = carry(agent_end, near, self.mode.subscribe(), &self.bytes) => {}
+            () = carry(agent_end, near, self.mode.subscribe(), &self.bytes, &turns) => {}
             () = server => {}
         }
     }

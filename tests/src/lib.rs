@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   kubesim   a small member cluster: the project's own API server with workload controllers   (also a binary)
+//!   kubelet   what runs commands and has logs, before a stand-in member
 //!   link      a TCP proxy that passes, swallows, refuses, resets or is slow
 //!   process   a child process with a log
 //!   fleet     hub, members and agents as processes, or against real clusters
@@ -25,6 +26,7 @@ pub mod ground;
 pub mod hostile;
 pub mod inprocess;
 pub mod kills;
+pub mod kubelet;
 pub mod kubesim;
 pub mod link;
 pub mod machine;

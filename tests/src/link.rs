@@ -18,6 +18,7 @@ use std::{
 
 use karmada_client::latest;
 use karmada_env::{Random, SplitMix};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     net::{TcpListener, TcpStream},
@@ -83,16 +84,22 @@ impl Mode {
 pub struct Slow {
     /// How long each byte is under way, after it was its turn.
     pub latency: Duration,
-    /// How many bytes get their turn.
+    /// How many bytes get their turn, those of all its connections together.
     pub bytes_per_second: u32,
+    /// How long what one connection has sent may wait for its turn: what stands before the line keeps so much.
+    pub queue: Duration,
     /// Whether it stands still at times.
     pub stalls: Option<Stalls>,
 }
 
 impl Slow {
     /// 2G at the edge of its cell: 300 ms each way and 4 kB/s.
-    pub const EDGE: Self =
-        Self { latency: Duration::from_millis(300), bytes_per_second: 4_000, stalls: None };
+    pub const EDGE: Self = Self {
+        latency: Duration::from_millis(300),
+        bytes_per_second: 4_000,
+        queue: Duration::from_secs(1),
+        stalls: None,
+    };
 
     /// The same line, which stands still at times.
     pub const fn stalling(self, stalls: Stalls) -> Self {
@@ -109,9 +116,9 @@ impl Slow {
         if piece < 64 { 64 } else { piece }
     }
 
-    /// What is under way at most: the line is full, and a second's worth waits for its turn.
+    /// What one connection has under way at most: the line is full, and some of it waits for its turn.
     fn capacity(self) -> usize {
-        (f64::from(self.bytes_per_second) * (1.0 + self.latency.as_secs_f64())) as usize
+        (f64::from(self.bytes_per_second) * (self.queue + self.latency).as_secs_f64()) as usize
     }
 }
 
@@ -133,6 +140,20 @@ pub struct Link {
     mode: latest::Sender<Mode>,
     bytes: Arc<Bytes>,
     _tasks: JoinSet<()>,
+}
+
+/// When a line that connections share has a turn for the next byte, each way.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    up: Mutex<Instant>,
+    down: Mutex<Instant>,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Self { up: Mutex::new(now), down: Mutex::new(now) }
+    }
 }
 
 /// Read at a time.
@@ -162,11 +183,13 @@ impl Link {
         let bytes = Arc::new(Bytes::default());
         let mut tasks = JoinSet::new();
         let counted = bytes.clone();
+        let turns = Arc::new(Turns::new());
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let Ok((client, _)) = listener.accept().await else { return };
-                connections.spawn(connection(client, target, state.clone(), counted.clone()));
+                let shared = (counted.clone(), turns.clone());
+                connections.spawn(connection(client, target, state.clone(), shared));
                 while connections.try_join_next().is_some() {}
             }
         });
@@ -193,7 +216,7 @@ async fn connection(
     mut client: TcpStream,
     target: SocketAddr,
     mode: latest::Receiver<Mode>,
-    bytes: Arc<Bytes>,
+    (bytes, turns): (Arc<Bytes>, Arc<Turns>),
 ) {
     let (receiver, opening) = (mode.clone(), *mode.borrow());
     let mut server = None;
@@ -206,7 +229,7 @@ async fn connection(
             let server = server.insert(stream);
             let _ = server.set_nodelay(true);
             let _ = client.set_nodelay(true);
-            carry(&mut client, server, mode.clone(), &bytes).await;
+            carry(&mut client, server, mode.clone(), &bytes, &turns).await;
         }
     }
     if *mode.borrow() == Mode::Cut {
@@ -233,8 +256,13 @@ async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: latest::Receiver<
 }
 
 /// Carries bytes both ways between two ends as the mode says, until either end closes or the link ends connections.
-pub(crate) async fn carry<C, S>(client: C, server: S, mode: latest::Receiver<Mode>, bytes: &Bytes)
-where
+pub(crate) async fn carry<C, S>(
+    client: C,
+    server: S,
+    mode: latest::Receiver<Mode>,
+    bytes: &Bytes,
+    turns: &Turns,
+) where
     C: AsyncRead + AsyncWrite,
     S: AsyncRead + AsyncWrite,
 {
@@ -242,8 +270,8 @@ where
     let lost = Lost::default();
     let (from_client, to_client) = split(client);
     let (from_server, to_server) = split(server);
-    let up = Line::new(mode.clone(), &bytes.up, &lost, Way::Up);
-    let down = Line::new(mode, &bytes.down, &lost, Way::Down);
+    let up = Line::new(mode.clone(), &bytes.up, (&lost, &turns.up), Way::Up);
+    let down = Line::new(mode, &bytes.down, (&lost, &turns.down), Way::Down);
     tokio::select! {
         biased;
         () = up.run(from_client, to_server) => {}
@@ -284,15 +312,19 @@ struct Line<'a> {
     /// What is under way, with the time at which it is there.
     flight: VecDeque<(Instant, Vec<u8>)>,
     in_flight: usize,
-    /// When the next byte gets its turn.
-    free: Instant,
+    /// When the next byte gets its turn, whichever connection's it is.
+    free: &'a Mutex<Instant>,
     way: Way,
     stalls: Option<(Stalls, SplitMix, Instant)>,
 }
 
 impl<'a> Line<'a> {
-    fn new(mode: latest::Receiver<Mode>, count: &'a AtomicU64, lost: &'a Lost, way: Way) -> Self {
-        let free = Instant::now();
+    fn new(
+        mode: latest::Receiver<Mode>,
+        count: &'a AtomicU64,
+        (lost, free): (&'a Lost, &'a Mutex<Instant>),
+        way: Way,
+    ) -> Self {
         Self { mode, count, lost, flight: VecDeque::new(), in_flight: 0, free, way, stalls: None }
     }
 
@@ -307,8 +339,9 @@ impl<'a> Line<'a> {
             let slow = mode.slow();
             if slow.is_none() {
                 // What is still under way has nothing to wait for any more.
-                self.free = Instant::now();
-                self.flight.iter_mut().for_each(|(due, _)| *due = self.free);
+                let now = Instant::now();
+                *self.free.lock() = now;
+                self.flight.iter_mut().for_each(|(due, _)| *due = now);
             }
             let next = self.flight.front().map(|(due, _)| *due);
             if mode == Mode::Hold {
@@ -325,7 +358,7 @@ impl<'a> Line<'a> {
             tokio::select! {
                 biased;
                 changed = self.mode.changed() => if changed.is_err() { return },
-                () = sleep_until(next.unwrap_or(self.free)), if next.is_some() => {
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     let Some((_, bytes)) = self.flight.pop_front() else { continue };
                     self.in_flight -= bytes.len();
                     if !self.deliver(&mut to, mode, &bytes).await {
@@ -349,9 +382,13 @@ impl<'a> Line<'a> {
     fn send(&mut self, slow: Slow, piece: Vec<u8>) {
         let now = Instant::now();
         let stall = slow.stalls.map_or(Duration::ZERO, |stalls| self.stall(stalls, now));
-        self.free = self.free.max(now) + slow.time_of(piece.len()) + stall;
+        let turn = {
+            let mut free = self.free.lock();
+            *free = Instant::max(*free, now) + slow.time_of(piece.len()) + stall;
+            *free
+        };
         self.in_flight += piece.len();
-        self.flight.push_back((self.free + slow.latency, piece));
+        self.flight.push_back((turn + slow.latency, piece));
     }
 
     /// How long the line stands still now: mostly not at all.
@@ -410,7 +447,7 @@ mod tests {
         let (hub, far) = duplex(1 << 20);
         let mode = latest::Sender::new(Mode::Slow(slow));
         let state = mode.subscribe();
-        let counted = Bytes::default();
+        let (counted, turns) = (Bytes::default(), Turns::new());
         let start = Instant::now();
         let transfer = async {
             let (mut near, mut far) = (near, far);
@@ -425,7 +462,7 @@ mod tests {
             let _ = far.read(&mut got).await;
             (first, start.elapsed())
         };
-        let ((), times) = tokio::join!(carry(agent, hub, state, &counted), transfer);
+        let ((), times) = tokio::join!(carry(agent, hub, state, &counted, &turns), transfer);
         assert_eq!(counted.up.load(Ordering::Relaxed), bytes as u64);
         times
     }
@@ -442,6 +479,30 @@ mod tests {
         let (_, stalled) = through(Slow::EDGE.stalling(stalls), 40_000).await;
         within(stalled, 11_000, 40_000);
         assert_eq!(through(Slow::EDGE.stalling(stalls), 40_000).await.1, stalled, "a seed decides when");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_share_a_line() {
+        let slow = Slow { queue: Duration::from_secs(20), ..Slow::EDGE };
+        let (mode, counted, turns) = (latest::Sender::new(Mode::Slow(slow)), Bytes::default(), Turns::new());
+        let ((mut bulk, a), (b, mut _other)) = (duplex(1 << 20), duplex(1 << 20));
+        let ((mut small, c), (d, mut far)) = (duplex(1 << 20), duplex(1 << 20));
+        let carried = async {
+            tokio::join!(
+                carry(a, b, mode.subscribe(), &counted, &turns),
+                carry(c, d, mode.subscribe(), &counted, &turns)
+            )
+        };
+        let transfer = async {
+            bulk.write_all(&[7; 40_000]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let start = Instant::now();
+            small.write_all(&[7; 10]).await.unwrap();
+            far.read_exact(&mut [0; 10]).await.unwrap();
+            start.elapsed()
+        };
+        let late = tokio::select! { late = transfer => late, _ = carried => panic!("the line goes on") };
+        assert!((10_000..10_600).contains(&late.as_millis()), "{late:?} behind what the other has sent");
     }
 
     #[tokio::test]

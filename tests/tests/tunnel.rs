@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
 
-use hyper_util::rt::TokioIo;
 use karmada_client::{
     Patch, Rest,
     kubeconfig::Kubeconfig,
@@ -13,9 +15,11 @@ use karmada_client::{
 };
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path, server_of},
+    kubelet,
     link::Mode,
     wait::{PATIENCE, eventually, until},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -284,68 +288,11 @@ async fn a_watch_breaks_off_with_the_link_and_an_unused_tunnel_costs_nothing() {
     assert!(after <= idle + idle / 2 + 2000, "{after} bytes where it was {idle}");
 }
 
-/// A member's API of which sessions are answered here, by an echo, and everything else by the stand-in.
-async fn with_sessions(member: &Rest) -> std::net::SocketAddr {
-    use http_body_util::BodyExt as _;
-    use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
-    type Body = http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, kube::Error>;
-
-    async fn answer(client: kube::Client, request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
-        if request.uri().path().ends_with("/exec") {
-            let mut agreed =
-                Response::new(http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync());
-            *agreed.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-            for (name, value) in [
-                ("connection", "Upgrade"),
-                ("upgrade", "websocket"),
-                ("sec-websocket-protocol", "v5.channel.k8s.io"),
-            ] {
-                agreed.headers_mut().insert(name, http::HeaderValue::from_static(value));
-            }
-            tokio::spawn(async move {
-                let io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
-                let (mut from, mut to) = tokio::io::split(io);
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-                let _ = to.shutdown().await;
-            });
-            return Ok(agreed);
-        }
-        let (mut head, body) = request.into_parts();
-        head.headers.remove("host");
-        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        let answer = client.send(Request::from_parts(head, kube::client::Body::from(body.to_vec()))).await?;
-        Ok(answer.map(|body| body.boxed_unsync()))
-    }
-
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let client = member.client().clone();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let client = client.clone();
-            let service = service_fn(move |request| answer(client.clone(), request));
-            let connection = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
-            tokio::spawn(async move { drop(connection.await) });
-        }
-    });
-    address
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_by_the_tunnel_and_ends_with_the_link() {
-    let Some(fleet) = fleet("session", &["--tunnel=full", "--tunnel-masters"]).await else { return };
-    told(&fleet, "full").await;
+/// Has the agent reach its member by a kubelet's front.
+async fn with_kubelet(fleet: &Fleet) {
     let member = &fleet.members[0];
-    let front = with_sessions(&member.api).await;
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "m",
-        "clusters": [{"name": "m", "cluster": {"server": format!("http://{front}")}}],
-        "users": [{"name": "m", "user": {}}],
-        "contexts": [{"name": "m", "context": {"cluster": "m", "user": "m"}}],
-    });
-    std::fs::write(&member.kubeconfig, kubeconfig.to_string()).unwrap();
+    let front = kubelet::before(&member.api).await;
+    std::fs::write(&member.kubeconfig, kubelet::kubeconfig(front).to_string()).unwrap();
     eventually("the agent to take the other kubeconfig", PATIENCE, || async {
         match fleet.logs().contains("was replaced by the one in the file") {
             true => Ok(()),
@@ -353,10 +300,140 @@ async fn a_session_goes_by_the_tunnel_and_ends_with_the_link() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_has_sessions_that_end_as_they_should() {
+    if !has_kubectl() {
+        return;
+    }
+    let flags = [
+        "--tunnel=full",
+        "--tunnel-masters",
+        "--tunnel-allow=pods,pods/log,pods/exec,namespaces",
+        "--tunnel-namespaces=default",
+    ];
+    let Some(fleet) = fleet("kubelet", &flags).await else { return };
+    told(&fleet, "full").await;
+    with_kubelet(&fleet).await;
+    let member = &fleet.members[0];
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    member.api.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    let file = fleet.dir.path().join("file");
+    let bytes: Vec<u8> =
+        (0..1_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(&file, &bytes).unwrap();
+    std::fs::create_dir(fleet.dir.path().join("there")).unwrap();
+    let there = fleet.dir.path().join("there").display().to_string();
+    for (line, done, wanted) in [
+        ("get pods -n default", true, "p "),
+        ("exec p -- sh -c echo${IFS}out", true, "out"),
+        ("exec p -- sh -c exit${IFS}7", false, "exit code 7"),
+        ("exec p -- no-such-program", false, "no-such-program"),
+        ("logs p --tail=3", true, "line"),
+        (&format!("cp {} default/p:{there}/file", file.display()), true, ""),
+        (&format!("cp default/p:{there}/file back"), true, ""),
+        // What the member's owner has not named is not there.
+        ("get configmaps -n default", false, "--tunnel-allow"),
+        ("attach p", false, "--tunnel-allow"),
+        ("get pods -A", false, "--tunnel-namespaces"),
+        ("get pods -n kube-system", false, "--tunnel-namespaces"),
+    ] {
+        let (well, said) = kubectl(&fleet, line);
+        assert!(
+            well == done && said.contains(wanted),
+            "kubectl {line}: no {wanted:?} in\n{said}\n{}",
+            fleet.logs()
+        );
+    }
+    assert!(
+        std::fs::read(fleet.dir.path().join("back")).unwrap() == bytes,
+        "what came back is what was sent"
+    );
+    // What is typed arrives.
+    let mut typed = begin(&fleet, "exec -i p -- sh -c read${IFS}word;echo${IFS}heard:$word", "typed");
+    use std::io::Write as _;
+    typed.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    assert!(ends(&mut typed).await.success());
+    let heard = std::fs::read_to_string(fleet.dir.path().join("typed")).unwrap();
+    assert_eq!(heard.trim(), "heard:hello");
+    // A link that is cut ends what runs, soon and with an error.
+    let lines = ["logs -f p", "exec -i p -- sleep 600", "get pods -n default -w"];
+    let mut running: Vec<_> =
+        lines.iter().enumerate().map(|(n, line)| (line, begin(&fleet, line, &format!("out-{n}")))).collect();
+    eventually("all to run", PATIENCE, || async {
+        let size = |name| std::fs::metadata(fleet.dir.path().join(name)).map_or(0, |file| file.len());
+        let logs = fleet.logs();
+        let runs =
+            size("out-0") > 0 && size("out-2") > 0 && logs.matches("a request by the tunnel").count() > 0;
+        if runs && kubelet::running("sleep 600") { Ok(()) } else { Err(logs) }
+    })
+    .await;
+    let begun = Instant::now();
+    member.link.set(Mode::Cut);
+    for (line, child) in &mut running {
+        let ended = ends(child).await;
+        // A watch that breaks off is none that has failed: kubectl says nothing of it.
+        assert!(!ended.success() || line.contains("-w"), "{line}");
+        assert!(begun.elapsed() < Duration::from_secs(17), "{line}: {:?}", begun.elapsed());
+    }
+    eventually("nothing to run on the member", PATIENCE, || async {
+        if kubelet::running("sleep 600") { Err("it runs") } else { Ok(()) }
+    })
+    .await;
+    member.link.set(Mode::Pass);
+    // Where the platform wants reading alone, nobody runs anything.
+    annotate(&fleet, "cluster.karmada.io/tunnel", Some("read-only")).await;
+    eventually("only reading", PATIENCE, || async {
+        match kubectl(&fleet, "exec p -- true") {
+            (false, said) if said.contains("--tunnel=read-only") => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    let (done, said) = kubectl(&fleet, "logs p --tail=1");
+    assert!(done && said.contains("line"), "{said}");
+}
+
+/// Starts kubectl for the member through the hub; what it says goes to a file.
+fn begin(fleet: &Fleet, line: &str, file: &str) -> Child {
+    let server = format!("https://{}{}", server_of(&fleet.kubeconfig), proxy(fleet));
+    let file = std::fs::File::create(fleet.dir.path().join(file)).unwrap();
+    Command::new("timeout")
+        .args(["120", "kubectl", "--kubeconfig"])
+        .arg(&fleet.kubeconfig)
+        .args(["--server", &server])
+        .args(line.split_whitespace())
+        .current_dir(fleet.dir.path())
+        .env("HOME", fleet.dir.path())
+        .stdin(Stdio::piped())
+        .stdout(file)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+async fn ends(child: &mut Child) -> ExitStatus {
+    let child = Mutex::new(child);
+    eventually("kubectl to end", PATIENCE, || async {
+        child.lock().try_wait().map_err(|error| error.to_string())?.ok_or_else(|| "it runs".to_owned())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_by_the_tunnel_and_ends_with_the_link() {
+    let Some(fleet) = fleet("session", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    let member = &fleet.members[0];
+    with_kubelet(&fleet).await;
     let endpoint = Kubeconfig::load(&fleet.kubeconfig).unwrap().endpoint(None).unwrap();
     let mut stream = direct::connect(&endpoint, |_| None).await.unwrap();
     let request = format!(
-        "GET {}/api/v1/namespaces/n/pods/p/exec?command=sh&stdin=true HTTP/1.1\r\nhost: hub\r\nconnection: Upgrade\r\n\
+        "GET {}/api/v1/namespaces/n/pods/p/attach?stdin=true HTTP/1.1\r\nhost: hub\r\nconnection: Upgrade\r\n\
          upgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\
          sec-websocket-protocol: v5.channel.k8s.io\r\n\r\n",
         proxy(&fleet)
@@ -392,7 +469,7 @@ async fn a_session_goes_by_the_tunnel_and_ends_with_the_link() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     eventually("the agent to tell of it", PATIENCE, || async {
         let logs = fleet.logs();
-        match logs.contains("/pods/p/exec?command=sh&stdin=true") && logs.contains("code=101") {
+        match logs.contains("/pods/p/attach?stdin=true") && logs.contains("code=101") {
             true => Ok(()),
             false => Err(logs),
         }

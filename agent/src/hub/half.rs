@@ -200,8 +200,9 @@ impl HubHalf {
             }
         });
         if let Some(dials) = config.tunnel.clone() {
-            let (rest, namespace) = (self.member.clone(), config.member_namespace.clone());
-            let dialer = Dialer::new(dials, rest, rights.clone(), namespace);
+            let (rests, namespace) =
+                ((self.member.clone(), self.hub.clone()), config.member_namespace.clone());
+            let dialer = Dialer::new(dials, rests, rights.clone(), namespace);
             tasks.loops.spawn(dialer.run(self.view.calls()));
         }
         tasks.loops.spawn(keep_holds(Arc::clone(&self.view), Arc::clone(half)));

@@ -30,6 +30,7 @@ use tokio::{
 use super::{
     Record, Tunnel,
     door::{Member, Tokens},
+    pace,
 };
 
 /// What the connection changes to.
@@ -102,6 +103,8 @@ pub(crate) struct Dialer {
     dials: Dials,
     tokens: Arc<Tokens>,
     rest: Rest,
+    /// By the connection for leases and Works.
+    hub: Rest,
     rights: Rights,
     namespace: String,
     user_agent: &'static str,
@@ -121,10 +124,10 @@ struct Serving {
 }
 
 impl Dialer {
-    pub(crate) fn new(dials: Dials, rest: Rest, rights: Rights, namespace: String) -> Self {
+    pub(crate) fn new(dials: Dials, (rest, hub): (Rest, Rest), rights: Rights, namespace: String) -> Self {
         let tokens = Arc::new(Tokens::new(rest.clone(), namespace.clone(), ACCOUNT));
         let user_agent = concat!("karmada-agent/", env!("CARGO_PKG_VERSION"));
-        Self { dials, tokens, rest, rights, namespace, user_agent }
+        Self { dials, tokens, rest, hub, rights, namespace, user_agent }
     }
 
     /// Dials whenever it is asked to, until dropped.
@@ -171,8 +174,17 @@ impl Dialer {
             told: self.dials.told,
         });
         tracing::info!(%mode, "the hub reaches this member by a tunnel");
+        let (io, pacer) = pace::paced(TokioIo::new(upgraded));
+        let hub = self.hub.clone();
+        let ask = move || {
+            let hub = hub.clone();
+            async move { drop(hub.get_text("/livez").await) }
+        };
         task.spawn(async move {
-            tunnel.serve(TokioIo::new(upgraded)).await;
+            tokio::select! {
+                () = tunnel.serve(io) => {}
+                () = pacer.run(ask) => {}
+            }
             tracing::info!("the tunnel has ended");
         });
         Serving { mode, _task: task }

@@ -15,6 +15,7 @@
 mod answer;
 pub(crate) mod dial;
 mod door;
+mod pace;
 mod session;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -80,9 +81,9 @@ const GOODBYE: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(6);
 /// Requests at a time.
-const STREAMS: u32 = 64;
+const STREAMS: u32 = 128;
 /// What may be under way of one body.
-const WINDOW: u32 = 64 << 10;
+const WINDOW: u32 = 32 << 10;
 /// Where all bodies stand still, one more has room.
 const WINDOWS: u32 = (STREAMS + 1) * WINDOW;
 

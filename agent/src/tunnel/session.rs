@@ -17,7 +17,7 @@ use karmada_client::link::Bound;
 use karmada_meta::status::Status;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{Measured, Tunnel, WHOLE, on_the_way, wrong};
@@ -42,6 +42,8 @@ const BOTH_WAYS: [&str; 7] = [
 ];
 /// Bytes that are under way in one direction.
 const CHUNK: usize = 16 << 10;
+/// How long an end may take nothing.
+const UNREAD: Duration = Duration::from_secs(180);
 /// How long the other direction may go on when one has ended.
 const REST: Duration = Duration::from_secs(10);
 
@@ -164,8 +166,8 @@ impl Pipe {
             let mut back = Box::pin(half(&mut from_member, &mut to_hub, &count.bytes));
             // A direction that breaks ends both.
             tokio::select! {
-                ended = &mut there => ended.is_ok() && is_done(&tokio::time::timeout(REST, back).await),
-                ended = &mut back => ended.is_ok() && is_done(&tokio::time::timeout(REST, there).await),
+                ended = &mut there => ended.is_ok() && is_done(&timeout(REST, back).await),
+                ended = &mut back => ended.is_ok() && is_done(&timeout(REST, there).await),
             }
         };
         count.measured.record.whole = whole;
@@ -200,7 +202,10 @@ async fn half(
             return to.shutdown().await;
         }
         count.fetch_add(read as u64, Ordering::Relaxed);
-        to.write_all(&chunk[..read]).await?;
-        to.flush().await?;
+        let taken = async {
+            to.write_all(&chunk[..read]).await?;
+            to.flush().await
+        };
+        timeout(UNREAD, taken).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     }
 }

@@ -22,6 +22,7 @@ mod pipe;
 mod sessions;
 mod target;
 pub mod tunnel;
+mod unread;
 mod wire;
 
 use std::{
@@ -296,7 +297,7 @@ impl Carriage {
         *request.headers_mut() = sent;
         let asked = request.headers().clone();
         let asking = self.way.ask(request, upgrades);
-        let until = (!lasts).then(|| begun + WHOLE);
+        let (until, patience) = if lasts { (None, SILENT) } else { (Some(begun + WHOLE), WHOLE) };
         let mut ends = ends;
         let answer = tokio::select! {
             answer = asking => answer.map_err(|unanswered| match unanswered {
@@ -306,8 +307,8 @@ impl Carriage {
                 ),
                 Unanswered::Broken(why) => self.wrong(&why),
             })?,
-            () = until_then(until) => {
-                let why = format!("its API has not answered within {} s", WHOLE.as_secs());
+            () = sleep_until(begun + patience) => {
+                let why = format!("its API has not answered within {} s", patience.as_secs());
                 return Err(self.on_the_way(504, "Timeout", &why));
             }
             () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
@@ -368,24 +369,15 @@ impl Carriage {
             head.headers.insert(header::LOCATION, to.ok_or_else(|| self.wrong(refused))?);
         }
         let body = watched(Body::new(body), until, ends);
-        // The session ends with the answer.
+        // The session ends with the answer, or when nobody takes that.
         let open = (session, held, place, answered.drop_guard());
         let bytes = self.bytes;
-        let body = Body::from_stream(body.map(move |part| {
-            let _open = &open;
-            if let Ok(part) = &part {
+        let body = unread::bounded(body, open).inspect(move |part| {
+            if let Ok(part) = part {
                 bytes.inc_by(part.len() as u64);
             }
-            part
-        }));
-        Ok(Response::from_parts(head, body))
-    }
-}
-
-async fn until_then(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
+        });
+        Ok(Response::from_parts(head, Body::from_stream(body)))
     }
 }
 

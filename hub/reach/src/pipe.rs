@@ -6,8 +6,10 @@ use karmada_telemetry::metrics::Counter;
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::Instant,
+    time::{Instant, timeout},
 };
+
+use crate::unread::UNREAD;
 
 /// Bytes that are under way in one direction.
 const CHUNK: usize = 16 << 10;
@@ -16,7 +18,8 @@ const IDLE: Duration = Duration::from_secs(4 * 3600);
 /// How long the other direction may go on when one has ended.
 const REST: Duration = Duration::from_secs(10);
 
-/// Carries bytes until both directions have ended, `ends` resolves, or nothing has come for too long. Both are closed then.
+/// Carries bytes until both directions have ended, `ends` resolves, or nothing has come or been taken for too long. Both are
+/// closed then.
 pub(crate) async fn pipe(
     a: impl AsyncRead + AsyncWrite + Unpin,
     b: impl AsyncRead + AsyncWrite + Unpin,
@@ -33,8 +36,8 @@ pub(crate) async fn pipe(
         );
         // A direction that breaks ends both.
         tokio::select! {
-            ended = &mut there => if ended.is_ok() { let _ = tokio::time::timeout(REST, back).await; },
-            ended = &mut back => if ended.is_ok() { let _ = tokio::time::timeout(REST, there).await; },
+            ended = &mut there => if ended.is_ok() { let _ = timeout(REST, back).await; },
+            ended = &mut back => if ended.is_ok() { let _ = timeout(REST, there).await; },
         }
     };
     let silence = async {
@@ -67,8 +70,11 @@ async fn half(
         if read == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&chunk[..read]).await?;
-        to.flush().await?;
+        let taken = async {
+            to.write_all(&chunk[..read]).await?;
+            to.flush().await
+        };
+        timeout(UNREAD, taken).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     }
 }
 
@@ -124,6 +130,17 @@ mod tests {
         let start = Instant::now();
         pipe(near, far, std::future::pending(), &Counter::default()).await;
         assert_eq!(start.elapsed(), IDLE);
+        // An end that takes nothing.
+        let ((mut client, near), (far, _member)) = begin();
+        client.write_all(&[0; 64]).await.unwrap();
+        let speaking = tokio::spawn(async move {
+            while client.write_all(&[0; 64]).await.is_ok() {}
+            client
+        });
+        let start = Instant::now();
+        pipe(near, far, std::future::pending(), &Counter::default()).await;
+        assert_eq!(start.elapsed(), UNREAD);
+        speaking.await.unwrap();
         // A credential that ends.
         let ((mut client, near), (far, _member)) = begin();
         pipe(near, far, tokio::time::sleep(Duration::from_secs(7)), &Counter::default()).await;

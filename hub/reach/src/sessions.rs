@@ -6,7 +6,7 @@ use karmada_meta::status::Status;
 use parking_lot::Mutex;
 
 /// Requests of one user to one member: `kubectl get` asks for some twenty documents at a time.
-const EACH: usize = 64;
+pub(crate) const EACH: usize = 64;
 
 /// What is under way.
 #[derive(Debug)]

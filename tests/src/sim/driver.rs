@@ -650,11 +650,9 @@ fn mode(cut: Cut) -> Mode {
         Cut::Late(millis) => {
             let latency = Duration::from_millis(millis);
             // As fast as can be said, so that only time decides, and not the length of a certificate's signature.
-            Mode::Slow(Slow { latency, bytes_per_second: u32::MAX, stalls: None })
+            Mode::Slow(Slow { latency, bytes_per_second: u32::MAX, ..Slow::EDGE })
         }
-        Cut::Narrow(bytes_per_second) => {
-            Mode::Slow(Slow { latency: Slow::EDGE.latency, bytes_per_second, stalls: None })
-        }
+        Cut::Narrow(bytes_per_second) => Mode::Slow(Slow { bytes_per_second, ..Slow::EDGE }),
     }
 }
 

@@ -46,7 +46,7 @@ use tokio::{
 };
 
 use self::book::{Book, Found, Outcome, Unasked};
-use crate::{Registry, figures::Figures};
+use crate::{Registry, figures::Figures, sessions::EACH};
 
 /// What a tunnel's connection changes to.
 pub const PROTOCOL: &str = "karmada-tunnel";
@@ -64,7 +64,9 @@ pub const STATUS: &str = "karmada-status";
 const SESSION: &str = "karmada-session";
 
 /// Requests at a time by one tunnel, as the agent has it.
-const STREAMS: usize = 64;
+const STREAMS: usize = 128;
+// Nobody has all of a tunnel.
+const _: () = assert!(2 * EACH <= STREAMS);
 /// What may be under way of one body.
 const WINDOW: u32 = 128 << 10;
 /// Where all bodies stand still, one more has room.

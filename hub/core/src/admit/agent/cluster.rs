@@ -23,8 +23,8 @@ pub enum May {
     /// Then, and when it takes over a Cluster that the platform has made, which has no `spec.id` yet, if nothing stands
     /// there.
     Register,
-    /// At any time.
-    Always,
+    /// If nothing is said about where the member's API is.
+    Place,
     /// At any time, if it names the agent's own Secret.
     OwnSecret,
     /// Never.
@@ -82,10 +82,10 @@ pub const CLUSTER: &[Row] = &[
     row("metadata", "ownerReferences", May::Never, Otherwise::Refused, EDIT),
     row("spec", "id", May::Register, Otherwise::Refused, AGAIN),
     row("spec", "syncMode", May::Create, Otherwise::Refused, EDIT),
-    row("spec", "apiEndpoint", May::Always, Otherwise::Refused, ""),
-    row("spec", "insecureSkipTLSVerification", May::Always, Otherwise::Refused, ""),
-    row("spec", "proxyURL", May::Always, Otherwise::Refused, ""),
-    row("spec", "proxyHeader", May::Always, Otherwise::Refused, ""),
+    row("spec", "apiEndpoint", May::Place, Otherwise::Kept, EDIT),
+    row("spec", "insecureSkipTLSVerification", May::Place, Otherwise::Kept, EDIT),
+    row("spec", "proxyURL", May::Place, Otherwise::Kept, EDIT),
+    row("spec", "proxyHeader", May::Place, Otherwise::Kept, EDIT),
     row("spec", "secretRef", May::OwnSecret, Otherwise::Refused, EDIT),
     row("spec", "impersonatorSecretRef", May::OwnSecret, Otherwise::Refused, EDIT),
     row("spec", "provider", May::Register, Otherwise::Kept, EDIT),
@@ -119,7 +119,21 @@ enum Stage {
     Later,
 }
 
+/// Why an agent has no business with a Cluster, if it has none.
+pub(super) fn is_hubs(old: Option<&Value>, cluster: &str) -> Option<FieldError> {
+    old.filter(|old| old["spec"]["syncMode"] == "Push").map(|_| {
+        let detail = format!(
+            "the hub itself works on {cluster}, with a credential that goes where the Cluster says: {}",
+            EDIT.replace("NAME", cluster)
+        );
+        FieldError::forbidden(&Path::new("spec").child("syncMode"), detail)
+    })
+}
+
 pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>, Vec<FieldError>> {
+    if let Some(error) = is_hubs(write.old, write.cluster) {
+        return Err(vec![error]);
+    }
     if write.act == Act::Delete {
         // A member leaves with the credential that it joined with.
         return Ok(Vec::new());
@@ -137,7 +151,7 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
         let (before, after) = (old[row.part].get(row.field), object[row.part].get(row.field));
         let problem = match row.field {
             "labels" | "annotations" => entries(row, stage, write, before, after),
-            _ if is_same(before, after) || allowed(row, stage, write.cluster, before, after) => None,
+            _ if is_same(before, after) || allowed(row, stage, write.cluster, old, after) => None,
             _ => Some(FieldError::forbidden(&path(row), detail(row, write.cluster))),
         };
         match (problem, row.otherwise) {
@@ -174,8 +188,9 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
     Ok(warnings)
 }
 
-fn allowed(row: &Row, stage: Stage, cluster: &str, before: Option<&Value>, after: Option<&Value>) -> bool {
-    let vacant = before.is_none_or(super::is_empty);
+fn allowed(row: &Row, stage: Stage, cluster: &str, old: &Value, after: Option<&Value>) -> bool {
+    let is_vacant = |row: &Row| super::is_empty(&old[row.part][row.field]);
+    let vacant = is_vacant(row);
     match row.may {
         May::Create if row.field == "syncMode" => {
             // The hub works on a member in Push mode by itself: an agent has no business there.
@@ -183,7 +198,10 @@ fn allowed(row: &Row, stage: Stage, cluster: &str, before: Option<&Value>, after
         }
         May::Create => stage == Stage::Creating,
         May::Register => stage == Stage::Creating || (stage == Stage::Registering && vacant),
-        May::Always => true,
+        // All of it or nothing: the hub dials what stands there, and shows what the Secrets hold, which may be the platform's.
+        May::Place => {
+            stage == Stage::Creating || CLUSTER.iter().filter(|row| row.may == May::Place).all(is_vacant)
+        }
         May::OwnSecret => after.is_none_or(|secret| {
             let suffix = if row.field == "impersonatorSecretRef" { "-impersonator" } else { "" };
             secret["namespace"] == karmada_api::consts::namespace::CLUSTER
@@ -241,7 +259,8 @@ fn detail(row: &Row, cluster: &str) -> String {
     let when = match row.may {
         May::Create | May::Register => "it is the platform's once the cluster has registered",
         May::OwnSecret => "an agent may name its own Secret only",
-        May::Always | May::Never => "it is the platform's",
+        May::Place => "where the member's API is stands there already",
+        May::Never => "it is the platform's",
     };
     format!("{when}: {}", row.instead.replace("NAME", cluster))
 }

@@ -90,6 +90,9 @@ pub fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>, Vec<F
     let errors = match (write.kind, write.subresource) {
         ("cluster.karmada.io/Cluster", "") => return cluster::judge(write, object),
         ("cluster.karmada.io/Cluster", "status") => {
+            if let Some(error) = cluster::is_hubs(write.old, write.cluster) {
+                return Err(vec![error]);
+            }
             cluster::keep_status(write.old, object);
             return Ok(Vec::new());
         }

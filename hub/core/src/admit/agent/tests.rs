@@ -98,10 +98,10 @@ fn every_field_of_a_cluster_is_in_the_table() {
             "no",
             "no",
         ),
-        ("spec.apiEndpoint", json!("https://a"), json!("https://b"), "yes", "yes", "yes", "yes"),
-        ("spec.insecureSkipTLSVerification", json!(true), json!(false), "yes", "yes", "yes", "yes"),
-        ("spec.proxyURL", json!("http://a"), json!("http://b"), "yes", "yes", "yes", "yes"),
-        ("spec.proxyHeader", json!({"a": "b"}), json!({}), "yes", "yes", "yes", "yes"),
+        ("spec.apiEndpoint", json!("https://a"), json!("https://b"), "yes", "yes", "yes", "kept"),
+        ("spec.insecureSkipTLSVerification", json!(true), json!(false), "yes", "yes", "yes", "kept"),
+        ("spec.proxyURL", json!("http://a"), json!("http://b"), "yes", "yes", "yes", "kept"),
+        ("spec.proxyHeader", json!({"a": "b"}), json!({"a": "c"}), "yes", "yes", "yes", "kept"),
         ("spec.secretRef", secret("m1"), json!(null), "yes", "yes", "yes", "yes"),
         ("spec.secretRef", secret("m2"), secret("m1"), "no", "no", "no", "no"),
         ("spec.secretRef", foreign, secret("m1"), "no", "no", "no", "no"),
@@ -127,8 +127,10 @@ fn every_field_of_a_cluster_is_in_the_table() {
         assert_eq!(act(Act::Update, Some(bare("u")), new("u")), later, "{field} {value}: later");
         let from = cluster("u", field, other.clone());
         assert_eq!(act(Act::Update, Some(from), new("u")), instead, "{field} {value} instead of {other}");
-        assert_eq!(act(Act::Update, Some(new("u")), new("u")), "yes", "{field} {value}: as it was");
-        assert_eq!(act(Act::Delete, Some(new("u")), new("u")), "yes", "{field} {value}: leaving");
+        // Of a cluster in push mode an agent writes nothing.
+        let own = if value == "Push" { "no" } else { "yes" };
+        assert_eq!(act(Act::Update, Some(new("u")), new("u")), own, "{field} {value}: as it was");
+        assert_eq!(act(Act::Delete, Some(new("u")), new("u")), own, "{field} {value}: leaving");
     }
     // What the platform has set is not overwritten by taking over either.
     let set = cluster("", "spec.region", json!("eu"));
@@ -139,6 +141,41 @@ fn every_field_of_a_cluster_is_in_the_table() {
     for row in CLUSTER {
         let name = format!("{}.{}", row.part, row.field);
         assert!(name == "spec.id" || tested.contains(&&*name), "{name} has no row in this test");
+    }
+}
+
+#[test]
+fn where_a_member_is_dialled_is_said_once_and_whole() {
+    // Where the platform has said the address, the agent does not say by which proxy, or that nobody checks who answers.
+    let mut there = cluster("", "spec.apiEndpoint", json!("https://a"));
+    for id in ["", "u"] {
+        there["spec"]["id"] = id.into();
+        for (field, value) in [
+            ("proxyURL", json!("http://thief")),
+            ("proxyHeader", json!({"a": "b"})),
+            ("insecureSkipTLSVerification", json!(true)),
+            ("apiEndpoint", json!("https://thief")),
+        ] {
+            let mut new = there.clone();
+            new["spec"][field] = value;
+            let mut object = new.clone();
+            let warnings = judge(&write(CLUSTER_KIND, Act::Update, "", Some(&there)), &mut object).unwrap();
+            assert!(!warnings.is_empty(), "{field}");
+            assert_eq!(object["spec"].get(field), there["spec"].get(field), "{field}");
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_the_hub_works_on_is_no_agents() {
+    let mut there = cluster("u", "spec.apiEndpoint", json!("https://a"));
+    there["spec"]["syncMode"] = "Push".into();
+    let mut new = there.clone();
+    new["spec"]["apiEndpoint"] = "https://thief".into();
+    for (act, subresource) in [(Act::Update, ""), (Act::Update, "status"), (Act::Delete, "")] {
+        let write = Write { subresource, ..write(CLUSTER_KIND, act, "", Some(&there)) };
+        let errors = judge(&write, &mut new.clone()).unwrap_err();
+        assert!(errors[0].detail.contains("the hub itself works on m1"), "{act:?} {subresource}: {errors:?}");
     }
 }
 
