@@ -222,3 +222,54 @@ impl Journey {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::{
+        super::{KeyDigest, Token},
+        *,
+    };
+
+    /// Whoever is on the way may answer for the hub, and choose an older version than was offered.
+    #[tokio::test]
+    async fn who_answers_by_an_old_tls_is_told_nothing() {
+        for minor in [1_u8, 2] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let hub = listener.local_addr().unwrap().to_string();
+            let answering = tokio::spawn(async move {
+                let (mut io, _) = listener.accept().await.unwrap();
+                let mut heard = vec![0; 5];
+                io.read_exact(&mut heard).await.unwrap();
+                let mut rest = vec![0; usize::from(heard[3]) << 8 | usize::from(heard[4])];
+                io.read_exact(&mut rest).await.unwrap();
+                // ServerHello: version, random, no session, ECDHE with RSA and AES-128-CBC, no compression.
+                let mut hello = vec![2, 0, 0, 38, 3, minor];
+                hello.extend([7; 32]);
+                hello.extend([0, 0xc0, 0x13, 0]);
+                let mut record = vec![22, 3, minor, 0, u8::try_from(hello.len()).unwrap()];
+                record.extend(hello);
+                io.write_all(&record).await.unwrap();
+                let mut more = Vec::new();
+                io.read_to_end(&mut more).await.unwrap();
+                (heard[0], more)
+            });
+            let token = Token::parse("abcdef.0123456789abcdef").unwrap();
+            let authorities = vec![KeyDigest::of(b"")];
+            let invitation =
+                Invitation { hub: hub.clone(), token, authorities, cluster: "m1".to_owned(), proxy: None };
+            let mut journey = Journey::new(invitation, "test", Env::system());
+            let why = journey.attempt(&Key::new().unwrap()).await.unwrap_err();
+            let said = why.to_string();
+            assert!(matches!(why, JoinError::Unreachable { .. }) && said.contains(&hub), "{said}");
+            assert!(said.contains("incompatible"), "TLS 1.{}: {said}", minor - 1);
+            let (first, more) = answering.await.unwrap();
+            // A handshake was begun, and an alert is all that came after.
+            assert_eq!((first, more.first(), more.len()), (22, Some(&21), 7), "{more:?}");
+        }
+    }
+}

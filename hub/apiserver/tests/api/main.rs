@@ -11,7 +11,6 @@
     reason = "a failing step fails the test"
 )]
 
-mod agents;
 mod audit;
 mod auth;
 mod certificates;
