@@ -165,8 +165,8 @@ async fn every_line_holds_here_and_as_a_role_elsewhere() {
                 let text = String::from_utf8_lossy(&text);
                 let refused = code == 403 && text.contains("has rights on its own cluster's objects only");
                 assert_eq!(refused, !is_own, "{what}: {code} {text}");
-                // There: RBAC looks at no name in a body, nor at one that is not asked for.
-                let names_one = !["create", "list", "watch"].contains(&verb);
+                // There: RBAC looks at no name in a body; a list has that of its selector.
+                let names_one = verb != "create";
                 let asked = json!({"group": group, "resource": plain, "subresource": sub, "verb": verb,
                     "namespace": namespace, "name": if names_one { name.as_str() } else { "" }});
                 let review = json!({"spec": {"user": "edge-m1", "resourceAttributes": asked}});
@@ -180,6 +180,13 @@ async fn every_line_holds_here_and_as_a_role_elsewhere() {
                 assert_eq!(reason.starts_with("RBAC: allowed by "), by_role, "{what}: {review}");
             }
         }
+    }
+    for verb in ["list", "watch", "deletecollection"] {
+        let all = json!({"group": "cluster.karmada.io", "resource": "clusters", "verb": verb});
+        let review = json!({"spec": {"user": "edge-m1", "resourceAttributes": all}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let review = world.admin.post(path, &review).await.expect("an answer");
+        assert_eq!(review["status"]["allowed"], false, "{verb} all clusters: {review}");
     }
     world.stop().await;
 }
