@@ -190,10 +190,14 @@ fn noted(role: &Value) -> Option<&str> {
     (own == object::uid(role)).then_some(cluster)
 }
 
-/// The ClusterRole of a cluster's agent, by its name.
+/// The ClusterRole of a cluster's agent, as it is to be.
+fn wanted(cluster: &str) -> Option<Value> {
+    roles(cluster).into_iter().find(|role| role["kind"] == "ClusterRole")
+}
+
+/// The same by its name.
 fn own_role(cluster: &str) -> Option<(Resource, Key)> {
-    let role = roles(cluster).into_iter().find(|role| role["kind"] == "ClusterRole")?;
-    Some((resource("ClusterRole")?, Key::of(&role)))
+    Some((resource("ClusterRole")?, Key::of(&wanted(cluster)?)))
 }
 
 /// What the hub lets the agent of a cluster do, as it was when somebody looked.
@@ -389,7 +393,8 @@ async fn make(objects: &Objects, cluster: &str, all: &[Value]) -> Result<(), Err
     Ok(())
 }
 
-/// Gives an agent its rights in an execution namespace that was made anew, if it had them of the hub.
+/// Gives an agent its rights anew, if it had them of the hub: where its execution namespace was made again, or the rights are
+/// not those that agents have now.
 pub async fn restore(objects: &Objects, cluster: &str, now: SystemTime) -> Result<(), Error> {
     if !look(objects, cluster).await?.is_given() {
         return Ok(());
@@ -500,7 +505,7 @@ async fn end_tokens(objects: &Objects, cluster: &str, but: Option<&str>, now: Sy
 }
 
 /// Takes away what was left to agents so that they see that their Clusters have gone, and in the end that there were any; and what
-/// was given to those whose Clusters went without the hub. `stands` says of a Cluster and a uid whether it is known to be there.
+/// was given to those whose Clusters went without the hub. Brings the others' rights to what they are to be. `stands` says of a Cluster and a uid whether it is known to be there.
 pub async fn sweep(
     objects: &Objects,
     now: SystemTime,
@@ -509,7 +514,7 @@ pub async fn sweep(
     let (Some(all), Some(bindings)) = (resource("ClusterRole"), resource("ClusterRoleBinding")) else {
         return Ok(());
     };
-    let (mut past, mut unsure) = (Vec::new(), Vec::new());
+    let (mut past, mut unsure, mut stale) = (Vec::new(), Vec::new(), Vec::new());
     objects
         .list(&all, None, label::ROLES_OF, |page| {
             for role in page {
@@ -523,12 +528,19 @@ pub async fn sweep(
                     Some(Ok(since)) if since >= FAREWELL && has_rules(&role["rules"]) => {
                         past.push((role, false));
                     }
+                    None if wanted(cluster).is_some_and(|wanted| role["rules"] != wanted["rules"]) => {
+                        stale.push(cluster.to_owned());
+                    }
                     _ => {}
                 }
             }
         })
         .await?;
     let mut steps = Steps::default();
+    for cluster in stale {
+        // A hub of before gave other rights.
+        steps.take(restore(objects, &cluster, now).await);
+    }
     for cluster in unsure {
         // As it is now: what is known may be late.
         let Some(live) = steps.take(objects.get(&CLUSTERS, &Key::cluster_scoped(cluster.as_str())).await)

@@ -443,8 +443,16 @@ async fn an_agents_rights_and_tokens_go_with_its_cluster() {
     assert_eq!(world.asks(&world.joiner("cccccc"), "m1-ddddd", &of("m1")).await.0, "Approved");
     world.registers("m1").await;
     assert!(world.works("m1").await && see("update").await);
+    // What a hub of before gave beyond that does not stay.
+    let path = format!("{RBAC}/clusterroles/karmada-hub:agent:m1");
+    let mut role = world.admin.get(&path).await.expect("a role");
+    let all = json!({"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]});
+    role["rules"].as_array_mut().unwrap().push(all);
+    world.admin.put(&path, &role).await.expect("it is written");
+    assert!(world.may("m1", "list", "cluster.karmada.io", "clusters", "", "").await);
     sleep(Duration::from_secs(1200)).await;
     assert!(world.works("m1").await && see("update").await, "and keeps it");
+    assert!(!world.may("m1", "list", "cluster.karmada.io", "clusters", "", "").await);
 
     // The agent of the one before has its certificate still. It renews nothing by that.
     let new = world.signed("m1-ddddd").await;
