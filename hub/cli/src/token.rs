@@ -88,16 +88,26 @@ async fn end_before(server: &Server, cluster: &str, env: &Env) -> Result<(), Fai
 
 /// The same on an API server that is not the hub's own, as far as it can be ended there.
 async fn end_elsewhere(server: &Server, cluster: &str, env: &Env) -> Result<(), Failure> {
-    let seen = match agents::look(&server.objects, cluster).await {
-        // Who may make tokens need not be one who may read roles. The hub looks, too.
-        Err(error) if error.is_forbidden() => return Ok(()),
-        seen => seen.map_err(|error| server.failure(&error))?,
+    // Who may make tokens need not be one who may read and write roles. The hub looks, too, when an agent joins by this one.
+    let unless_forbidden = |error: Error| match error.is_forbidden() {
+        true => {
+            eprintln!("note: what was given for {cluster} before is left for the hub to take back: {error}");
+            Ok(())
+        }
+        false => Err(server.failure(&error)),
     };
-    let registered = revoke::is_registered(server.objects.rest(), cluster).await;
-    let is_nobodys = seen.is_given() && !registered.map_err(|error| server.failure(&error))?;
+    let seen = match agents::look(&server.objects, cluster).await {
+        Err(error) => return unless_forbidden(error),
+        Ok(seen) => seen,
+    };
+    let is_nobodys = match revoke::is_registered(server.objects.rest(), cluster).await {
+        Err(error) => return unless_forbidden(error),
+        Ok(registered) => seen.is_given() && !registered,
+    };
     if is_nobodys {
-        let ended = agents::revoke(&server.objects, cluster, env.wall()).await;
-        ended.map_err(|error| server.failure(&error))?;
+        if let Err(error) = agents::revoke(&server.objects, cluster, env.wall()).await {
+            return unless_forbidden(error);
+        }
         eprintln!(
             "note: somebody was given a certificate for {cluster} by which no agent has registered; what it could do is taken back"
         );
