@@ -76,6 +76,8 @@ pub struct AgentConfig {
     pub work_syncs: usize,
     /// Whether nodes are counted by grade.
     pub resource_modeling: bool,
+    /// The hub runs it itself, for a Cluster in push mode that is there: it makes none.
+    pub hosted: bool,
     /// Where on the member it works.
     pub scope: Scope,
     /// Which removals are held until they are confirmed.
@@ -106,6 +108,7 @@ impl AgentConfig {
             member_namespace: namespace::SYSTEM.into(),
             work_syncs: 5,
             resource_modeling: true,
+            hosted: false,
             scope: Scope::default(),
             removals: RemovalRule::default(),
             doubt_older_hubs: false,

@@ -21,6 +21,7 @@ use crate::{
         taint_policy::TaintPolicies,
     },
     metrics::HubFigures,
+    push::Pusher,
     write::claiming::NewTemplates,
 };
 
@@ -79,6 +80,7 @@ pub struct Hub {
     new_templates: NewTemplates,
     epochs: Option<Arc<Epochs>>,
     approves: bool,
+    pushes: bool,
 }
 
 impl fmt::Debug for Hub {
@@ -106,6 +108,7 @@ impl Hub {
             new_templates: NewTemplates::default(),
             epochs: None,
             approves: false,
+            pushes: false,
         })
     }
 
@@ -144,6 +147,13 @@ impl Hub {
         self
     }
 
+    /// Works itself on the members of Clusters in push mode.
+    #[must_use]
+    pub fn pushing(mut self) -> Self {
+        self.pushes = true;
+        self
+    }
+
     /// What the controllers count, for a page.
     pub fn figures(&self) -> &HubFigures {
         &self.figures
@@ -166,6 +176,7 @@ impl Hub {
             judge: self.config.judge,
             empty_workloads: self.config.empty_workloads,
         };
+        let pusher = self.pushes.then(|| Pusher::new(&self.client, &self.env));
         let mut context =
             Context::new(self.client, self.env, self.skip, settings, figures.clone(), stop.clone());
         context.epochs = self.epochs;
@@ -223,6 +234,9 @@ impl Hub {
             credentials::run(context.writer.clone(), context.epochs.clone(), stop.clone()),
         );
 
+        if let Some(pusher) = pusher {
+            spawn(&mut running, "push", Box::pin(pusher.run(stop.clone())));
+        }
         spawn(&mut running, "resync", resync::run(context.clone(), stop.clone()));
 
         let (synced, ready) = (context.clone(), self.ready);

@@ -46,17 +46,18 @@ async fn hub(dir: &Path) -> Hub {
     Hub { process, kubeconfig, rest }
 }
 
-/// A cluster in push mode, with the Secrets that `karmadactl join` makes.
+/// A cluster in push mode, with the Secrets that `karmadactl join` makes, but for the token by which the hub would work there.
 async fn register(hub: &Rest, name: &str, endpoint: &str, ca: Option<&str>, token: &str) {
-    let secret = |name: &str, data: Value| {
+    let secret = |name: &str, data: Value, text: Value| {
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "karmada-cluster"},
-            "data": data, "stringData": {"token": token},
+            "data": data, "stringData": text,
         })
     };
     let impersonator = format!("{name}-impersonator");
-    hub.post(SECRETS, &secret(name, ca.map_or(json!({}), |ca| json!({"caBundle": ca})))).await.unwrap();
-    hub.post(SECRETS, &secret(&impersonator, json!({}))).await.unwrap();
+    let ca = ca.map_or(json!({}), |ca| json!({"caBundle": ca}));
+    hub.post(SECRETS, &secret(name, ca, json!({}))).await.unwrap();
+    hub.post(SECRETS, &secret(&impersonator, json!({}), json!({"token": token}))).await.unwrap();
     let reference = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
     let cluster = json!({
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},

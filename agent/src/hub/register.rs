@@ -32,8 +32,14 @@ enum Plan {
 }
 
 /// Judges the Cluster that stands on the hub under our name.
-fn plan(live: Option<&Value>, name: &str, id: &str, facts: &Facts) -> Plan {
-    let Some(live) = live else { return Plan::Create };
+fn plan(live: Option<&Value>, name: &str, id: &str, config: &AgentConfig) -> Plan {
+    let AgentConfig { facts, hosted, .. } = config;
+    let Some(live) = live else {
+        return match *hosted {
+            true => Plan::Refuse(format!("the hub has no Cluster {name} any more")),
+            false => Plan::Create,
+        };
+    };
     let spec = &live["spec"];
     let text = |field: &str| spec[field].as_str().unwrap_or_default();
     if !text("id").is_empty() && text("id") != id {
@@ -44,7 +50,12 @@ fn plan(live: Option<&Value>, name: &str, id: &str, facts: &Facts) -> Plan {
             text("id"),
         ));
     }
-    if text("syncMode") == "Push" {
+    if *hosted && text("syncMode") != "Push" {
+        return Plan::Refuse(format!(
+            "the hub's Cluster {name} is in Pull mode now: an agent works on this member"
+        ));
+    }
+    if !*hosted && text("syncMode") == "Push" {
         return Plan::Refuse(format!(
             "the hub's Cluster {name} is in Push mode: the hub itself works on this member. Give this agent another \
              --cluster-name, or unjoin the cluster first"
@@ -144,15 +155,30 @@ async fn attempt(
     config: &AgentConfig,
     view: &ClusterView,
 ) -> Result<Option<String>, Error> {
-    let system = member.get("/api/v1/namespaces/kube-system").await?;
-    let (name, id) = (config.cluster.as_str(), object::uid(&system));
+    let name = config.cluster.as_str();
+    let system = match member.get("/api/v1/namespaces/kube-system").await {
+        // Which member it is to be stands in the Cluster, and that it is not reached is to be told there.
+        Err(error) if config.hosted => {
+            tracing::warn!(cluster = name, %error, "the member is not reached");
+            let live = hub.get(&view.path()).await?;
+            if let Plan::Refuse(why) =
+                plan(Some(&live), name, live["spec"]["id"].as_str().unwrap_or_default(), config)
+            {
+                return Ok(Some(why));
+            }
+            view.set(live);
+            return Ok(None);
+        }
+        system => system?,
+    };
+    let id = object::uid(&system);
     view.is_of(id);
     let live = match hub.get(&view.path()).await {
         Ok(live) => Some(live),
         Err(error) if error.is_absence_of(name) => None,
         Err(error) => return Err(error),
     };
-    match plan(live.as_ref(), name, id, &config.facts) {
+    match plan(live.as_ref(), name, id, config) {
         Plan::Refuse(why) => return Ok(Some(why)),
         Plan::Create => {
             if let Some(why) = name_of_id(hub, name, id).await? {
@@ -179,7 +205,7 @@ async fn attempt(
                 let patch = json!({"metadata": {"uid": object::uid(&live)}, "spec": behind});
                 match hub.patch(&view.path(), Patch::Merge, &patch).await {
                     Ok(patched) => {
-                        if let Plan::Keep(Some(kept)) = plan(Some(&patched), name, id, &config.facts) {
+                        if let Plan::Keep(Some(kept)) = plan(Some(&patched), name, id, config) {
                             tracing::warn!(
                                 cluster = name,
                                 wanted = %kept,
@@ -203,8 +229,8 @@ async fn attempt(
     Ok(None)
 }
 
-/// Whether the hub knows this id under another name, where it lets us ask, as a stock Karmada does; a hub of ours answers the
-/// creation with 409 instead, its own API and its webhook elsewhere.
+/// Whether the hub knows this id under another name, where it lets us ask; a hub of ours answers the creation with
+/// 409 instead.
 async fn name_of_id(hub: &Rest, name: &str, id: &str) -> Result<Option<String>, Error> {
     let list = match hub.get(&clusters().collection(None)).await {
         Ok(list) => list,
@@ -225,6 +251,24 @@ async fn name_of_id(hub: &Rest, name: &str, id: &str) -> Result<Option<String>, 
 mod tests {
     use super::*;
 
+    fn config(facts: Facts) -> AgentConfig {
+        AgentConfig { facts, ..AgentConfig::new("m") }
+    }
+
+    #[test]
+    fn the_hubs_own_agent_makes_no_cluster_and_takes_none_of_an_agents() {
+        let config = AgentConfig { hosted: true, ..AgentConfig::new("m") };
+        let pushed = json!({"spec": {"id": "u", "syncMode": "Push"}});
+        assert_eq!(plan(Some(&pushed), "m", "u", &config), Plan::Keep(None));
+        for other in [
+            None,
+            Some(json!({"spec": {"id": "u", "syncMode": "Pull"}})),
+            Some(json!({"spec": {"id": "v", "syncMode": "Push"}})),
+        ] {
+            assert!(matches!(plan(other.as_ref(), "m", "u", &config), Plan::Refuse(_)), "{other:?}");
+        }
+    }
+
     fn facts() -> Facts {
         Facts { region: "eu".into(), zones: vec!["a".into(), "b".into()], ..Facts::default() }
     }
@@ -235,15 +279,15 @@ mod tests {
                                    "provider": "set by hand", "taints": [{"key": "k"}]}});
         let moved = json!({"spec": {"id": "u", "syncMode": "Pull", "region": "us"}});
         let unnamed = json!({"spec": {"syncMode": "Pull", "region": "eu", "zones": ["a", "b"]}});
-        assert_eq!(plan(None, "m", "u", &facts()), Plan::Create);
-        assert_eq!(plan(Some(&ours), "m", "u", &facts()), Plan::Keep(None));
+        assert_eq!(plan(None, "m", "u", &config(facts())), Plan::Create);
+        assert_eq!(plan(Some(&ours), "m", "u", &config(facts())), Plan::Keep(None));
         assert_eq!(
-            plan(Some(&moved), "m", "u", &facts()),
+            plan(Some(&moved), "m", "u", &config(facts())),
             Plan::Keep(Some(json!({"region": "eu", "zones": ["a", "b"]})))
         );
-        assert_eq!(plan(Some(&unnamed), "m", "u", &facts()), Plan::Keep(Some(json!({"id": "u"}))));
+        assert_eq!(plan(Some(&unnamed), "m", "u", &config(facts())), Plan::Keep(Some(json!({"id": "u"}))));
         assert_eq!(
-            plan(Some(&ours), "m", "u", &Facts::default()),
+            plan(Some(&ours), "m", "u", &config(Facts::default())),
             Plan::Keep(None),
             "nothing said, nothing changed"
         );
@@ -251,12 +295,12 @@ mod tests {
             (json!({"spec": {"id": "v", "syncMode": "Pull"}}), "kubectl delete cluster m"),
             (json!({"spec": {"id": "u", "syncMode": "Push"}}), "Push mode"),
         ] {
-            match plan(Some(&live), "m", "u", &facts()) {
+            match plan(Some(&live), "m", "u", &config(facts())) {
                 Plan::Refuse(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{other:?}"),
             }
         }
-        assert!(matches!(plan(Some(&json!(3)), "m", "u", &facts()), Plan::Keep(Some(_))));
+        assert!(matches!(plan(Some(&json!(3)), "m", "u", &config(facts())), Plan::Keep(Some(_))));
     }
 
     #[test]

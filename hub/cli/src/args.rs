@@ -46,6 +46,11 @@ pub enum Command {
     ConfirmRestore(ConfirmRestoreArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
+    /// Have the hub itself work on a member cluster that it can dial (push mode): makes accounts there and a Cluster here, as
+    /// karmadactl join does. Members that the hub cannot dial join by an agent: token create.
+    Join(JoinArgs),
+    /// Let go of a cluster in push mode: what the hub has put there goes first, then the Cluster.
+    Unjoin(UnjoinArgs),
     /// Write a kubeconfig that reaches a member cluster through the hub, with the credentials that you have for the hub:
     /// for kubectl, Helm, k9s and whatever else takes one.
     Kubeconfig(KubeconfigArgs),
@@ -71,6 +76,49 @@ pub struct ServerArgs {
     /// The namespace; without it, that of the context, or "default".
     #[arg(short = 'n', long, value_name = "NS")]
     pub namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct JoinArgs {
+    /// What the cluster is to be called.
+    #[arg(value_name = "CLUSTER")]
+    pub name: String,
+    /// A kubeconfig of the member, of somebody who may make accounts and roles there. The hub goes to the server that it
+    /// names, but by an account that is made for it.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_kubeconfig: PathBuf,
+    /// The context to use of that.
+    #[arg(long, value_name = "NAME")]
+    pub cluster_context: Option<String>,
+    /// The cloud provider.
+    #[arg(long, value_name = "NAME")]
+    pub cluster_provider: Option<String>,
+    /// The region.
+    #[arg(long, value_name = "NAME")]
+    pub cluster_region: Option<String>,
+    /// Failure zones.
+    #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
+    pub cluster_zones: Vec<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct UnjoinArgs {
+    /// The cluster.
+    #[arg(value_name = "CLUSTER")]
+    pub name: String,
+    /// A kubeconfig of the member: with it, accounts and roles that join has made there go, too.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_kubeconfig: Option<PathBuf>,
+    /// The context to use of that.
+    #[arg(long, value_name = "NAME", requires = "cluster_kubeconfig")]
+    pub cluster_context: Option<String>,
+    /// How long to wait until the Cluster is gone.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = some_time)]
+    pub wait: Duration,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 #[derive(Clone, Debug, ClapArgs)]

@@ -22,6 +22,7 @@ mod explain;
 mod failback;
 mod follow;
 mod get;
+mod join;
 mod known;
 mod kubeconfig;
 mod members;
@@ -81,6 +82,8 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Failback(args) => failback::run(args, env).await,
         Command::ConfirmRestore(args) => confirm::run(args, env).await,
         Command::Apply(args) => apply::run(args, env).await,
+        Command::Join(args) => join::join(args, env).await,
+        Command::Unjoin(args) => join::unjoin(args, env).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, env).await,
     }
 }

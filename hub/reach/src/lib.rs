@@ -58,7 +58,10 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-pub use self::{figures::Figures, member::Registry};
+pub use self::{
+    figures::Figures,
+    member::{Registry, worked_on},
+};
 use self::{
     member::{By, Member},
     sessions::{Session, Sessions},

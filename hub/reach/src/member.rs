@@ -13,7 +13,7 @@ use karmada_api::{
     consts::{condition, extension, namespace},
 };
 use karmada_client::{
-    kubeconfig::Endpoint,
+    kubeconfig::{Credentials, Endpoint},
     link::{Refuses, proxy::Proxy},
 };
 use karmada_meta::{gvk::GroupResource, status::Status};
@@ -87,6 +87,41 @@ impl Member {
             }
         }
     }
+}
+
+/// How the hub works on a member in push mode: by the token of this Secret, which its Cluster names as `secretRef`. With what
+/// tells whether that has changed.
+///
+/// # Errors
+/// What cannot be used.
+pub fn worked_on(cluster: &Cluster, secret: &Value) -> Result<(Endpoint, u64), String> {
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    let spec = cluster.spec.clone();
+    if spec.api_endpoint.is_empty() {
+        return Err(format!("API endpoint of cluster {name} should not be empty"));
+    }
+    let place =
+        spec.secret_ref.clone().ok_or_else(|| format!("spec.secretRef: cluster {name} names no Secret"))?;
+    let within = |why: String| format!("spec.secretRef: Secret {}/{}: {why}", place.namespace, place.name);
+    its_own(&name, &place, secret).map_err(within)?;
+    let token =
+        entry(secret, "token").map_err(within)?.ok_or_else(|| within("it holds no token".to_owned()))?;
+    let token = String::from_utf8(token).map_err(|_| within("its token is no text".to_owned()))?;
+    let ca = entry(secret, "caBundle").map_err(within)?;
+    let print = print(&spec, ca.as_deref(), &token);
+    let token = token.trim().to_owned();
+    let member = Member { name, spec, ca, token: token.clone(), print };
+    let endpoint = member.endpoint().map_err(|status| status.message)?;
+    Ok((Endpoint { credentials: Credentials::Token(token), ..endpoint }, print))
+}
+
+/// Tells two ways to a member apart.
+fn print(spec: &ClusterSpec, ca: Option<&[u8]>, token: &str) -> u64 {
+    let mut print = DefaultHasher::new();
+    (&spec.api_endpoint, ca, spec.insecure_skip_tls_verification, &spec.proxy_url, &spec.proxy_header)
+        .hash(&mut print);
+    ((spec.sync_mode == ClusterSyncMode::Push), token).hash(&mut print);
+    print.finish()
 }
 
 /// What is no member's address: above all, where clouds tell machines their credentials.
@@ -177,11 +212,8 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<By, Stat
         })?,
         None => None,
     };
-    let mut print = DefaultHasher::new();
-    (&spec.api_endpoint, &ca, spec.insecure_skip_tls_verification, &spec.proxy_url, &spec.proxy_header)
-        .hash(&mut print);
-    (spec.sync_mode == ClusterSyncMode::Push).hash(&mut print);
-    let (token, print) = (token.trim().to_owned(), print.finish());
+    // A new token is shown on connections of before, too.
+    let (token, print) = (token.trim().to_owned(), print(&spec, ca.as_deref(), ""));
     Ok(By::Address(Box::new(Member { name: name.to_owned(), spec, ca, token, print })))
 }
 

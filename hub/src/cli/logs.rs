@@ -6,7 +6,7 @@ use karmada_telemetry::logs::{self, Logs, LogsError};
 use super::args::LogArgs;
 
 /// The crates that `--v` is about.
-const OURS: [&str; 9] = [
+const OURS: [&str; 11] = [
     "karmada_hub",
     "karmada_cli",
     "karmada_objects",
@@ -15,6 +15,8 @@ const OURS: [&str; 9] = [
     "karmada_client",
     "karmada_core",
     "karmada_reach",
+    "karmada_agent",
+    "karmada_member",
     "karmada_env",
 ];
 

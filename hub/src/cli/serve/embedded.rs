@@ -53,7 +53,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let embedded = started.map_err(store_failure)?;
     let kept = keeper.figures();
     tokio::spawn(keeper.keep(embedded.store().clone(), env.clone(), stop.clone()));
-    let hub = embedded.hub(config, env).map_err(hub_failure)?;
+    let hub = embedded.hub(config, env).map_err(hub_failure)?.pushing();
     let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     let page = page.with(embedded.reaching().clone());
     let ending = EndingFigures::new(embedded.server().epochs().clone(), env.clone());

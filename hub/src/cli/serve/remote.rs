@@ -87,7 +87,7 @@ pub(super) async fn serve(
 
     let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));
     let running = remote.run(stop.clone());
-    let controllers = tokio::spawn(async move { running.await.map_err(remote_failure) });
+    let controllers = tokio::spawn(async move { Box::pin(running).await.map_err(remote_failure) });
     let url = pki.server_url(listen.port());
     let kubeconfig = pki.write_kubeconfig(&SCRAPER, &url).map_err(pki_failure)?;
     let kubeconfig = kubeconfig.display();

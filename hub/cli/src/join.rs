@@ -1,0 +1,351 @@
+//! `karmada-hub join` and `unjoin`: members that the hub itself works on. What they make, and how it is named, is what
+//! `karmadactl join` makes, so that either undoes what the other has done.
+//!
+//! ```text
+//!   on the member   namespace karmada-cluster ─ accounts karmada-NAME, which may do everything, and karmada-impersonator,
+//!                   which may do nothing by itself ─ a token of each, in a Secret
+//!   on the hub      Secrets NAME {token, caBundle} and NAME-impersonator {token} in karmada-cluster ─ the Cluster, in Push mode
+//! ```
+
+use std::{fs, path::Path, time::Duration};
+
+use karmada_api::consts::{label, namespace};
+use karmada_client::{Error, Kubeconfig, Patch, Rest, link::client_for};
+use karmada_env::Env;
+use karmada_meta::{names::joining_name_errors, object};
+use karmada_objects::kinds::{CLUSTERS, NAMESPACES, SECRETS};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Failure,
+    args::{JoinArgs, UnjoinArgs},
+    ask::Server,
+    print,
+};
+
+/// The account by which the hub acts in users' names.
+const IMPERSONATOR: &str = "karmada-impersonator";
+/// How long the member may take to make a token.
+const TOKEN: Duration = Duration::from_secs(30);
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// For each request to the member.
+const PATIENCE: Duration = Duration::from_secs(12);
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A member, as whoever joins it reaches it.
+struct Member {
+    rest: Rest,
+    /// Of its kubeconfig.
+    server: String,
+    insecure: bool,
+    proxy: String,
+}
+
+impl Member {
+    fn open(file: &Path, context: Option<&str>, env: &Env) -> Result<Self, Failure> {
+        let endpoint = Kubeconfig::load(file).and_then(|config| config.endpoint(context));
+        let endpoint = endpoint.map_err(Failure::usage)?;
+        let text = fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+        let config: Value = serde_saphyr::from_str(&text)
+            .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+        let cluster = cluster_of(&config, context);
+        let server = endpoint.server.to_string().trim_end_matches('/').to_owned();
+        let (client, _) =
+            client_for(endpoint, concat!("karmada-hub/", env!("CARGO_PKG_VERSION")), env.clone());
+        Ok(Self {
+            rest: Rest::new(client).with_deadline(PATIENCE),
+            server,
+            insecure: cluster["insecure-skip-tls-verify"].as_bool().unwrap_or(false),
+            proxy: cluster["proxy-url"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// What stands in the way, in the member's words.
+    fn failed(&self, what: &str, error: &Error) -> Failure {
+        Failure::failed(format!("{what} on the member at {}: {error}", self.server))
+    }
+
+    /// Makes something that may be there already.
+    async fn ensure(&self, collection: &str, object: &Value) -> Result<(), Failure> {
+        match self.rest.post(collection, object).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_already_exists() => Ok(()),
+            Err(error) => {
+                let what = format!(
+                    "cannot make {} {}",
+                    object["kind"].as_str().unwrap_or_default(),
+                    object::name(object)
+                );
+                Err(self.failed(&what, &error))
+            }
+        }
+    }
+
+    /// A token of an account of this name, and what proves the member's API, both in base64.
+    async fn token_of(&self, account: &str) -> Result<(String, String), Failure> {
+        let within = format!("/api/v1/namespaces/{}", namespace::CLUSTER);
+        let meta = json!({"name": account, "namespace": namespace::CLUSTER, "labels": {label::SYSTEM: label::SYSTEM_VALUE}});
+        let made = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta});
+        self.ensure(&format!("{within}/serviceaccounts"), &made).await?;
+        let mut secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta,
+        });
+        secret["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": account});
+        self.ensure(&format!("{within}/secrets"), &secret).await?;
+        let until = Instant::now() + TOKEN;
+        loop {
+            let found = self.rest.get(&format!("{within}/secrets/{account}")).await;
+            let found =
+                found.map_err(|error| self.failed(&format!("cannot read Secret {account}"), &error))?;
+            let entry = |key: &str| found["data"][key].as_str().unwrap_or_default().to_owned();
+            if !entry("token").is_empty() {
+                return Ok((entry("token"), entry("ca.crt")));
+            }
+            if Instant::now() >= until {
+                return Err(Failure::failed(format!(
+                    "the member at {} has put no token into Secret {}/{account} within {} s: its kube-controller-manager does that",
+                    self.server,
+                    namespace::CLUSTER,
+                    TOKEN.as_secs()
+                )));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Takes something away that may be gone already.
+    async fn remove(&self, path: &str) -> Result<(), Failure> {
+        match self.rest.delete(path, &json!({})).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(self.failed(&format!("cannot delete {path}"), &error)),
+        }
+    }
+}
+
+/// The cluster that a context of a kubeconfig names.
+fn cluster_of(config: &Value, context: Option<&str>) -> Value {
+    let named = |list: &str, part: &str, name: &str| {
+        let mut all = config[list].as_array().into_iter().flatten();
+        all.find(|one| one["name"] == name).map(|one| one[part].clone()).unwrap_or_default()
+    };
+    let context = context.or_else(|| config["current-context"].as_str()).unwrap_or_default();
+    let context = named("contexts", "context", context);
+    named("clusters", "cluster", context["cluster"].as_str().unwrap_or_default())
+}
+
+/// What an account may do that does everything.
+fn role(name: &str) -> [Value; 2] {
+    let meta = json!({"name": name, "labels": {label::SYSTEM: label::SYSTEM_VALUE}});
+    let version = format!("{GROUP}/v1");
+    [
+        json!({
+            "apiVersion": version, "kind": "ClusterRole", "metadata": meta,
+            "rules": [
+                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+                {"nonResourceURLs": ["*"], "verbs": ["get"]},
+            ],
+        }),
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": meta,
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{
+                "kind": "ServiceAccount", "namespace": namespace::CLUSTER,
+                "name": name.strip_prefix(ROLE).unwrap_or_default(),
+            }],
+        }),
+    ]
+}
+
+/// What the name of that role begins with; the account's follows.
+const ROLE: &str = "karmada-controller-manager:";
+
+/// The account that does everything, for a cluster.
+fn account(cluster: &str) -> String {
+    format!("karmada-{cluster}")
+}
+
+fn system_namespace() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": namespace::CLUSTER, "labels": {label::SYSTEM: label::SYSTEM_VALUE}},
+    })
+}
+
+/// Joins a member.
+pub(super) async fn join(args: JoinArgs, env: Env) -> Result<(), Failure> {
+    if let Some(why) = joining_name_errors(&args.name).first() {
+        return Err(Failure::usage(format!("{:?} is no name of a cluster: {why}", args.name)));
+    }
+    let member = Member::open(&args.cluster_kubeconfig, args.cluster_context.as_deref(), &env)?;
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let hub = server.objects.rest().clone();
+    let name = &args.name;
+    let system = member.rest.get(&NAMESPACES.object(None, "kube-system")).await;
+    let system = system.map_err(|error| member.failed("cannot read Namespace kube-system", &error))?;
+    let id = object::uid(&system).to_owned();
+    let clusters = hub.get(&CLUSTERS.collection(None)).await.map_err(|error| server.failure(&error))?;
+    if clusters["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|one| object::name(one) == name || one["spec"]["id"] == *id)
+    {
+        return Err(Failure::failed(format!(
+            "the cluster ID {id} or the cluster name {name} has been registered"
+        )));
+    }
+    // First on the member: what is not finished there has changed nothing on the hub.
+    member.ensure(&NAMESPACES.collection(None), &system_namespace()).await?;
+    let (impersonator, _) = member.token_of(IMPERSONATOR).await?;
+    let own = account(name);
+    let (token, ca) = member.token_of(&own).await?;
+    for (object, plural) in role(&format!("{ROLE}{own}")).iter().zip(["clusterroles", "clusterrolebindings"])
+    {
+        member.ensure(&format!("/apis/{GROUP}/v1/{plural}"), object).await?;
+    }
+    let done = async {
+        match hub.post(&NAMESPACES.collection(None), &system_namespace()).await {
+            Err(error) if !error.is_already_exists() => return Err(error),
+            _ => {}
+        }
+        let second = format!("{name}-impersonator");
+        for (secret, data) in
+            [(name, json!({"token": token, "caBundle": ca})), (&second, json!({"token": impersonator}))]
+        {
+            let made = json!({
+                "apiVersion": "v1", "kind": "Secret", "data": data,
+                "metadata": {
+                    "name": secret, "namespace": namespace::CLUSTER,
+                    "labels": {label::SYSTEM: label::SYSTEM_VALUE},
+                },
+            });
+            match hub.post(&SECRETS.collection(Some(namespace::CLUSTER)), &made).await {
+                // What an earlier attempt has left there may be of a token that counts no more.
+                Err(error) if error.is_already_exists() => {
+                    let path = SECRETS.object(Some(namespace::CLUSTER), secret);
+                    hub.patch(&path, Patch::Merge, &json!({"data": data})).await?;
+                }
+                made => drop(made?),
+            }
+        }
+        let cluster = cluster(&args, &member, &id);
+        let made = hub.post(&CLUSTERS.collection(None), &cluster).await?;
+        let owner = json!([{
+            "apiVersion": CLUSTERS.api_version(), "kind": "Cluster", "name": name, "uid": object::uid(&made),
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
+        for secret in [name, &second] {
+            let path = SECRETS.object(Some(namespace::CLUSTER), secret);
+            hub.patch(&path, Patch::Merge, &json!({"metadata": {"ownerReferences": owner}})).await?;
+        }
+        Ok(())
+    };
+    done.await.map_err(|error: Error| server.failure(&error))?;
+    print(&format!("cluster({name}) is joined successfully\n"))
+}
+
+/// The Cluster as it is made.
+fn cluster(args: &JoinArgs, member: &Member, id: &str) -> Value {
+    let name = &args.name;
+    let reference = |name: &str| json!({"namespace": namespace::CLUSTER, "name": name});
+    let mut spec = json!({
+        "syncMode": "Push", "id": id, "apiEndpoint": member.server,
+        "secretRef": reference(name), "impersonatorSecretRef": reference(&format!("{name}-impersonator")),
+    });
+    for (field, value) in [
+        ("provider", args.cluster_provider.as_deref().map(Value::from)),
+        ("region", args.cluster_region.as_deref().map(Value::from)),
+        ("zones", Some(args.cluster_zones.clone()).filter(|zones| !zones.is_empty()).map(Value::from)),
+        ("insecureSkipTLSVerification", member.insecure.then_some(true.into())),
+        ("proxyURL", Some(member.proxy.as_str()).filter(|proxy| !proxy.is_empty()).map(Value::from)),
+    ] {
+        if let Some(value) = value {
+            spec[field] = value;
+        }
+    }
+    json!({"apiVersion": CLUSTERS.api_version(), "kind": "Cluster", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Lets go of a member: the hub takes away what it has put there, and then the Cluster.
+pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
+    let name = &args.name;
+    let member = match &args.cluster_kubeconfig {
+        Some(file) => Some(Member::open(file, args.cluster_context.as_deref(), &env)?),
+        None => None,
+    };
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let hub = server.objects.rest().clone();
+    let path = CLUSTERS.object(None, name);
+    match hub.get(&path).await {
+        Ok(cluster) if cluster["spec"]["syncMode"] != "Push" => {
+            return Err(Failure::failed(format!(
+                "cluster {name} is in pull mode: its agent leaves with karmada-agent leave or karmadactl unregister"
+            )));
+        }
+        Ok(_) => {
+            hub.delete(&path, &json!({})).await.map(drop).map_err(|error| server.failure(&error))?;
+        }
+        Err(error) if error.is_not_found() && member.is_some() => {}
+        Err(error) => return Err(server.failure(&error)),
+    }
+    let until = Instant::now() + args.wait;
+    loop {
+        match hub.get(&path).await {
+            Err(error) if error.is_not_found() => break,
+            Err(error) => return Err(server.failure(&error)),
+            Ok(_) if Instant::now() >= until => {
+                return Err(Failure::failed(format!(
+                    "cluster {name} is still there after {} s: the hub first takes away what it has put on the member. See the \
+                     Works in karmada-es-{name}, and wait with --wait",
+                    args.wait.as_secs()
+                )));
+            }
+            Ok(_) => sleep(LOOK).await,
+        }
+    }
+    if let Some(member) = &member {
+        let own = account(name);
+        for plural in ["clusterrolebindings", "clusterroles"] {
+            member.remove(&format!("/apis/{GROUP}/v1/{plural}/{ROLE}{own}")).await?;
+        }
+        for account in [own.as_str(), IMPERSONATOR] {
+            for plural in ["secrets", "serviceaccounts"] {
+                member
+                    .remove(&format!("/api/v1/namespaces/{}/{plural}/{account}", namespace::CLUSTER))
+                    .await?;
+            }
+        }
+    }
+    print(&format!("cluster({name}) is unjoined successfully\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_context_says_which_cluster() {
+        let config = json!({
+            "current-context": "a",
+            "clusters": [{"name": "x", "cluster": {"server": "https://x"}}, {"name": "y", "cluster": {"server": "https://y"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "x"}}, {"name": "b", "context": {"cluster": "y"}}],
+        });
+        assert_eq!(cluster_of(&config, None)["server"], "https://x");
+        assert_eq!(cluster_of(&config, Some("b"))["server"], "https://y");
+        assert_eq!(cluster_of(&config, Some("c")), Value::Null);
+    }
+
+    #[test]
+    fn names_are_karmadas() {
+        let [role, binding] = role(&format!("{ROLE}{}", account("m")));
+        assert_eq!(object::name(&role), "karmada-controller-manager:karmada-m");
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        assert_eq!(binding["subjects"][0]["name"], "karmada-m");
+    }
+}

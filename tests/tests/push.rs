@@ -1,0 +1,103 @@
+//! Members in push mode: joined by one command, worked on by the hub, and let go of.
+
+#![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
+
+use std::{path::Path, process::Command, time::Duration};
+
+use karmada_tests::{
+    fleet::{self, Binaries, Fleet, Options, cluster_path, condition, file, server_of, start_stock},
+    link::{Link, Mode},
+    samples,
+    wait::{PATIENCE, eventually, gone, until},
+};
+use serde_json::{Value, json};
+
+/// Runs a command of the hub's program.
+fn hub(fleet: &Fleet, args: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_fleet"))
+        .arg("karmada-hub")
+        .args(args)
+        .arg(format!("--kubeconfig={}", fleet.kubeconfig.display()))
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), text.concat())
+}
+
+async fn ready(fleet: &Fleet, name: &str, wanted: &str) {
+    eventually(&format!("{name} to be Ready {wanted}"), PATIENCE, || async {
+        let cluster = fleet.api.get(&cluster_path(name)).await.map_err(|error| error.to_string())?;
+        match condition(&cluster, "Ready") {
+            Some(is) if is == wanted => Ok(()),
+            _ => Err(format!("{:#}\n{}", cluster["status"]["conditions"], fleet.logs())),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hub_works_on_a_member_that_joins_by_push() {
+    let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
+    let Some(fleet) = Fleet::start("push", 0, &binaries, Options::impatient()).await else { return };
+    let dir: &Path = fleet.dir.path();
+    let (_process, config) = start_stock(dir, "m", &binaries, true);
+    file(&config).await;
+    let member = fleet::rest(&config);
+    eventually("the member", PATIENCE, || async {
+        member.get("/version").await.map(drop).map_err(|e| e.to_string())
+    })
+    .await;
+    // The hub reaches it by a link that can be cut.
+    let direct = server_of(&config);
+    let link = Link::open(direct).await.unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    let via = dir.join("via.kubeconfig");
+    std::fs::write(&via, text.replace(&direct.to_string(), &link.address().to_string())).unwrap();
+    let via = via.display().to_string();
+    let join = ["join", "m", "--cluster-kubeconfig", &via, "--cluster-region=eu"];
+    let (done, said) = hub(&fleet, &join);
+    assert!(done && said.contains("cluster(m) is joined successfully"), "{said}");
+    let (done, said) = hub(&fleet, &join);
+    assert!(!done && said.contains("or the cluster name m has been registered"), "{said}");
+    ready(&fleet, "m", "True").await;
+    let cluster = fleet.api.get(&cluster_path("m")).await.unwrap();
+    assert_eq!((&cluster["spec"]["syncMode"], &cluster["spec"]["region"]), (&json!("Push"), &json!("eu")));
+    for secret in ["m", "m-impersonator"] {
+        let path = format!("/api/v1/namespaces/karmada-cluster/secrets/{secret}");
+        let secret = fleet.api.get(&path).await.unwrap();
+        assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], cluster["metadata"]["uid"]);
+    }
+    // A Deployment arrives, and what becomes of it comes back.
+    fleet.create_namespace().await;
+    fleet.create([samples::deployment_policy("web", &["m"]), samples::deployment("web", 2)]).await;
+    let path = samples::deployment_path(&fleet.namespace, "web");
+    until(&member, &path, "there", PATIENCE, |_| true).await;
+    let all_ready = |web: &Value| web["status"]["readyReplicas"] == 2;
+    until(&fleet.api, &path, "ready in the template", PATIENCE, all_ready).await;
+    // What is changed by hand is put right.
+    let scaled = json!({"spec": {"replicas": 5}});
+    member.patch(&path, karmada_client::Patch::Merge, &scaled).await.unwrap();
+    until(&member, &path, "scaled back", PATIENCE, |web| web["spec"]["replicas"] == 2).await;
+    // A member that cannot be reached is said to be so, and worked on again when it can.
+    link.set(Mode::Refuse);
+    ready(&fleet, "m", "False").await;
+    link.set(Mode::Pass);
+    ready(&fleet, "m", "True").await;
+    // A token that counts no more is replaced by one that does, in the Secret alone.
+    let secret = "/api/v1/namespaces/karmada-cluster/secrets/m";
+    let token = fleet.api.get(secret).await.unwrap()["data"]["token"].clone();
+    let data = |token: &Value| json!({"data": {"token": token}});
+    let wrong = json!("d3Jvbmc=");
+    fleet.api.patch(secret, karmada_client::Patch::Merge, &data(&wrong)).await.unwrap();
+    ready(&fleet, "m", "False").await;
+    fleet.api.patch(secret, karmada_client::Patch::Merge, &data(&token)).await.unwrap();
+    ready(&fleet, "m", "True").await;
+    // It leaves as it has come.
+    let unjoin = ["unjoin", "m", "--cluster-kubeconfig", &via, "--wait=120s"];
+    let (done, said) = hub(&fleet, &unjoin);
+    assert!(done && said.contains("cluster(m) is unjoined successfully"), "{said}\n{}", fleet.logs());
+    gone(&member, &path, Duration::from_secs(1)).await;
+    gone(&member, "/api/v1/namespaces/karmada-cluster/serviceaccounts/karmada-m", Duration::from_secs(1))
+        .await;
+    gone(&fleet.api, secret, PATIENCE).await;
+}
